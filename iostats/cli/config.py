@@ -1,0 +1,43 @@
+"""
+iostats config --check: what is in force, and where each value comes from.
+"""
+
+import argparse
+import sys
+
+from iostats import config as site
+from iostats.errors import DONE, IostatsError
+
+
+def main(arguments=None):
+    """Print the configuration, or the first mistake in it; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="iostats config", allow_abbrev=False,
+        description="Print the configuration that is in force; 2 when there is a mistake in it.")
+    parser.add_argument("--check", action="store_true",
+                        help="say where each value comes from as well")
+    parser.add_argument("--config", metavar="FILE", help="as that of the other commands")
+    options = parser.parse_args(arguments)
+    try:
+        config = site.load(options.config)
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        return error.exit_status
+    print("\n".join(listing(config, options.check)))
+    return DONE
+
+
+def listing(config, with_origin):
+    """Lines of site.cfg's form."""
+    lines, section = [], None
+    for name in site.OPTIONS:
+        if name.partition(".")[0] != section:
+            section = name.partition(".")[0]
+            lines.append(f"[{section}]")
+        value = config[name]
+        text = " ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(
+            value, float) else str(value)
+        line = f"{name.partition('.')[2]} = {text}".rstrip()
+        lines.append(f"{line:<60} # {config.origin[name]}" if with_origin else line)
+    lines.append("[labels]")
+    return lines + [f"{name} = {label}" for name, label in config.labels.items()]

@@ -1,0 +1,315 @@
+"""
+iostats_client.py: start, stop and show, on a compute node; standard library only.
+
+The command line is read by hand, and what only `stop` and `show` need is imported there: a
+`start` runs on every node of a job in the same second, and argparse, json and dataclasses
+would make it three times as dear (benchmarks/README.md).
+"""
+
+import os
+import sys
+
+from iostats import config as site, node as this_node, sources, state
+from iostats.errors import (BAD_USAGE, DONE, UNREADABLE, IostatsError, NotDelivered, NotReadable,
+                            NoStart, UsageError)
+
+HELP = """\
+usage: iostats_client.py start|stop|show [options]
+
+Measure this node's Lustre I/O for one job and send it to the job's server.
+
+  start                 keep the counters as they are before the work begins
+  stop                  read them again, and send what changed to the server
+  show                  print this node's counters now; needs no server and
+                        changes nothing
+
+options:
+  --job ID              the job (default: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID,
+                        JOB_ID, FLUX_JOB_ID, COBALT_JOBID; see site.cfg)
+  --node NAME           this node's name (default: SLURMD_NODENAME, or the host
+                        name without its domain)
+  --server HOST[:PORT]  stop: where the job's server runs (default: site.cfg)
+  --secret FILE         stop: the job's secret (default: in ~/.iostats)
+  --state-dir DIR       where the start is kept (default: site.cfg, or a private
+                        folder below /tmp)
+  --root DIR            read proc/ and sys/ below DIR (default: /)
+  --config FILE         the configuration (default: site.cfg, ~/.iostats/site.cfg)
+  --again               start: forget an earlier start of this job
+  --json                show: as JSON
+  --quiet               say nothing but errors
+  --never-fail          exit with 0 whatever happens, for prologs
+  -h, --help            this text
+
+examples:
+  iostats_client.py show
+  iostats_client.py show --root tests/data/lustre-2.15     from saved files
+  iostats_client.py start
+  iostats_client.py stop --server login1
+  iostats_client.py 1                    as lustre_iostats had it: start
+  iostats_client.py 2 login1             as lustre_iostats had it: stop
+
+exit status:
+  0 done   1 counters not readable   2 bad usage or site.cfg
+  3 server not reached (the delta is kept; `stop` again sends it)
+"""
+
+_WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config")
+_FLAGS = ("--again", "--json", "--quiet", "--never-fail")
+_ROLES = ("start", "stop", "show")
+
+
+def main(arguments=None):
+    """Run one command; the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    never_fail = "--never-fail" in arguments
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        status = error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = DONE
+    except KeyboardInterrupt:
+        status = 130
+    except OSError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        status = UNREADABLE
+    return DONE if never_fail else status
+
+
+def parse(arguments):
+    """(role, {option: value}) of a command line; UsageError."""
+    given, words = {}, []
+    arguments = list(arguments)
+    while arguments:
+        word = arguments.pop(0)
+        option, equals, value = word.partition("=")
+        if word in ("-h", "--help"):
+            return "help", {}
+        if option in _WITH_VALUE:
+            if not equals:
+                if not arguments:
+                    raise UsageError(f"{option}: expected a value after it (see --help)")
+                value = arguments.pop(0)
+            given[option] = value
+        elif word in _FLAGS:
+            given[word] = True
+        elif word.startswith("-"):
+            raise UsageError(f"no option {word!r}; there are: "
+                             f"{' '.join(_WITH_VALUE + _FLAGS)} (see --help)")
+        else:
+            words.append(word)
+    if words == ["1"]:
+        words = ["start"]
+    elif words[:1] == ["2"] and len(words) <= 2:
+        if len(words) == 2:
+            given.setdefault("--server", words[1])
+        words = ["stop"]
+    if len(words) != 1 or words[0] not in _ROLES:
+        raise UsageError(f"expected one of {' '.join(_ROLES)}, got "
+                         f"{' '.join(words) or 'nothing'!r} (see --help)")
+    return words[0], given
+
+
+def _run(arguments):
+    role, given = parse(arguments)
+    if role == "help":
+        print(HELP, end="")
+        return DONE
+    config = site.load(given.get("--config"))
+    if "--server" in given:
+        config.take("server.host", given["--server"], "--server")
+    if "--state-dir" in given:
+        config.take("node.state_dir", given["--state-dir"], "--state-dir")
+    root = given.get("--root", "/")
+    if not os.path.isdir(root):
+        raise UsageError(f"--root: expected a folder, got {root!r}")
+    return {"start": _start, "stop": _stop, "show": _show}[role](given, config, root)
+
+
+def _say(given, text):
+    if "--quiet" not in given:
+        print(f"iostats: {text}", file=sys.stderr)
+
+
+# -- start -----------------------------------------------------------------------------------
+
+def _start(given, config, root):
+    from iostats import snapshot as snapshots
+    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
+    kept = state.open_state(config["node.state_dir"], job, node)
+    now = this_node.snapshot(root, config, sources.of_side("node"), job, node,
+                             os.urandom(8).hex())
+    again = "--again" in given
+    if not kept.keep_start(snapshots.encode(now), replace=again):
+        earlier = _earlier_start(kept)
+        if earlier is not None and earlier.boot_id == now.boot_id:
+            _say(given, f"job {job} was started on {node} already, "
+                        f"{max(0, now.wall_ns - earlier.wall_ns) / 1e9:.0f} s ago; that start is "
+                        f"kept (--again forgets it)")
+            return DONE
+        _say(given, f"an earlier start of job {job} on {node} is "
+                    f"{'damaged' if earlier is None else 'from another boot'}; begun again")
+        kept.keep_start(snapshots.encode(now), replace=True)
+    return _readable(given, now)
+
+
+def _earlier_start(kept):
+    from iostats import snapshot as snapshots
+    try:
+        return snapshots.decode(kept.load_start(), kept.start_path)
+    except IostatsError:
+        return None
+
+
+def _readable(given, now):
+    """DONE when at least one counter file was read, or there is none to read."""
+    counters = [file for file in now.files if file.source != "uuid"]
+    if not counters:
+        _say(given, f"{now.node}: no Lustre file system is mounted")
+    elif all(file.errno for file in counters):
+        from iostats.snapshot import reason
+        raise NotReadable(f"{now.node}: none of {len(counters)} counter files could be read: "
+                          f"{reason(counters[0].errno)}; start the client as root (see README, "
+                          f"\"Who may read the counters\")")
+    return DONE
+
+
+# -- stop ------------------------------------------------------------------------------------
+
+def _stop(given, config, root):
+    import json
+    from iostats import post, secret
+    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
+    if not config["server.host"]:
+        raise UsageError("no server: give --server HOST, or set [server] host in site.cfg")
+    post.split_server(config["server.host"])            # a typo shows before anything is done
+    kept = state.open_state(config["node.state_dir"], job, node)
+    waiting = kept.deltas()
+    failed = None
+    try:
+        begun = kept.load_start()
+        if begun is not None:
+            report, path = _report_of(given, begun, kept, config, root, job, node, waiting)
+            waiting.setdefault(path, report)
+            if path in kept.deltas():
+                state.forget(kept.start_path)
+    except IostatsError as error:
+        failed = error
+    password = given.get("--secret") or secret.path_of(config["secret.dir"], job)
+    if failed is not None or not waiting:
+        _tell_no_start(job, node, failed, config, password)
+        if not waiting:
+            raise failed or NoStart(f"{node}: job {job} was not started here: no snapshot in "
+                                    f"{kept.folder}; run `iostats_client.py start` before the "
+                                    f"work")
+    for path, data in waiting.items():
+        try:
+            answer = post.deliver(json.loads(data), config["server.host"], password, config,
+                                  lambda text: _say(given, text))
+        except NotDelivered as error:
+            where = path if os.path.exists(path) else kept.start_path
+            raise NotDelivered(f"{error}; kept in {where}, `stop` again sends it") from None
+        if isinstance(answer, dict) and answer.get("why"):
+            _say(given, str(answer["why"]))
+        state.forget(path)
+    if failed is not None:
+        raise failed
+    state.forget(kept.start_path)                       # still there if the disk was full
+    return _status(given, [json.loads(data) for data in waiting.values()])
+
+
+def _report_of(given, begun, kept, config, root, job, node, waiting):
+    """(the report as it is sent, where it waits) of the start snapshot `begun`."""
+    import json
+    from iostats import snapshot as snapshots
+    start = snapshots.decode(begun, kept.start_path)
+    path = kept.delta_path(start.seq)
+    if path in waiting:                                 # stopped before, between two steps
+        return waiting[path], path
+    known = sources.of_side("node")
+    end = this_node.snapshot(root, config, known, job, node, start.seq)
+    data = json.dumps(report(start, end, known, root), separators=(",", ":")).encode()
+    try:
+        kept.keep_delta(start.seq, data)
+    except IostatsError as error:
+        # The disk is full: the start snapshot still stands, and the report may yet arrive.
+        _say(given, error)
+    return data, path
+
+
+def report(start, end, known, root):
+    """The params of the method `report`, docs/wire.md, for what lies between two snapshots."""
+    from iostats import delta, files, wire
+    same_boot = start.boot_id == end.boot_id and start.boot_ns and end.boot_ns
+    elapsed_ns = (end.boot_ns - start.boot_ns if same_boot else end.wall_ns - start.wall_ns)
+    return {
+        "protocol": wire.PROTOCOL, "job": end.job, "node": end.node, "seq": start.seq,
+        "boot_id": end.boot_id, "user": _user(), "reason": "", "ended": end.wall_ns / 1e9,
+        "elapsed_s": max(0, elapsed_ns) / 1e9, "clock_ahead_s": 0.0,
+        "mounts": files.mount_points(root),
+        "deltas": [one._asdict() for one in delta.between(start, end, known)],
+    }
+
+
+def _tell_no_start(job, node, failed, config, password):
+    """Let the server know, in one try, that this node has no numbers; it need not wait."""
+    import time
+    from iostats import post, wire
+    message = {
+        "protocol": wire.PROTOCOL, "job": job, "node": node, "seq": os.urandom(8).hex(),
+        "boot_id": this_node.boot_id(), "user": _user(),
+        "reason": "the start snapshot is damaged" if failed else "no start",
+        "ended": time.time(), "elapsed_s": 0.0, "clock_ahead_s": 0.0, "mounts": {}, "deltas": [],
+    }
+    try:
+        post.deliver(message, config["server.host"], password, {**config, "node.try_for": 0})
+    except IostatsError:
+        pass                                            # the user is told of the greater trouble
+
+
+def _user():
+    for variable in ("SLURM_JOB_USER", "USER", "LOGNAME"):
+        if os.environ.get(variable, "").isprintable() and os.environ.get(variable):
+            return os.environ[variable][:64]
+    return str(os.geteuid())
+
+
+def _status(given, reports):
+    """Exit status for what was delivered; says what could not be read."""
+    deltas = [one for each in reports for one in each["deltas"]]
+    broken = [one["why"] for one in deltas if one["values"] is None and "/" in one["why"]]
+    for why in broken:
+        _say({}, why)
+    if not deltas:
+        _say(given, f"{reports[0]['node']}: no Lustre file system is mounted")
+    elif all(one["values"] is None for one in deltas):
+        raise NotReadable(f"none of {len(deltas)} counter files could be read: "
+                          f"{deltas[0]['why']}; start the client as root (see README, \"Who may "
+                          f"read the counters\")")
+    return UNREADABLE if broken else DONE
+
+
+# -- show ------------------------------------------------------------------------------------
+
+def _show(given, config, root):
+    from iostats import show
+    now = this_node.snapshot(root, config, sources.of_side("node"), "-",
+                             this_node.name(given.get("--node")), "-")
+    status = _readable({"--quiet": True}, now)
+    known = sources.of_side("node")
+    if "--json" in given:
+        import json
+        print(json.dumps(show.as_json(now, known, root), indent=2))
+    else:
+        print(show.as_text(now, known, root, config), end="")
+    broken = show.broken(now, known)
+    for why in broken:
+        _say({}, why)
+    return UNREADABLE if broken else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""
+iostats_server.py: the server of one job; it ends with the job's report.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+
+import msgspec
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from iostats import config as site, jobid, report, secret, wire
+from iostats.aggregate import Totals
+from iostats.errors import DONE, IostatsError, StateError, UsageError
+from iostats.node import job as job_of
+from iostats.server import JobServer
+
+_SAY_EVERY_S = 10.0
+
+EPILOG = """\
+examples:
+  iostats_server.py --nodes 'nid[00001-00128]' &     in a job script, before `start`
+  iostats_server.py --job 4711 --nodes 4 --json 4711.json
+  iostats_server.py --print-port --job 4711
+
+exit status:
+  0 the report is printed (see its first line for who is missing)
+  1 the report could not be written where it should be   2 bad usage or site.cfg
+  3 no port could be had
+"""
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="iostats_server.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Receive the reports of a job's nodes, add them up, print the tables.",
+        epilog=EPILOG, allow_abbrev=False)
+    add = parser.add_argument
+    add("--job", metavar="ID", help="the job (default: as iostats_client.py)")
+    add("--nodes", metavar="LIST|COUNT",
+        help="the job's nodes: nid[00001-00128,200], a,b,c or a number "
+             "(default: SLURM_JOB_NODELIST, PBS_NODEFILE, LSB_DJOB_HOSTFILE)")
+    add("--deadline", metavar="S", help="wait S seconds for the other nodes after the first "
+                                        "`stop` (default: site.cfg, 60)")
+    add("--format", metavar="FORM", help="grid, plain, json, csv or markdown (default: grid)")
+    add("--long", action="store_true", help="more: calls, mean sizes, network, times, nodes")
+    add("--output", metavar="FILE", help="the report goes there (default: standard output)")
+    add("--json", metavar="FILE", help="the JSON record goes there as well")
+    add("--secret", metavar="FILE", help="the job's secret, made if it is not there "
+                                         "(default: in ~/.iostats)")
+    add("--config", metavar="FILE", help="the configuration (default: site.cfg)")
+    add("--listen", metavar="HOST[:PORT]", help="listen there alone (default: all addresses, and "
+                                                "the port of the job)")
+    add("--print-port", action="store_true", help="print the job's port, and end")
+    add("--quiet", action="store_true", help="no progress on standard error")
+    return parser
+
+
+def main(arguments=None):
+    """Run the server; the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+
+
+def _run(options):
+    config = site.load(options.config)
+    for name, given in (("server.deadline", options.deadline), ("report.format", options.format)):
+        if given is not None:
+            config.take(name, given, f"--{name.partition('.')[2]}")
+    job = job_of(options.job, config)
+    if options.print_port:
+        print(jobid.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
+        return DONE
+    totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
+                    fold=report.folded, pack=_packed, max_nodes=config["server.max_nodes"])
+    for path in filter(None, (options.output, options.json)):
+        _check_writable(path)
+    password = options.secret or secret.path_of(config["secret.dir"], job)
+    made = secret.VARIABLE not in os.environ and secret.make(password)
+    try:
+        _event_loop_policy()
+        asyncio.run(_serve(totals, secret.load(password), config, options))
+    finally:
+        if made:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(password)
+    return _print(totals, config, options)
+
+
+def _packed(short):
+    return msgspec.Raw(msgspec.json.encode(short))
+
+
+def expected_nodes(given, most, environ=os.environ):
+    """
+    The job's nodes: a frozenset of names, a number, or None when nobody tells.
+
+    `given`: --nodes; without it, what the batch system says in the environment.
+    """
+    if given is None:
+        given = environ.get("SLURM_JOB_NODELIST", "")
+        for variable in ("PBS_NODEFILE", "LSB_DJOB_HOSTFILE"):
+            if not given and environ.get(variable):
+                try:
+                    with open(environ[variable], encoding="utf-8") as file:
+                        given = ",".join(file.read().split())
+                except OSError as error:
+                    raise UsageError(f"{variable}: {environ[variable]}: cannot be read: "
+                                     f"{error.strerror}") from None
+        if not given:
+            return None
+    if given.isascii() and given.isdigit():
+        count = int(given)
+        if not 0 < count <= most:
+            raise UsageError(f"--nodes: expected a number from 1 to {most}, got {given!r}")
+        return count
+    try:
+        nodes = NodeSet(given)
+    except NodeSetException as error:
+        raise UsageError(f"--nodes: expected a list such as nid[00001-00128,200], a,b,c or a "
+                         f"number, got {given!r} ({error})") from None
+    if not 0 < len(nodes) <= most:
+        raise UsageError(f"--nodes: expected 1 to {most} nodes, got {len(nodes)}")
+    return frozenset(jobid.checked_node_name(node, "--nodes") for node in nodes)
+
+
+def _check_writable(path):
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise UsageError(f"{path}: cannot be written: {folder} is not a folder we may write to")
+
+
+# -- the life of the server ------------------------------------------------------------------
+
+def _event_loop_policy():
+    """uvloop takes twice the connections a second; without it everything works as well."""
+    with contextlib.suppress(ModuleNotFoundError):
+        import uvloop
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+
+
+async def _serve(totals, password, config, options):
+    """Listen until all nodes are heard, the deadline is over, or a signal comes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    config = site_with(config, "server.max_connections",
+                       max(16, min(config["server.max_connections"], soft - 64)))
+    gc.freeze()                       # what is imported by now never becomes garbage
+    server, loop = JobServer(totals, password, config), asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stopped.set)
+    host, port = "", None
+    if options.listen:
+        from iostats.post import split_server
+        host, port = split_server(options.listen)
+    await server.listen(host, port)
+    say = _Progress(totals, options.quiet)
+    try:
+        say.begin(server.port)
+        await _until_the_end(server, totals, config["server.deadline"], stopped, say)
+    finally:
+        say.end()
+        server.close()
+
+
+def site_with(config, name, value):
+    """A copy of `config` with one value of ours."""
+    changed = site.Config()
+    changed.update(config)
+    changed[name], changed.origin, changed.labels = value, config.origin, config.labels
+    return changed
+
+
+async def _until_the_end(server, totals, deadline_s, stopped, say):
+    ends_at = None
+    waiting = asyncio.ensure_future(stopped.wait())
+    try:
+        while not (totals.all_heard or stopped.is_set()):
+            if ends_at is None and server.first_report_at is not None:
+                ends_at = time.monotonic() + deadline_s
+            left = None if ends_at is None else ends_at - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            server.heard.clear()
+            heard = asyncio.ensure_future(server.heard.wait())
+            await asyncio.wait((heard, waiting), timeout=left,
+                               return_when=asyncio.FIRST_COMPLETED)
+            heard.cancel()
+            say.update()
+        # The answers to the last reports are in the sockets' buffers by now, or will not leave.
+    finally:
+        waiting.cancel()
+
+
+class _Progress:
+    """How many nodes have reported: a bar on a terminal, a line now and then in a log."""
+
+    def __init__(self, totals, quiet):
+        self._totals, self._quiet = totals, quiet
+        self._bar = self._task = None
+        self._said_at = 0.0
+
+    def begin(self, port):
+        expected = self._totals.expected_count
+        if self._quiet:
+            return
+        nodes = "an unknown number of" if expected is None else expected
+        print(f"iostats: server of job {self._totals.job} on {os.uname().nodename}:{port}, "
+              f"waiting for {nodes} nodes", file=sys.stderr, flush=True)
+        self._said_at = time.monotonic()
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+            self._bar = Progress(TextColumn("nodes reported"), BarColumn(), MofNCompleteColumn(),
+                                 console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("", total=expected)
+            self._bar.start()
+
+    def update(self):
+        now = time.monotonic()
+        if self._bar:
+            self._bar.update(self._task, completed=self._totals.reported)
+        elif not self._quiet and now - self._said_at >= _SAY_EVERY_S:
+            self._said_at = now
+            of = f" of {self._totals.expected_count}" if self._totals.expected_count else ""
+            print(f"iostats: {self._totals.reported}{of} nodes reported", file=sys.stderr,
+                  flush=True)
+
+    def end(self):
+        if self._bar:
+            self._bar.stop()
+
+
+# -- the report ------------------------------------------------------------------------------
+
+def _print(totals, config, options):
+    """Write the report and the record; exit status."""
+    record = report.labelled(totals.record(), config)
+    text = report.text(record, config, config["report.format"], options.long)
+    failed = None
+    if options.output:
+        try:
+            _write(options.output, text)
+        except StateError as error:
+            failed = error
+            print(text, end="", flush=True)            # nothing is lost with a full disk
+    else:
+        print(text, end="", flush=True)
+    if options.json:
+        try:
+            _write(options.json, report.as_json(record))
+        except StateError as error:
+            failed = error
+    if failed:
+        raise failed
+    return DONE
+
+
+def _write(path, text):
+    """Write `path` whole or not at all."""
+    beside = f"{path}.{os.getpid()}.new"
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise StateError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

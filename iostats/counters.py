@@ -1,0 +1,134 @@
+"""
+The metrics that go into a report, and which counter and field each one takes.
+
+Every counter of a file becomes metrics by one rule, so that unknown counters are carried along:
+
+    unit            metric NAME                    second metric
+    bytes           sum                            NAME with _bytes -> _calls (llite) or _rpcs
+    usec, usecs     samples                        NAME_us: sum
+    reqs, regs ...  samples                        none (a sum of [reqs] is of depths, not work)
+    other           samples                        NAME_sum: sum, where there is one
+
+"Sum if there is one" fails across releases: since LU-12631 (2.14) `open` carries [usecs] min
+max sum, before that [regs] and a count alone, so opens would turn into microseconds on upgrade.
+"""
+
+from collections import namedtuple
+
+BYTES_UNIT, TIME_UNITS, COUNT_UNITS = "bytes", ("usec", "usecs"), ("reqs", "regs", "rpcs")
+
+
+def metrics_of(name, unit, samples, total, calls_suffix):
+    """
+    metric -> integer of one counter's `samples` and `total` (sum; None where it has none).
+
+    >>> metrics_of("open", "usecs", 23, 61403, "_calls")
+    {'open': 23, 'open_us': 61403}
+    >>> metrics_of("read_bytes", "bytes", 23, 11534336, "_rpcs")
+    {'read_bytes': 11534336, 'read_rpcs': 23}
+    """
+    if unit == BYTES_UNIT:
+        stem = name[:-len("_bytes")] if name.endswith("_bytes") else name
+        found = {stem + calls_suffix: samples}
+        return {name: total, **found} if total is not None else found
+    if total is None or unit in COUNT_UNITS:
+        return {name: samples}
+    return {name: samples, name + ("_us" if unit in TIME_UNITS else "_sum"): total}
+
+
+# What the tables call an operation, in the order of the tables; llite counters, by name.
+# Anything else that counts calls is an operation too (a new release's), after these.
+OPERATIONS = (
+    "open", "close", "create", "seek", "fsync", "getattr", "mkdir", "setattr", "truncate",
+    "fallocate", "unlink", "rmdir", "rename", "link", "symlink", "readdir", "statfs",
+    "flock", "mmap", "page_fault", "page_mkwrite", "splice", "ioctl", "setxattr", "getxattr",
+    "listxattr", "removexattr", "inode_permission",
+)
+
+# The kernel books a file that open(2) created under `mknod`, and one that mknod(2) created
+# under `create` (seen on 2.15.8, 2.16.1, 2.17.57), so neither line alone is "files created".
+MADE_OF = {"create": ("create", "mknod")}
+
+# llite counters that are no calls of a program: what the client did inside of one, or depths.
+NOT_OPERATIONS = frozenset((
+    "read", "write",                 # the calls of read_bytes and write_bytes, with their time
+    "opencount", "openclosetime", "getxattr_hits", "alloc_inode",
+    "dirty_pages_hits", "dirty_pages_misses", "brw_read", "brw_write", "osc_read", "osc_write",
+    "pcc_attach", "pcc_detach", "pcc_auto_attach",
+    "hybrid_noswitch", "hybrid_writesize_switch", "hybrid_readsize_switch",
+))
+
+Metric = namedtuple("Metric", "name source counter takes unit since meaning caveat")
+Metric.__doc__ = """
+One number of the report.
+
+Attributes:
+    name: in tables and in the JSON record.
+    source: which file: llite, osc+mdc (added), md_stats, rpc_stats.
+    counter: the line of that file.
+    takes: the field of that line: samples, sum.
+    unit: bytes, calls, RPCs, seconds.
+    since: first Lustre release that has the line; "2.5" is the oldest one looked at.
+    meaning, caveat: one sentence each.
+"""
+
+
+def _operation(name, meaning, since="2.5", caveat=""):
+    return Metric(name, "llite", " + ".join(MADE_OF.get(name, (name,))), "samples", "calls",
+                  since, meaning, caveat)
+
+
+METRICS = (
+    Metric("read_bytes", "llite", "read_bytes", "sum", "bytes", "2.5",
+           "What read() calls of all programs on the node returned.",
+           "Includes what came from the page cache; mmap is not in it."),
+    Metric("write_bytes", "llite", "write_bytes", "sum", "bytes", "2.5",
+           "What write() calls of all programs on the node took.",
+           "May still be in the node's memory when the job ends; mmap is not in it."),
+    Metric("read_calls", "llite", "read_bytes", "samples", "calls", "2.5",
+           "read() calls that returned data.", "A read at the end of a file is not counted."),
+    Metric("write_calls", "llite", "write_bytes", "samples", "calls", "2.5",
+           "write() calls that took data.", ""),
+    Metric("network.read_bytes", "osc+mdc", "read_bytes", "sum", "bytes", "2.5",
+           "What came from the servers to the node.",
+           "In whole pages, with read-ahead: it may be more than the application read."),
+    Metric("network.write_bytes", "osc+mdc", "write_bytes", "sum", "bytes", "2.5",
+           "What went from the node to the servers.", ""),
+    Metric("network.read_rpcs", "osc+mdc", "read_bytes", "samples", "RPCs", "2.5",
+           "Bulk read requests to the servers.",
+           "From rpc_stats (pages per rpc) where `stats` is not readable."),
+    Metric("network.write_rpcs", "osc+mdc", "write_bytes", "samples", "RPCs", "2.5",
+           "Bulk write requests to the servers.",
+           "From rpc_stats (pages per rpc) where `stats` is not readable."),
+    _operation("open", "Files and folders opened.",
+               caveat="A call of a program, not a request to a server."),
+    _operation("close", "Files and folders closed."),
+    _operation("create", "Files created.", caveat=
+               "The kernel counts a creating open under mknod, and mknod(2) under create."),
+    _operation("seek", "lseek() calls."),
+    _operation("fsync", "fsync() and fdatasync() calls."),
+    _operation("getattr", "stat() calls."),
+    _operation("mkdir", "Folders created."),
+    _operation("setattr", "chmod, chown, utime, and truncate by open."),
+    _operation("truncate", "truncate() and ftruncate() calls."),
+    _operation("fallocate", "fallocate() calls.", "2.14"),
+    _operation("unlink", "Files removed."),
+    _operation("rmdir", "Folders removed."),
+    _operation("rename", "Files and folders renamed."),
+    _operation("link", "Hard links made."),
+    _operation("symlink", "Symbolic links made."),
+    _operation("readdir", "Pieces of folders listed.", caveat="Several calls for a large folder."),
+    _operation("statfs", "statfs() calls, such as df's."),
+    _operation("flock", "flock() and fcntl() lock calls."),
+    _operation("mmap", "mmap() calls."),
+    _operation("page_fault", "Pages of mapped files read.", "2.9"),
+    _operation("page_mkwrite", "Pages of mapped files made writable.", "2.9"),
+    _operation("splice", "splice() and sendfile() calls.", "2.17"),
+    _operation("ioctl", "ioctl() calls.", caveat="Mostly of lfs, lctl and mount."),
+    _operation("setxattr", "Extended attributes set."),
+    _operation("getxattr", "Extended attributes read."),
+    _operation("listxattr", "Extended attributes listed."),
+    _operation("removexattr", "Extended attributes removed."),
+    _operation("inode_permission", "Permission checks by the kernel.",
+               caveat="Several for each path that is looked up."),
+)

@@ -1,0 +1,86 @@
+"""
+What can go wrong, one class each, and the exit status that each ends a command with.
+
+    IostatsError
+      UsageError            2   the command line is off
+      ConfigError           2   site.cfg, or an IOSTATS_ variable, is off
+      StatsSyntaxError      1   a counter file has a line that is not of its form
+      NotReadable           1   counters are there, and none of them could be read
+      StateError            1   the start snapshot is there and is not usable
+      NoStart               2   `stop` without `start`
+      NotDelivered          3   the server was not reached, or refused; the delta is kept
+      WireError             -   a message is not of its form (JSON-RPC code with it)
+
+A message says where, what was expected, what was there, what to do next.
+"""
+
+DONE, UNREADABLE, BAD_USAGE, NOT_REACHED = 0, 1, 2, 3
+
+
+def one_line(text):
+    """`text` with everything that could move a terminal's cursor made visible."""
+    return "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in str(text))
+
+
+class IostatsError(Exception):
+    """An error that a user can act on; its text is one line, safe to print on a terminal."""
+
+    exit_status = UNREADABLE
+
+    def __init__(self, message):
+        super().__init__(one_line(message))
+
+
+class UsageError(IostatsError):
+    """A command line that cannot be carried out."""
+
+    exit_status = BAD_USAGE
+
+
+class ConfigError(IostatsError):
+    """A choice in site.cfg, the environment or on the command line that does not exist."""
+
+    exit_status = BAD_USAGE
+
+
+class StatsSyntaxError(IostatsError):
+    """A counter file has a line that is not of its form; names file, line and text."""
+
+    def __init__(self, origin, lineno, line, expected='"<name> <n> samples [<unit>] ..."'):
+        shown = line if len(line) <= 60 else line[:57] + "..."
+        super().__init__(f"{origin}:{lineno}: expected {expected}, got {shown!r}")
+        self.origin, self.lineno, self.line = origin, lineno, line
+
+
+class NotReadable(IostatsError):
+    """Lustre is mounted, and not one of its counter files could be read."""
+
+
+class StateError(IostatsError):
+    """The snapshot that `start` kept is damaged, or is not ours to use."""
+
+
+class NoStart(IostatsError):
+    """`stop` found neither a start snapshot nor a delta that waits for delivery."""
+
+    exit_status = BAD_USAGE
+
+
+class NotDelivered(IostatsError):
+    """The job's server did not take the report; the delta is kept and named."""
+
+    exit_status = NOT_REACHED
+
+
+class WireError(IostatsError):
+    """
+    A message that is not of the protocol's form.
+
+    Attributes:
+        code: JSON-RPC 2.0 error code (section 5.1 of the specification; -32000 to -32099
+            are ours, listed in docs/wire.md).
+    """
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,130 @@
+"""
+Counter files below a root: which there are, and what is in them.
+
+Lustre's folders are PLACE/KIND/NAME/FILE, with NAME a mount or a target.  Which place has a
+file changed with the releases (lprocfs to debugfs, 2.12 and 2.17), so all are tried, debugfs
+first; the first readable one counts.  A NAME that some place lists, and whose file no place
+lets us read, is kept with its errno: "may not be read" is not "did nothing".
+"""
+
+import errno
+import os
+
+from iostats.snapshot import File
+
+PLACES = ("sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre")
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
+
+
+def read_all(root, source, kind, filename, pattern=""):
+    """
+    [File] of PLACE/kind/NAME/filename below `root`.
+
+    `pattern`: a glob of folders (site.cfg's mdc_path, osc_path) that is used instead of
+    PLACE/kind/NAME; "" for all.
+    """
+    found, refused, listed = {}, {}, set()
+    for folder, names, code in _folders(root, kind, pattern):
+        if code:
+            refused.setdefault("", code)
+        for name in names:
+            listed.add(name)
+            if name in found:
+                continue
+            path = f"{folder}/{name}/{filename}"
+            try:
+                found[name] = File(source, name, path, 0, read_text(os.path.join(root, path)))
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    refused[name] = error.errno
+    for name in listed - set(found):
+        code = refused.get(name, refused.get(""))
+        if code:
+            found[name] = File(source, name, "-", code, "")
+    return [found[name] for name in sorted(found)]
+
+
+def _folders(root, kind, pattern):
+    """(folder from the root, names in it, errno or 0) of each place to look at."""
+    if pattern:
+        yield from _matching(root, pattern)
+        return
+    for place in PLACES:
+        folder = f"{place}/{kind}"
+        try:
+            yield folder, os.listdir(os.path.join(root, folder)), 0
+        except OSError as error:
+            # debugfs's own root is closed to users (0700): the folder may be there or not.
+            if error.errno not in _ABSENT:
+                yield folder, (), error.errno
+
+
+def _matching(root, pattern):
+    from fnmatch import fnmatchcase      # costs a third of a start; only with a pattern
+    folder, _, last = pattern.strip("/").rpartition("/")
+    if any(c in folder for c in "*?["):
+        import glob
+        folders = [os.path.relpath(f, root) for f in glob.glob(os.path.join(root, folder))]
+    else:
+        folders = [folder]
+    for name in folders:
+        try:
+            entries = os.listdir(os.path.join(root, name))
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                yield name, (), error.errno
+            continue
+        yield name, [e for e in entries if fnmatchcase(e, last)], 0
+
+
+def read_text(path):
+    """
+    The whole file as text, one character a byte.
+
+    A statistics file gives at most one of the kernel's buffers for each read(2), and its size
+    is 0, so it is read until there is no more (seq_read(), fs/seq_file.c).
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while True:
+            part = os.read(handle, 1 << 16)
+            if not part:
+                return b"".join(parts).decode("latin-1")
+            parts.append(part)
+    finally:
+        os.close(handle)
+
+
+def has_lustre(root):
+    """True where a Lustre client is, or could be hidden from us by permissions."""
+    for place in PLACES:
+        try:
+            if os.listdir(os.path.join(root, place, "llite")):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def mount_points(root):
+    """
+    {file system: [mount points]} of the Lustre mounts that this process sees.
+
+    From /proc/self/mounts, or ROOT/proc/mounts for another root; {} where there is none.
+    """
+    path = "/proc/self/mounts" if root == "/" else os.path.join(root, "proc/mounts")
+    try:
+        text = read_text(path)
+    except OSError:
+        return {}
+    points = {}
+    for line in text.splitlines():
+        # 10.99.0.2@tcp:10.99.0.3@tcp:/scratch/home /home lustre rw,... (NIDs, fs, subfolder)
+        device, point, kind = (line.split(" ") + ["", "", ""])[:3]
+        if kind == "lustre" and ":/" in device:
+            name = device.rpartition(":/")[2].partition("/")[0]
+            point = point.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+            points.setdefault(name, []).append(point)
+    return points

@@ -1,0 +1,70 @@
+"""
+Job ids, of any batch system, and the port that follows from one.
+
+    port k = first + (N + crc32(REST) + k * 257) mod (last - first + 1)        k = 0, 1, 2, ...
+
+N is the number that the id begins with (0 if none), REST what follows it, crc32 that of zlib
+(0 for an empty REST).  So jobs with numeric ids that follow one another have ports that
+follow one another, and any text is an id: 1234567, 1234.server, 1234[7].server, 1234_7,
+1234+1, f2Jx9k.  When port 0 is taken the server takes port 1, and so on; a client tries them in
+the same order, and knows its server by its answer to `hello`, never by the port.
+"""
+
+from binascii import crc32
+
+from iostats.errors import UsageError
+
+LONGEST_JOB_ID = 128
+LONGEST_NODE_NAME = 253                # a host name with its domain, RFC 1035
+STEP = 257                             # a prime: neighbours' second choices do not meet
+
+
+def checked_job_id(text, where="--job"):
+    """`text` without blanks around it; UsageError where it can't be a job's id."""
+    job = text.strip()
+    if not job:
+        raise UsageError(f"{where}: expected a job id, got nothing")
+    if len(job) > LONGEST_JOB_ID:
+        raise UsageError(f"{where}: expected a job id of at most {LONGEST_JOB_ID} characters, "
+                         f"got {len(job)}: {job[:40]!r}...")
+    if not job.isprintable():
+        raise UsageError(f"{where}: expected a job id without control characters, got {job!r}")
+    return job
+
+
+def checked_node_name(text, where="--node"):
+    """`text`; UsageError where it can't be a node's name."""
+    if not is_node_name(text):
+        raise UsageError(f"{where}: expected a node's name (letters, digits and . - _ :, at most "
+                         f"{LONGEST_NODE_NAME}), got {text[:40]!r}")
+    return text
+
+
+def is_node_name(text):
+    """True for what can be the name of a node: it is printed, and stands in headers."""
+    return (0 < len(text) <= LONGEST_NODE_NAME and text.isascii()
+            and all(c.isalnum() or c in ".-_:" for c in text))
+
+
+def ports(job, first, last, tries):
+    """
+    The ports to try for `job`, in order; `tries` of them, or all there are.
+
+    >>> ports("1234567", 20000, 29999, 3)
+    [24567, 24824, 25081]
+    """
+    digits = len(job) - len(job.lstrip("0123456789"))
+    home = int(job[:digits] or 0) + crc32(job[digits:].encode("utf-8", "surrogateescape"))
+    size = last - first + 1
+    # 257 can have a factor in common with the size, and would then come back early.
+    found = dict.fromkeys(first + (home + k * STEP) % size for k in range(tries))
+    return list(found)
+
+
+def as_filename(*parts):
+    """A name for the files of this job (and node): safe, and another one for other parts."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "_+@-") else "%%%02X" % ord(c)
+                   for c in " ".join(parts))
+    if len(name) <= 180:
+        return name
+    return "%s-%08x" % (name[:160], crc32(name.encode()))

@@ -1,0 +1,121 @@
+"""
+JSON-RPC 2.0: the bytes of a request (or a batch) in, the bytes of the answer out.
+
+In the wire form of python-jsonrpc: one request object in the body of a POST; batches and
+notifications as the specification has them.  Not pjrpc, whose dispatcher takes an order of
+magnitude longer for one call than this one (benchmarks/README.md): a server has all nodes of a
+job at its door in the same second.
+
+Source: https://www.jsonrpc.org/specification, sections 4 to 7.
+"""
+
+from collections import namedtuple
+from typing import Any, Union
+
+import msgspec
+
+from iostats.errors import WireError
+from iostats.wire import (INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
+                          PARSE_ERROR)
+
+Method = namedtuple("Method", "function params")
+Method.__doc__ = """
+What can be called.
+
+Attributes:
+    function: (params, context) -> result that msgspec can encode; may raise WireError.
+    params: the type that the params are decoded to: a msgspec.Struct (by name, or by position
+        in the order of its fields), or any other type; None for a method without params.
+"""
+
+_MESSAGES = {
+    PARSE_ERROR: "Parse error", INVALID_REQUEST: "Invalid Request",
+    METHOD_NOT_FOUND: "Method not found", INVALID_PARAMS: "Invalid params",
+    INTERNAL_ERROR: "Internal error",
+}
+_MOST_IN_BATCH = 1000
+
+
+class _Request(msgspec.Struct):
+    jsonrpc: str
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"")
+    id: Union[int, str, float, None, msgspec.UnsetType] = msgspec.UNSET
+
+
+_request_of = msgspec.json.Decoder(_Request).decode
+_raw_list_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_any_of = msgspec.json.Decoder().decode
+_encode = msgspec.json.encode
+
+
+def dispatch(body, methods, context=None, on_bug=lambda error: None):
+    """
+    The answer to `body`, as bytes; None when none is due (notifications alone).
+
+    `methods`: name -> Method.  A bug in a method is answered with -32603 and given to `on_bug`.
+    """
+    if not body.lstrip()[:1] == b"[":
+        return _one(body, methods, context, on_bug)
+    try:
+        requests = _raw_list_of(body)
+    except (msgspec.DecodeError, RecursionError):
+        return error_answer(PARSE_ERROR)
+    if not requests or len(requests) > _MOST_IN_BATCH:
+        return error_answer(INVALID_REQUEST, detail="" if not requests else
+                            f"at most {_MOST_IN_BATCH} requests in a batch")
+    answers = [_one(bytes(request), methods, context, on_bug) for request in requests]
+    answers = [answer for answer in answers if answer is not None]
+    return b"[" + b",".join(answers) + b"]" if answers else None
+
+
+def error_answer(code, id=None, detail=""):
+    """The bytes of an answer that is an error."""
+    message = _MESSAGES.get(code, "")
+    message = f"{message}: {detail}" if message and detail else message or detail
+    return _encode({"jsonrpc": "2.0", "error": {"code": code, "message": message}, "id": id})
+
+
+def _one(body, methods, context, on_bug):
+    try:
+        request = _request_of(body)
+    except msgspec.ValidationError:
+        return error_answer(INVALID_REQUEST)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return error_answer(PARSE_ERROR)
+    raw = bytes(request.params)
+    if request.jsonrpc != "2.0" or not (raw[:1] in (b"", b"[", b"{")):
+        return error_answer(INVALID_REQUEST)
+    notification = request.id is msgspec.UNSET
+    id = None if notification else request.id
+    try:
+        method = methods.get(request.method)
+        if method is None:
+            raise WireError(METHOD_NOT_FOUND, "")
+        answer = _encode({"jsonrpc": "2.0",
+                          "result": method.function(_params(raw, method.params), context),
+                          "id": id})
+    except WireError as error:
+        answer = error_answer(error.code, id, str(error))
+    except Exception as error:      # whatever it is, the caller gets an answer and we a report
+        on_bug(error)
+        answer = error_answer(INTERNAL_ERROR, id)
+    return None if notification else answer
+
+
+def _params(raw, kind) -> Any:
+    """The params as `kind`; WireError -32602, which says what was expected, when they are not."""
+    try:
+        if kind is None:
+            if raw and _any_of(raw):
+                raise WireError(INVALID_PARAMS, "expected none")
+            return None
+        if raw[:1] == b"[" and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            values = _any_of(raw)
+            if len(values) > len(kind.__struct_fields__):
+                raise WireError(INVALID_PARAMS, f"expected at most {len(kind.__struct_fields__)}"
+                                                f", got {len(values)}")
+            return msgspec.convert(dict(zip(kind.__struct_fields__, values)), kind)
+        return msgspec.json.decode(raw or b"{}", type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise WireError(INVALID_PARAMS, str(error)) from None

@@ -1,0 +1,163 @@
+"""
+Lustre `stats` files: llite, osc, mdc and md_stats all print this one form.
+
+    file   = header* line*
+    header = NAME [":"] SECONDS ["("] "secs.usecs" | "secs.nsecs" [")"]
+    line   = NAME SAMPLES "samples" "[" UNIT "]" [MIN MAX SUM [SUMSQ]]
+
+    snapshot_time             1752000000.000000123 secs.nsecs
+    start_time                1751990000.000000456 secs.nsecs      since 2.15, optional
+    read_bytes                23 samples [bytes] 4096 1048576 11534336
+    open                      23 samples [usecs] 31 8117 61403 402653184
+
+A counter still at zero has no line: an absent name means 0, never "unknown".  What a file
+shows decides, never the release: vendors backport.
+
+Source: lprocfs_stats_seq_show() and lprocfs_stats_header(), lustre/obdclass/lprocfs_status.c,
+2.5 to 2.17.
+"""
+
+from collections import namedtuple
+
+from iostats.errors import StatsSyntaxError
+
+HEADERS = ("snapshot_time", "start_time", "elapsed_time")
+
+# A wall clock is never before 2001-09-09.  2.15.0 and 2.15.1 print seconds since boot
+# instead, and a start_time of 0.000000000 (LU-16231, mended in 2.15.2).
+_FIRST_WALL_CLOCK_NS = 1_000_000_000 * 1_000_000_000
+
+Counter = namedtuple("Counter", "samples unit min max sum sumsq", defaults=(None,) * 4)
+Counter.__doc__ = """
+One counter as the kernel prints it.
+
+Attributes:
+    samples: how often it was added to; a count.
+    unit: as printed: bytes, pages, regs, reqs, usec, usecs, rpcs, ...
+    min, max, sum, sumsq: in that unit, since the last clear; None where the line has none.
+        `sumsq` wraps modulo 2**64 (up to 2.16) or stays at 2**63-1: opaque.
+"""
+
+Reading = namedtuple("Reading", "counters snapshot_ns start_ns gauges", defaults=({},))
+Reading.__doc__ = """
+One counter file, read once.
+
+Attributes:
+    counters: name -> Counter; an absent name is a counter still at 0.
+    snapshot_ns: when the kernel printed it; ns of the wall clock, or of the time since boot
+        (2.15.0, 2.15.1); None where the file has no header.
+    start_ns: when the counters were allocated or last cleared, ns of the wall clock; None
+        where the file does not say (up to 2.14, 2.15.0, 2.15.1, enable_stats_header=0).
+    gauges: name -> number of now; never a difference (rpc_stats only).
+"""
+
+
+def parse(text, origin="stats"):
+    """
+    The Reading in the text of one `stats` file.
+
+    Names may contain blanks (read_ahead_stats up to 2.14), a name may stand twice
+    (`unnamed-opcode-N`, 2.17 before 50c0adcf72: different operations under one name, so they
+    are added), and `lctl` of 2.17 cuts off the last character of each line for ordinary
+    users, so that the closing bracket may be missing.
+
+    Raises StatsSyntaxError, which names `origin`, the line and its text.
+    """
+    counters, times = {}, {}
+    for lineno, line in enumerate(text.split("\n"), 1):
+        if not line or line.isspace():
+            continue
+        name, samples_word, rest = line.partition(" samples [")
+        if samples_word:
+            name, counter = _counter(name, rest, origin, lineno, line)
+            seen = counters.get(name)
+            counters[name] = counter if seen is None else _added(seen, counter)
+        elif not header_line(line, times):
+            raise StatsSyntaxError(origin, lineno, line)
+    return Reading(counters, times.get("snapshot_time"), start_time(times))
+
+
+def header_line(line, times):
+    """Take a header line into `times` (name -> ns); False when the line is none."""
+    words = line.replace("(", "").replace(")", "").split()
+    name = words[0].rstrip(":") if words else ""
+    if name not in HEADERS or len(words) != 3:
+        return False
+    seconds, _, fraction = words[1].partition(".")
+    if not (is_number(seconds) and is_number(fraction)):
+        return False
+    # "secs.usecs" (up to 2.9) is printed without leading zeros: 934.57342 is 934.057342.
+    if words[2] == "secs.usecs":
+        below = int(fraction) * 1000
+    elif words[2] == "secs.nsecs":
+        below = int(fraction)
+    else:
+        return False
+    times[name] = int(seconds) * 1_000_000_000 + below
+    return True
+
+
+def start_time(times):
+    """ns of the wall clock of the last clear, or None when the header does not tell."""
+    start = times.get("start_time", 0)
+    return start if start >= _FIRST_WALL_CLOCK_NS else None
+
+
+def is_number(text):
+    """True for ASCII digits alone, with or without a minus (a sum that wrapped)."""
+    digits = text[1:] if text[:1] == "-" else text
+    return digits.isdigit() and digits.isascii() and len(digits) <= 20
+
+
+def _counter(head, rest, origin, lineno, line):
+    """(name, Counter) of what stands before and after ` samples [`."""
+    name, _, samples = head.rstrip().rpartition(" ")
+    unit, _, fields = rest.partition("]")
+    numbers = fields.split()
+    if not (name.strip() and unit and is_number(samples) and len(numbers) <= 4
+            and all(map(is_number, numbers))):
+        raise StatsSyntaxError(origin, lineno, line)
+    return name.strip(), Counter(int(samples), unit, *map(int, numbers))
+
+
+def _added(a, b):
+    """Two counters that the kernel printed under one name, as one."""
+    def both(join, x, y):
+        return None if x is None or y is None else join(x, y)
+    return Counter(a.samples + b.samples, a.unit, both(min, a.min, b.min),
+                   both(max, a.max, b.max), both(int.__add__, a.sum, b.sum), None)
+
+
+def split_llite_name(name):
+    """
+    (file system, instance) of a folder below llite/, or None.
+
+    A file system name may contain "-", so the name is cut from the right.
+
+    >>> split_llite_name("my-fs-ffff9a3c5d1e0800")
+    ('my-fs', 'ffff9a3c5d1e0800')
+    """
+    file_system, _, instance = name.rpartition("-")
+    return (file_system, instance) if file_system and _is_hex(instance) else None
+
+
+def split_target_name(name):
+    """
+    (file system, target, instance) of a folder below osc/ or mdc/, or None.
+
+    None is also for a server's own connections ("lustre-OST0000-osc-MDT0000"), which are
+    not a client's.
+
+    >>> split_target_name("my-fs-OST000f-osc-ffff9a3c5d1e0800")
+    ('my-fs', 'OST000f', 'ffff9a3c5d1e0800')
+    """
+    rest, _, instance = name.rpartition("-")
+    rest, _, kind = rest.rpartition("-")
+    file_system, _, target = rest.rpartition("-")
+    if kind in ("osc", "mdc") and file_system and target and _is_hex(instance):
+        return file_system, target, instance
+    return None
+
+
+def _is_hex(text):
+    return bool(text) and all(c in "0123456789abcdef" for c in text)

@@ -1,0 +1,70 @@
+"""
+The job's secret: 32 random bytes, as 64 hex digits in a file that only its user can read.
+
+The server makes it, the nodes read it; it lies in a folder that they share (site.cfg: [secret]
+dir, ~/.iostats by default), or comes in the environment as IOSTATS_SECRET.
+"""
+
+import os
+import stat
+
+from iostats.errors import NotDelivered, StateError
+from iostats.files import read_text
+from iostats.jobid import as_filename
+
+VARIABLE = "IOSTATS_SECRET"
+_SHORTEST = 16
+
+
+def path_of(folder, job):
+    """Where the secret of `job` lies by default; `folder` is [secret] dir."""
+    return os.path.join(os.path.expanduser(folder), as_filename(job) + ".secret")
+
+
+def load(path):
+    """
+    The secret's bytes: IOSTATS_SECRET if it is set, else what is in `path`.
+
+    Raises NotDelivered when there is none (yet), StateError when it is not safe to use.
+    """
+    text = os.environ.get(VARIABLE) or _read(path)
+    text = text.strip()
+    if len(text) < _SHORTEST:
+        raise StateError(f"{path}: expected a secret of at least {_SHORTEST} characters, got "
+                         f"{len(text)}; remove it, and the server makes a new one")
+    return text.encode("latin-1", "replace")
+
+
+def _read(path):
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+            raise StateError(f"{path}: expected a file of mode 0600, got mode "
+                             f"{stat.S_IMODE(found.st_mode):04o}; others could have read it: "
+                             f"remove it, and the server makes a new one")
+        return read_text(path)
+    except FileNotFoundError:
+        raise NotDelivered(f"{path}: no secret; the server makes it: is the server of this job "
+                           f"running, and is the folder shared between the nodes?") from None
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def make(path):
+    """Make a new secret in `path`, unless one is there; True when it was made."""
+    folder = os.path.dirname(path) or "."
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                         | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise StateError(f"{path}: the secret cannot be made: {error.strerror}; name another "
+                         f"file with --secret") from None
+    try:
+        os.write(handle, os.urandom(32).hex().encode() + b"\n")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return True

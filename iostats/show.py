@@ -1,0 +1,91 @@
+"""
+`show`: this node's counters as they are, for a person or as JSON; no server, nothing kept.
+
+The sums are those of a job that began when the counters did, made by the same aggregation.
+"""
+
+from collections import namedtuple
+
+from iostats import delta, files
+from iostats.aggregate import Totals
+from iostats.snapshot import readings
+from iostats.units import bytes_text
+
+_Report = namedtuple("_Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s "
+                                "mounts deltas")
+
+
+def record(snapshot, sources, root):
+    """The JSON record of everything since the counters began, of this node alone."""
+    totals = Totals(snapshot.job, 1)
+    totals.add(_Report(snapshot.node, snapshot.seq, snapshot.boot_id, "", "",
+                       snapshot.wall_ns / 1e9, 0.0, 0.0, files.mount_points(root),
+                       delta.between(None, snapshot, sources)))
+    return totals.record()
+
+
+def broken(snapshot, sources):
+    """What is wrong with each counter file that is not of its form."""
+    _, refused = readings(snapshot, sources)
+    return [why for (_, name), why in sorted(refused.items()) if "/" in why]
+
+
+def as_json(snapshot, sources, root):
+    """{node, file_systems (as in docs/record.schema.json), files (each with its counters)}."""
+    read, refused = readings(snapshot, sources)
+    listed = []
+    for file in snapshot.files:
+        key = file.source, file.name
+        reading = read.get(key)
+        listed.append({
+            "source": file.source, "name": file.name, "path": file.path,
+            "unreadable": refused.get(key),
+            "snapshot_ns": reading and reading.snapshot_ns,
+            "start_ns": reading and reading.start_ns,
+            "counters": reading and {name: {field: value for field, value
+                                            in counter._asdict().items() if value is not None}
+                                     for name, counter in reading.counters.items()},
+        })
+    return {"node": snapshot.node, "file_systems": record(snapshot, sources, root)["file_systems"],
+            "files": listed}
+
+
+def as_text(snapshot, sources, root, config):
+    """The tables of `show`."""
+    units, lines = config["report.units"], []
+    for fs in record(snapshot, sources, root)["file_systems"]:
+        label = config.labels.get(fs["name"], fs["name"])
+        on = f" on {', '.join(fs['mounts'])}" if fs["mounts"] else ""
+        lines.append(f"{label}{on}: since the counters began on {snapshot.node}")
+        rows = []
+        for layer, calls in (("application", "calls"), ("network", "rpcs")):
+            numbers = fs[layer] or {}
+            for way in ("read", "write"):
+                amount = numbers.get(f"{way}_bytes")
+                rows.append((f"{way} ({layer})",
+                             "-" if amount is None else bytes_text(amount, units),
+                             _count(numbers.get(f"{way}_{calls}"), calls.replace("rpcs", "RPCs"))))
+        for name, row in (fs["operations"] or {}).items():
+            seconds = row["seconds"]
+            rows.append((name, f"{row['count']:,}",
+                         "" if seconds is None else f"{seconds:.3f} s"))
+        if fs["operations"] is None:
+            rows += [(f"{name} ({target})", f"{count:,}", "")
+                     for target, values in fs["targets"].items() if target.startswith("MDT")
+                     for name, count in values.items()]
+        lines += _columns(rows)
+        lines += [f"  note: {note}" for note in fs["notes"]]
+        lines.append("")
+    if not lines:
+        lines = [f"{snapshot.node}: no Lustre file system is mounted", ""]
+    return "\n".join(lines)
+
+
+def _count(number, what):
+    return "-" if number is None else f"{number:,} {what}"
+
+
+def _columns(rows):
+    widths = [max(len(row[place]) for row in rows) for place in range(3)]
+    return [f"  {name:<{widths[0]}}  {middle:>{widths[1]}}  {last:>{widths[2]}}".rstrip()
+            for name, middle, last in rows]

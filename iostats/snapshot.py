@@ -1,0 +1,145 @@
+"""
+A snapshot: every counter file of one node at one moment, as the kernel printed it.
+
+`start` keeps the text and reads nothing into it, so that it costs little on the node, and so
+that what was really there is still at hand when a number is doubted.  On disk:
+
+    iostats-snapshot 1
+    job 4711
+    node nid00001
+    seq 9f2c31d0a4b85e67
+    boot_id 5e0d...            /proc/sys/kernel/random/boot_id
+    wall_ns 1790277040611962111
+    boot_ns 1000611962111      CLOCK_BOOTTIME; 0 where there is none
+    file llite 0 1589 scratch-ffff9a3c5d1e0800 sys/kernel/debug/lustre/llite/.../stats
+    <1589 bytes>
+    file osc 13 0 scratch-OST0000-osc-ffff9a3c5d1e0800 -
+    <0 bytes>
+    end 2
+
+with the kernel's bytes taken one to one (latin-1) and an `end` that counts the files.
+"""
+
+import errno
+from collections import namedtuple
+
+from iostats.errors import IostatsError, StateError
+
+File = namedtuple("File", "source name path errno text")
+File.__doc__ = """
+One file of a snapshot.
+
+Attributes:
+    source: which of sources/ reads it: "llite", "osc", ...
+    name: the folder it lies in: "scratch-ffff9a3c5d1e0800".
+    path: where it was found, from the root; "-" where it was not.
+    errno: 0, or why it was not read (EACCES, EPERM, EIO, ...).
+    text: what was read; "" with an errno.
+"""
+
+Snapshot = namedtuple("Snapshot", "job node seq boot_id wall_ns boot_ns files")
+Snapshot.__doc__ = """
+All files of one node at one moment.
+
+Attributes:
+    job, node: text.
+    seq: names this start; with job and node it names the report, so that a repeat is known.
+    boot_id: changes when the node boots; "" where the kernel does not tell.
+    wall_ns, boot_ns: the moment, by the wall clock, and since boot with time asleep.
+    files: tuple of File.
+"""
+
+_MAGIC = "iostats-snapshot 1"
+_FIELDS = ("job", "node", "seq", "boot_id", "wall_ns", "boot_ns")
+
+
+def encode(snapshot):
+    """The bytes of `snapshot`, as in this module's first lines."""
+    head = "".join(f"{name} {getattr(snapshot, name)}\n" for name in _FIELDS)
+    parts = [f"{_MAGIC}\n{head}".encode()]
+    for file in snapshot.files:
+        text = file.text.encode("latin-1")
+        parts += (f"file {file.source} {file.errno} {len(text)} {file.name} {file.path}\n"
+                  .encode("utf-8", "surrogateescape"), text, b"\n")
+    parts.append(b"end %d\n" % len(snapshot.files))
+    return b"".join(parts)
+
+
+def decode(data, origin):
+    """The Snapshot in `data`; StateError, which names `origin`, where it is cut or altered."""
+    try:
+        return _decode(data)
+    except (ValueError, IndexError, KeyError, UnicodeDecodeError):
+        raise StateError(f"{origin}: the start snapshot is cut off or damaged; what the job did "
+                         f"before now is unknown (remove the file, or `start --again`)") from None
+
+
+def _decode(data):
+    position = 0
+
+    def line():
+        nonlocal position
+        end = data.index(b"\n", position)
+        text, position = data[position:end].decode("utf-8", "surrogateescape"), end + 1
+        return text
+
+    if line() != _MAGIC:
+        raise ValueError("magic")
+    fields = {}
+    for expected in _FIELDS:
+        name, _, fields[expected] = line().partition(" ")
+        if name != expected:
+            raise ValueError(name)
+    files = []
+    while True:
+        words = line().split(" ", 5)
+        if words[0] == "end":
+            if int(words[1]) != len(files) or position != len(data):
+                raise ValueError("end")
+            break
+        _, source, code, length, name, path = words
+        text = data[position:position + int(length)]
+        position += int(length)
+        if len(text) != int(length) or data[position:position + 1] != b"\n":
+            raise ValueError("text")
+        position += 1
+        files.append(File(source, name, path, int(code), text.decode("latin-1")))
+    for number in ("wall_ns", "boot_ns"):
+        fields[number] = int(fields[number])
+    return Snapshot(files=tuple(files), **fields)
+
+
+def reason(code):
+    """Why a file was not read, in words that tell the three cases apart."""
+    return {
+        errno.EACCES: "permission denied",
+        errno.EPERM: "forbidden by the kernel, even for root (lockdown)",
+    }.get(code) or errno.errorcode.get(code, f"error {code}")
+
+
+def readings(snapshot, sources):
+    """
+    ({(source, name): Reading}, {(source, name): reason}) of all counter files.
+
+    A file that is not of its form is unreadable with the syntax error as its reason: the
+    numbers of the others still stand.  `sources`: name -> module of sources/.
+    """
+    read, refused = {}, {}
+    for file in snapshot.files:
+        parse = getattr(sources.get(file.source), "parse", None)
+        if parse is None:
+            continue
+        key = file.source, file.name
+        if file.errno:
+            refused[key] = reason(file.errno)
+            continue
+        try:
+            reading = parse(file.text, file.path)
+            if reading.snapshot_ns is None or not file.text.endswith("\n"):
+                # The kernel prints snapshot_time in every release, and ends every line.
+                raise IostatsError(f"{file.path}: the file is torn: expected a snapshot_time and "
+                                   f"an end of line, got {len(file.text)} bytes without")
+            read[key] = reading
+        except IostatsError as error:
+            refused[key] = str(error)
+    return read, refused

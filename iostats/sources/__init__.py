@@ -1,0 +1,29 @@
+"""
+What is read on a node, one file each; the folder is the list.
+
+A source is a module lustre_*.py with
+
+    SIDE = "node"              who reads it: a compute node ("node")
+    CALLS_SUFFIX               what the samples of a [bytes] counter are: "_calls", "_rpcs"
+    read(root, config)         [File], without understanding them
+    parse(text, origin)        Reading, or StatsSyntaxError; absent for what is no counter file
+    split(name)                (file system, target or "", instance) of a folder's name, or None
+
+Adding a source is adding a file; tests/test_sources.py says what one lacks.
+"""
+
+import os
+import sys
+
+
+def of_side(side):
+    """{source: module} of the sources that `side` reads; "lustre_osc" is the source "osc"."""
+    found = {}
+    for filename in sorted(os.listdir(os.path.dirname(__file__))):
+        name, dot_py = os.path.splitext(filename)
+        if dot_py == ".py" and name.startswith("lustre_"):
+            __import__(f"{__name__}.{name}")
+            module = sys.modules[f"{__name__}.{name}"]
+            if module.SIDE == side:
+                found[name[len("lustre_"):]] = module
+    return found

@@ -1,0 +1,23 @@
+"""
+mdc.*.md_stats: metadata operations that this node asked of one MDT; counts alone.
+
+    close                     70 samples [reqs]
+    create                    40 samples [reqs]          files and folders
+
+In /proc and readable by every user in each release from 2.5 to 2.17: the only I/O counters of
+which that is true.
+
+Source: lprocfs_alloc_md_stats(), lustre/obdclass/lprocfs_status.c.
+"""
+
+from iostats import lustre
+from iostats.files import read_all
+
+SIDE = "node"
+CALLS_SUFFIX = "_calls"
+parse, split = lustre.parse, lustre.split_target_name
+
+
+def read(root, config):
+    """[File] of each mount's MDTs."""
+    return read_all(root, "md_stats", "mdc", "md_stats")

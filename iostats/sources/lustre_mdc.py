@@ -1,0 +1,23 @@
+"""
+mdc.*.stats: what went over the network between this node and one MDT.
+
+    mds_close                 70 samples [usecs] 1320 19400 402000 3600000000
+    read_bytes                 4 samples [bytes] 4096 65536 131072 ...       files on the MDT
+
+Data of files that live on the MDT (Data-on-MDT, since 2.11) is in read_bytes and write_bytes.
+Readable for root only since 2.12 (debugfs).
+
+Source: lustre/ptlrpc/lproc_ptlrpc.c, ptlrpc_lprocfs_register().
+"""
+
+from iostats import lustre
+from iostats.files import read_all
+
+SIDE = "node"
+CALLS_SUFFIX = "_rpcs"
+parse, split = lustre.parse, lustre.split_target_name
+
+
+def read(root, config):
+    """[File] of each mount's MDTs."""
+    return read_all(root, "mdc", "mdc", "stats")

@@ -1,0 +1,23 @@
+"""
+osc.*.stats: what went over the network between this node and one OST.
+
+    read_bytes                11 samples [bytes] 40960 3670016 5570560 14856828747776
+    ost_read                  11 samples [usecs] 1857 32568 86378 1449010130
+
+`read_bytes` is in whole pages, with read-ahead.  obd_ping, ost_connect and ost_statfs are the
+client's own background.  Readable for root only since 2.12 (debugfs).
+
+Source: lustre/ptlrpc/lproc_ptlrpc.c, ptlrpc_lprocfs_register().
+"""
+
+from iostats import lustre
+from iostats.files import read_all
+
+SIDE = "node"
+CALLS_SUFFIX = "_rpcs"
+parse, split = lustre.parse, lustre.split_target_name
+
+
+def read(root, config):
+    """[File] of each mount's OSTs."""
+    return read_all(root, "osc", "osc", "stats", config["node.osc_path"])

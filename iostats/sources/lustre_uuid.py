@@ -1,0 +1,19 @@
+"""
+llite.*.uuid: a random name for each mount; no counters.
+
+    e88223e6-d231-4dd2-b717-3318de572019
+
+An instance folder may get the same name again after a remount; this tells the two apart, and
+every user may read it in every release (/proc up to 2.11, /sys since 2.12).
+
+Source: uuid_show(), lustre/llite/lproc_llite.c.
+"""
+
+from iostats.files import read_all
+
+SIDE = "node"
+
+
+def read(root, config):
+    """[File] of each mount."""
+    return read_all(root, "uuid", "llite", "uuid", config["node.mdc_path"])

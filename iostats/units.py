@@ -1,0 +1,37 @@
+"""
+Numbers for people: bytes, counts and durations as text.
+"""
+
+_STEP = {"binary": 1024, "decimal": 1000}
+_NAMES = {
+    "binary": ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"),
+    "decimal": ("kB", "MB", "GB", "TB", "PB", "EB"),
+}
+
+
+def bytes_text(number, units="binary"):
+    """
+    `number` bytes in `units`: "binary" (1 MiB = 2**20), "decimal" (1 MB = 10**6), "bytes".
+
+    >>> bytes_text(335544320), bytes_text(335544320, "decimal"), bytes_text(23)
+    ('320.0 MiB', '335.5 MB', '23 bytes')
+    """
+    if units == "bytes" or abs(number) < _STEP[units]:
+        return f"{number} bytes"
+    step, names = _STEP[units], _NAMES[units]
+    value, power = number / step, 0
+    while abs(value) >= step - 0.05 and power < len(names) - 1:
+        value, power = value / step, power + 1
+    return f"{value:.1f} {names[power]}"
+
+
+def duration_text(seconds):
+    """
+    Hours, minutes and seconds.
+
+    >>> duration_text(1867.4)
+    '00:31:07'
+    """
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{seconds:02d}"

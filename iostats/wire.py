@@ -1,0 +1,67 @@
+"""
+Messages between node and server, and how each is authenticated; docs/wire.md is its text.
+
+A request is an HTTP POST of JSON-RPC 2.0 with one header more:
+
+    Authorization: IOSTATS-1 node=NODE, time=SECONDS, nonce=HEX, mac=HEX
+
+    key = HMAC-SHA256(secret, "iostats-1 job " + job)
+    mac = HMAC-SHA256(key, "request" LF node LF time LF nonce LF sha256(body) in hex)
+
+The answer to an authenticated request carries
+
+    IOSTATS-MAC: HMAC-SHA256(key, "answer" LF nonce LF sha256(body) in hex)
+
+so that the node knows that the server has the secret too.  `time` is the server's, in whole
+seconds: a node learns the difference from the answer to its `hello`.
+"""
+
+import hashlib
+import hmac
+
+PROTOCOL = 1
+SCHEME = "IOSTATS-1"
+
+# JSON-RPC 2.0, section 5.1
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
+INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
+# ours
+NOT_AUTHENTICATED, STALE, REPLAYED, REFUSED = -32001, -32002, -32003, -32004
+
+
+def key_of(secret, job):
+    """The key of `job`'s messages; `secret` and the key are bytes."""
+    return hmac.digest(secret, b"iostats-1 job " + job.encode("utf-8", "surrogateescape"),
+                       "sha256")
+
+
+def request_mac(key, node, time_s, nonce, body):
+    """The mac of a request, hex; `time_s` and `nonce` as they stand in the header."""
+    text = f"request\n{node}\n{time_s}\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
+    return hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()
+
+
+def answer_mac(key, nonce, body):
+    """The mac of an answer, hex."""
+    text = f"answer\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
+    return hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()
+
+
+def authorization(key, node, time_s, nonce, body):
+    """The value of the Authorization header."""
+    mac = request_mac(key, node, time_s, nonce, body)
+    return f"{SCHEME} node={node}, time={time_s}, nonce={nonce}, mac={mac}"
+
+
+def fields_of(header):
+    """{name: text} of an Authorization header, or None when it is not of this form."""
+    scheme, _, rest = header.partition(" ")
+    fields = dict(part.strip().partition("=")[::2] for part in rest.split(","))
+    if scheme != SCHEME or set(fields) != {"node", "time", "nonce", "mac"}:
+        return None
+    return fields
+
+
+def same(a, b):
+    """Compare two macs in constant time."""
+    return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))

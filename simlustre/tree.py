@@ -1,0 +1,75 @@
+"""
+Which counter files a node has, where its release keeps them, and what they hold now.
+
+Paths are relative to `MNT/root`, so that a reader's `--root MNT/root` finds them where a real
+node has them.  llite moved to debugfs with LU-8066 (2.12), osc and mdc rpc_stats with 2.17;
+md_stats stayed in /proc; version, health_check and jobid_var are in /sys since 2.10.
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+from . import text
+from .client import Client
+from .counters import Release
+
+# The root of debugfs is closed to all but root (DEBUGFS_DEFAULT_MODE in fs/debugfs/inode.c).
+DEBUGFS = "sys/kernel/debug"
+DEBUGFS_MODE = 0o700
+
+
+@dataclass(frozen=True)
+class File:
+    """`render` gives the text of this moment; `clear` is what any write does, None: read-only."""
+
+    render: Callable[[], str]
+    clear: Optional[Callable[[], None]] = None
+
+    @property
+    def mode(self) -> int:
+        return 0o644 if self.clear else 0o444
+
+
+def files_of(mount_point: str, release: Release, clients: list) -> dict:
+    """path -> File, for all files of a node."""
+    in_sys = "sys/fs/lustre/"
+    files = {
+        "proc/mounts": _fixed(text.mounts(mount_point, [client.fs for client in clients])),
+        in_sys + "version": _fixed(release.version + "\n"),
+        in_sys + "health_check": _fixed("healthy\n"),
+        in_sys + "jobid_var": _fixed("SLURM_JOB_ID\n"),
+    }
+    for client in clients:
+        files.update(_files_of_client(release, client))
+    return files
+
+
+def _files_of_client(release: Release, client: Client) -> dict:
+    llite = f"{release.info_in}/llite/{client.name}"
+    files = {f"{llite}/uuid": _fixed(client.uuid + "\n"),
+             f"{release.llite_in}/llite/{client.name}/stats":
+                 _counters(text.stats, client.llite, release)}
+    for what in ("pid", "ppid", "gid"):
+        files[f"{llite}/stats_track_{what}"] = _fixed("0 (all)\n")
+    for index, osc in enumerate(client.osc):
+        name = f"osc/{client.fs}-OST{index:04x}-osc-{client.instance}"
+        files[f"{release.stats_in}/{name}/stats"] = _counters(text.stats, osc.stats, release)
+        files[f"{release.rpc_in}/{name}/rpc_stats"] = _counters(
+            text.osc_rpc_stats, osc.rpc_stats, release)
+    for index, mdc in enumerate(client.mdc):
+        name = f"mdc/{client.fs}-MDT{index:04x}-mdc-{client.instance}"
+        files[f"{release.stats_in}/{name}/stats"] = _counters(text.stats, mdc.stats, release)
+        files[f"proc/fs/lustre/{name}/md_stats"] = _counters(text.stats, mdc.md_stats, release)
+        files[f"{release.rpc_in}/{name}/rpc_stats"] = _counters(
+            text.mdc_rpc_stats, mdc.rpc_stats, release)
+    return files
+
+
+def _fixed(content: str) -> File:
+    return File(lambda: content)
+
+
+def _counters(form, file, release: Release) -> File:
+    return File(lambda: form(file, release, time.time_ns()), file.clear)
