@@ -6,6 +6,6 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-from iostats.cli.node import main  # noqa: E402
+from iostats.cli.node import main
 
 sys.exit(main())

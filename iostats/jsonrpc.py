@@ -40,7 +40,7 @@ class _Request(msgspec.Struct):
     jsonrpc: str
     method: str
     params: msgspec.Raw = msgspec.Raw(b"")
-    id: Union[int, str, float, None, msgspec.UnsetType] = msgspec.UNSET
+    id: Union[int, str, float, msgspec.UnsetType, None] = msgspec.UNSET
 
 
 _request_of = msgspec.json.Decoder(_Request).decode
@@ -55,7 +55,7 @@ def dispatch(body, methods, context=None, on_bug=lambda error: None):
 
     `methods`: name -> Method.  A bug in a method is answered with -32603 and given to `on_bug`.
     """
-    if not body.lstrip()[:1] == b"[":
+    if body.lstrip()[:1] != b"[":
         return _one(body, methods, context, on_bug)
     try:
         requests = _raw_list_of(body)
@@ -84,7 +84,7 @@ def _one(body, methods, context, on_bug):
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return error_answer(PARSE_ERROR)
     raw = bytes(request.params)
-    if request.jsonrpc != "2.0" or not (raw[:1] in (b"", b"[", b"{")):
+    if request.jsonrpc != "2.0" or raw[:1] not in (b"", b"[", b"{"):
         return error_answer(INVALID_REQUEST)
     notification = request.id is msgspec.UNSET
     id = None if notification else request.id

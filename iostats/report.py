@@ -153,7 +153,7 @@ def _long(shown, units, form):
                 total = numbers and numbers[f"{way}_bytes"]
                 mean = bytes_text(total // count, units) if count and total is not None else "-"
                 transfers.append((fs["label"], f"{way}, {_BY[layer]}",
-                                  "-" if numbers is None else _bytes(numbers, f"{way}_bytes", units),
+                                  _bytes(numbers, f"{way}_bytes", units),
                                   "-" if numbers is None else f"{_bound(numbers)}{count}", mean))
         for name, row in _with_calls(fs).items():
             if row["seconds"] is not None and row["count"]:

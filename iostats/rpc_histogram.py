@@ -9,9 +9,9 @@ Lustre `rpc_stats` files: how large, and how many at once, a target's bulk RPCs 
               row*
     row     = BUCKET ":" RPCS % CUM% ["|" RPCS % CUM%]
 
-    			read			write
+                            read                    write
     pages per rpc         rpcs   % cum % |       rpcs   % cum %
-    1:		    100395  88  88   |     320551  84  84
+    1:                  100395  88  88   |     320551  84  84
 
 Sections are known by their title, never by their place: 2.16 and vendors add "RPC latency
 (us)", mdc begins with a "modify" section of one column.  2.16.1 prints "%% cum %%" there.

@@ -168,13 +168,13 @@ class JobServer:
                                            config["server.port_tries"])
         for number in wanted:
             try:
-                sockets = _bound(host, number)
+                bound = _bound(host, number)
             except OSError as error:
                 if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                     raise
                 continue
-            self._listener = [await loop.create_server(
-                lambda: _Connection(self), sock=one, backlog=65535) for one in sockets]
+            self._listener = await loop.create_server(lambda: _Connection(self), sock=bound,
+                                                      backlog=65535)
             self.port = number
             self.connections.watch(loop)
             return
@@ -184,8 +184,8 @@ class JobServer:
 
     def close(self):
         """Stop listening and end all connections."""
-        for one in self._listener or ():
-            one.close()
+        if self._listener:
+            self._listener.close()
         self.connections.close()
 
 
@@ -206,7 +206,7 @@ def _bound(host, port):
     except OSError:
         one.close()
         raise
-    return [one]
+    return one
 
 
 _WHY_REFUSED = {wire.NOT_AUTHENTICATED: "not authenticated", wire.STALE: "stale",
@@ -264,7 +264,7 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
-    __slots__ = ("_server", "_transport", "_parser", "_parts", "_size", "_authorization")
+    __slots__ = ("_authorization", "_parser", "_parts", "_server", "_size", "_transport")
 
     def __init__(self, server):
         self._server = server

@@ -42,7 +42,7 @@ NEVER_PASSED_ON = os.O_CREAT | os.O_EXCL | getattr(os, "O_DIRECT", 0)   # the la
 class OpenFile:
     """A data file somebody has open."""
 
-    def __init__(self, node: "Node", client: Client, fd: int, mdt: int):
+    def __init__(self, node: Node, client: Client, fd: int, mdt: int):
         self.node, self.client, self.fd, self.mdt = node, client, fd, mdt
         self.inode = os.fstat(fd).st_ino
         self.osc = client.osc_of(self.inode)
@@ -82,7 +82,7 @@ class OpenFile:
 
 
 class OpenDirectory:
-    def __init__(self, node: "Node", client: Client, real: str, mdt: int):
+    def __init__(self, node: Node, client: Client, real: str, mdt: int):
         self.node, self.client, self.mdt = node, client, mdt
         self.inode = os.lstat(real).st_ino
         client.opened(self.inode)

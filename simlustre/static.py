@@ -30,6 +30,7 @@ def make(mount_point: str, options: dict) -> None:
         raise StaticError(f"{mount_point}: is a simulated node already; remove it first")
     clients = _clients(options)
     for client in clients:
+        _restore(client, client.uuid, client.llite.start_ns)     # as each move will have it
         os.makedirs(os.path.join(mount_point, client.fs), exist_ok=True)
         os.chmod(os.path.join(mount_point, client.fs), 0o1777)
     os.makedirs(os.path.join(mount_point, "root"), exist_ok=True)

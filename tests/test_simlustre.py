@@ -43,7 +43,7 @@ TIME_LINE = re.compile(r"^(snapshot|start|elapsed)_time\s+\d+\.\d{9} secs\.nsecs
 def simlustre(*arguments, check=True):
     return subprocess.run([sys.executable, "-m", "simlustre", *map(str, arguments)], text=True,
                           cwd=str(REPOSITORY), check=check,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                          capture_output=True)
 
 
 def counters_of(path) -> dict:
@@ -78,7 +78,7 @@ def rows_of(path, title) -> dict:
     return rows
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def no_fuse() -> str:
     checked = simlustre("--check", check=False)
     return checked.stdout.strip() if checked.returncode else ""

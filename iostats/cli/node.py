@@ -9,9 +9,18 @@ would make it three times as dear (benchmarks/README.md).
 import os
 import sys
 
-from iostats import config as site, node as this_node, sources, state
-from iostats.errors import (BAD_USAGE, DONE, UNREADABLE, IostatsError, NotDelivered, NotReadable,
-                            NoStart, UsageError)
+from iostats import config as site
+from iostats import node as this_node
+from iostats import sources, state
+from iostats.errors import (
+    DONE,
+    UNREADABLE,
+    IostatsError,
+    NoStart,
+    NotDelivered,
+    NotReadable,
+    UsageError,
+)
 
 HELP = """\
 usage: iostats_client.py start|stop|show [options]

@@ -15,7 +15,8 @@ import time
 import msgspec
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-from iostats import config as site, jobid, report, secret, wire
+from iostats import config as site
+from iostats import jobid, report, secret
 from iostats.aggregate import Totals
 from iostats.errors import DONE, IostatsError, StateError, UsageError
 from iostats.node import job as job_of
