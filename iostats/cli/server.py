@@ -24,50 +24,70 @@ from iostats.server import JobServer
 
 _SAY_EVERY_S = 10.0
 
-EPILOG = """\
+HELP = """\
+usage: iostats_server.py [options]
+
+Receive the reports of a job's nodes, add them up, print the tables.
+
+options:
+  --job ID              the job (default: as iostats_client.py)
+  --nodes LIST|COUNT    the job's nodes: nid[00001-00128,200], a,b,c or a number
+                        (default: SLURM_JOB_NODELIST, PBS_NODEFILE,
+                        LSB_DJOB_HOSTFILE; without, the deadline ends it)
+  --deadline S          wait S seconds for the other nodes after the first
+                        `stop` (default: site.cfg, 60)
+  --format FORM         grid, plain, json, csv or markdown (default: grid)
+  --long                more: calls, mean sizes, network, times, nodes
+  --output FILE         the report goes there (default: standard output)
+  --json FILE           the JSON record goes there as well
+  --secret FILE         the job's secret, made if it is not there (default: in
+                        ~/.iostats)
+  --config FILE         the configuration (default: site.cfg, ~/.iostats/site.cfg)
+  --listen HOST[:PORT]  listen there alone (default: all addresses, and the port
+                        of the job)
+  --print-port          print the job's port, and end
+  --quiet               no progress on standard error
+  -h, --help            this text
+
 examples:
-  iostats_server.py --nodes 'nid[00001-00128]' &     in a job script, before `start`
+  iostats_server.py --nodes 'nid[00001-00128]' &      before `start`, in a job
   iostats_server.py --job 4711 --nodes 4 --json 4711.json
   iostats_server.py --print-port --job 4711
 
 exit status:
-  0 the report is printed (see its first line for who is missing)
-  1 the report could not be written where it should be   2 bad usage or site.cfg
-  3 no port could be had
+  0 the report is printed (its first line says who is missing)
+  1 the report could not be written where it should be
+  2 bad usage or site.cfg   3 no port could be had
 """
+
+_WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
+               "--config", "--listen")
+_FLAGS = ("--long", "--print-port", "--quiet")
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with our text: its own differs between releases of Python."""
+
+    def format_help(self):
+        return HELP
+
+    def error(self, message):
+        raise UsageError(f"{message} (see --help)")
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="iostats_server.py", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Receive the reports of a job's nodes, add them up, print the tables.",
-        epilog=EPILOG, allow_abbrev=False)
-    add = parser.add_argument
-    add("--job", metavar="ID", help="the job (default: as iostats_client.py)")
-    add("--nodes", metavar="LIST|COUNT",
-        help="the job's nodes: nid[00001-00128,200], a,b,c or a number "
-             "(default: SLURM_JOB_NODELIST, PBS_NODEFILE, LSB_DJOB_HOSTFILE)")
-    add("--deadline", metavar="S", help="wait S seconds for the other nodes after the first "
-                                        "`stop` (default: site.cfg, 60)")
-    add("--format", metavar="FORM", help="grid, plain, json, csv or markdown (default: grid)")
-    add("--long", action="store_true", help="more: calls, mean sizes, network, times, nodes")
-    add("--output", metavar="FILE", help="the report goes there (default: standard output)")
-    add("--json", metavar="FILE", help="the JSON record goes there as well")
-    add("--secret", metavar="FILE", help="the job's secret, made if it is not there "
-                                         "(default: in ~/.iostats)")
-    add("--config", metavar="FILE", help="the configuration (default: site.cfg)")
-    add("--listen", metavar="HOST[:PORT]", help="listen there alone (default: all addresses, and "
-                                                "the port of the job)")
-    add("--print-port", action="store_true", help="print the job's port, and end")
-    add("--quiet", action="store_true", help="no progress on standard error")
+    parser = _Parser(prog="iostats_server.py", allow_abbrev=False)
+    for option in _WITH_VALUE:
+        parser.add_argument(option)
+    for option in _FLAGS:
+        parser.add_argument(option, action="store_true")
     return parser
 
 
 def main(arguments=None):
     """Run the server; the exit status."""
-    options = _parser().parse_args(arguments)
     try:
-        return _run(options)
+        return _run(_parser().parse_args(arguments))
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status

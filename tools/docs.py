@@ -1,0 +1,72 @@
+"""
+Write what the documents share with the code: docs/counters.md, and help texts in README.md.
+
+    python tools/docs.py            write them
+    python tools/docs.py --check    say which are not up to date, and end with 1
+"""
+
+import re
+import sys
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HOME))
+
+from iostats.cli import node, server
+from iostats.counters import METRICS, NOT_OPERATIONS
+
+
+def counters_table():
+    """One line for each metric."""
+    lines = ["| metric | file | counter | field | unit | since | meaning | caveat |",
+             "|---|---|---|---|---|---|---|---|"]
+    lines += [f"| `{m.name}` | {m.source} | `{m.counter}` | {m.takes} | {m.unit} | {m.since} "
+              f"| {m.meaning} | {m.caveat} |" for m in METRICS]
+    return "\n".join(lines)
+
+
+def not_operations():
+    """The llite counters that no table shows."""
+    return ", ".join(f"`{name}`" for name in sorted(NOT_OPERATIONS))
+
+
+def block(text):
+    """`text` as an indented block of Markdown."""
+    return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").split("\n"))
+
+
+PARTS = {
+    "docs/counters.md": {"metrics": counters_table, "not-operations": not_operations},
+    "README.md": {"client-help": lambda: block(node.HELP),
+                  "server-help": lambda: block(server.HELP)},
+}
+
+
+def renewed(text, parts):
+    """`text` with what stands between `<!-- NAME -->` and `<!-- end -->` made anew."""
+    for name, make in parts.items():
+        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
+        if not marked.search(text):
+            raise SystemExit(f"no place for {name}")
+        part = make()
+        text = marked.sub(lambda found, part=part: f"{found[1]}{part}\n{found[2]}", text)
+    return text
+
+
+def main():
+    """Write or check all documents; the exit status."""
+    stale = []
+    for path, parts in PARTS.items():
+        before = (HOME / path).read_text()
+        after = renewed(before, parts)
+        if after != before:
+            stale.append(path)
+            if "--check" not in sys.argv:
+                (HOME / path).write_text(after)
+    for path in stale:
+        print(f"{path}: {'not up to date' if '--check' in sys.argv else 'written'}")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
