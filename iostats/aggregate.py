@@ -62,6 +62,7 @@ class Totals:
         record is kept (an encoder saves memory with many nodes).
         """
         self.job, self.expected = job, expected
+        self._by_short_name = _by_short_name(expected if isinstance(expected, frozenset) else ())
         self._fold, self._pack, self._max_nodes = fold, pack, max_nodes
         self._nodes = {}            # node -> its short record, packed
         self._without = {}          # node -> why it has no numbers
@@ -80,11 +81,11 @@ class Totals:
         `report` has the attributes node, seq, boot_id, user, reason, ended, elapsed_s,
         clock_ahead_s, mounts {file system: [mount points]} and deltas, as in docs/wire.md.
         """
-        node = report.node
+        node = self._name_of(report.node)
         parts = self._parts.get(node, ())
         if any(part[0] == report.seq for part in parts):
             return Outcome(True, "this report was counted before")
-        refusal = self._refusal(report, parts)
+        refusal = self._refusal(report, node, parts)
         if refusal:
             self.refuse(refusal[0])
             return Outcome(False, refusal[1])
@@ -105,12 +106,17 @@ class Totals:
         self._ended = report.ended if self._ended is None else max(self._ended, report.ended)
         self._user = self._user or report.user
         self._without.pop(node, None)
-        self._add_deltas(report, parts)
+        self._add_deltas(report, node, parts)
         return Outcome(True, "")
 
-    def _refusal(self, report, parts):
+    def _name_of(self, node):
+        """`node` as the job's node list has it: lists may have domains where nodes have none."""
+        if isinstance(self.expected, frozenset) and node not in self.expected:
+            return self._by_short_name.get(node.partition(".")[0], node)
+        return node
+
+    def _refusal(self, report, node, parts):
         """(why, for the counts; why, for the node) when the report can't be counted."""
-        node = report.node
         if isinstance(self.expected, frozenset) and node not in self.expected:
             return "unknown node", (f"{node} is not among the job's nodes "
                                     f"{self._fold(self.expected)}; name it with --node")
@@ -133,8 +139,8 @@ class Totals:
         if node not in nodes:
             nodes.append(node)
 
-    def _add_deltas(self, report, parts):
-        node, short = report.node, {}
+    def _add_deltas(self, report, node, parts):
+        short = {}
         if not report.deltas:
             self._note("no Lustre file system is mounted", node)
         for delta in report.deltas:
@@ -248,6 +254,15 @@ class Totals:
             "lower_bound": bool(self.missing_count or fs.low),
             "notes": [f"{self._fold(nodes)}: {text}" for text, nodes in fs.notes.items()],
         }
+
+
+def _by_short_name(nodes):
+    """{name without its domain: name}, where that is one node's alone and no part of an address."""
+    found = {}
+    for node in nodes:
+        short = node.partition(".")[0]
+        found[short] = None if short in found or short.isdigit() else node
+    return {short: node for short, node in found.items() if node}
 
 
 def _add(sums, values):

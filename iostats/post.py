@@ -111,7 +111,7 @@ class _Conversation:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
             raise _NotOurs("a server of this job with another secret (see --secret)")
-        self._clock_ahead_s = time.time() - float(hello["time"])
+        self._clock_ahead_s = time.time() - float(hello.get("time", "missing"))
         result, proved = self._call("report", {**report,
                                                "clock_ahead_s": round(self._clock_ahead_s, 3)})
         if not proved:

@@ -48,7 +48,7 @@ def parse(text, origin="rpc_stats"):
             title = _title(line)
             if title is None:
                 raise StatsSyntaxError(origin, lineno, line, "a section's title")
-        elif title is not None and words[0][:-1].isdigit():
+        elif title is not None and words[0][-1] == ":" and is_number(words[0][:-1]):
             _row(line, columns, title, counters, origin, lineno)
         else:
             name, colon, value = line.partition(":")
@@ -73,7 +73,7 @@ def _row(line, columns, title, counters, origin, lineno):
     bucket, _, cells = line.partition(":")
     cells = [cell.split() for cell in cells.split("|")]
     if (len(cells) != len(columns)
-            or not all(cell and all(map(is_number, cell)) for cell in cells)):
+            or not all(len(cell) == 3 and all(map(is_number, cell)) for cell in cells)):
         raise StatsSyntaxError(origin, lineno, line, '"<n>: <rpcs> <%> <cum %> | ..."')
     for column, cell in zip(columns, cells):
         if int(cell[0]):

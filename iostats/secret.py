@@ -8,7 +8,7 @@ dir, ~/.iostats by default), or comes in the environment as IOSTATS_SECRET.
 import os
 import stat
 
-from iostats.errors import NotDelivered, StateError
+from iostats.errors import ConfigError, NotDelivered, StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename
 
@@ -16,22 +16,33 @@ VARIABLE = "IOSTATS_SECRET"
 _SHORTEST = 16
 
 
-def path_of(folder, job):
-    """Where the secret of `job` lies by default; `folder` is [secret] dir."""
-    return os.path.join(os.path.expanduser(folder), as_filename(job) + ".secret")
+def where(named, folder, job):
+    """
+    The path of the secret of `job`, or None for the environment.
+
+    `named` (--secret) wins, then IOSTATS_SECRET, then a file in `folder` ([secret] dir).
+    """
+    if named:
+        return named
+    if os.environ.get(VARIABLE):
+        return None
+    home = os.path.expanduser(folder)
+    if home.startswith("~"):
+        raise ConfigError(f"[secret] dir: expected a folder, got {folder!r}, and nobody tells "
+                          f"where that home is; name a file with --secret")
+    return os.path.join(home, as_filename(job) + ".secret")
 
 
 def load(path):
     """
-    The secret's bytes: IOSTATS_SECRET if it is set, else what is in `path`.
+    The secret's bytes, from `path`, or from the environment when that is None.
 
     Raises NotDelivered when there is none (yet), StateError when it is not safe to use.
     """
-    text = os.environ.get(VARIABLE) or _read(path)
-    text = text.strip()
+    text = (os.environ[VARIABLE] if path is None else _read(path)).strip()
     if len(text) < _SHORTEST:
-        raise StateError(f"{path}: expected a secret of at least {_SHORTEST} characters, got "
-                         f"{len(text)}; remove it, and the server makes a new one")
+        raise StateError(f"{path or VARIABLE}: expected a secret of at least {_SHORTEST} "
+                         f"characters, got {len(text)}; remove it, and the server makes a new one")
     return text.encode("latin-1", "replace")
 
 
@@ -51,7 +62,9 @@ def _read(path):
 
 
 def make(path):
-    """Make a new secret in `path`, unless one is there; True when it was made."""
+    """Make a new secret in `path`, unless one is there already; True when it was made."""
+    if path is None:
+        return False
     folder = os.path.dirname(path) or "."
     try:
         os.makedirs(folder, 0o700, exist_ok=True)

@@ -112,11 +112,14 @@ class JobServer:
         return {"job": totals.job, "expected": totals.expected_count,
                 "reported": totals.reported, "missing": totals.missing()}
 
-    @staticmethod
-    def _must_be(node):
+    def _must_be(self, node):
         if isinstance(node, WireError):
+            # A stale `hello` is answered, and is how a node learns the server's time.
+            if node.code in _WHY_REFUSED:
+                self.totals.refuse(_WHY_REFUSED[node.code])
             raise node
         if node is None:
+            self.totals.refuse("not authenticated")
             raise WireError(wire.NOT_AUTHENTICATED, "no Authorization header; see docs/wire.md")
 
     # -- one request -------------------------------------------------------------------------
@@ -129,8 +132,8 @@ class JobServer:
         believed, or None; only `hello` answers those.
         """
         node, nonce = self._authenticate(body, authorization) if authorization else (None, "")
-        if isinstance(node, WireError):
-            self.totals.refuse(_WHY_REFUSED[node.code])
+        if isinstance(node, WireError) and node.code == wire.NOT_AUTHENTICATED:
+            self.totals.refuse("not authenticated")
         reply = jsonrpc.dispatch(body, self._methods, node, _log_bug)
         if reply is None or not nonce:
             return reply, ""
@@ -146,7 +149,7 @@ class JobServer:
                                                      "of this job, or was altered"), ""
         now, nonce = self._now(), fields["nonce"]
         tolerance = self._config["server.clock_tolerance"]
-        if not fields["time"].isdigit() or abs(int(fields["time"]) - now) > tolerance:
+        if not _is_time(fields["time"]) or abs(int(fields["time"]) - now) > tolerance:
             return WireError(wire.STALE, f"the message's time is more than {tolerance:g} s from "
                                          f"the server's"), nonce
         if nonce in self._nonces:
@@ -209,8 +212,11 @@ def _bound(host, port):
     return one
 
 
-_WHY_REFUSED = {wire.NOT_AUTHENTICATED: "not authenticated", wire.STALE: "stale",
-                wire.REPLAYED: "replayed"}
+_WHY_REFUSED = {wire.STALE: "stale", wire.REPLAYED: "replayed"}
+
+
+def _is_time(text):
+    return text.isascii() and text.isdigit() and len(text) <= 12
 
 
 def _log_bug(error):

@@ -58,7 +58,29 @@ class State:
                     found[path] = data
         return found
 
+    def leave(self):
+        """Remove the folder when it is one of ours below /tmp, and empty."""
+        if os.path.dirname(self.folder) == TMP and os.path.basename(self.folder).startswith(
+                _prefix()):
+            try:
+                os.rmdir(self.folder)
+            except OSError:
+                pass                                   # another job still has files there
+
     def _write(self, path, data, replace):
+        try:
+            return self._write_once(path, data, replace)
+        except FileNotFoundError:                      # another job has just left the folder
+            try:
+                os.mkdir(self.folder, 0o700)
+                return self._write_once(path, data, replace)
+            except OSError as error:
+                raise _not_kept(path, error)
+        except OSError as error:
+            raise _not_kept(path, error)
+
+    @staticmethod
+    def _write_once(path, data, replace):
         beside = f"{path}.{os.urandom(8).hex()}.new"
         try:
             try:
@@ -79,10 +101,12 @@ class State:
                 forget(beside)
         except FileExistsError:
             return False
-        except OSError as error:
-            raise StateError(f"{path}: cannot be kept: {error.strerror}; name another folder "
-                             f"with --state-dir") from None
         return True
+
+
+def _not_kept(path, error):
+    return StateError(f"{path}: cannot be kept: {error.strerror}; name another folder with "
+                      f"--state-dir")
 
 
 def forget(path):
@@ -110,10 +134,13 @@ def open_state(folder, job, node):
     return State(_default_folder(), job, node)
 
 
+def _prefix():
+    return f"iostats-{os.geteuid()}-"
+
+
 def _private_folders():
-    prefix = f"iostats-{os.geteuid()}-"
     for name in sorted(os.listdir(TMP)):
-        if name.startswith(prefix):
+        if name.startswith(_prefix()):
             path = os.path.join(TMP, name)
             if _what_is_wrong(path) is None:
                 yield path
@@ -122,7 +149,7 @@ def _private_folders():
 def _default_folder():
     for path in _private_folders():
         return path
-    path = os.path.join(TMP, f"iostats-{os.geteuid()}-{os.urandom(8).hex()}")
+    path = os.path.join(TMP, _prefix() + os.urandom(8).hex())
     try:
         os.mkdir(path, 0o700)
     except OSError as error:

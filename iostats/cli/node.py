@@ -42,7 +42,8 @@ options:
   --state-dir DIR       where the start is kept (default: site.cfg, or a private
                         folder below /tmp)
   --root DIR            read proc/ and sys/ below DIR (default: /)
-  --config FILE         the configuration (default: site.cfg, ~/.iostats/site.cfg)
+  --config FILE         the configuration (default: site.cfg, and
+                        ~/.iostats/site.cfg)
   --again               start: forget an earlier start of this job
   --json                show: as JSON
   --quiet               say nothing but errors
@@ -207,7 +208,7 @@ def _stop(given, config, root):
                 state.forget(kept.start_path)
     except IostatsError as error:
         failed = error
-    password = given.get("--secret") or secret.path_of(config["secret.dir"], job)
+    password = secret.where(given.get("--secret"), config["secret.dir"], job)
     if failed is not None or not waiting:
         _tell_no_start(job, node, failed, config, password)
         if not waiting:
@@ -227,6 +228,7 @@ def _stop(given, config, root):
     if failed is not None:
         raise failed
     state.forget(kept.start_path)                       # still there if the disk was full
+    kept.leave()
     return _status(given, [json.loads(data) for data in waiting.values()])
 
 
@@ -259,7 +261,8 @@ def report(start, end, known, root):
         "boot_id": end.boot_id, "user": _user(), "reason": "", "ended": end.wall_ns / 1e9,
         "elapsed_s": max(0, elapsed_ns) / 1e9, "clock_ahead_s": 0.0,
         "mounts": files.mount_points(root),
-        "deltas": [one._asdict() for one in delta.between(start, end, known)],
+        "deltas": [one._replace(why=one.why[:500])._asdict()
+                   for one in delta.between(start, end, known)],
     }
 
 

@@ -42,7 +42,8 @@ options:
   --json FILE           the JSON record goes there as well
   --secret FILE         the job's secret, made if it is not there (default: in
                         ~/.iostats)
-  --config FILE         the configuration (default: site.cfg, ~/.iostats/site.cfg)
+  --config FILE         the configuration (default: site.cfg, and
+                        ~/.iostats/site.cfg)
   --listen HOST[:PORT]  listen there alone (default: all addresses, and the port
                         of the job)
   --print-port          print the job's port, and end
@@ -109,8 +110,8 @@ def _run(options):
                     fold=report.folded, pack=_packed, max_nodes=config["server.max_nodes"])
     for path in filter(None, (options.output, options.json)):
         _check_writable(path)
-    password = options.secret or secret.path_of(config["secret.dir"], job)
-    made = secret.VARIABLE not in os.environ and secret.make(password)
+    password = secret.where(options.secret, config["secret.dir"], job)
+    made = secret.make(password)
     try:
         _event_loop_policy()
         asyncio.run(_serve(totals, secret.load(password), config, options))

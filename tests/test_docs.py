@@ -1,0 +1,85 @@
+"""The documents say what the code does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iostats import config as site
+from iostats.cli import node, server
+from iostats.jobid import ports
+
+HOME = Path(__file__).resolve().parents[1]
+
+
+def test_tables_and_help_texts_are_those_of_the_code():
+    """docs/counters.md and README.md hold what `tools/docs.py` would write."""
+    done = subprocess.run([sys.executable, HOME / "tools" / "docs.py", "--check"],
+                          capture_output=True, text=True)
+
+    assert done.stdout == ""
+    assert done.returncode == 0
+
+
+def test_every_option_of_the_client_is_in_its_help():
+    """No option is taken that --help does not name, and none is named that is not taken."""
+    named = set(re.findall(r"^  (--[a-z-]+)", node.HELP, re.M))
+
+    assert named == set(node._WITH_VALUE + node._FLAGS)
+
+
+def test_every_option_of_the_server_is_in_its_help():
+    """The same for the server."""
+    named = set(re.findall(r"^  (--[a-z-]+)", server.HELP, re.M))
+
+    assert named == set(server._WITH_VALUE + server._FLAGS)
+
+
+@pytest.mark.parametrize("text", [node.HELP, server.HELP], ids=["client", "server"])
+def test_help_is_under_80_columns(text):
+    """Help fits a terminal."""
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_ports_in_the_protocol_are_the_ports():
+    """docs/wire.md's table of job ids and ports is true."""
+    rows = re.findall(r"^\| `(.+)` \| (\d+) \|$", (HOME / "docs/wire.md").read_text(), re.M)
+
+    assert len(rows) == 6
+    assert [(job, int(port)) for job, port in rows] == [
+        (job, ports(job, 20000, 29999, 1)[0]) for job, _ in rows]
+
+
+def test_every_link_of_a_document_leads_somewhere():
+    """No dead link between our own files."""
+    documents = [*HOME.glob("*.md"), *HOME.glob("docs/*.md"), *HOME.glob("benchmarks/*.md")]
+    links = [(document, link) for document in documents
+             for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text())]
+
+    assert links
+    assert [(str(document), link) for document, link in links
+            if not (document.parent / link).exists()] == []
+
+
+def test_site_cfg_is_valid_with_every_default_taken_in(tmp_path):
+    """Each key of site.cfg stands there with its default; uncommented, the file is accepted."""
+    text = (HOME / "site.cfg").read_text()
+    uncommented = re.sub(r"^#([a-z0-9_]+ =)", r"\1", text, flags=re.M)
+    (tmp_path / "site.cfg").write_text(uncommented)
+
+    config = site.load(str(tmp_path / "site.cfg"), environ={})
+
+    assert dict(config) == dict(site.load(str(HOME / "site.cfg"), environ={}))
+    assert set(re.findall(r"^([a-z0-9_]+) =", uncommented, re.M)) == {
+        name.partition(".")[2] for name in site.OPTIONS} | {"snx11001"}
+
+
+def test_examples_of_the_readme_run(tmp_path):
+    """`show` is the promise to a newcomer: alone, without a server, on any machine."""
+    done = subprocess.run([HOME / "iostats_client.py", "show", "--root", tmp_path],
+                          capture_output=True, text=True)
+
+    assert done.stdout.endswith(": no Lustre file system is mounted\n")
+    assert done.returncode == 0
