@@ -11,7 +11,8 @@ What is not known is None, never 0; what may be too low says `lower_bound`, and 
 from array import array
 from collections import namedtuple
 
-from iostats.counters import MADE_OF, NOT_OPERATIONS, OPERATIONS
+from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS
+from iostats.series import Series
 
 SCHEMA = 1
 
@@ -27,9 +28,25 @@ Attributes:
 _LAYERS = {"application": ("llite",), "network": ("osc", "mdc")}
 _APPLICATION = ("read_bytes", "write_bytes", "read_calls", "write_calls")
 _NETWORK = ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs")
-_MADE_OF_PARTS = {part: whole for whole, parts in MADE_OF.items() for part in parts}
+_SERIES = ("read_bytes", "write_bytes", "operations")
 _LONGEST_SUM = 2**63 - 1
-_OVERLAP_S = 1.0                    # clocks of two reports of one node agree to this
+_OVERLAP_S = 1.0                    # the wall clocks of two reports of a node agree to this
+_EQUAL_S = 1e-3                     # seconds since boot are rounded, and have no other error
+
+
+Report = namedtuple("Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s mounts "
+                              "deltas dirty_bytes other_jobs phases series uptime_s",
+                    defaults=(None, None, None, None, 0.0))
+Report.__doc__ = """
+What a node says of its work, as in docs/wire.md; the server has it as a type of its own.
+
+Attributes:
+    dirty_bytes: {file system: bytes} not yet sent at the end; None where not known.
+    other_jobs: how many other jobs were on the node; None where not known.
+    phases: [with name, elapsed_s, deltas]; None for a job in one piece.
+    uptime_s: seconds since boot at the end, by the clock that nobody sets; 0 where not known.
+    series: {file system: with began, every_s, read_bytes, write_bytes, operations}, of `watch`.
+"""
 
 
 class _FileSystem:
@@ -42,9 +59,75 @@ class _FileSystem:
         self.notes = {}             # text -> [node]
         self.unread = {}            # source -> {node}
         self.low = set()            # sources with a lower bound
-        self.nodes = set()
-        self.per_node = {}          # metric -> array of the nodes' values, zeros left out
-        self.busiest = {}           # metric -> (value, node)
+        self.unproved = set()       # sources with a file whose start_time proves nothing
+        self.unspread = set()       # llite metrics without a sum of squares on some node
+        self.metadata = {}          # MDT -> _Metadata
+        self.series = None          # of `watch`
+        self.dirty_bytes = None     # written, and still in the nodes' memory at the end
+        self.places = {}            # node -> its place in the arrays of per_node
+        self.per_node = {}          # metric -> array of the nodes' values; short ones end in zeros
+
+    def add_series(self, one, shift_s):
+        """Add what one node's `watch` saw; `shift_s`: from its clock to the server's."""
+        if self.series is None:
+            self.series = Series(one.every_s, _SERIES)
+        watched = Series(one.every_s, _SERIES)
+        watched.began = one.began
+        watched.bins = {metric: list(getattr(one, metric)) for metric in _SERIES}
+        self.series.add_all(watched, shift_s)
+
+
+    def add_metadata(self, target, values, node, elapsed_s):
+        """Add what one node asked of one MDT (md_stats), by all its mounts."""
+        metadata = self.metadata.setdefault(target, _Metadata())
+        _add(metadata.operations, values)
+        if elapsed_s > 0:
+            metadata.node_seconds += elapsed_s
+            metadata.peak = max(metadata.peak, (_md_requests(values) / elapsed_s, node))
+
+    def add_node(self, node, values):
+        """Add one node's `values`, in short, to what is known of each node."""
+        place = self.places.setdefault(node, len(self.places))
+        for metric, value in values.items():
+            column = self.per_node.setdefault(metric, array("q"))
+            if len(column) <= place:
+                column.extend([0] * (place + 1 - len(column)))
+            column[place] = min(column[place] + value, _LONGEST_SUM)
+
+    def spread(self, metric):
+        """Minimum, median (the lower one of two) and maximum over the nodes, and who has it."""
+        column = self.per_node[metric]
+        values = sorted(column)
+        values[:0] = [0] * (len(self.places) - len(values))
+        most = values[-1]
+        busiest = min((node for node, place in self.places.items()
+                       if place < len(column) and column[place] == most), default="")
+        return {"min": values[0], "median": values[(len(values) - 1) // 2], "max": most,
+                "busiest": busiest if most else ""}
+
+
+_Part = namedtuple("_Part", "seq boot_id started ended started_up ended_up")
+
+
+def _part_of(report):
+    return _Part(report.seq, report.boot_id, report.ended - report.elapsed_s, report.ended,
+                 report.uptime_s - report.elapsed_s, report.uptime_s)
+
+
+def _overlap(a, b):
+    """True when two reports of one node, of one boot, are of the same time."""
+    if a.ended_up and b.ended_up:
+        return a.started_up < b.ended_up - _EQUAL_S and b.started_up < a.ended_up - _EQUAL_S
+    return a.started < b.ended - _OVERLAP_S and b.started < a.ended - _OVERLAP_S
+
+
+class _Metadata:
+    """What one MDT was asked."""
+
+    def __init__(self):
+        self.operations = {}        # md_stats name -> count
+        self.node_seconds = 0.0
+        self.peak = (0.0, "")       # requests a second of one node, and which
 
 
 class Totals:
@@ -56,20 +139,26 @@ class Totals:
         expected: names of its nodes, or how many there are, or None when that is not known.
     """
 
-    def __init__(self, job, expected=None, fold=", ".join, pack=dict, max_nodes=100_000):
+    def __init__(self, job, expected=None, fold=", ".join, pack=dict, unpack=dict,
+                 max_nodes=100_000):
         """
-        `fold`: [node name] -> text, such as "nid[00001-00004]".  `pack`: how a node's short
-        record is kept (an encoder saves memory with many nodes).
+        `fold`: [node name] -> text, such as "nid[00001-00004]".  `pack`, `unpack`: how a node's
+        short record is kept (an encoder saves memory with many nodes).
         """
         self.job, self.expected = job, expected
         self._by_short_name = _by_short_name(expected if isinstance(expected, frozenset) else ())
-        self._fold, self._pack, self._max_nodes = fold, pack, max_nodes
+        self._fold, self._pack, self._unpack, self._max_nodes = fold, pack, unpack, max_nodes
         self._nodes = {}            # node -> its short record, packed
         self._without = {}          # node -> why it has no numbers
-        self._parts = {}            # node -> [(seq, boot_id, started, ended)]
+        self._gaps = set()          # nodes with numbers, and a part without
+        self._parts = {}            # node -> [_Part]
         self._file_systems = {}
         self._notes = {}            # text -> [node]
         self._refused = {}          # why -> count
+        self._refused_nodes = {}    # node, as a refused message named it -> why
+        self._shared = {}           # node -> how many other jobs were there
+        self._node_seconds = 0.0
+        self._phases = {}           # name -> (Totals of this part, [seconds])
         self._started = self._ended = self._user = None
 
     # -- taking reports ------------------------------------------------------------------
@@ -78,26 +167,27 @@ class Totals:
         """
         Add one node's report; the Outcome.
 
-        `report` has the attributes node, seq, boot_id, user, reason, ended, elapsed_s,
-        clock_ahead_s, mounts {file system: [mount points]} and deltas, as in docs/wire.md.
+        `report` is a Report, or has its attributes.
         """
         node = self._name_of(report.node)
         parts = self._parts.get(node, ())
-        if any(part[0] == report.seq for part in parts):
+        if any(part.seq == report.seq for part in parts):
             return Outcome(True, "this report was counted before")
         refusal = self._refusal(report, node, parts)
         if refusal:
-            self.refuse(refusal[0])
+            self.refuse(refusal[0], report.node)
             return Outcome(False, refusal[1])
         if report.reason:
             if node not in self._nodes:
                 self._without[node] = report.reason
+            elif report.reason != "no start":          # which is a `stop` too many
+                self._gaps.add(node)
+                self._note(f"a later part of its work has no numbers: {report.reason}", node)
             return Outcome(True, "")
         started = report.ended - report.elapsed_s
-        if any(part[1] != report.boot_id for part in parts):
+        if any(part.boot_id != report.boot_id for part in parts):
             self._note("two nodes report under one name, or it was booted in between", node)
-        self._parts.setdefault(node, []).append(
-            (report.seq, report.boot_id, started, report.ended))
+        self._parts.setdefault(node, []).append(_part_of(report))
         if abs(report.clock_ahead_s) > 60:
             self._note(f"its clock is {abs(report.clock_ahead_s):.0f} s "
                        f"{'ahead of' if report.clock_ahead_s > 0 else 'behind'} the server's "
@@ -106,8 +196,21 @@ class Totals:
         self._ended = report.ended if self._ended is None else max(self._ended, report.ended)
         self._user = self._user or report.user
         self._without.pop(node, None)
-        self._add_deltas(report, node, parts)
+        self._node_seconds += report.elapsed_s
+        if report.other_jobs:
+            self._shared[node] = max(report.other_jobs, self._shared.get(node, 0))
+        self._add_deltas(report, node)
+        for phase in report.phases or ():
+            totals, seconds = self._phases.setdefault(
+                phase.name, (Totals(self.job, fold=self._fold), []))
+            totals.add_part(node, phase.deltas)
+            seconds.append(phase.elapsed_s)
         return Outcome(True, "")
+
+    def add_part(self, node, deltas):
+        """Add the deltas of one part of a node's work, which is counted as a whole elsewhere."""
+        for delta in deltas:
+            self._add_delta(delta, node, {}, {})
 
     def _name_of(self, node):
         """`node` as the job's node list has it: lists may have domains where nodes have none."""
@@ -120,64 +223,84 @@ class Totals:
         if isinstance(self.expected, frozenset) and node not in self.expected:
             return "unknown node", (f"{node} is not among the job's nodes "
                                     f"{self._fold(self.expected)}; name it with --node")
-        if node not in self._parts and len(self._parts) >= self._max_nodes:
-            return "too many nodes", f"{self._max_nodes} nodes have reported, more are refused"
-        for _, boot_id, started, ended in parts:
-            if (boot_id == report.boot_id and report.ended - report.elapsed_s < ended - _OVERLAP_S
-                    and started + _OVERLAP_S < report.ended):
-                return "the same time of a node twice", (
-                    f"a report of {node} about the same time is counted already; this one would "
-                    f"count the same work twice")
+        most = self.expected if isinstance(self.expected, int) else self._max_nodes
+        if node not in self._nodes and node not in self._without and (
+                len(self._nodes) + len(self._without) >= most):
+            return "too many nodes", (f"the job has {most} nodes, and as many have reported; one "
+                                      f"more is refused")
+        part = _part_of(report)
+        if any(part.boot_id == other.boot_id and _overlap(part, other) for other in parts):
+            return "the same time of a node twice", (
+                f"a report of {node} about the same time is counted already; this one would count "
+                f"the same work twice")
         return None
 
-    def refuse(self, why):
-        """Count a message that was not taken."""
+    def refuse(self, why, node=None):
+        """Count a message that was not taken; `node` is who it said that it came from."""
         self._refused[why] = self._refused.get(why, 0) + 1
+        if isinstance(self.expected, frozenset) and node is not None:
+            node = self._name_of(node)
+            if node in self.expected:
+                self._refused_nodes[node] = why
 
     def _note(self, text, node):
         nodes = self._notes.setdefault(text, [])
         if node not in nodes:
             nodes.append(node)
 
-    def _add_deltas(self, report, node, parts):
-        short = {}
+    def _add_deltas(self, report, node):
+        short, metadata = {}, {}
         if not report.deltas:
             self._note("no Lustre file system is mounted", node)
         for delta in report.deltas:
-            fs = self._file_systems.get(delta.file_system)
-            if fs is None:
-                fs = self._file_systems[delta.file_system] = _FileSystem()
-            fs.nodes.add(node)
-            if delta.lower_bound or delta.values is None:
-                fs.low.add(delta.source)
-            if delta.why:
-                nodes = fs.notes.setdefault(f"{delta.source}: {delta.why}", [])
-                if not nodes or nodes[-1] != node:
-                    nodes.append(node)
-            if delta.values is None:
-                fs.unread.setdefault(delta.source, set()).add(node)
-                continue
-            _add(fs.layers.setdefault(delta.source, {}), delta.values)
-            if delta.target:
-                _add(fs.targets.setdefault(delta.target, {}), delta.values)
-            else:
-                _add(short.setdefault(delta.file_system, {}), _in_short(delta.values))
+            self._add_delta(delta, node, short, metadata)
+        for (name, target), values in metadata.items():
+            self._file_systems[name].add_metadata(target, values, node, report.elapsed_s)
+        for name, dirty in (report.dirty_bytes or {}).items():
+            if name in self._file_systems:
+                fs = self._file_systems[name]
+                fs.dirty_bytes = (fs.dirty_bytes or 0) + dirty
+        for name, one in (report.series or {}).items():
+            if name in self._file_systems:
+                self._file_systems[name].add_series(one, -report.clock_ahead_s)
         for name, points in report.mounts.items():
             if name in self._file_systems:
                 self._file_systems[name].mounts.update(points)
-        if parts and len(parts) > 1:
-            # Measured in parts: the short record is the last part's, and says so.
-            self._note("measured in several parts; its own row is the last part", node)
-        self._nodes[node] = self._pack({"elapsed_s": round(report.elapsed_s, 3),
-                                        "file_systems": short})
         for name, values in short.items():
-            fs = self._file_systems[name]
-            for metric, value in values.items():
-                if metric not in fs.per_node:
-                    fs.per_node[metric] = array("q")
-                fs.per_node[metric].append(min(value, _LONGEST_SUM))
-                if value > fs.busiest.get(metric, (0, ""))[0]:
-                    fs.busiest[metric] = (value, node)
+            self._file_systems[name].add_node(node, values)
+        elapsed_s = report.elapsed_s
+        if node in self._nodes:
+            earlier = self._unpack(self._nodes[node])
+            elapsed_s += earlier["elapsed_s"]
+            for name, values in earlier["file_systems"].items():
+                _add(short.setdefault(name, {}), values)
+        self._nodes[node] = self._pack({"elapsed_s": round(elapsed_s, 3), "file_systems": short})
+
+    def _add_delta(self, delta, node, short, metadata):
+        fs = self._file_systems.get(delta.file_system)
+        if fs is None:
+            fs = self._file_systems[delta.file_system] = _FileSystem()
+        if delta.lower_bound or delta.values is None:
+            fs.low.add(delta.source)
+        if delta.why:
+            nodes = fs.notes.setdefault(f"{delta.source}: {delta.why}", [])
+            if not nodes or nodes[-1] != node:
+                nodes.append(node)
+        if delta.values is None:
+            return
+        if not (delta.proved or delta.lower_bound):
+            fs.unproved.add(delta.source)
+        values = delta.values
+        if delta.source == "llite":
+            values = _made_once(values)
+            fs.unspread.update(metric for metric in values
+                               if metric.endswith("_us") and f"{metric}2" not in values)
+            _add(short.setdefault(delta.file_system, {}), _in_short(values))
+        else:
+            if delta.source == "md_stats":
+                _add(metadata.setdefault((delta.file_system, delta.target), {}), values)
+            _add(fs.targets.setdefault(delta.target, {}), values)
+        _add(fs.layers.setdefault(delta.source, {}), values)
 
     # -- coverage --------------------------------------------------------------------------
 
@@ -203,8 +326,11 @@ class Totals:
         """{node: why}; nodes that are known only as a number have no name here."""
         missing = dict(self._without)
         if isinstance(self.expected, frozenset):
-            missing.update((node, "no report") for node in sorted(self.expected)
-                           if node not in self._nodes and node not in missing)
+            missing.update(
+                (node, f"refused: {self._refused_nodes[node]}" if node in self._refused_nodes
+                 else "no report")
+                for node in sorted(self.expected)
+                if node not in self._nodes and node not in missing)
         return missing
 
     @property
@@ -215,8 +341,13 @@ class Totals:
 
     # -- the record -------------------------------------------------------------------------
 
-    def record(self):
-        """The job as the JSON record of docs/record.schema.json."""
+    def record(self, per_node=True):
+        """
+        The job as the JSON record of docs/record.schema.json.
+
+        `per_node`: with minimum, median and maximum over the nodes, which take as long as all
+        else together when there are thousands.
+        """
         started, ended = self._started, self._ended
         elapsed_s = None if started is None else round(ended - started, 3)
         return {
@@ -226,32 +357,52 @@ class Totals:
             "coverage": {"expected": self.expected_count, "reported": self.reported,
                          "missing": self.missing(), "missing_count": self.missing_count,
                          "complete": self.missing_count == 0 and self.expected is not None,
-                         "refused": dict(self._refused)},
-            "file_systems": [self._file_system(name) for name in sorted(self._file_systems)],
+                         "refused": dict(self._refused), "shared": dict(sorted(
+                             self._shared.items())),
+                         "node_seconds": round(self._node_seconds, 3)},
+            "file_systems": [self._file_system(name, per_node)
+                             for name in sorted(self._file_systems)],
+            "phases": [{"name": name, "nodes": len(seconds), "elapsed_s": round(max(seconds), 3),
+                        "file_systems": totals.in_short()}
+                       for name, (totals, seconds) in self._phases.items()],
             "nodes": {node: self._nodes[node] for node in sorted(self._nodes)},
             "notes": [f"{self._fold(nodes)}: {text}" for text, nodes in self._notes.items()],
         }
 
-    def _file_system(self, name):
-        fs = self._file_systems[name]
+    def in_short(self):
+        """[{name, application, operations, lower_bound}] of each file system."""
+        return [{key: row[key] for key in ("name", "label", "application", "operations",
+                                           "lower_bound")}
+                for row in (self._file_system(name, False)
+                            for name in sorted(self._file_systems))]
+
+    def _file_system(self, name, per_node):
+        fs, incomplete = self._file_systems[name], bool(self.missing_count or self._gaps)
         llite = fs.layers.get("llite")
-        application = operations = other = None
+        application = operations = calls = other = None
         if llite is not None:
             application = {metric: llite.get(metric, 0) for metric in _APPLICATION}
-            operations, other = _operations(llite)
+            operations, calls, other = _operations(llite, fs.unspread)
         layers = {"application": application, "network": _network(fs)}
         for layer, sources in _LAYERS.items():
             if layers[layer] is not None:
-                layers[layer]["lower_bound"] = bool(self.missing_count
-                                                    or fs.low.intersection(sources))
+                if not fs.layers.keys() & set(sources):
+                    sources += ("rpc_stats",)        # the RPCs are from there, see _network
+                layers[layer]["lower_bound"] = bool(incomplete or fs.low.intersection(sources))
         return {
             "name": name, "label": name, "mounts": sorted(fs.mounts), **layers,
-            "operations": operations, "other": other,
+            "operations": operations, "calls": calls, "other": other,
+            "metadata": {target: _metadata(fs.metadata[target]) for target in sorted(fs.metadata)},
+            "balance": _balance(fs), "request_pages": _request_pages(fs),
+            "unproved": sorted(fs.unproved),
+            "cached_read_bytes": llite and llite.get("cached_read_bytes"),
+            "dirty_bytes": fs.dirty_bytes, "series": fs.series and fs.series.as_dict(),
             "targets": {target: dict(sorted(fs.targets[target].items()))
                         for target in sorted(fs.targets)},
-            "per_node": {metric: _spread(values, len(fs.nodes), fs.busiest.get(metric, (0, ""))[1])
-                         for metric, values in sorted(fs.per_node.items())},
-            "lower_bound": bool(self.missing_count or fs.low),
+            "per_node": {metric: fs.spread(metric) for metric in sorted(fs.per_node)
+                         if per_node},
+            "lower_bound": bool(incomplete or fs.low),
+            "low": sorted(fs.low),
             "notes": [f"{self._fold(nodes)}: {text}" for text, nodes in fs.notes.items()],
         }
 
@@ -270,39 +421,107 @@ def _add(sums, values):
         sums[metric] = sums.get(metric, 0) + value
 
 
+def _made_once(values):
+    """One mount's `values` with the largest of what MADE_OF names under the one name."""
+    for whole, parts in MADE_OF.items():
+        largest = max(parts, key=lambda part: values.get(part, 0))
+        kept = {whole + end: values[largest + end] for end in ("", "_us", "_us2")
+                if largest + end in values}
+        values = {metric: value for metric, value in values.items()
+                  if metric.partition("_us")[0] not in parts}
+        values.update(kept)
+    return values
+
+
 def _in_short(values):
     """What is kept of one node's llite values: bytes, calls, and counts of operations."""
-    short = {}
-    for metric, value in values.items():
-        metric = _MADE_OF_PARTS.get(metric, metric)
-        if metric in _APPLICATION or _is_operation(metric):
-            short[metric] = short.get(metric, 0) + value
-    return short
+    return {metric: value for metric, value in values.items()
+            if metric in _APPLICATION or _is_operation(metric)}
+
+
+def operations_of(values):
+    """{operation: count} of one mount's llite `values`."""
+    return {metric: count for metric, count in _in_short(_made_once(values)).items()
+            if metric not in _APPLICATION}
 
 
 def _is_operation(metric):
     return not (metric in NOT_OPERATIONS
-                or metric.endswith(("_us", "_sum", "_bytes", "_calls")))
+                or metric.endswith(("_us", "_us2", "_sum", "_bytes", "_calls")))
 
 
-def _operations(llite):
-    """({operation: {count, seconds}}, {metric: value} of what is neither that nor bytes)."""
-    operations, other = {}, {}
+def _operations(llite, unspread):
+    """
+    ({operation: row}, {"read", "write": row}, {metric: value} of all else that is no bytes).
+
+    A row has `count`, `seconds`, and `stddev_s`: the standard deviation of one call's time; each
+    None where the release, or some node, does not tell.
+    """
+    operations, calls, other = {}, {}, {}
     for metric, value in llite.items():
-        if metric in _APPLICATION:
+        if metric in _APPLICATION or metric.endswith(("_us", "_us2")):
             continue
-        base = metric[:-len("_us")] if metric.endswith("_us") else metric
-        if not _is_operation(base):
-            other[metric] = value
-            continue
-        row = operations.setdefault(_MADE_OF_PARTS.get(base, base), {"count": 0, "seconds": None})
-        if base is metric:
-            row["count"] += value
+        if _is_operation(metric):
+            operations[metric] = _row(llite, metric, unspread)
+        elif metric in ("read", "write"):
+            calls[metric] = _row(llite, metric, unspread)
         else:
-            row["seconds"] = round((row["seconds"] or 0.0) + value / 1e6, 6)
+            other[metric] = value
+            if f"{metric}_us" in llite:
+                other[f"{metric}_us"] = llite[f"{metric}_us"]
     order = {name: place for place, name in enumerate(OPERATIONS)}
     ordered = sorted(operations, key=lambda name: (order.get(name, len(order)), name))
-    return {name: operations[name] for name in ordered}, dict(sorted(other.items()))
+    return ({name: operations[name] for name in ordered}, dict(sorted(calls.items())),
+            dict(sorted(other.items())))
+
+
+def _row(llite, metric, unspread):
+    count, us, us2 = (llite.get(metric + part) for part in ("", "_us", "_us2"))
+    stddev_s = None
+    if count and us is not None and us2 is not None and f"{metric}_us" not in unspread:
+        stddev_s = round(max(0.0, us2 / count - (us / count) ** 2) ** 0.5 / 1e6, 9)
+    return {"count": count, "seconds": None if us is None else round(us / 1e6, 6),
+            "stddev_s": stddev_s}
+
+
+def _md_requests(values):
+    """Metadata operations that went to the MDT, of md_stats `values`."""
+    return sum(count for name, count in values.items() if name not in LOCAL_MD_STATS)
+
+
+def _metadata(metadata):
+    """What one MDT was asked, and how fast, by a node on average and at the peak."""
+    requests, seconds = _md_requests(metadata.operations), metadata.node_seconds
+    rate, node = metadata.peak
+    return {"operations": dict(sorted(metadata.operations.items())), "requests": requests,
+            "per_second_per_node": round(requests / seconds, 3) if seconds else None,
+            "peak": {"node": node, "per_second": round(rate, 3)} if node else None}
+
+
+def _balance(fs):
+    """How the bytes were spread over the OSTs; None where the network was not read."""
+    if "osc" not in fs.layers:
+        return None
+    moved = {target: values.get("read_bytes", 0) + values.get("write_bytes", 0)
+             for target, values in fs.targets.items() if target.startswith("OST")}
+    busiest = max(sorted(moved), key=moved.get, default="")
+    total = sum(moved.values())
+    return {"osts": len(moved), "used": sum(1 for value in moved.values() if value),
+            "busiest": busiest if total else "",
+            "busiest_share": round(moved[busiest] / total, 6) if total else None}
+
+
+def _request_pages(fs):
+    """{"read", "write": {pages: RPCs}}: how large the bulk requests were; None if not read."""
+    rpcs = fs.layers.get("rpc_stats")
+    if rpcs is None:
+        return None
+    pages = {"read": {}, "write": {}}
+    for metric in sorted(rpcs, key=lambda metric: (len(metric), metric)):
+        way, _, size = metric.partition("_rpcs_pages_")
+        if way in pages and size:
+            pages[way][size] = rpcs[metric]
+    return pages
 
 
 def _network(fs):
@@ -317,14 +536,6 @@ def _network(fs):
         f"{way}_rpcs": sum(count for metric, count in rpcs.items()
                            if metric.startswith(f"{way}_rpcs_pages_"))
         for way in ("read", "write")}}
-
-
-def _spread(values, nodes, busiest):
-    """Minimum, median (the lower one of two) and maximum over the nodes, and who has it."""
-    everyone = sorted(values)
-    everyone = [0] * (nodes - len(everyone)) + everyone
-    return {"min": everyone[0], "median": everyone[(len(everyone) - 1) // 2],
-            "max": everyone[-1], "busiest": busiest}
 
 
 def _round(seconds):

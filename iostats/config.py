@@ -87,6 +87,12 @@ OPTIONS = {
     "node.try_for": _wait(60, (
         "`stop` tries to reach the server for so many seconds, with growing waits, then keeps "
         "the delta for a later `stop`.")),
+    "node.reader": Option("/run/iostats/reader.sock", _text, "a socket", (
+        "Where the reader listens, which gives ordinary users the counters that only root may "
+        "read; asked when a counter file is refused, and the socket is there.  Empty: never.")),
+    "node.public_dir": Option("/run/iostats/start", _text, "a folder", (
+        "Where root's `start --public` keeps a snapshot that the job's user can use, but not "
+        "change.")),
     "server.host": Option("", _text, "a host name", "Where the job's server runs; stop --server."),
     "server.port_first": _number(1, 65535, 20000, (
         "First of the ports that job ids are mapped to; keep them out of the kernel's "
@@ -128,11 +134,12 @@ class Config(dict):
     Attributes:
         origin: "section.key" -> where the value came from, in words.
         labels: file system -> its name in tables.
+        files: paths of the files that were read.
     """
 
     def __init__(self):
         super().__init__()
-        self.origin, self.labels = {}, {}
+        self.origin, self.labels, self.files = {}, {}, []
         for name in OPTIONS:
             self.take(name, OPTIONS[name].default, "the default")
 
@@ -182,6 +189,12 @@ def _read_file(config, path, must_exist=False):
                                                 NotADirectoryError)):
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
         return
+    try:
+        text = text.encode("latin-1").decode()
+    except UnicodeDecodeError as error:
+        lineno = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{lineno}: expected text in UTF-8") from None
+    config.files.append(path)
     section, seen = None, {}
     for lineno, line in enumerate(text.split("\n"), 1):
         line, where = line.strip(), f"{path}:{lineno}"

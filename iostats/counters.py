@@ -5,7 +5,7 @@ Every counter of a file becomes metrics by one rule, so that unknown counters ar
 
     unit            metric NAME                    second metric
     bytes           sum                            NAME with _bytes -> _calls (llite) or _rpcs
-    usec, usecs     samples                        NAME_us: sum
+    usec, usecs     samples                        NAME_us: sum; NAME_us2: sum of squares
     reqs, regs ...  samples                        none (a sum of [reqs] is of depths, not work)
     other           samples                        NAME_sum: sum, where there is one
 
@@ -18,9 +18,10 @@ from collections import namedtuple
 BYTES_UNIT, TIME_UNITS, COUNT_UNITS = "bytes", ("usec", "usecs"), ("reqs", "regs", "rpcs")
 
 
-def metrics_of(name, unit, samples, total, calls_suffix):
+def metrics_of(name, unit, samples, total, calls_suffix, squares=None):
     """
-    metric -> integer of one counter's `samples` and `total` (sum; None where it has none).
+    metric -> integer of one counter's `samples`, `total` (sum) and `squares` (sum of squares);
+    the last two None where it has none, or none that can be trusted.
 
     >>> metrics_of("open", "usecs", 23, 61403, "_calls")
     {'open': 23, 'open_us': 61403}
@@ -33,7 +34,10 @@ def metrics_of(name, unit, samples, total, calls_suffix):
         return {name: total, **found} if total is not None else found
     if total is None or unit in COUNT_UNITS:
         return {name: samples}
-    return {name: samples, name + ("_us" if unit in TIME_UNITS else "_sum"): total}
+    if unit not in TIME_UNITS:
+        return {name: samples, name + "_sum": total}
+    found = {name: samples, name + "_us": total}
+    return found if squares is None else {**found, name + "_us2": squares}
 
 
 # What the tables call an operation, in the order of the tables; llite counters, by name.
@@ -45,9 +49,20 @@ OPERATIONS = (
     "listxattr", "removexattr", "inode_permission",
 )
 
-# The kernel books a file that open(2) created under `mknod`, and one that mknod(2) created
-# under `create` (seen on 2.15.8, 2.16.1, 2.17.57), so neither line alone is "files created".
+# Files created: the larger of the two.  open(2) counts what it creates under `mknod`, and mknod(2)
+# of a file counts under both (26 and 5 files: mknod 31, create 5, on 2.15.8, 2.16.1, 2.17.57), so
+# the sum counts files twice.  Before atomic_open (RHEL 6) open(2) counted under `create` alone.
+# Source: ll_create_nd(), ll_mknod(), ll_lookup_it_finish(), lustre/llite/namei.c.
 MADE_OF = {"create": ("create", "mknod")}
+
+# What --explain says below every report; docs/counters.md has it too.
+EXPLAIN_ALWAYS = (
+    "\"By the application\" is what programs asked of the mount, page cache included; \"over the "
+    "network\" is what went to and came from the servers.",
+    "The kernel counts for the whole node: what else ran there at the same time is in the numbers.",
+    ">= marks a lower bound: a node is missing, or counters were cleared, remounted or not "
+    "readable; the notes say which.  - is not known, which is not 0.",
+)
 
 # llite counters that are no calls of a program: what the client did inside of one, or depths.
 NOT_OPERATIONS = frozenset((
@@ -56,6 +71,13 @@ NOT_OPERATIONS = frozenset((
     "dirty_pages_hits", "dirty_pages_misses", "brw_read", "brw_write", "osc_read", "osc_write",
     "pcc_attach", "pcc_detach", "pcc_auto_attach",
     "hybrid_noswitch", "hybrid_writesize_switch", "hybrid_readsize_switch",
+))
+
+# md_stats names of what the client does for itself, without a request to the MDT (2.5 to 2.17).
+LOCAL_MD_STATS = frozenset((
+    "revalidate_lock", "lock_match", "find_cbdata", "null_inode", "cancel_unused",
+    "set_lock_data", "set_open_replay_data", "clear_open_replay_data", "get_lustre_md",
+    "free_lustre_md", "init_ea_size", "unpackmd", "get_remote_perm",
 ))
 
 Metric = namedtuple("Metric", "name source counter takes unit since meaning caveat")
@@ -74,7 +96,7 @@ Attributes:
 
 
 def _operation(name, meaning, since="2.5", caveat=""):
-    return Metric(name, "llite", " + ".join(MADE_OF.get(name, (name,))), "samples", "calls",
+    return Metric(name, "llite", " or ".join(MADE_OF.get(name, (name,))), "samples", "calls",
                   since, meaning, caveat)
 
 
@@ -104,7 +126,7 @@ METRICS = (
                caveat="A call of a program, not a request to a server."),
     _operation("close", "Files and folders closed."),
     _operation("create", "Files created.", caveat=
-               "The kernel counts a creating open under mknod, and mknod(2) under create."),
+               "The larger of the two: the kernel counts a creating open under mknod alone."),
     _operation("seek", "lseek() calls."),
     _operation("fsync", "fsync() and fdatasync() calls."),
     _operation("getattr", "stat() calls."),

@@ -4,10 +4,11 @@ What changed on one node between two snapshots, file by file.
     gain = field after - field before          the counters of one file, same generation
     gain = field after                         the file began again at 0 in between
 
-A file began again when its start_time changed, or, where it shows none, when any counter went
-back.  Clearing empties the whole file (lprocfs_stats_clear), so one counter that went back means
-that all of them restarted, those too that have overtaken their old value.  What was done before
-the clear is lost and is never guessed: `lower_bound` says so.
+The same start_time in both proves one generation, another one proves a clear.  A file that shows
+none began again when any counter went back.  Clearing empties the whole file
+(lprocfs_stats_clear), so one counter that went back means that all of them restarted, those too
+that have overtaken their old value.  What was done before the clear is lost and is never guessed:
+`lower_bound` says so.
 """
 
 from collections import namedtuple
@@ -18,7 +19,8 @@ from iostats.snapshot import readings
 _SATURATED = 2**63 - 1           # since 2fdb3f6c96 (LU-18834) sums stay here instead of wrapping
 _WRAP = 2**64
 
-Delta = namedtuple("Delta", "source file_system target instance values lower_bound why")
+Delta = namedtuple("Delta", "source file_system target instance values lower_bound why proved",
+                   defaults=(False,))
 Delta.__doc__ = """
 What one counter file gained.
 
@@ -30,40 +32,58 @@ Attributes:
         dict) means that nothing is known.
     lower_bound: the true gain may be higher.
     why: one sentence for the report; "" where there is nothing to say.
+    proved: the file's own start_time proves that nothing was cleared; without one, a clear that
+        was followed by more work than before it can't be seen.
+"""
+
+Gain = namedtuple("Gain", "values lower_bound why proved", defaults=(False,))
+Gain.__doc__ = """
+What one file gained between two readings: the last four attributes of its Delta.
 """
 
 
 def gains(before, after, calls_suffix):
     """
-    (metric -> gain, restarted, saturated) between two Readings of one file.
+    The Gain of one file between two Readings; `before` None: since its counters began.
 
     A gain is never negative, and never counts work from before a clear twice.
+
+    `calls_suffix`: what the samples of a [bytes] counter are, "_calls" or "_rpcs".
     """
-    restarted = has_restarted(before, after)
-    base = {} if restarted else before.counters
+    base, why, same = {}, "", None
+    if before is not None:
+        same = _generation(before, after)
+        went_back = any(_went_back(counter, after.counters.get(name))
+                        for name, counter in before.counters.items())
+        if same is False or (same is None and went_back):
+            why = f"the counters were cleared after the start{_moment(after.start_ns)}"
+        else:
+            base = before.counters
+            if went_back:
+                why = "a counter went back in a file that was not cleared (a torn read)"
     values, saturated = {}, False
     for name, end in after.counters.items():
         begin = base.get(name)
-        samples = end.samples - (begin.samples if begin else 0)
-        total = end.sum
-        if total is not None:
-            saturated = saturated or total == _SATURATED
-            total -= begin.sum if begin and begin.sum is not None else 0
-            if end.sum < 0 or total < 0:
-                total %= _WRAP                 # printed as %lld: a sum past 2**63 is negative
-            if total > _SATURATED:
-                total, saturated = _SATURATED, True
-        found = metrics_of(name, end.unit, samples, total, calls_suffix)
-        values.update((metric, gain) for metric, gain in found.items() if gain)
-    return values, restarted, saturated
+        samples = max(0, end.samples - (begin.samples if begin else 0))
+        total, at_limit = _sum_gain(begin, end)
+        saturated = saturated or at_limit
+        squares = _squares_gain(begin, end)
+        found = metrics_of(name, end.unit, samples, total, calls_suffix, squares)
+        # Absent means 0, except for squares, where it means "not known".
+        values.update((metric, gain) for metric, gain in found.items()
+                      if gain or metric.endswith("_us2"))
+    if saturated and not why:
+        why = "a sum has reached the kernel's limit"
+    return Gain(values, bool(why), why, bool(same))
 
 
-def has_restarted(before, after):
-    """True when the file was cleared, or is another mount's, so that all began again at 0."""
-    if before.start_ns is not None and after.start_ns is not None:
-        return before.start_ns != after.start_ns
-    return any(_went_back(counter, after.counters.get(name))
-               for name, counter in before.counters.items())
+def _generation(before, after):
+    """True: the same counters, nothing cleared; False: others; None: the files do not tell."""
+    if before.start_ns is None or after.start_ns is None:
+        return None
+    if before.start_ns != after.start_ns:
+        return False                     # 0 is "never cleared" (rpc_stats of 2.15)
+    return True if after.start_ns else None
 
 
 def _went_back(before, after):
@@ -76,6 +96,41 @@ def _went_back(before, after):
             and (after.min > before.min or after.max < before.max))
 
 
+def _sum_gain(begin, end):
+    """(gain of the sum or None, it may be more) of one counter."""
+    if end.sum is None:
+        return None, False
+    total = end.sum - (begin.sum if begin and begin.sum is not None else 0)
+    if end.sum < 0:
+        total %= _WRAP                   # printed as %lld: a sum past 2**63 is negative
+    return min(max(0, total), _SATURATED), end.sum == _SATURATED or total > _SATURATED
+
+
+def _squares_gain(begin, end):
+    """
+    Gain of the sum of squares, or None where it can't be trusted.
+
+    It wraps modulo 2**64 up to 2.16, and stays at 2**63-1 since.  As no square sum is larger than
+    max * sum, that product below 2**63 proves that neither has happened.
+    """
+    for counter in (begin, end):
+        if counter is not None and (
+                counter.sumsq is None or counter.sum < 0 or counter.min < 0
+                or not counter.max * counter.sum < _SATURATED):
+            return None
+    gain = end.sumsq - (begin.sumsq if begin else 0)
+    return gain if gain >= 0 else None
+
+
+def _moment(start_ns):
+    """", at 2026-11-21 08:13:04 UTC" for a known moment, or nothing."""
+    if not start_ns:
+        return ""
+    from datetime import datetime, timezone
+    moment = datetime.fromtimestamp(start_ns // 1_000_000_000, timezone.utc)
+    return f", at {moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def between(start, end, sources):
     """
     [Delta] of all counter files of one node; `start` None: since the counters began.
@@ -86,41 +141,84 @@ def between(start, end, sources):
     then, refused_then = readings(start, sources) if start else ({}, {})
     rebooted = bool(start and start.boot_id != end.boot_id and start.boot_id and end.boot_id)
     remounted = _changed_uuids(start, end) if start else ()
+    filtered = {**_filtered(start), **_filtered(end)}
     found = []
-    for key in sorted({*now, *then, *refused_now}):
+    for key in sorted({*now, *then, *refused_now, *refused_then}):
         source, name = key
         module = sources[source]
         place = module.split(name)
         if place is None:
             continue                             # a server's own connection, not a mount's
-        add = _adder(found, source, *place, getattr(module, "is_sent", None))
+        add = _adder(found, source, *place, getattr(module, "is_sent", None),
+                     filtered.get(name, "") if source == "llite" else "")
         if key in refused_now:
             add(None, True, refused_now[key])
         elif key not in now:
-            add({}, True, "unmounted before the end: what it did is not known")
+            add({} if key in then else None, True,
+                "unmounted before the end: what it did is not known")
         elif key in refused_then:
             add(None, True, f"not readable at the start: {refused_then[key]}")
-        elif key not in then:
-            values, _, saturated = gains(_NOTHING, now[key], module.CALLS_SUFFIX)
-            add(values, saturated, "mounted after the start" if start else "")
-        elif rebooted or place[2] in remounted:
-            values, _, _ = gains(_NOTHING, now[key], module.CALLS_SUFFIX)
-            add(values, True, "the node was booted again after the start" if rebooted
-                else "mounted again after the start")
+        elif start and key in then and not rebooted and place[2] not in remounted:
+            add(*gains(then[key], now[key], module.CALLS_SUFFIX))
         else:
-            values, restarted, saturated = gains(then[key], now[key], module.CALLS_SUFFIX)
-            why = ("the counters were cleared after the start" if restarted else
-                   "a sum has reached the kernel's limit" if saturated else "")
-            add(values, restarted or saturated, why)
+            gain = gains(None, now[key], module.CALLS_SUFFIX)
+            began = _moment(now[key].start_ns)
+            if start and rebooted:
+                add(gain.values, True, f"the node was booted again after the start{began}")
+            elif key in then:
+                add(gain.values, True, f"mounted again after the start{began}")
+            else:
+                add(gain.values, gain.lower_bound,
+                    gain.why or (f"mounted after the start{began}" if start else ""))
     return found
 
 
-def _adder(found, source, file_system, target, instance, is_sent):
-    def add(values, lower_bound, why):
+def _adder(found, source, file_system, target, instance, is_sent, filtered):
+    def add(values, lower_bound, why, proved=False):
         if values and is_sent:
             values = {metric: gain for metric, gain in values.items() if is_sent(metric)}
-        found.append(Delta(source, file_system, target, instance, values, lower_bound, why))
+        found.append(Delta(source, file_system, target, instance, values,
+                           lower_bound or bool(filtered), "; ".join(filter(None, (why, filtered))),
+                           proved))
     return add
+
+
+def _filtered(snapshot):
+    """{llite folder: why} of mounts that count one process or group only (stats_track_*)."""
+    return {file.name: f"{file.source} is {file.text.strip()}: only what that one does is counted"
+            for file in (snapshot.files if snapshot else ())
+            if file.source.startswith("stats_track_") and not file.errno
+            and file.text.strip() not in ("", "0 (all)")}
+
+
+def merged(parts):
+    """
+    [Delta] of a whole from the [Delta] of each of its parts, one after the other.
+
+    Better than the difference of first and last snapshot: what a clear took away is lost of one
+    part only.
+    """
+    whole = {}
+    for delta in (delta for part in parts for delta in part):
+        key = delta[:4]
+        whole[key] = _together(whole[key], delta) if key in whole else delta
+    return [whole[key] for key in sorted(whole)]
+
+
+def _together(a, b):
+    values = a.values if b.values is None else b.values
+    if a.values is not None and b.values is not None:
+        values = {metric: a.values.get(metric, 0) + b.values.get(metric, 0)
+                  for metric in {**a.values, **b.values}
+                  if not metric.endswith("_us2") or _both_squares(metric, a.values, b.values)}
+    why = a.why if b.why in a.why else "; ".join(filter(None, (a.why, b.why)))
+    return a._replace(values=values, why=why, proved=a.proved and b.proved, lower_bound=(
+        a.lower_bound or b.lower_bound or a.values is None or b.values is None))
+
+
+def _both_squares(metric, a, b):
+    """True when no part has the time without its squares."""
+    return all(metric in values or metric[:-1] not in values for values in (a, b))
 
 
 def _changed_uuids(start, end):
@@ -129,11 +227,3 @@ def _changed_uuids(start, end):
     after = {f.name: f.text for f in end.files if f.source == "uuid" and not f.errno}
     return {name.rpartition("-")[2] for name, uuid in before.items()
             if name in after and after[name] != uuid}
-
-
-class _Nothing:
-    """The Reading before a mount: no counters, so that everything is gain."""
-    counters, start_ns = {}, None
-
-
-_NOTHING = _Nothing()

@@ -17,12 +17,14 @@ PLACES = ("sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre")
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 
 
-def read_all(root, source, kind, filename, pattern=""):
+def read_all(root, source, kind, filename, pattern="", always=None):
     """
     [File] of PLACE/kind/NAME/filename below `root`.
 
     `pattern`: a glob of folders (site.cfg's mdc_path, osc_path) that is used instead of
     PLACE/kind/NAME; "" for all.
+    `always`: true for a NAME that has this file in every release: where it is not, it is kept
+    with ENOENT.
     """
     found, refused, listed = {}, {}, set()
     for folder, names, code in _folders(root, kind, pattern):
@@ -40,6 +42,8 @@ def read_all(root, source, kind, filename, pattern=""):
                     refused[name] = error.errno
     for name in listed - set(found):
         code = refused.get(name, refused.get(""))
+        if not code and always and always(name):
+            code = errno.ENOENT
         if code:
             found[name] = File(source, name, "-", code, "")
     return [found[name] for name in sorted(found)]
@@ -106,6 +110,44 @@ def has_lustre(root):
         except OSError:
             continue
     return False
+
+
+def jobs_here(root):
+    """
+    Ids of the jobs that have processes on this node, by their cgroups; [] where none are kept.
+
+    Slurm with proctrack/cgroup, PBS with its cgroups hook, LSF with LSF_PROCESS_TRACKING.
+    """
+    found = set()
+    top = os.path.join(root, "sys/fs/cgroup")
+    for controller in ("", "memory", "cpuset", "freezer", "devices"):
+        base = os.path.join(top, controller) if controller else top
+        # v2: system.slice/slurmstepd.scope/job_4711; v1: memory/slurm/uid_1000/job_4711
+        for scope in _entries(os.path.join(base, "system.slice")):
+            if scope.endswith("slurmstepd.scope"):
+                found.update(_slurm_jobs(os.path.join(base, "system.slice", scope)))
+        if controller:
+            for slurm in _entries(base):
+                if slurm == "slurm" or slurm.startswith("slurm_"):
+                    for user in _entries(os.path.join(base, slurm)):
+                        found.update(_slurm_jobs(os.path.join(base, slurm, user)))
+        for service in ("pbs_jobs.service", "pbspro.service"):
+            found.update(_entries(os.path.join(base, service, "jobid")))
+        for cluster in _entries(os.path.join(base, "lsf")):
+            found.update(name.split(".")[1] for name in _entries(os.path.join(base, "lsf", cluster))
+                         if name.startswith("job.") and name.count(".") >= 2)
+    return sorted(found)
+
+
+def _slurm_jobs(folder):
+    return [name[len("job_"):] for name in _entries(folder) if name.startswith("job_")]
+
+
+def _entries(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def mount_points(root):

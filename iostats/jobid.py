@@ -63,8 +63,9 @@ def ports(job, first, last, tries):
 
 def as_filename(*parts):
     """A name for the files of this job (and node): safe, and another one for other parts."""
+    text = " ".join(parts).encode("utf-8", "surrogatepass").decode("latin-1")   # a byte each
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_+@-") else "%%%02X" % ord(c)
-                   for c in " ".join(parts))
+                   for c in text)
     if len(name) <= 180:
         return name
     return "%s-%08x" % (name[:160], crc32(name.encode()))

@@ -22,6 +22,7 @@ from collections import namedtuple
 from iostats.errors import StatsSyntaxError
 
 HEADERS = ("snapshot_time", "start_time", "elapsed_time")
+_LONGEST_NAME = 100              # longer ones are no counters; a server takes up to 128 with suffix
 
 # A wall clock is never before 2001-09-09.  2.15.0 and 2.15.1 print seconds since boot
 # instead, and a start_time of 0.000000000 (LU-16231, mended in 2.15.2).
@@ -46,8 +47,9 @@ Attributes:
     counters: name -> Counter; an absent name is a counter still at 0.
     snapshot_ns: when the kernel printed it; ns of the wall clock, or of the time since boot
         (2.15.0, 2.15.1); None where the file has no header.
-    start_ns: when the counters were allocated or last cleared, ns of the wall clock; None
-        where the file does not say (up to 2.14, 2.15.0, 2.15.1, enable_stats_header=0).
+    start_ns: when the counters were allocated or last cleared, ns of the wall clock; 0 where
+        the file prints none yet (2.15.0, 2.15.1; rpc_stats up to 2.15.8 until it is cleared);
+        None where it has no such line (up to 2.14, enable_stats_header=0).
     gauges: name -> number of now; never a difference (rpc_stats only).
 """
 
@@ -93,14 +95,17 @@ def header_line(line, times):
         below = int(fraction)
     else:
         return False
-    times[name] = int(seconds) * 1_000_000_000 + below
+    ns = int(seconds) * 1_000_000_000 + below
+    if not 0 <= below < 1_000_000_000 or not 0 <= ns < 2**63:      # ktime_t, printed %llu
+        return False
+    times[name] = ns
     return True
 
 
 def start_time(times):
-    """ns of the wall clock of the last clear, or None when the header does not tell."""
-    start = times.get("start_time", 0)
-    return start if start >= _FIRST_WALL_CLOCK_NS else None
+    """ns of the wall clock of the last clear, 0 or None; see Reading."""
+    start = times.get("start_time")
+    return start if start is None or start >= _FIRST_WALL_CLOCK_NS else 0
 
 
 def is_number(text):
@@ -114,8 +119,8 @@ def _counter(head, rest, origin, lineno, line):
     name, _, samples = head.rstrip().rpartition(" ")
     unit, _, fields = rest.partition("]")
     numbers = fields.split()
-    if not (name.strip() and unit and is_number(samples) and len(numbers) <= 4
-            and all(map(is_number, numbers))):
+    if not (0 < len(name.strip()) <= _LONGEST_NAME and unit and is_number(samples)
+            and 0 <= int(samples) < 2**63 and len(numbers) <= 4 and all(map(is_number, numbers))):
         raise StatsSyntaxError(origin, lineno, line)
     return name.strip(), Counter(int(samples), unit, *map(int, numbers))
 

@@ -2,13 +2,16 @@
 This node: its name, its job, its boot, its clocks, and a snapshot of its counters.
 """
 
+import errno
 import os
 import time
 
 from iostats import jobid
 from iostats.errors import UsageError
-from iostats.files import read_text
-from iostats.snapshot import Snapshot
+from iostats.files import jobs_here, read_text
+from iostats.snapshot import File, Snapshot
+
+REFUSED = (errno.EACCES, errno.EPERM)
 
 
 def name(given=None):
@@ -39,11 +42,41 @@ def boot_id():
         return ""
 
 
-def snapshot(root, config, sources, job, node, seq):
-    """The Snapshot of all counter files below `root`, now."""
+def other_jobs(job, *snapshots):
+    """
+    How many other jobs were on the node at any of `snapshots`.
+
+    Its own job is the one of that id, or the one whose cgroup we are in.
+    """
+    jobs = {name for snapshot in snapshots for file in snapshot.files if file.source == "jobs"
+            for name in file.text.split("\n") if name}
+    try:
+        own = read_text("/proc/self/cgroup").replace("job_", "").replace("\n", "/").split("/")
+    except OSError:
+        own = []
+    return len(jobs.difference(own, (job,)))
+
+
+def snapshot(root, config, sources, job, node, seq, mark="", say=lambda text: None,
+             by_reader=None):
+    """
+    The Snapshot of all counter files below `root`, now.
+
+    What is refused comes by the reader where there is one (site.cfg: [node] reader); `say` is
+    told when it should have and did not, and the names of the sources that did are added to
+    the set `by_reader`.
+    """
     files = []
     for source in sources.values():
         files += source.read(root, config)
+    if config["node.reader"] and any(file.errno in REFUSED for file in files):
+        path = os.path.join(root, config["node.reader"].lstrip("/"))
+        if os.path.exists(path):
+            from iostats import reader       # json and socket: only where needed
+            files, gave = reader.filled(files, REFUSED, path, say)
+            if by_reader is not None:
+                by_reader |= gave
+    files.append(File("jobs", "-", "sys/fs/cgroup", 0, "\n".join(jobs_here(root))))
     boot = getattr(time, "CLOCK_BOOTTIME", None)        # Linux; sleeping time counts too
     return Snapshot(job, node, seq, boot_id(), time.time_ns(),
-                    time.clock_gettime_ns(boot) if boot is not None else 0, tuple(files))
+                    time.clock_gettime_ns(boot) if boot is not None else 0, tuple(files), mark)

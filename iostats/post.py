@@ -92,6 +92,19 @@ def _try_ports(report, host, ports, password):
                        + "; ".join(others + ([silent] if silent else [])))
 
 
+def who_listens(host, port, node, key):
+    """
+    (hello's result, it proved that it has the secret) of whoever listens on a port.
+
+    {} for what is no server of ours.  Raises OSError where nobody answers.
+    """
+    with socket.create_connection((host, port), _REPLY_WITHIN_S) as connection:
+        try:
+            return _Conversation(connection, host, port, node, key).hello()
+        except (_NotOurs, ValueError):
+            return {}, False
+
+
 class _Conversation:
     """One connection to one port; every answer is checked before it is believed."""
 
@@ -104,9 +117,7 @@ class _Conversation:
 
     def report(self, report):
         """Say hello, then send `report`; the server's result."""
-        hello, proved = self._call("hello", {})
-        if not isinstance(hello, dict) or "job" not in hello:
-            raise _NotOurs("something else listens there")
+        hello, proved = self.hello()
         if hello["job"] != report["job"]:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
@@ -117,6 +128,13 @@ class _Conversation:
         if not proved:
             raise _NotOurs("it could not prove its answer")
         return result
+
+    def hello(self):
+        """(the server's result, it proved that it has the secret)."""
+        hello, proved = self._call("hello", {})
+        if not isinstance(hello, dict) or "job" not in hello:
+            raise _NotOurs("something else listens there")
+        return hello, proved
 
     def _call(self, method, params):
         """(result, the answer was authenticated) of one call."""
@@ -134,7 +152,7 @@ class _Conversation:
                            wire.answer_mac(self._key, nonce, body))
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _NotOurs("something else listens there") from None
         if not isinstance(answer, dict):
             raise _NotOurs("something else listens there")
@@ -167,7 +185,10 @@ class _Conversation:
     def _receive(self):
         # One bound for the whole conversation: an answer that trickles has no more time.
         self._connection.settimeout(max(0.001, self._until - time.monotonic()))
-        part = self._connection.recv(65536)
+        try:
+            part = self._connection.recv(65536)
+        except socket.timeout:
+            raise _NotOurs("something that does not answer listens there") from None
         if not part:
             raise ConnectionError("it closed the connection")
         self._buffer += part

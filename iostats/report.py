@@ -11,7 +11,9 @@ import io
 import msgspec
 from tabulate import tabulate
 
-from iostats.counters import OPERATIONS
+from iostats.counters import EXPLAIN_ALWAYS, METRICS, OPERATIONS
+from iostats.errors import one_line
+from iostats.series import sparkline
 from iostats.units import bytes_text, duration_text
 
 _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
@@ -24,16 +26,28 @@ def labelled(record, config):
         for fs in record["file_systems"]]}
 
 
-def text(record, config, form="grid", long=False):
+def text(record, config, form="grid", long=False, explain=False):
     """
-    The report of a labelled `record`, ending with a newline; `form` is one of config.FORMATS.
+    The report of a labelled `record`, ending with a newline.
+
+    `form`: one of config.FORMATS.  `long`, `explain`: --long and --explain.
     """
     if form == "json":
         return as_json(record)
+    record = _visible(record)
     if form == "csv":
         return _csv(record)
     return "".join(c if c.isprintable() or c == "\n" else "\\x%02x" % ord(c)
-                   for c in _tables(record, config, form, long))
+                   for c in _tables(record, config, form, long, explain))
+
+
+def _visible(value):
+    """`value` with what nodes have called their things made safe for a terminal and a table."""
+    if isinstance(value, str):
+        return value if value.isprintable() else one_line(value)
+    if isinstance(value, dict):
+        return {_visible(key): _visible(found) for key, found in value.items()}
+    return [_visible(found) for found in value] if isinstance(value, list) else value
 
 
 def as_json(record):
@@ -41,7 +55,7 @@ def as_json(record):
     return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
-def _tables(record, config, form, long):
+def _tables(record, config, form, long, explain):
     shown = _shown(record, config)
     units = config["report.units"]
     parts = [coverage_line(record)]
@@ -54,8 +68,17 @@ def _tables(record, config, form, long):
                          [(fs["label"], *(_bytes(fs["application"], f"{way}_bytes", units)
                                           for way in ("read", "write"))) for fs in shown], form),
                   "Metadata statistics for this job:", _operations_table(shown, config, form)]
+        unread = [fs for fs in shown if fs["operations"] is None and fs["metadata"]]
+        if long or unread:
+            parts += _metadata_tables(shown if long else unread, form)
+        if record["phases"]:
+            parts += _phases_table(record, config, units, form)
+        parts += _rates(shown, units)
         if long:
-            parts += _long(shown, units, form)
+            parts += _long(shown, record["coverage"]["node_seconds"], units, form)
+    if explain:
+        parts += _explanation(record, shown)
+    parts += _shared_notes(record["coverage"]["shared"])
     parts += [f"note: {note}" for note in record["notes"]]
     for fs in shown:
         parts += [f"note: {fs['label']}: {note}" for note in fs["notes"]]
@@ -138,13 +161,83 @@ def _operation(fs, name):
 def _table(headers, rows, form, align=None):
     # Everything is text by now: tabulate must not read numbers into it (it would print
     # 16777216 as 1.67772e+07 in a column with a "-").
+    if form == "markdown":
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return tabulate(rows, headers, tablefmt=_TABLEFMT[form], disable_numparse=True,
                     colalign=align if rows else None)
 
 
-def _long(shown, units, form):
+def _metadata_tables(shown, form):
+    """What each MDT was asked: the number by which administrators judge a job."""
+    rows = []
+    for fs in shown:
+        for target, metadata in fs["metadata"].items():
+            peak = metadata["peak"] or {"per_second": 0.0, "node": "-"}
+            rate = metadata["per_second_per_node"]
+            most = sorted(metadata["operations"].items(), key=lambda item: (-item[1], item[0]))[:4]
+            rows.append((fs["label"], target, _low(fs, "md_stats") + str(metadata["requests"]),
+                         "-" if rate is None else f"{rate:.1f}", f"{peak['per_second']:.1f}",
+                         peak["node"], ", ".join(f"{name} {count}" for name, count in most)))
+    if not rows:
+        return []
+    return ["Metadata requests by MDT (a second and node: on average, and of the busiest node):",
+            _table(("File System", "MDT", "Requests", "Average", "Peak", "Peak node", "Most"), rows,
+                   form, ("left", "left", "right", "right", "right", "left", "left"))]
+
+
+def _phases_table(record, config, units, form):
+    """One row for each part of the job and file system, in the order of time."""
+    rows = []
+    for phase in record["phases"]:
+        for fs in phase["file_systems"] or [{"label": "-", "application": None,
+                                             "operations": None}]:
+            operations = fs["operations"]
+            rows.append((phase["name"], f"{phase['elapsed_s']:.1f}", fs["label"],
+                         *(_bytes(fs["application"], f"{way}_bytes", units)
+                           for way in ("read", "write")),
+                         "-" if operations is None else _bound(fs["application"]) + str(
+                             sum(row["count"] for row in operations.values()))))
+    parts = ["Parts of this job:",
+             _table(("Part", "Seconds", "File System", "File Read", "File Write", "Operations"),
+                    rows, form, ("left", "right", "left", "left", "left", "right"))]
+    if record["phases"][0]["name"].startswith("(before "):
+        parts.append(f"note: the part {record['phases'][0]['name']} is not the work's: what the "
+                     f"nodes did by themselves since `start`")
+    return parts
+
+
+def _rates(shown, units):
+    """A line of blocks for each metric that `watch` saw."""
+    lines = []
+    for fs in shown:
+        series = fs["series"]
+        for metric, name in (("read_bytes", "read"), ("write_bytes", "written"),
+                             ("operations", "operations")):
+            if series and any(series[metric]):
+                peak = max(series[metric]) / series["every_s"]
+                most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
+                lines.append(f"{fs['label']} {name:<10} |{sparkline(series[metric])}| at most "
+                             f"{most} a second")
+    return (["Over the time of this job, all nodes together:", *lines]) if lines else []
+
+
+def _shared_notes(shared):
+    by_count = {}
+    for node, count in shared.items():
+        by_count.setdefault(count, []).append(node)
+    return [f"note: {folded(nodes)}: {count} other {'job was' if count == 1 else 'jobs were'} on "
+            f"the node: the numbers are the node's, not this job's alone"
+            for count, nodes in sorted(by_count.items())]
+
+
+def _low(fs, source):
+    """">= " when a number of `source` may be too low."""
+    return ">= " if source in fs["low"] else ""
+
+
+def _long(shown, node_seconds, units, form):
     """The tables of --long."""
-    transfers, times, spreads = [], [], []
+    transfers, times, spreads, sizes = [], [], [], []
     for fs in shown:
         for layer, calls in (("application", "calls"), ("network", "rpcs")):
             numbers = fs[layer]
@@ -157,8 +250,16 @@ def _long(shown, units, form):
                                   "-" if numbers is None else f"{_bound(numbers)}{count}", mean))
         for name, row in _with_calls(fs).items():
             if row["seconds"] is not None and row["count"]:
-                times.append((fs["label"], name, str(row["count"]), f"{row['seconds']:.3f}",
-                              f"{row['seconds'] / row['count'] * 1000:.3f}"))
+                low = _bound(fs["application"])
+                spread = row["stddev_s"]
+                times.append((fs["label"], name, f"{low}{row['count']}",
+                              f"{low}{row['seconds']:.3f}",
+                              f"{row['seconds'] / row['count'] * 1000:.3f}",
+                              "-" if spread is None else f"{spread * 1000:.3f}"))
+        for way, pages in (fs["request_pages"] or {}).items():
+            total = sum(pages.values())
+            sizes += [(fs["label"], way, count_of_pages, str(rpcs), f"{100 * rpcs / total:.0f} %")
+                      for count_of_pages, rpcs in pages.items()]
         for name, spread in fs["per_node"].items():
             shape = (lambda n: bytes_text(n, units)) if name.endswith("_bytes") else str
             spreads.append((fs["label"], name, *(shape(spread[at]) for at in
@@ -167,11 +268,23 @@ def _long(shown, units, form):
     parts = ["Transfers by the application and over the network:",
              _table(("File System", "Transfer", "Bytes", "Calls, RPCs", "Mean size"), transfers,
                     form, ("left", "left", "right", "right", "right"))]
+    for fs in shown:
+        parts += [f"{fs['label']}: {line}" for line in _ratios(fs, units)]
+    if sizes:
+        parts += ["Size of network requests (up to so many pages; a page is mostly 4 KiB):",
+                  _table(("File System", "Way", "Pages", "RPCs", "Share"), sizes, form,
+                         ("left", "left", "right", "right", "right"))]
     if times:
         parts += ["Time in operations (of all threads of all nodes, so it may be more than the "
                   "job took):",
-                  _table(("File System", "Operation", "Calls", "Seconds", "Mean ms"), times, form,
-                         ("left", "left", "right", "right", "right"))]
+                  _table(("File System", "Operation", "Calls", "Seconds", "Mean ms", "Stddev ms"),
+                         times, form, ("left", "left", "right", "right", "right", "right"))]
+        if node_seconds:
+            seconds = sum(row["seconds"] for fs in shown for row in _with_calls(fs).values()
+                          if row["seconds"] is not None)
+            parts.append(f"Time in Lustre: {seconds:.1f} s of {node_seconds:.1f} s of all nodes, "
+                         f"{100 * seconds / node_seconds:.0f} % (more than 100 % when threads "
+                         f"overlap; a create is also in its open)")
     if spreads:
         parts += ["Per node:",
                   _table(("File System", "Metric", "Min", "Median", "Max", "Busiest node"),
@@ -179,15 +292,66 @@ def _long(shown, units, form):
     return parts
 
 
+def _ratios(fs, units):
+    """Sentences: why the application's bytes and the network's differ."""
+    application, network = fs["application"], fs["network"]
+    lines = []
+    if application and network and network["read_bytes"] is not None:
+        asked, came = application["read_bytes"], network["read_bytes"]
+        if asked and came < asked:
+            lines.append(f"{100 * (asked - came) / asked:.0f} % of what was read did not come over "
+                         f"the network: it was in the nodes' page cache")
+        elif came > asked:
+            lines.append(f"{bytes_text(came - asked, units)} more came over the network than was "
+                         f"read: whole pages, read-ahead, mmap")
+        asked, went = application["write_bytes"], network["write_bytes"]
+        dirty = fs["dirty_bytes"]
+        if dirty:
+            lines.append(f"{bytes_text(dirty, units)} were written and not yet sent at the end")
+        if went + (dirty or 0) < asked:
+            lines.append(f"{bytes_text(asked - went - (dirty or 0), units)} less were sent than "
+                         f"written: overwritten in memory"
+                         + ("" if dirty is not None else ", or not yet sent at the end"))
+        elif went > asked:
+            lines.append(f"{bytes_text(went - asked, units)} more were sent than written: mmap, or "
+                         f"what was in memory at the start")
+    if fs["cached_read_bytes"]:
+        lines.append(f"{bytes_text(fs['cached_read_bytes'], units)} of what was read were in the "
+                     f"page cache when they were asked for (read-ahead counts too)")
+    balance = fs["balance"]
+    if balance and balance["busiest"]:
+        lines.append(f"{balance['used']} of {balance['osts']} OSTs carried data; "
+                     f"{balance['busiest']} the most, {100 * balance['busiest_share']:.0f} %")
+    return lines
+
+
+def _explanation(record, shown):
+    """What each number of this report is, and is not; from counters.METRICS."""
+    happened = {name for fs in shown for name in fs["operations"] or {}}
+    lines = ["What the numbers are:"]
+    for metric in METRICS:
+        if (metric.unit != "calls" or metric.name.endswith("_calls")
+                or metric.name in happened):
+            lines.append(f"  {metric.name}: {metric.meaning}"
+                         f"{' ' + metric.caveat if metric.caveat else ''} "
+                         f"({metric.source} {metric.counter}, {metric.takes}; {metric.unit})")
+    lines += [f"  {name}: not known to this release of iostats; the kernel's counter of that name"
+              for name in sorted(happened - {metric.name for metric in METRICS})]
+    lines += [f"  {line}" for line in EXPLAIN_ALWAYS]
+    unproved = sorted({fs["label"] for fs in shown if fs["unproved"]})
+    if unproved:
+        lines.append(f"  On {', '.join(unproved)} the counter files show no start time (Lustre up "
+                     f"to 2.14, 2.15.0, 2.15.1, or switched off): a clear that was followed by "
+                     f"more work than before it is not detectable on this release.")
+    return lines
+
+
 _BY = {"application": "by the application", "network": "over the network"}
 
 
 def _with_calls(fs):
-    """Operations with their time, and read and write among them where the release times them."""
-    other = fs["other"] or {}
-    calls = {name: {"count": other[name], "seconds": other[f"{name}_us"] / 1e6}
-             for name in ("read", "write") if f"{name}_us" in other}
-    return {**calls, **(fs["operations"] or {})}
+    """Operations with their time, and read and write before them where the release times them."""
+    return {**(fs["calls"] or {}), **(fs["operations"] or {})}
 
 
 def _csv(record):
@@ -204,11 +368,11 @@ def _csv(record):
                                      int(fs[layer]["lower_bound"])))
         for name, row in (fs["operations"] or {}).items():
             low = int(fs["application"]["lower_bound"])
-            writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "operations", name,
-                             row["count"], low))
+            writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "operations",
+                             _cell(name), row["count"], low))
             if row["seconds"] is not None:
                 writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "operations",
-                                 f"{name}_seconds", row["seconds"], low))
+                                 _cell(f"{name}_seconds"), row["seconds"], low))
     return out.getvalue()
 
 

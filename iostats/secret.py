@@ -78,6 +78,10 @@ def make(path):
     try:
         os.write(handle, os.urandom(32).hex().encode() + b"\n")
         os.fsync(handle)
+    except OSError as error:
+        os.unlink(path)
+        raise StateError(f"{path}: the secret cannot be written: {error.strerror}; name another "
+                         f"file with --secret") from None
     finally:
         os.close(handle)
     return True

@@ -25,6 +25,8 @@ from iostats.jsonrpc import Method
 
 log = logging.getLogger("iostats")
 
+_ACCEPT_AT_ONCE, _QUEUE = 16, 65535
+
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Name = Annotated[str, msgspec.Meta(max_length=128)]
 _Why = Annotated[str, msgspec.Meta(max_length=500)]
@@ -41,6 +43,28 @@ class Delta(msgspec.Struct):
     values: Optional[dict[_Name, _Gain]] = None
     lower_bound: bool = False
     why: _Why = ""
+    proved: bool = False
+
+
+class Phase(msgspec.Struct):
+    """One part of a node's work, between two marks."""
+
+    name: _Name
+    elapsed_s: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+    deltas: list[Delta]
+
+
+_Amounts = Annotated[list[_Gain], msgspec.Meta(max_length=1000)]
+
+
+class Series(msgspec.Struct):
+    """What `watch` saw of one file system."""
+
+    began: _Seconds
+    every_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+    read_bytes: _Amounts
+    write_bytes: _Amounts
+    operations: _Amounts
 
 
 class Report(msgspec.Struct):
@@ -56,9 +80,14 @@ class Report(msgspec.Struct):
     user: _Name = ""
     reason: _Why = ""
     clock_ahead_s: _Seconds = 0.0
+    uptime_s: _Seconds = 0.0
     mounts: Annotated[dict[_Name, Annotated[list[str], msgspec.Meta(max_length=1000)]],
                       msgspec.Meta(max_length=1000)] = {}
     deltas: list[Delta] = []
+    dirty_bytes: Optional[dict[_Name, _Gain]] = None
+    other_jobs: Optional[_Gain] = None
+    phases: Annotated[list[Phase], msgspec.Meta(max_length=100)] = []
+    series: Annotated[dict[_Name, Series], msgspec.Meta(max_length=1000)] = {}
 
 
 class JobServer:
@@ -174,10 +203,14 @@ class JobServer:
                 bound = _bound(host, number)
             except OSError as error:
                 if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                    raise
+                    raise NotDelivered(f"{host or 'all addresses'}: cannot listen there: "
+                                       f"{error.strerror} (see --listen)") from None
                 continue
+            # asyncio accepts `backlog` connections before it tells of one of them: fewer than the
+            # files that are kept free.  The kernel's queue is made long again afterwards.
             self._listener = await loop.create_server(lambda: _Connection(self), sock=bound,
-                                                      backlog=65535)
+                                                      backlog=_ACCEPT_AT_ONCE)
+            bound.listen(_QUEUE)
             self.port = number
             self.connections.watch(loop)
             return
@@ -205,7 +238,7 @@ def _bound(host, port):
         if family == socket.AF_INET6 and not host:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         one.bind(address)
-        one.listen(65535)
+        one.listen(_QUEUE)
     except OSError:
         one.close()
         raise

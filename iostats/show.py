@@ -4,23 +4,17 @@
 The sums are those of a job that began when the counters did, made by the same aggregation.
 """
 
-from collections import namedtuple
-
 from iostats import delta, files
-from iostats.aggregate import Totals
+from iostats.aggregate import Report, Totals
 from iostats.snapshot import readings
 from iostats.units import bytes_text
-
-_Report = namedtuple("_Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s "
-                                "mounts deltas")
-
 
 def record(snapshot, sources, root):
     """The JSON record of everything since the counters began, of this node alone."""
     totals = Totals(snapshot.job, 1)
-    totals.add(_Report(snapshot.node, snapshot.seq, snapshot.boot_id, "", "",
-                       snapshot.wall_ns / 1e9, 0.0, 0.0, files.mount_points(root),
-                       delta.between(None, snapshot, sources)))
+    totals.add(Report(snapshot.node, snapshot.seq, snapshot.boot_id, "", "",
+                      snapshot.wall_ns / 1e9, 0.0, 0.0, files.mount_points(root),
+                      delta.between(None, snapshot, sources)))
     return totals.record()
 
 
@@ -31,7 +25,12 @@ def broken(snapshot, sources):
 
 
 def as_json(snapshot, sources, root):
-    """{node, file_systems (as in docs/record.schema.json), files (each with its counters)}."""
+    """
+    {node, file_systems (as in docs/record.schema.json), files}.
+
+    Each of `files` has its counters, and what a snapshot needs: errno, and the text as the kernel
+    printed it, a character a byte (latin-1); this is what the reader answers.
+    """
     read, refused = readings(snapshot, sources)
     listed = []
     for file in snapshot.files:
@@ -39,7 +38,7 @@ def as_json(snapshot, sources, root):
         reading = read.get(key)
         listed.append({
             "source": file.source, "name": file.name, "path": file.path,
-            "unreadable": refused.get(key),
+            "errno": file.errno, "unreadable": refused.get(key), "text": file.text,
             "snapshot_ns": reading and reading.snapshot_ns,
             "start_ns": reading and reading.start_ns,
             "counters": reading and {name: {field: value for field, value
@@ -50,8 +49,8 @@ def as_json(snapshot, sources, root):
             "files": listed}
 
 
-def as_text(snapshot, sources, root, config):
-    """The tables of `show`."""
+def as_text(snapshot, sources, root, config, by_reader=()):
+    """The tables of `show`; `by_reader`: the sources that were not read by this process."""
     units, lines = config["report.units"], []
     for fs in record(snapshot, sources, root)["file_systems"]:
         label = config.labels.get(fs["name"], fs["name"])
@@ -74,6 +73,9 @@ def as_text(snapshot, sources, root, config):
                      for target, values in fs["targets"].items() if target.startswith("MDT")
                      for name, count in values.items()]
         lines += _columns(rows)
+        if by_reader:
+            lines.append(f"  note: for root alone, and read by the reader: "
+                         f"{', '.join(sorted(by_reader))}")
         lines += [f"  note: {note}" for note in fs["notes"]]
         lines.append("")
     if not lines:

@@ -11,6 +11,7 @@ that what was really there is still at hand when a number is doubted.  On disk:
     boot_id 5e0d...            /proc/sys/kernel/random/boot_id
     wall_ns 1790277040611962111
     boot_ns 1000611962111      CLOCK_BOOTTIME; 0 where there is none
+    mark solve                 the phase that begins here; nothing for the start
     file llite 0 1589 scratch-ffff9a3c5d1e0800 sys/kernel/debug/lustre/llite/.../stats
     <1589 bytes>
     file osc 13 0 scratch-OST0000-osc-ffff9a3c5d1e0800 -
@@ -37,7 +38,8 @@ Attributes:
     text: what was read; "" with an errno.
 """
 
-Snapshot = namedtuple("Snapshot", "job node seq boot_id wall_ns boot_ns files")
+Snapshot = namedtuple("Snapshot", "job node seq boot_id wall_ns boot_ns files mark",
+                      defaults=("",))
 Snapshot.__doc__ = """
 All files of one node at one moment.
 
@@ -47,10 +49,11 @@ Attributes:
     boot_id: changes when the node boots; "" where the kernel does not tell.
     wall_ns, boot_ns: the moment, by the wall clock, and since boot with time asleep.
     files: tuple of File.
+    mark: name of the phase that begins here; "" for a start and an end.
 """
 
 _MAGIC = "iostats-snapshot 1"
-_FIELDS = ("job", "node", "seq", "boot_id", "wall_ns", "boot_ns")
+_FIELDS = ("job", "node", "seq", "boot_id", "wall_ns", "boot_ns", "mark")
 
 
 def encode(snapshot):
@@ -97,7 +100,9 @@ def _decode(data):
             if int(words[1]) != len(files) or position != len(data):
                 raise ValueError("end")
             break
-        _, source, code, length, name, path = words
+        word, source, code, length, name, path = words
+        if word != "file":
+            raise ValueError(word)
         text = data[position:position + int(length)]
         position += int(length)
         if len(text) != int(length) or data[position:position + 1] != b"\n":
@@ -114,6 +119,7 @@ def reason(code):
     return {
         errno.EACCES: "permission denied",
         errno.EPERM: "forbidden by the kernel, even for root (lockdown)",
+        errno.ENOENT: "not there (debugfs is not mounted?)",
     }.get(code) or errno.errorcode.get(code, f"error {code}")
 
 

@@ -2,30 +2,41 @@
 What a node keeps between `start` and `stop`: files in a folder that is this user's alone.
 
     FOLDER/JOB%20NODE.start          the start snapshot, see snapshot.py
+    FOLDER/JOB%20NODE.mark.0001      the snapshot at a mark, likewise
+    FOLDER/JOB%20NODE.watch          what `watch` has seen so far
     FOLDER/JOB%20NODE.SEQ.delta      a report that still has to be delivered, as it is sent
+    PUBLIC/JOB%20NODE.start          root's `start --public`: everybody may read it
 
 FOLDER is --state-dir, or site.cfg's, or /tmp/iostats-UID-RANDOM, found again by its owner and
 mode.  It is 0700 and ours, or it is not used; no link is followed; a file is there whole or not at
 all (written beside, synced, then linked or renamed into place).
+
+PUBLIC is site.cfg's [node] public_dir.  It and all folders above it are root's, and nobody else
+can put or replace anything there, or it is not used.
 """
 
 import os
 import stat
+import time
 
 from iostats.errors import StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename
 
 TMP = "/tmp"
+_PUBLIC_START_LIVES_S = 90 * 86400        # nobody's `stop` removed it, and /run is memory
 
 
 class State:
     """The files of one job on one node."""
 
-    def __init__(self, folder, job, node):
-        self.folder = folder
+    def __init__(self, folder, job, node, public_dir=""):
+        self.folder, self.public_dir = folder, public_dir
         self._stem = as_filename(job, node)
-        self.start_path = os.path.join(folder, self._stem + ".start")
+        self._path = os.path.join(folder, self._stem)
+        self.start_path = self.loaded_from = self._path + ".start"
+        self.watch_path = self._path + ".watch"
+        self.public_path = public_dir and os.path.join(public_dir, self._stem + ".start")
 
     def keep_start(self, data, replace):
         """
@@ -36,8 +47,62 @@ class State:
         return self._write(self.start_path, data, replace)
 
     def load_start(self):
-        """The start snapshot's bytes, or None when there is none."""
-        return _load(self.start_path)
+        """
+        The start snapshot's bytes, or None when there is none; `loaded_from` is then its path.
+
+        Our own, or else the one that root left for this job.
+        """
+        data, self.loaded_from = _load(self.start_path), self.start_path
+        if data is None and self.public_path and os.path.lexists(self.public_path):
+            wrong = _what_is_wrong_with_public(self.public_dir)
+            if wrong:
+                raise StateError(f"{self.public_path}: not used: expected folders of root, got "
+                                 f"{wrong}; start the job yourself, or name another folder in "
+                                 f"site.cfg, [node] public_dir")
+            data, self.loaded_from = _load(self.public_path, owner=0), self.public_path
+        return data
+
+    def keep_public_start(self, data):
+        """Keep `data`, as root, where the job's user finds it; StateError."""
+        path = os.path.abspath(self.public_dir)
+        try:
+            _make_public(path)
+            self._write_once(self.public_path, data, replace=True, mode=0o644)
+            _forget_old(path, time.time())
+        except OSError as error:
+            raise StateError(f"{self.public_path}: cannot be kept: {error.strerror}; name another "
+                             f"folder in site.cfg, [node] public_dir") from None
+
+    def forget_public_start(self):
+        """Remove what root left for this job; for root alone, others can't."""
+        if (os.geteuid() == 0 and self.public_path and os.path.lexists(self.public_path)
+                and not _what_is_wrong_with_public(self.public_dir)):
+            forget(self.public_path)
+
+    def keep_mark(self, data):
+        """Keep `data` as the snapshot of the next mark."""
+        number = len(self.marks()) + 1
+        while not self._write(f"{self._path}.mark.{number:04d}", data, replace=False):
+            number += 1
+
+    def marks(self):
+        """Paths of the marks' snapshots, in their order."""
+        stem = self._stem + ".mark."
+        return [os.path.join(self.folder, name) for name in sorted(os.listdir(self.folder))
+                if name.startswith(stem) and name[len(stem):].isdigit()]
+
+    def keep_watch(self, data):
+        """Keep what `watch` has seen so far."""
+        self._write(self.watch_path, data, replace=True)
+
+    def load(self, path):
+        """The bytes of one of our files, or None when it is not there."""
+        return _load(path)
+
+    def forget_start(self):
+        """Remove the start snapshot, and what `mark` and `watch` kept."""
+        for path in (self.start_path, *self.marks(), self.watch_path):
+            forget(path)
 
     def delta_path(self, seq):
         """Where the report of the start `seq` waits."""
@@ -80,13 +145,15 @@ class State:
             raise _not_kept(path, error)
 
     @staticmethod
-    def _write_once(path, data, replace):
+    def _write_once(path, data, replace, mode=0o600):
         beside = f"{path}.{os.urandom(8).hex()}.new"
         try:
             try:
                 handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                                  | os.O_CLOEXEC, 0o600)
                 try:
+                    if mode != 0o600:
+                        os.fchmod(handle, mode)        # whatever the umask is
                     view = memoryview(data)
                     while view:
                         view = view[os.write(handle, view):]
@@ -117,7 +184,7 @@ def forget(path):
         pass
 
 
-def open_state(folder, job, node):
+def open_state(folder, job, node, public_dir=""):
     """The State of `job` on `node` in `folder`, which is made if it is not there."""
     if folder:
         try:
@@ -126,12 +193,12 @@ def open_state(folder, job, node):
             raise StateError(f"{folder}: cannot be made: {error.strerror}; name another folder "
                              f"with --state-dir") from None
         _check_private(folder)
-        return State(folder, job, node)
+        return State(folder, job, node, public_dir)
     for folder in _private_folders():
-        state = State(folder, job, node)
+        state = State(folder, job, node, public_dir)
         if os.path.lexists(state.start_path) or state.deltas():
             return state
-    return State(_default_folder(), job, node)
+    return State(_default_folder(), job, node, public_dir)
 
 
 def _prefix():
@@ -170,6 +237,50 @@ def _what_is_wrong(path):
     return None
 
 
+def _what_is_wrong_with_public(path, allowed=0):
+    """
+    None when nobody but root can put a file into `path`, else what is in the way.
+
+    `allowed`: S_ISVTX for a folder above it.  Who may write to one of those could move this one
+    away, unless it is sticky, as /tmp is.
+    """
+    path = os.path.abspath(path)
+    if not allowed and not stat.S_ISDIR(os.lstat(path).st_mode):
+        return f"{path}, a link or a file"
+    while True:
+        found = os.lstat(path)
+        if found.st_uid != 0:
+            return f"{path} of user {found.st_uid}"
+        if (found.st_mode & 0o022 and not stat.S_ISLNK(found.st_mode)
+                and not found.st_mode & allowed):
+            return f"{path} of mode {stat.S_IMODE(found.st_mode):04o}"
+        if path == "/":
+            return None
+        path, allowed = os.path.dirname(path), stat.S_ISVTX
+
+
+def _make_public(path):
+    """Make `path`, open to read, if it is not there; StateError where it is not root's alone."""
+    above = os.path.dirname(path)
+    if not os.path.lexists(above):
+        _make_public(above)
+    wrong = _what_is_wrong_with_public(above, allowed=stat.S_ISVTX)
+    if not wrong and not os.path.lexists(path):
+        os.mkdir(path, 0o700)
+        os.chmod(path, 0o755)                          # whatever the umask is
+    wrong = wrong or _what_is_wrong_with_public(path)
+    if wrong:
+        raise StateError(f"{path}: expected folders that only root can write to, got {wrong}; mend "
+                         f"it, or name another in site.cfg, [node] public_dir")
+
+
+def _forget_old(folder, now):
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.lstat(path).st_mtime < now - _PUBLIC_START_LIVES_S:
+            forget(path)
+
+
 def _check_private(path):
     wrong = _what_is_wrong(path)
     if wrong:
@@ -177,11 +288,13 @@ def _check_private(path):
                          f"{wrong}; mend it, or name another with --state-dir")
 
 
-def _load(path):
+def _load(path, owner=None):
+    """The bytes of `path`, a file of ours or of the user `owner`; None when it is not there."""
+    owner = os.geteuid() if owner is None else owner
     try:
         found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise StateError(f"{path}: expected a file of user {os.geteuid()}, got a link, a "
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner:
+            raise StateError(f"{path}: expected a file of user {owner}, got a link, a "
                              f"folder or a file of user {found.st_uid}; remove it")
         return read_text(path).encode("latin-1")
     except FileNotFoundError:

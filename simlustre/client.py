@@ -31,11 +31,14 @@ RPC_BYTES = 4 << 20
 # llite operation -> (name in md_stats, opcode in mdc stats; REINT has no line of its own).
 REINT = "mds_reint"
 INTENT = "ldlm_ibits_enqueue"
+# llite's counter of an operation, where it is not the one of its name.
+LLITE = {"mknod(2)": "mknod"}
 METADATA = {
     "open": ("intent_lock", INTENT),
     "close": ("close", "mds_close"),
     "mknod": ("create", None),              # sent with the open that creates
     "create": ("create", REINT),
+    "mknod(2)": ("create", REINT),
     "mkdir": ("create", REINT),
     "symlink": ("create", REINT),
     "link": ("link", REINT),
@@ -151,7 +154,7 @@ class Client:
 
     def did(self, operation: str, us: int = 0, mdt: int = 0, times: int = 1) -> None:
         """A metadata operation that succeeded."""
-        self.llite.add(operation, us, times)
+        self.llite.add(LLITE.get(operation, operation), us, times)
         self.mdc[mdt % len(self.mdc)].did(operation, us, times)
 
     def opened(self, inode: int) -> None:

@@ -12,8 +12,9 @@ are always exact, calls up to a page less than that size.  One thread serves req
 order they come in, also the end of close(), for which a program does not wait.  Shared
 mmap() is refused (ENODEV), an effect of direct_io.
 
-What counts as what (llite): an open that creates is `mknod` and `open`, and mknod(2) is
-`create`; so it is in the captures of 2.15.8, 2.16.1 and 2.17.57.  opendir is `open` too
+What counts as what (llite): an open that creates is `mknod` and `open`, and mknod(2) of a FIFO is
+`mknod`.  mknod(2) of a file would be `mknod` and `create` (so it is on a real 2.15.8, 2.16.1 and
+2.17.57), but libfuse makes it an open that creates and a close, and so it is counted.  opendir is `open` too
 (ll_dir_open).  Only what succeeds is counted.
 """
 from __future__ import annotations
@@ -275,7 +276,7 @@ class Node(mfusepy.Operations):
         self._make("mkdir", "mkdir", path, lambda real: os.mkdir(real, mode))
 
     def mknod(self, path, mode, dev):
-        self._make("create", "mknod", path, lambda real: os.mknod(real, mode, dev))
+        self._make("mknod(2)", "mknod", path, lambda real: os.mknod(real, mode, dev))
 
     def symlink(self, target, source):
         self._make("symlink", "symlink", target, lambda real: os.symlink(source, real))

@@ -19,33 +19,44 @@ from iostats.errors import (
     NoStart,
     NotDelivered,
     NotReadable,
+    StateError,
     UsageError,
 )
 
 HELP = """\
-usage: iostats_client.py start|stop|show [options]
+usage: iostats_client.py start|stop|show|doctor [options]
+       iostats_client.py mark NAME [options]
+       iostats_client.py watch --every SECONDS [options] &
 
 Measure this node's Lustre I/O for one job and send it to the job's server.
 
   start                 keep the counters as they are before the work begins
+  mark NAME             a part of the job begins here, NAME in the report
+  watch                 look now and then until the job ends, for its rates
   stop                  read them again, and send what changed to the server
   show                  print this node's counters now; needs no server and
                         changes nothing
+  doctor                say what is in the way here, and the command that mends
+                        it; changes nothing
 
 options:
   --job ID              the job (default: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID,
                         JOB_ID, FLUX_JOB_ID, COBALT_JOBID; see site.cfg)
   --node NAME           this node's name (default: SLURMD_NODENAME, or the host
                         name without its domain)
-  --server HOST[:PORT]  stop: where the job's server runs (default: site.cfg)
-  --secret FILE         stop: the job's secret (default: in ~/.iostats)
+  --server HOST[:PORT]  stop, doctor: where the job's server runs (default:
+                        site.cfg)
+  --secret FILE         stop, doctor: the job's secret (default: in ~/.iostats)
   --state-dir DIR       where the start is kept (default: site.cfg, or a private
                         folder below /tmp)
   --root DIR            read proc/ and sys/ below DIR (default: /)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
+  --every SECONDS       watch: pause between two looks (1 to 86400)
   --again               start: forget an earlier start of this job
-  --json                show: as JSON
+  --public              start, as root in a prolog: keep it where the job's user
+                        can use it, but not change it (see site.cfg)
+  --json                show, doctor: as JSON
   --quiet               say nothing but errors
   --never-fail          exit with 0 whatever happens, for prologs
   -h, --help            this text
@@ -55,17 +66,21 @@ examples:
   iostats_client.py show --root tests/data/lustre-2.15     from saved files
   iostats_client.py start
   iostats_client.py stop --server login1
+  iostats_client.py doctor --server login1
   iostats_client.py 1                    as lustre_iostats had it: start
   iostats_client.py 2 login1             as lustre_iostats had it: stop
 
 exit status:
-  0 done   1 counters not readable   2 bad usage or site.cfg
+  0 done   1 counters not readable, or a problem that the doctor found
+  2 bad usage or site.cfg
   3 server not reached (the delta is kept; `stop` again sends it)
 """
 
-_WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config")
-_FLAGS = ("--again", "--json", "--quiet", "--never-fail")
-_ROLES = ("start", "stop", "show")
+_WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
+               "--every")
+_LONGEST_MARK, _MOST_MARKS = 60, 99
+_FLAGS = ("--again", "--public", "--json", "--quiet", "--never-fail")
+_ROLES = ("start", "mark", "watch", "stop", "show", "doctor")
 
 
 def main(arguments=None):
@@ -117,6 +132,10 @@ def parse(arguments):
         if len(words) == 2:
             given.setdefault("--server", words[1])
         words = ["stop"]
+    if words[:1] == ["mark"] and len(words) == 2:
+        given["mark"] = words.pop()
+    if words == ["mark"] and "mark" not in given:
+        raise UsageError("mark: expected the name of the part that begins, got nothing")
     if len(words) != 1 or words[0] not in _ROLES:
         raise UsageError(f"expected one of {' '.join(_ROLES)}, got "
                          f"{' '.join(words) or 'nothing'!r} (see --help)")
@@ -128,15 +147,22 @@ def _run(arguments):
     if role == "help":
         print(HELP, end="")
         return DONE
+    root = given.get("--root", "/")
+    if not os.path.isdir(root):
+        raise UsageError(f"--root: expected a folder, got {root!r}")
+    if role == "doctor":
+        return _doctor(given, root)
     config = site.load(given.get("--config"))
     if "--server" in given:
         config.take("server.host", given["--server"], "--server")
     if "--state-dir" in given:
         config.take("node.state_dir", given["--state-dir"], "--state-dir")
-    root = given.get("--root", "/")
-    if not os.path.isdir(root):
-        raise UsageError(f"--root: expected a folder, got {root!r}")
-    return {"start": _start, "stop": _stop, "show": _show}[role](given, config, root)
+    return {"start": _start, "mark": _mark, "watch": _watch, "stop": _stop, "show": _show}[role](
+        given, config, root)
+
+
+def _snapshot(given, root, config, *about, **more):
+    return this_node.snapshot(root, config, *about, say=lambda text: _say(given, text), **more)
 
 
 def _say(given, text):
@@ -148,11 +174,21 @@ def _say(given, text):
 
 def _start(given, config, root):
     from iostats import snapshot as snapshots
+    if "--public" in given and (os.geteuid() or not config["node.public_dir"]):
+        raise UsageError("start --public: expected root, whose files the job's user can't change, "
+                         f"got user {os.geteuid()}; use `start` alone" if os.geteuid() else
+                         "start --public: [node] public_dir in site.cfg is empty; name a folder")
     node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
-    kept = state.open_state(config["node.state_dir"], job, node)
-    now = this_node.snapshot(root, config, sources.of_side("node"), job, node,
-                             os.urandom(8).hex())
+    kept = _state(config, job, node)
+    now = _snapshot(given, root, config, sources.of_side("node"), job, node,
+                    os.urandom(8).hex())
+    if "--public" in given:
+        kept.leave()
+        kept.keep_public_start(snapshots.encode(now))
+        return _readable(given, now)
     again = "--again" in given
+    if again:
+        kept.forget_start()
     if not kept.keep_start(snapshots.encode(now), replace=again):
         earlier = _earlier_start(kept)
         if earlier is not None and earlier.boot_id == now.boot_id:
@@ -162,8 +198,52 @@ def _start(given, config, root):
             return DONE
         _say(given, f"an earlier start of job {job} on {node} is "
                     f"{'damaged' if earlier is None else 'from another boot'}; begun again")
+        kept.forget_start()
         kept.keep_start(snapshots.encode(now), replace=True)
     return _readable(given, now)
+
+
+def _mark(given, config, root):
+    from iostats import snapshot as snapshots
+    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
+    mark = given["mark"].strip()
+    if not mark.isprintable() or not 0 < len(mark) <= _LONGEST_MARK:
+        raise UsageError(f"mark: expected a name of 1 to {_LONGEST_MARK} printable characters, got "
+                         f"{given['mark'][:40]!r}")
+    kept = _state(config, job, node)
+    begun = kept.load_start()
+    if begun is None:
+        kept.leave()
+        raise NoStart(f"{node}: job {job} was not started here: no snapshot in {kept.folder}; run "
+                      f"`iostats_client.py start` before the first mark")
+    if len(kept.marks()) >= _MOST_MARKS:
+        raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
+                         f"mark larger parts")
+    start = snapshots.decode(begun, kept.loaded_from)
+    now = _snapshot(given, root, config, sources.of_side("node"), job, node, start.seq, mark)
+    kept.keep_mark(snapshots.encode(now))
+    return _readable(given, now)
+
+
+def _watch(given, config, root):
+    from iostats import watch
+    every = given.get("--every", "")
+    if not (every.isascii() and every.isdigit() and 1 <= int(every) <= 86400):
+        raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every!r}")
+    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
+    kept = _state(config, job, node)
+    if kept.load_start() is None:
+        kept.leave()
+        raise NoStart(f"{node}: job {job} was not started here: no snapshot in {kept.folder}; run "
+                      f"`iostats_client.py start` before `watch`")
+    llite = {"llite": sources.of_side("node")["llite"]}
+    watch.run(kept, lambda: _snapshot({"--quiet": True}, root, config, llite, job, node, "watch"),
+              llite, int(every))
+    return DONE
+
+
+def _state(config, job, node):
+    return state.open_state(config["node.state_dir"], job, node, config["node.public_dir"])
 
 
 def _earlier_start(kept):
@@ -176,15 +256,22 @@ def _earlier_start(kept):
 
 def _readable(given, now):
     """DONE when at least one counter file was read, or there is none to read."""
-    counters = [file for file in now.files if file.source != "uuid"]
+    known = sources.of_side("node")
+    counters = [file for file in now.files if hasattr(known.get(file.source), "parse")]
     if not counters:
         _say(given, f"{now.node}: no Lustre file system is mounted")
     elif all(file.errno for file in counters):
         from iostats.snapshot import reason
+        why = reason(counters[0].errno)
         raise NotReadable(f"{now.node}: none of {len(counters)} counter files could be read: "
-                          f"{reason(counters[0].errno)}; start the client as root (see README, "
-                          f"\"Who may read the counters\")")
+                          f"{why}; {_advice(why)}")
     return DONE
+
+
+def _advice(why):
+    if why.startswith("permission denied"):
+        return "start the client as root (see README, \"Who may read the counters\")"
+    return "`iostats_client.py doctor` tells more"
 
 
 # -- stop ------------------------------------------------------------------------------------
@@ -196,7 +283,7 @@ def _stop(given, config, root):
     if not config["server.host"]:
         raise UsageError("no server: give --server HOST, or set [server] host in site.cfg")
     post.split_server(config["server.host"])            # a typo shows before anything is done
-    kept = state.open_state(config["node.state_dir"], job, node)
+    kept = _state(config, job, node)
     waiting = kept.deltas()
     failed = None
     try:
@@ -205,7 +292,7 @@ def _stop(given, config, root):
             report, path = _report_of(given, begun, kept, config, root, job, node, waiting)
             waiting.setdefault(path, report)
             if path in kept.deltas():
-                state.forget(kept.start_path)
+                kept.forget_start()
     except IostatsError as error:
         failed = error
     password = secret.where(given.get("--secret"), config["secret.dir"], job)
@@ -215,34 +302,49 @@ def _stop(given, config, root):
             raise failed or NoStart(f"{node}: job {job} was not started here: no snapshot in "
                                     f"{kept.folder}; run `iostats_client.py start` before the "
                                     f"work")
+    reports = {}
     for path, data in waiting.items():
         try:
-            answer = post.deliver(json.loads(data), config["server.host"], password, config,
+            reports[path] = json.loads(data)
+        except ValueError:
+            failed = StateError(f"{path}: the report is cut off or damaged, and cannot be sent; "
+                                f"remove the file")
+    for path, report in reports.items():
+        try:
+            answer = post.deliver(report, config["server.host"], password, config,
                                   lambda text: _say(given, text))
         except NotDelivered as error:
-            where = path if os.path.exists(path) else kept.start_path
+            where = path if os.path.exists(path) else kept.loaded_from
             raise NotDelivered(f"{error}; kept in {where}, `stop` again sends it") from None
         if isinstance(answer, dict) and answer.get("why"):
             _say(given, str(answer["why"]))
         state.forget(path)
     if failed is not None:
         raise failed
-    state.forget(kept.start_path)                       # still there if the disk was full
+    kept.forget_start()                                 # still there if the disk was full
+    kept.forget_public_start()
     kept.leave()
-    return _status(given, [json.loads(data) for data in waiting.values()])
+    return _status(given, list(reports.values()))
 
 
 def _report_of(given, begun, kept, config, root, job, node, waiting):
     """(the report as it is sent, where it waits) of the start snapshot `begun`."""
     import json
     from iostats import snapshot as snapshots
-    start = snapshots.decode(begun, kept.start_path)
+    start = snapshots.decode(begun, kept.loaded_from)
     path = kept.delta_path(start.seq)
     if path in waiting:                                 # stopped before, between two steps
         return waiting[path], path
     known = sources.of_side("node")
-    end = this_node.snapshot(root, config, known, job, node, start.seq)
-    data = json.dumps(report(start, end, known, root), separators=(",", ":")).encode()
+    end = _snapshot(given, root, config, known, job, node, start.seq)
+    marks = [snapshots.decode(kept.load(at), at) for at in kept.marks()]
+    marks = [mark for mark in marks if mark.seq == start.seq]
+    found = report([start, *marks, end], known, root, config)
+    watched = kept.load(kept.watch_path)
+    if watched:
+        from iostats import watch
+        found["series"] = watch.with_tail(watched, found)
+    data = json.dumps(found, separators=(",", ":")).encode()
     try:
         kept.keep_delta(start.seq, data)
     except IostatsError as error:
@@ -251,19 +353,40 @@ def _report_of(given, begun, kept, config, root, job, node, waiting):
     return data, path
 
 
-def report(start, end, known, root):
-    """The params of the method `report`, docs/wire.md, for what lies between two snapshots."""
+def report(snapshots, known, root, config):
+    """
+    The params of the method `report`, docs/wire.md, for what lies between the snapshots: the
+    start, the marks, and the end.
+    """
     from iostats import delta, files, wire
-    same_boot = start.boot_id == end.boot_id and start.boot_ns and end.boot_ns
-    elapsed_ns = (end.boot_ns - start.boot_ns if same_boot else end.wall_ns - start.wall_ns)
+    start, end = snapshots[0], snapshots[-1]
+    pairs = list(zip(snapshots, snapshots[1:]))
+    parts = [delta.between(before, after, known) for before, after in pairs]
+    dirty = sources.of_side("node, at the end")["dirty"]
     return {
         "protocol": wire.PROTOCOL, "job": end.job, "node": end.node, "seq": start.seq,
         "boot_id": end.boot_id, "user": _user(), "reason": "", "ended": end.wall_ns / 1e9,
-        "elapsed_s": max(0, elapsed_ns) / 1e9, "clock_ahead_s": 0.0,
+        "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
         "mounts": files.mount_points(root),
-        "deltas": [one._replace(why=one.why[:500])._asdict()
-                   for one in delta.between(start, end, known)],
+        "deltas": _as_sent(delta.merged(parts)),
+        "dirty_bytes": dirty.by_file_system(dirty.read(root, config)),
+        "other_jobs": this_node.other_jobs(end.job, start, end),
+        "phases": [{"name": before.mark or f"(before {after.mark})",
+                    "elapsed_s": _seconds(before, after),
+                    "deltas": _as_sent(one for one in part if one.source == "llite")}
+                   for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
     }
+
+
+def _as_sent(deltas):
+    return [one._replace(why=one.why[:500])._asdict() for one in deltas]
+
+
+def _seconds(before, after):
+    """Seconds between two snapshots; by the clock that nobody sets, where there is one."""
+    if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:
+        return max(0, after.boot_ns - before.boot_ns) / 1e9
+    return max(0, after.wall_ns - before.wall_ns) / 1e9
 
 
 def _tell_no_start(job, node, failed, config, password):
@@ -299,8 +422,7 @@ def _status(given, reports):
         _say(given, f"{reports[0]['node']}: no Lustre file system is mounted")
     elif all(one["values"] is None for one in deltas):
         raise NotReadable(f"none of {len(deltas)} counter files could be read: "
-                          f"{deltas[0]['why']}; start the client as root (see README, \"Who may "
-                          f"read the counters\")")
+                          f"{deltas[0]['why']}; {_advice(deltas[0]['why'])}")
     return UNREADABLE if broken else DONE
 
 
@@ -308,19 +430,33 @@ def _status(given, reports):
 
 def _show(given, config, root):
     from iostats import show
-    now = this_node.snapshot(root, config, sources.of_side("node"), "-",
-                             this_node.name(given.get("--node")), "-")
-    status = _readable({"--quiet": True}, now)
-    known = sources.of_side("node")
+    known, by_reader = sources.of_side("node"), set()
+    now = _snapshot(given, root, config, known, "-", this_node.name(given.get("--node")), "-",
+                    by_reader=by_reader)
     if "--json" in given:
         import json
+        # All of it, also where nothing could be read: this is the reader's answer, too.
         print(json.dumps(show.as_json(now, known, root), indent=2))
-    else:
-        print(show.as_text(now, known, root, config), end="")
+    status = _readable({"--quiet": True}, now)
+    if "--json" not in given:
+        print(show.as_text(now, known, root, config, by_reader), end="")
     broken = show.broken(now, known)
     for why in broken:
         _say({}, why)
     return UNREADABLE if broken else status
+
+
+# -- doctor ----------------------------------------------------------------------------------
+
+def _doctor(given, root):
+    from iostats import doctor
+    checks = doctor.examine(given, root, sources.of_side("node"))
+    if "--json" in given:
+        import json
+        print(json.dumps(doctor.as_json(checks), indent=2))
+    else:
+        print(doctor.as_text(checks), end="")
+    return UNREADABLE if any(one.state == doctor.PROBLEM for one in checks) else DONE
 
 
 if __name__ == "__main__":

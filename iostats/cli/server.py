@@ -37,7 +37,8 @@ options:
   --deadline S          wait S seconds for the other nodes after the first
                         `stop` (default: site.cfg, 60)
   --format FORM         grid, plain, json, csv or markdown (default: grid)
-  --long                more: calls, mean sizes, network, times, nodes
+  --long                more: calls, mean sizes, network, times, MDTs, nodes
+  --explain             say of each number what it counts, and what it does not
   --output FILE         the report goes there (default: standard output)
   --json FILE           the JSON record goes there as well
   --secret FILE         the job's secret, made if it is not there (default: in
@@ -63,7 +64,7 @@ exit status:
 
 _WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
                "--config", "--listen")
-_FLAGS = ("--long", "--print-port", "--quiet")
+_FLAGS = ("--long", "--explain", "--print-port", "--quiet")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -107,7 +108,8 @@ def _run(options):
         print(jobid.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
         return DONE
     totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
-                    fold=report.folded, pack=_packed, max_nodes=config["server.max_nodes"])
+                    fold=report.folded, pack=_packed, unpack=msgspec.json.decode,
+                    max_nodes=config["server.max_nodes"])
     for path in filter(None, (options.output, options.json)):
         _check_writable(path)
     password = secret.where(options.secret, config["secret.dir"], job)
@@ -273,8 +275,9 @@ class _Progress:
 
 def _print(totals, config, options):
     """Write the report and the record; exit status."""
-    record = report.labelled(totals.record(), config)
-    text = report.text(record, config, config["report.format"], options.long)
+    form = config["report.format"]
+    record = report.labelled(totals.record(options.long or form == "json"), config)
+    text = report.text(record, config, form, options.long, options.explain)
     failed = None
     if options.output:
         try:
@@ -286,7 +289,7 @@ def _print(totals, config, options):
         print(text, end="", flush=True)
     if options.json:
         try:
-            _write(options.json, report.as_json(record))
+            _write(options.json, report.as_json(report.labelled(totals.record(), config)))
         except StateError as error:
             failed = error
     if failed:

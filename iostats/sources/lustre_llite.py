@@ -20,7 +20,8 @@ parse = lustre.parse
 
 def read(root, config):
     """[File] of each mount."""
-    return read_all(root, "llite", "llite", "stats", config["node.mdc_path"])
+    # Where debugfs is not mounted they are nowhere, and /sys still lists the mount.
+    return read_all(root, "llite", "llite", "stats", config["node.mdc_path"], always=split)
 
 
 def split(name):

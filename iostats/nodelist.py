@@ -1,0 +1,57 @@
+"""
+The batch system's node lists, written out: "nid[00001-00003,7],login1".
+
+    list  = part ("," part)*
+    part  = (TEXT | "[" range ("," range)* "]")+
+    range = NUMBER ["-" NUMBER]                     leading zeros are kept
+
+For the node side; the server has ClusterShell, which knows more.
+"""
+
+MOST_NODES = 1_000_000
+
+
+def expanded(text):
+    """
+    The names in a list, in their order; ValueError, with the part that is off.
+
+    >>> expanded("a[1-3,05],b")
+    ['a1', 'a2', 'a3', 'a05', 'b']
+    """
+    names = []
+    for part in _split(text):
+        found = [""]
+        while part:
+            head, bracket, rest = part.partition("[")
+            inside, closed, part = rest.partition("]")
+            if bracket and not closed:
+                raise ValueError(head + bracket + rest)
+            found = [name + head + number for name in found
+                     for number in (_numbers(inside) if bracket else ("",))]
+            if len(found) + len(names) > MOST_NODES:
+                raise ValueError(f"more than {MOST_NODES} nodes")
+        names += found
+    return names
+
+
+def _split(text):
+    """The parts between the commas that are in no bracket."""
+    parts, depth = [""], 0
+    for c in text.strip():
+        depth += (c == "[") - (c == "]")
+        if c == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [part for part in parts if part]
+
+
+def _numbers(ranges):
+    for one in ranges.split(","):
+        first, dash, last = one.partition("-")
+        last = last if dash else first
+        if not (first.isdigit() and last.isdigit() and int(first) <= int(last)
+                and int(last) - int(first) < MOST_NODES):
+            raise ValueError(one)
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{len(first)}d}"

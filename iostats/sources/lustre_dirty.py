@@ -1,0 +1,34 @@
+"""
+osc.*.cur_dirty_bytes: what programs wrote and the node has not sent yet; of now, no counter.
+
+    1048576
+
+Read at the end: it is in the application's bytes and not yet in the network's.  Every user may
+read it (/proc up to 2.11, /sys since 2.12).
+
+Source: cur_dirty_bytes_show(), lustre/osc/lproc_osc.c.
+"""
+
+from iostats import lustre
+from iostats.files import read_all
+
+SIDE = "node, at the end"
+
+
+def read(root, config):
+    """[File] of each mount's OSTs."""
+    return read_all(root, "dirty", "osc", "cur_dirty_bytes", config["node.osc_path"])
+
+
+def by_file_system(files):
+    """{file system: bytes} of `files`; a file system of which any can't be read is left out."""
+    found, unknown = {}, set()
+    for file in files:
+        place = lustre.split_target_name(file.name)
+        if place is None:
+            continue
+        if file.errno or not file.text.strip().isdigit():
+            unknown.add(place[0])
+        else:
+            found[place[0]] = found.get(place[0], 0) + int(file.text)
+    return {name: dirty for name, dirty in found.items() if name not in unknown}

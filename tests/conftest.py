@@ -1,0 +1,89 @@
+"""
+What several test files share: where the samples are, a whole way from tree to record, and the
+rule that nothing is skipped in silence.
+
+Real files of real Lustre systems lie beside the checkout, in ../shared; they are not copied into
+the project.  Where the folder is missing those tests are skipped with a reason; with
+IOSTATS_NO_SKIPS=1 (as in .ci/run) every skipped test fails the run.
+"""
+
+import os
+import pathlib
+
+import pytest
+from hypothesis import settings
+
+from iostats import config, delta, node, sources
+from iostats.aggregate import Report, Totals
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT / "tests" / "data"
+_SHARED = ROOT.parent / "shared"
+_NOT_THERE = "no real samples: there is no folder shared/ beside the checkout"
+_skipped = []
+
+# A loaded machine is no failure.
+settings.register_profile("iostats", deadline=None)
+settings.load_profile("iostats")
+
+
+def samples(folder, pattern):
+    """
+    [pytest.param] of the paths below shared/`folder` that match the glob `pattern`, each with
+    its path from there as id; a single skipped one where the folder is not there.
+    """
+    top = _SHARED / folder
+    if not top.is_dir():
+        return [pytest.param(None, id="none", marks=pytest.mark.skip(reason=_NOT_THERE))]
+    return [pytest.param(path, id=str(path.relative_to(top))) for path in sorted(top.glob(pattern))]
+
+
+def shared(*parts):
+    """The path shared/PARTS; the test is skipped where there is no shared/ beside the checkout."""
+    if not _SHARED.is_dir():
+        pytest.skip(_NOT_THERE)
+    return _SHARED.joinpath(*parts)
+
+
+def snapshot(tree):
+    """The Snapshot of the node whose proc/ and sys/ lie below `tree`."""
+    return node.snapshot(str(tree), config.Config(), sources.of_side("node"), "4711", "node001",
+                         "seq")
+
+
+def report(node="node001", deltas=(), **fields):
+    """A node's report as aggregate.Totals takes it; a minute long unless `fields` say more."""
+    return Report(**{**dict(
+        node=node, seq=f"seq of {node}", boot_id=f"boot of {node}", user="alice", reason="",
+        ended=1_795_225_060.0, elapsed_s=60.0, clock_ahead_s=0.0, mounts={},
+        deltas=list(deltas)), **fields})
+
+
+def record_between(before, after):
+    """The record of a one-node job between the trees `before` and `after`."""
+    totals = Totals("4711", 1)
+    totals.add(report(deltas=delta.between(snapshot(before), snapshot(after),
+                                           sources.of_side("node"))))
+    return totals.record()
+
+
+def pytest_runtest_logreport(report):
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped.append(report.nodeid)
+
+
+def pytest_collectreport(report):
+    if report.skipped:
+        _skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session):
+    if _skipped and os.environ.get("IOSTATS_NO_SKIPS") == "1":
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _skipped and os.environ.get("IOSTATS_NO_SKIPS") == "1":
+        terminalreporter.section("skipped, which IOSTATS_NO_SKIPS=1 makes a failure", red=True)
+        for nodeid in _skipped:
+            terminalreporter.line(nodeid)

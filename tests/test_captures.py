@@ -1,0 +1,300 @@
+"""
+Whole trees of a real Lustre 2.15.8, 2.16.1 and 2.17.57 (shared/captures), before and after work
+whose true counts are known: `prime_io` counted its own system calls (true_counts.txt of each step).
+
+The expected numbers are added up by hand from those files.  The workload in short:
+
+    w1      23 files of 37888 bytes and 3 files of 5 x 1 MiB written and synced, 13 + 1 mkdirs, 18
+            opens, 19 stats; then all read once, the large ones in 3 x 10 x 512 KiB
+    warm    all read again, from the page cache
+    w2      11 files of 7 x 8 KiB, 5 of 3 x 1 MiB (O_DIRECT, read back so), 3 and 7 of 4 KiB;
+            1 mkdir, 7 unlinks
+"""
+
+import errno
+import os
+
+import pytest
+from conftest import record_between, report, samples, shared, snapshot
+from test_fixtures import (
+    parsed_from_histogram,
+    parsed_from_stats,
+    seen_in_histogram,
+    seen_in_stats,
+    stats_in_lctl,
+)
+
+from iostats import delta, files, sources
+from iostats.aggregate import Totals
+
+RELEASES = ["2.15.8", "2.16.1", "2.17.57", "2.17.57-client"]
+
+
+def captured(release, step):
+    return shared("captures", release, step)
+
+
+def between(release, before, after):
+    """The only file system of the record of a job that ran from step `before` to `after`."""
+    [file_system] = record_between(captured(release, before),
+                                   captured(release, after))["file_systems"]
+    return file_system
+
+
+def counts(file_system):
+    return {name: row["count"] for name, row in file_system["operations"].items()}
+
+
+# -- not one line is lost ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", samples("captures", "*/s*"))
+def test_no_line_of_a_whole_tree_is_lost(step):
+    """stats, md_stats and read_ahead_stats of clients and servers: two witnesses see the same."""
+    texts = {path: path.read_bytes().decode("latin-1") for name in
+             ("stats", "md_stats", "read_ahead_stats") for path in step.rglob(name)}
+    assert {path: seen_in_stats(text) for path, text in texts.items()} == {
+        path: parsed_from_stats(text) for path, text in texts.items()}
+    assert texts, "a tree without any counter file"
+
+
+@pytest.mark.parametrize("step", samples("captures", "2.1[57]*/s*") + samples(
+    "captures", "2.16.1/s*"))
+def test_no_row_of_a_histogram_of_a_whole_tree_is_lost(step):
+    """rpc_stats of osc and mdc, every section of every release."""
+    texts = {path: path.read_bytes().decode("latin-1") for path in step.rglob("rpc_stats")}
+    assert {path: seen_in_histogram(text) for path, text in texts.items()} == {
+        path: parsed_from_histogram(text) for path, text in texts.items()}
+
+
+@pytest.mark.parametrize("path", samples("captures", "*/s07_odd_jobids/lctl.*"))
+def test_no_line_of_lctls_own_text_is_lost(path):
+    """As an ordinary user too, for whom lctl of 2.17 cuts off the last character of each line."""
+    blocks = stats_in_lctl(path.read_bytes().decode("latin-1"))
+    blocks = {name: text.partition("\n# rc ")[0] for name, text in blocks.items()}
+    assert {name: seen_in_stats(text) for name, text in blocks.items()} == {
+        name: parsed_from_stats(text) for name, text in blocks.items()}
+
+
+# -- the truth, step by step -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_first_workload_is_counted_exactly(release):
+    """s01 to s02: 23 x 37888 + 15 x 1048576 = 16,600,064 bytes each way, and every call."""
+    file_system = between(release, "s01_before_w1", "s02_after_w1")
+    assert {"read_bytes": 16_600_064, "write_bytes": 16_600_064, "read_calls": 53,
+            "write_calls": 38, "lower_bound": False} == file_system["application"]
+    assert {"open": 70, "close": 70, "create": 26, "fsync": 26, "getattr": 19, "mkdir": 14,
+            "inode_permission": 329} == counts(file_system)
+    assert (False, []) == (file_system["lower_bound"], file_system["notes"])
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_network_carried_what_the_first_workload_moved(release):
+    """Writes to the byte; reads in whole pages: 23 x 40960 + 15 x 1048576 = 16,670,720."""
+    network = between(release, "s01_before_w1", "s02_after_w1")["network"]
+    assert {"read_bytes": 16_670_720, "write_bytes": 16_600_064, "read_rpcs": 32,
+            "write_rpcs": 29, "lower_bound": False} == network
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_two_witnesses_of_the_network_agree(release):
+    """`pages per rpc` of rpc_stats counts the same RPCs as read_bytes and write_bytes of stats."""
+    targets = between(release, "s01_before_w1", "s02_after_w1")["targets"]
+    by_size = {way: sum(count for values in targets.values() for name, count in values.items()
+                        if name.startswith(f"{way}_rpcs_pages_")) for way in ("read", "write")}
+    assert {"read": 32, "write": 29} == by_size
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_warm_read_is_the_applications_alone(release):
+    """s02 to s03: 53 reads of 16,600,064 bytes out of the page cache, nothing on the network."""
+    file_system = between(release, "s02_after_w1", "s03_after_warm_read")
+    assert {"read_bytes": 16_600_064, "write_bytes": 0, "read_calls": 53, "write_calls": 0,
+            "lower_bound": False} == file_system["application"]
+    assert {"read_bytes": 0, "write_bytes": 0, "read_rpcs": 0, "write_rpcs": 0,
+            "lower_bound": False} == file_system["network"]
+    assert {"open": 26, "close": 26, "inode_permission": 78} == counts(file_system)
+
+
+@pytest.mark.parametrize("release", ["2.15.8", "2.16.1", "2.17.57-client"])
+def test_direct_io_and_many_small_writes_are_counted_exactly(release):
+    """
+    s03 to s04: 77 + 15 + 3 + 7 = 102 writes of 630784 + 15728640 + 12288 + 28672 = 16,400,384
+    bytes; 15 reads of 1 MiB; 11 + 5 + 5 + 3 + 7 = 31 opens; 11 + 3 + 7 = 21 fsyncs.
+    """
+    file_system = between(release, "s03_after_warm_read", "s04_after_w2_slurm")
+    assert {"read_bytes": 15_728_640, "write_bytes": 16_400_384, "read_calls": 15,
+            "write_calls": 102, "lower_bound": False} == file_system["application"]
+    assert {"open": 31, "close": 31, "create": 26, "fsync": 21, "mkdir": 1, "unlink": 7,
+            "inode_permission": 143} == counts(file_system)
+    assert (15_728_640, 16_400_384) == (file_system["network"]["read_bytes"],
+                                        file_system["network"]["write_bytes"])
+
+
+def test_all_kinds_of_metadata_are_counted_exactly():
+    """
+    2.16.1, s04 to s05.  The 5 files that mknod(2) made are 5 in `mknod` and 5 in `create`, and
+    are 5 files; 4 opens are mmap's and 1 is `ls`'s.  What `ls` did besides is left out here.
+    """
+    found = counts(between("2.16.1", "s04_after_w2_slurm", "s05_after_meta"))
+    assert {"open": 5, "close": 5, "create": 5, "fsync": 4, "mmap": 4, "setattr": 17,
+            "truncate": 2, "unlink": 2, "rmdir": 13, "rename": 5, "link": 3, "statfs": 1,
+            "setxattr": 11, "page_mkwrite": 4} == {
+        name: count for name, count in found.items()
+        if name not in ("getattr", "getxattr", "readdir", "page_fault", "inode_permission")}
+
+
+@pytest.mark.parametrize("release", ["2.15.8", "2.17.57-client"])
+def test_files_that_open_and_mknod_made_are_counted_once_each(release):
+    """s16 to s17: 5 by mknod(2), 5 by open(O_CREAT): 10 files created, not 15."""
+    assert 10 == counts(between(release, "s16_evicted", "s17_meta_extents"))["create"]
+
+
+@pytest.mark.parametrize("release, written, calls, created", [
+    ("2.15.8", 36_864, 9, 9), ("2.16.1", 40_960, 10, 11), ("2.17.57", 36_864, 9, 9),
+])
+def test_an_eviction_clears_no_counter(release, written, calls, created):
+    """
+    The job loses its connection, some calls fail, and what succeeded is counted: 3 and 6 writes
+    of 4096 bytes (on 2.16.1 one more before the eviction was noticed).
+    """
+    before = {"2.15.8": "s12_remounted_and_w"}.get(release, "s15_expired_and_w")
+    file_system = between(release, before, "s16_evicted")
+    assert {"read_bytes": 0, "write_bytes": written, "read_calls": 0, "write_calls": calls,
+            "lower_bound": False} == file_system["application"]
+    assert created == counts(file_system)["create"]
+
+
+# -- clears and remounts: never a wrong number -------------------------------------------
+
+
+@pytest.mark.parametrize("release, before, after, written, calls, opens", [
+    ("2.16.1", "s07_odd_jobids", "s08_after_clear", 0, 0, 0),
+    ("2.16.1", "s02_after_w1", "s09_after_clear_and_w", 860_160, 21, 7),
+    ("2.17.57", "s01_before_w1", "s09_after_clear_and_w", 860_160, 21, 7),
+    ("2.17.57-client", "s04_after_w2_slurm", "s08_after_clear", 0, 0, 0),
+    ("2.17.57-client", "s02_after_w1", "s09_after_clear_and_w", 860_160, 21, 7),
+    ("2.15.8", "s04_after_w2_slurm", "s08_after_clear", 0, 0, 0),
+    ("2.15.8", "s08_after_clear", "s12_remounted_and_w", 614_400, 15, 5),
+    ("2.15.8", "s02_after_w1", "s16_evicted", 651_264, 24, 15),
+    ("2.16.1", "s09_after_clear_and_w", "s11_remounted", 0, 0, 0),
+    ("2.16.1", "s02_after_w1", "s16_evicted", 901_120, 31, 20),
+    ("2.17.57", "s08_after_clear", "s12_remounted_and_w", 614_400, 15, 5),
+    ("2.17.57", "s02_after_w1", "s12_remounted_and_w", 614_400, 15, 5),
+], ids=["2.16.1 cleared", "2.16.1 cleared, then work", "2.17.57 cleared, then work",
+        "2.17.57-client cleared", "2.17.57-client cleared, then work", "2.15.8 cleared",
+        "2.15.8 remounted, then work", "2.15.8 cleared, remounted, evicted", "2.16.1 remounted",
+        "2.16.1 cleared, remounted, evicted", "2.17.57 remounted, then work",
+        "2.17.57 cleared, remounted, then work"])
+def test_after_a_clear_or_a_remount_only_what_is_sure_is_counted(release, before, after, written,
+                                                                calls, opens):
+    """
+    What the counters hold since (by the true counts: 7 or 5 files of 3 x 40960 bytes, and what
+    followed) is a lower bound, and says so with the reason; what was before is never guessed.
+    """
+    file_system = between(release, before, after)
+    assert {"read_bytes": 0, "write_bytes": written, "read_calls": 0, "write_calls": calls,
+            "lower_bound": True} == file_system["application"]
+    assert opens == counts(file_system).get("open", 0)
+    assert file_system["lower_bound"] and file_system["notes"]
+
+
+@pytest.mark.parametrize("release", ["2.16.1", "2.17.57", "2.17.57-client"])
+def test_work_after_a_clear_that_was_before_the_job_is_exact(release):
+    """s08 to s09: 7 files of 3 x 40960 bytes; the clear is older than both snapshots."""
+    file_system = between(release, "s08_after_clear", "s09_after_clear_and_w")
+    assert {"read_bytes": 0, "write_bytes": 860_160, "read_calls": 0, "write_calls": 21,
+            "lower_bound": False} == file_system["application"]
+    assert {"open": 7, "close": 7, "create": 7, "fsync": 7, "inode_permission": 28
+            } == counts(file_system)
+
+
+@pytest.mark.parametrize("release", ["2.16.1", "2.17.57"])
+def test_a_mount_that_is_gone_at_the_end_is_no_zero(release):
+    """s09 to s10: what was done before the unmount is lost, so the 0 is a lower bound."""
+    file_system = between(release, "s09_after_clear_and_w", "s10_unmounted")
+    assert (0, True) == (file_system["application"]["write_bytes"],
+                         file_system["application"]["lower_bound"])
+
+
+def test_a_mount_that_came_after_the_start_is_counted_from_its_beginning():
+    """2.16.1, s10 to s13: mounted, 5 files of 3 x 40960 bytes written: exact, and mentioned."""
+    file_system = between("2.16.1", "s10_unmounted", "s13_expired_first_read")
+    assert {"read_bytes": 0, "write_bytes": 614_400, "read_calls": 0, "write_calls": 15,
+            "lower_bound": False} == file_system["application"]
+    assert ("node001: llite: mounted after the start, at 2026-11-21 01:45:09 UTC"
+            in file_system["notes"])
+
+
+@pytest.mark.parametrize("release", ["2.15.8", "2.16.1", "2.17.57", "2.17.57-client"])
+def test_an_idle_job_did_nothing(release):
+    """The last two steps, half a minute apart: all zeros, and known to be zeros."""
+    steps = {"2.15.8": "s17_meta_extents", "2.17.57-client": "s17_meta_extents"}
+    file_system = between(release, steps.get(release, "s18_ost1_down"), "s19_idle")
+    assert {"read_bytes": 0, "write_bytes": 0, "read_calls": 0, "write_calls": 0,
+            "lower_bound": False} == file_system["application"]
+    assert {} == file_system["operations"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_server_of_lustre_is_no_mount_of_a_node(release):
+    """2.16.1 and 2.17.57 are server and client in one: osp devices and their files add nothing."""
+    assert ["lustre"] == [fs["name"] for fs in record_between(
+        captured(release, "s01_before_w1"), captured(release, "s02_after_w1"))["file_systems"]]
+
+
+# -- what an ordinary user sees ----------------------------------------------------------
+
+
+@pytest.fixture
+def as_ordinary_user(monkeypatch):
+    """debugfs is closed to users (0700), as INDEX.tsv shows for uid 1000 in each release."""
+    def closed(function):
+        def guarded(path, *rest):
+            if "/sys/kernel/debug/" in str(path):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return function(path, *rest)
+        return guarded
+    monkeypatch.setattr(files.os, "listdir", closed(os.listdir))
+    monkeypatch.setattr(files, "read_text", closed(files.read_text))
+
+
+@pytest.mark.parametrize("release", ["2.15.8", "2.16.1"])
+def test_without_root_the_rpcs_are_known_and_the_bytes_are_not(as_ordinary_user, release):
+    """Up to 2.16 rpc_stats and md_stats are open to all; None is "not known", never 0."""
+    file_system = between(release, "s01_before_w1", "s02_after_w1")
+    assert (None, None) == (file_system["application"], file_system["operations"])
+    network = file_system["network"]
+    assert (None, None, 32, 29) == (network["read_bytes"], network["write_bytes"],
+                                    network["read_rpcs"], network["write_rpcs"])
+    assert "node001: llite: permission denied" in file_system["notes"]
+
+
+def test_without_root_md_stats_is_all_there_is_on_2_17():
+    """md_stats: 70 closes and 26 + 14 = 40 files and folders created, by one MDT."""
+    targets = between("2.17.57", "s01_before_w1", "s02_after_w1")["targets"]
+    assert (70, 40, 26) == tuple(targets["MDT0000"][name] for name in ("close", "create", "fsync"))
+
+
+def test_without_root_on_2_17_nothing_but_metadata_is_known(as_ordinary_user):
+    """rpc_stats is closed to users there as well, so that even the RPCs are unknown."""
+    file_system = between("2.17.57", "s01_before_w1", "s02_after_w1")
+    assert (None, None) == (file_system["application"], file_system["network"])
+    assert (70, 40, 26) == tuple(file_system["targets"]["MDT0000"][name]
+                                 for name in ("close", "create", "fsync"))
+
+
+# -- show --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_since_the_counters_began_is_a_job_too(release):
+    """`show`: without a start, everything since the mount; nothing was read before w1."""
+    totals = Totals("4711", 1)
+    totals.add(report(deltas=delta.between(None, snapshot(captured(release, "s02_after_w1")),
+                                           sources.of_side("node"))))
+    [file_system] = totals.record()["file_systems"]
+    assert {"read_bytes": 16_600_064, "write_bytes": 16_600_064, "read_calls": 53,
+            "write_calls": 38, "lower_bound": False} == file_system["application"]

@@ -1,0 +1,381 @@
+"""
+The tables a user reads: these very texts, and nothing in them that is not true.
+"""
+
+import csv
+import io
+import json
+
+import pytest
+from conftest import report as of_node
+from test_aggregate import llite, osc, unread
+
+from iostats import config, report
+from iostats.aggregate import Totals
+
+
+def job(*reports, expected=None, job="4711", **choices):
+    """(record, Config) of a job; `choices`: section_key=text, and labels."""
+    totals = Totals(job, len(reports) if expected is None else expected, fold=report.folded)
+    for one in reports:
+        totals.add(one)
+    found = config.Config()
+    found.labels.update(choices.pop("labels", {}))
+    for name, text in choices.items():
+        found.take(name.replace("_", ".", 1), text, "the test")
+    return report.labelled(totals.record(), found), found
+
+
+def text(*reports, form="grid", long=False, **options):
+    return report.text(*job(*reports, **options), form, long)
+
+
+# Two nodes: 16 + 304 MiB read in 23 + 37 calls, 23 + 37 opens, 13 folders; `home` did nothing.
+WHOLE = (
+    of_node("nid00001", [
+        llite("snx11001", read_bytes=16_777_216, read_calls=23, open=23, open_us=61_403, mkdir=13),
+        osc("OST0000", "snx11001", read_bytes=16_785_408, read_rpcs=5), llite("home")],
+        ended=1867.4, elapsed_s=1867.4),
+    of_node("nid00002", [
+        llite("snx11001", read_bytes=318_767_104, read_calls=37, open=37, open_us=41),
+        osc("OST0001", "snx11001", read_bytes=318_767_104, read_rpcs=304), llite("home")],
+        ended=1867.4, elapsed_s=1860.0))
+LABELS = {"snx11001": "BW Home"}
+
+
+# -- the forms ---------------------------------------------------------------------------
+
+
+def test_grid_is_the_form_that_users_know():
+    """As its ancestor printed it, in whole numbers."""
+    assert """\
+Job 4711: 2 of 2 nodes reported, 00:31:07
+File data transfer statistics for this job:
++---------------+-------------+--------------+
+| File System   | File Read   | File Write   |
++===============+=============+==============+
+| home          | 0 bytes     | 0 bytes      |
++---------------+-------------+--------------+
+| BW Home       | 320.0 MiB   | 0 bytes      |
++---------------+-------------+--------------+
+Metadata statistics for this job:
++---------------+--------+---------+
+| File System   |   open |   mkdir |
++===============+========+=========+
+| home          |      0 |       0 |
++---------------+--------+---------+
+| BW Home       |     60 |      13 |
++---------------+--------+---------+
+""" == text(*WHOLE, labels=LABELS)
+
+
+def test_plain_is_for_narrow_logs():
+    """The same without lines."""
+    assert """\
+Job 4711: 2 of 2 nodes reported, 00:31:07
+File data transfer statistics for this job:
+File System    File Read    File Write
+home           0 bytes      0 bytes
+BW Home        320.0 MiB    0 bytes
+Metadata statistics for this job:
+File System      open    mkdir
+home                0        0
+BW Home            60       13
+""" == text(*WHOLE, form="plain", labels=LABELS)
+
+
+def test_markdown_is_for_tickets():
+    """The same as a table of Markdown."""
+    assert """\
+Job 4711: 2 of 2 nodes reported, 00:31:07
+File data transfer statistics for this job:
+| File System   | File Read   | File Write   |
+|:--------------|:------------|:-------------|
+| home          | 0 bytes     | 0 bytes      |
+| BW Home       | 320.0 MiB   | 0 bytes      |
+Metadata statistics for this job:
+| File System   |   open |   mkdir |
+|:--------------|-------:|--------:|
+| home          |      0 |       0 |
+| BW Home       |     60 |      13 |
+""" == text(*WHOLE, form="markdown", labels=LABELS)
+
+
+def test_csv_is_one_number_a_line():
+    """Exact numbers, for programs and spreadsheets."""
+    assert """\
+job,file_system,layer,metric,value,lower_bound
+4711,home,application,read_bytes,0,0
+4711,home,application,write_bytes,0,0
+4711,home,application,read_calls,0,0
+4711,home,application,write_calls,0,0
+4711,BW Home,application,read_bytes,335544320,0
+4711,BW Home,application,write_bytes,0,0
+4711,BW Home,application,read_calls,60,0
+4711,BW Home,application,write_calls,0,0
+4711,BW Home,network,read_bytes,335552512,0
+4711,BW Home,network,write_bytes,0,0
+4711,BW Home,network,read_rpcs,309,0
+4711,BW Home,network,write_rpcs,0,0
+4711,BW Home,operations,open,60,0
+4711,BW Home,operations,open_seconds,0.061444,0
+4711,BW Home,operations,mkdir,13,0
+""" == text(*WHOLE, form="csv", labels=LABELS)
+
+
+def test_json_is_the_record_itself():
+    """Indented, with the labels, ending with a newline; null for what is not known."""
+    record, choices = job(*WHOLE, labels=LABELS)
+    printed = report.text(record, choices, "json")
+    assert record == json.loads(printed)
+    assert printed.startswith('{\n  "schema": 1,\n  "job": {\n    "id": "4711",')
+    assert ["home", "BW Home"] == [fs["label"] for fs in record["file_systems"]]
+    assert printed.endswith("}\n")
+    assert '"network": null' in printed
+
+
+# -- what is not known, and what is only a part ------------------------------------------
+
+
+def test_unknown_is_a_dash_and_a_lower_bound_says_so():
+    """Not one number without its mark: a node is missing, and one could not read."""
+    assert """\
+Job 4711: 2 of 4 nodes reported, 00:01:00; missing: nid[00003-00004] (no report)
+File data transfer statistics for this job:
+File System    File Read    File Write
+home           -            -
+scratch        >= 37.0 KiB  >= 0 bytes
+Metadata statistics for this job:
+File System      open
+home                -
+scratch         >= 23
+note: home: nid00002: llite: permission denied
+""" == text(of_node("nid00001", [llite(read_bytes=37888, read_calls=1, open=23)]),
+            of_node("nid00002", [llite(), unread("llite")._replace(file_system="home")]),
+            form="plain", expected=frozenset(f"nid{n:05}" for n in (1, 2, 3, 4)))
+
+
+def test_in_csv_unknown_is_empty_and_a_lower_bound_is_a_1():
+    """A 0 there would be added up by somebody."""
+    rows = list(csv.reader(io.StringIO(text(of_node(deltas=[
+        unread("osc", target="OST0000"), unread("llite"),
+        osc("OST0001", read_rpcs=5, lower_bound=True)._replace(
+            source="rpc_stats", values={"read_rpcs_pages_1": 23})]), form="csv"))))
+    assert [["4711", "scratch", "network", "read_bytes", "", "1"],
+            ["4711", "scratch", "network", "write_bytes", "", "1"],
+            ["4711", "scratch", "network", "read_rpcs", "23", "1"],
+            ["4711", "scratch", "network", "write_rpcs", "0", "1"]] == rows[1:]
+
+
+def test_a_job_of_which_nobody_reported_says_so():
+    """A table of zeros would be a lie."""
+    assert ("Job 4711: 0 of 4 nodes reported; missing: 4 nodes (no report)\n"
+            "No numbers: no node has reported.\n") == text(expected=4)
+
+
+def test_a_job_on_nodes_without_lustre_says_so():
+    """It is no error."""
+    assert ("Job 4711: 1 of 1 nodes reported, 00:01:00\n"
+            "No Lustre file system was seen.\n"
+            "note: node001: no Lustre file system is mounted\n") == text(of_node())
+
+
+@pytest.mark.parametrize("reports, expected, line", [
+    (WHOLE, 2, "Job 4711: 2 of 2 nodes reported, 00:31:07"),
+    (WHOLE, 3, "Job 4711: 2 of 3 nodes reported, 00:31:07; missing: 1 node (no report)"),
+    (WHOLE, 41, "Job 4711: 2 of 41 nodes reported, 00:31:07; missing: 39 nodes (no report)"),
+    (WHOLE, frozenset(("nid00001", "nid00002", "nid00004")),
+     "Job 4711: 2 of 3 nodes reported, 00:31:07; missing: nid00004 (no report)"),
+    ((*WHOLE, of_node("nid00003", reason="permission denied")),
+     frozenset(f"nid{n:05}" for n in (1, 2, 3, 5, 6, 7)),
+     "Job 4711: 2 of 6 nodes reported, 00:31:07; missing: nid00003 (permission denied), "
+     "nid[00005-00007] (no report)"),
+    ((*WHOLE, of_node("nid00003", reason="permission denied")), 5,
+     "Job 4711: 2 of 5 nodes reported, 00:31:07; missing: nid00003 (permission denied), "
+     "2 nodes (no report)"),
+], ids=["all", "one missing, known as a number", "many missing", "one missing by name",
+        "missing for two reasons", "a reason, and a number"])
+def test_the_first_line_says_which_nodes_are_in_the_numbers(reports, expected, line):
+    """And which are not, and why, in the batch system's own notation."""
+    assert line == text(*reports, expected=expected).split("\n")[0]
+
+
+def test_without_a_number_of_nodes_the_first_line_says_that_it_is_not_known():
+    """Complete is only what can be known to be."""
+    totals = Totals("4711")
+    totals.add(WHOLE[0])
+    assert ("Job 4711: 1 nodes reported, 00:31:07 (how many there should be is not known)"
+            == report.coverage_line(totals.record()))
+
+
+def test_messages_that_were_refused_are_counted_at_the_end():
+    """Somebody with the wrong secret, or a node of another job."""
+    totals = Totals("4711", frozenset(("nid00001",)))
+    totals.add(WHOLE[0])
+    totals.add(WHOLE[1])
+    totals.refuse("wrong secret")
+    totals.refuse("wrong secret")
+    assert "note: messages refused: 1 unknown node, 2 wrong secret\n" in report.text(
+        totals.record(), config.Config())
+
+
+# -- whole numbers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["grid", "plain", "markdown", "csv", "json"])
+def test_a_count_is_printed_as_it_is(form):
+    """The ancestor printed 1.67772e+07 for 16777216, and more digits than it knew for others."""
+    printed = text(of_node(deltas=[llite(open=16_777_216, close=9_007_199_254_740_993)]),
+                   form=form)
+    assert "16777216" in printed and "9007199254740993" in printed
+    assert "e+" not in printed
+
+
+@pytest.mark.parametrize("form", ["grid", "plain", "markdown"])
+@pytest.mark.parametrize("name", ["1e5", "007", "0x10", "12.50", "nan"])
+def test_a_name_that_looks_like_a_number_is_a_name(form, name):
+    """A table must not compute with what it prints."""
+    printed = text(of_node(deltas=[llite(name, open=16_777_216)]), form=form)
+    assert name in printed.split("\n", 1)[1].replace("|", " ").split()
+
+
+@pytest.mark.parametrize("form", ["grid", "plain", "markdown"])
+def test_a_count_beside_an_unknown_one_keeps_its_digits(form):
+    """The ancestor's 1.67772e+07 came from a column with a "-" in it."""
+    printed = text(of_node(deltas=[llite(open=16_777_217), unread("llite")._replace(
+        file_system="home")]), form=form)
+    assert {"16777217", "-"} <= set(printed.replace("|", " ").split())
+
+
+# -- the choices of a site ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("units, read", [
+    ("binary", "320.0 MiB"), ("decimal", "335.5 MB"), ("bytes", "335544320 bytes"),
+])
+def test_units_are_the_sites_choice(units, read):
+    """site.cfg: [report] units."""
+    assert read in text(*WHOLE, report_units=units)
+
+
+def test_columns_are_the_sites_choice():
+    """site.cfg: [report] columns, in that order; one that did not happen is 0."""
+    assert """\
+Metadata statistics for this job:
+File System      mkdir    fsync    open
+home                 0        0       0
+snx11001            13        0      60
+""" in text(*WHOLE, form="plain", report_columns="mkdir fsync open")
+
+
+def test_file_systems_are_the_sites_choice():
+    """site.cfg: [report] file_systems, in that order; one that is not there is no row."""
+    printed = text(*WHOLE, form="plain", report_file_systems="nothing snx11001")
+    assert "snx11001" in printed and "home" not in printed and "nothing" not in printed
+
+
+def test_the_order_of_columns_is_that_of_the_documentation():
+    """And an operation that is not known yet comes after those that are."""
+    printed = text(of_node(deltas=[llite(abc=1, mkdir=2, fsync=3, seek=4, create=5, close=6,
+                                         open=7)]), form="plain")
+    assert ["File", "System", "open", "close", "create", "seek", "fsync", "mkdir", "abc"
+            ] == printed.split("\n")[5].split()
+
+
+# -- --long ------------------------------------------------------------------------------
+
+
+def test_long_puts_the_network_beside_the_application():
+    """Bytes, calls or RPCs, and the mean size: 320 MiB in 60 calls are 5.3 MiB each."""
+    printed = text(*WHOLE, form="plain", long=True, labels=LABELS)
+    assert printed.startswith(text(*WHOLE, form="plain", labels=LABELS))
+    for row in ("BW Home read, by the application 320.0 MiB 60 5.3 MiB",
+                "BW Home write, by the application 0 bytes 0 -",
+                "BW Home read, over the network 320.0 MiB 309 1.0 MiB",
+                "home read, over the network - - -"):
+        assert row in [" ".join(line.split()) for line in printed.split("\n")]
+
+
+def test_long_tells_the_time_in_operations():
+    """61444 us in 60 opens: 0.061 s, 1.024 ms each."""
+    printed = text(*WHOLE, form="plain", long=True, labels=LABELS)
+    assert "BW Home open 60 0.061 1.024" in [
+        " ".join(line.split()[:6]) for line in printed.split("\n")]
+
+
+def test_long_names_the_busiest_node():
+    """Minimum, median and maximum over the nodes; a node that made no folder counts as 0."""
+    rows = [" ".join(line.split()) for line in
+            text(*WHOLE, form="plain", long=True, labels=LABELS).split("\n")]
+    for row in ("BW Home open 23 23 37 nid00002", "BW Home mkdir 0 0 13 nid00001",
+                "BW Home read_bytes 16.0 MiB 16.0 MiB 304.0 MiB nid00002"):
+        assert row in rows
+
+
+def test_long_marks_lower_bounds_as_the_short_tables_do():
+    """In each table: a number without its mark is believed."""
+    rows = [" ".join(line.split()) for line in
+            text(*WHOLE, form="plain", long=True, labels=LABELS, expected=3).split("\n")]
+    assert "BW Home read, over the network >= 320.0 MiB >= 309 1.0 MiB" in rows
+    assert any(row.startswith("BW Home open >= 60 >= 0.061 1.024") for row in rows)
+
+
+def test_a_node_that_could_not_read_is_no_node_that_did_nothing():
+    """Its part is unknown, so it is neither the minimum nor in the median."""
+    printed = text(of_node("nid00001", [llite(open=23)]), of_node("nid00002", [llite(open=37)]),
+                   of_node("nid00003", [unread("llite"), osc(read_rpcs=5)]),
+                   form="plain", long=True)
+    assert "scratch open 23 23 37 nid00002" in [
+        " ".join(line.split()) for line in printed.split("\n")]
+
+
+# -- names from outside ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["grid", "plain", "markdown", "csv"])
+def test_a_name_cannot_move_the_terminals_cursor(form):
+    """A table in a job's output is looked at with `cat`; names come from nodes and from users."""
+    printed = text(of_node(deltas=[llite("\x1b[2Jevil", open=1), llite("a\u202eb"),
+                                   unread("llite", why="\x1b]0;title\x07")], user="\x1b[1m"),
+                   form=form, labels={"home": "\x9b31m"})
+    assert "\\x1b[2Jevil" in printed and "\\x202e" in printed
+    assert all(c.isprintable() or c == "\n" for c in printed)
+
+
+@pytest.mark.parametrize("form", ["grid", "plain", "markdown", "csv"])
+def test_a_name_cannot_make_a_line_of_its_own(form):
+    """Or a node could write "4 of 4 nodes reported" into another one's report."""
+    printed = text(of_node(deltas=[llite("x\nJob 4711: 4 of 4 nodes reported", open=1)]),
+                   form=form)
+    assert "\nJob 4711: 4 of 4" not in printed
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(\"http://x\")", "+1", "-1", "@SUM(A1)"])
+def test_a_name_in_csv_is_no_formula(name):
+    """Spreadsheets run what begins so; labels, job ids and operations are names alike."""
+    rows = list(csv.reader(io.StringIO(text(
+        of_node(deltas=[llite(name, **{name: 5})]), form="csv", job=name))))
+    assert [] == [cell for row in rows for cell in row if cell == name]
+    assert "'" + name in rows[1]
+
+
+def test_json_keeps_every_name_as_it_is():
+    """Programs compare names; JSON itself escapes what a terminal would take."""
+    record, choices = job(of_node(deltas=[llite("\x1b[2Jevil")]))
+    printed = report.text(record, choices, "json")
+    assert "\x1b" not in printed
+    assert "\x1b[2Jevil" == json.loads(printed)["file_systems"][0]["name"]
+
+
+# -- node names --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes, shown", [
+    (["nid00001", "nid00002", "nid00003", "nid00007"], "nid[00001-00003,00007]"),
+    (["node1"], "node1"),
+    (["b2", "a1"], "a1,b2"),
+    ([], ""),
+])
+def test_node_names_are_folded_as_batch_systems_do(nodes, shown):
+    """A list of 10,000 names helps nobody."""
+    assert shown == report.folded(nodes)
