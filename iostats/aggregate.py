@@ -53,11 +53,9 @@ class _FileSystem:
     """What is known of one file system."""
 
     def __init__(self):
-        self.layers = {}            # source -> metric -> sum
-        self.targets = {}           # target -> metric -> sum
+        self.sums = {}              # (source, target) -> metric -> sum
         self.mounts = set()
         self.notes = {}             # text -> [node]
-        self.unread = {}            # source -> {node}
         self.low = set()            # sources with a lower bound
         self.unproved = set()       # sources with a file whose start_time proves nothing
         self.unspread = set()       # llite metrics without a sum of squares on some node
@@ -66,6 +64,14 @@ class _FileSystem:
         self.dirty_bytes = None     # written, and still in the nodes' memory at the end
         self.places = {}            # node -> its place in the arrays of per_node
         self.per_node = {}          # metric -> array of the nodes' values; short ones end in zeros
+
+    def summed(self, by):
+        """{source: metrics} (`by` 0) or {target: metrics} (`by` 1) of all that was added."""
+        found = {}
+        for key, values in self.sums.items():
+            if key[by]:
+                _add(found.setdefault(key[by], {}), values)
+        return found
 
     def add_series(self, one, shift_s):
         """Add what one node's `watch` saw; `shift_s`: from its clock to the server's."""
@@ -299,8 +305,10 @@ class Totals:
         else:
             if delta.source == "md_stats":
                 _add(metadata.setdefault((delta.file_system, delta.target), {}), values)
-            _add(fs.targets.setdefault(delta.target, {}), values)
-        _add(fs.layers.setdefault(delta.source, {}), values)
+        sums = fs.sums.get((delta.source, delta.target))
+        if sums is None:
+            sums = fs.sums[delta.source, delta.target] = {}
+        _add(sums, values)
 
     # -- coverage --------------------------------------------------------------------------
 
@@ -378,27 +386,29 @@ class Totals:
 
     def _file_system(self, name, per_node):
         fs, incomplete = self._file_systems[name], bool(self.missing_count or self._gaps)
-        llite = fs.layers.get("llite")
+        by_source, targets = fs.summed(0), fs.summed(1)
+        llite = by_source.get("llite")
         application = operations = calls = other = None
         if llite is not None:
             application = {metric: llite.get(metric, 0) for metric in _APPLICATION}
             operations, calls, other = _operations(llite, fs.unspread)
-        layers = {"application": application, "network": _network(fs)}
+        layers = {"application": application, "network": _network(by_source, fs.low)}
         for layer, sources in _LAYERS.items():
             if layers[layer] is not None:
-                if not fs.layers.keys() & set(sources):
+                if layer == "network" and layers[layer]["read_bytes"] is None:
                     sources += ("rpc_stats",)        # the RPCs are from there, see _network
                 layers[layer]["lower_bound"] = bool(incomplete or fs.low.intersection(sources))
         return {
             "name": name, "label": name, "mounts": sorted(fs.mounts), **layers,
             "operations": operations, "calls": calls, "other": other,
             "metadata": {target: _metadata(fs.metadata[target]) for target in sorted(fs.metadata)},
-            "balance": _balance(fs), "request_pages": _request_pages(fs),
+            "balance": _balance(by_source, targets),
+            "request_pages": _request_pages(by_source.get("rpc_stats")),
             "unproved": sorted(fs.unproved),
             "cached_read_bytes": llite and llite.get("cached_read_bytes"),
             "dirty_bytes": fs.dirty_bytes, "series": fs.series and fs.series.as_dict(),
-            "targets": {target: dict(sorted(fs.targets[target].items()))
-                        for target in sorted(fs.targets)},
+            "targets": {target: dict(sorted(targets[target].items()))
+                        for target in sorted(targets)},
             "per_node": {metric: fs.spread(metric) for metric in sorted(fs.per_node)
                          if per_node},
             "lower_bound": bool(incomplete or fs.low),
@@ -418,7 +428,10 @@ def _by_short_name(nodes):
 
 def _add(sums, values):
     for metric, value in values.items():
-        sums[metric] = sums.get(metric, 0) + value
+        try:
+            sums[metric] += value
+        except KeyError:                  # once for each metric of a job, so cheaper than get()
+            sums[metric] = value
 
 
 def _made_once(values):
@@ -498,12 +511,12 @@ def _metadata(metadata):
             "peak": {"node": node, "per_second": round(rate, 3)} if node else None}
 
 
-def _balance(fs):
+def _balance(by_source, targets):
     """How the bytes were spread over the OSTs; None where the network was not read."""
-    if "osc" not in fs.layers:
+    if "osc" not in by_source:
         return None
     moved = {target: values.get("read_bytes", 0) + values.get("write_bytes", 0)
-             for target, values in fs.targets.items() if target.startswith("OST")}
+             for target, values in targets.items() if target.startswith("OST")}
     busiest = max(sorted(moved), key=moved.get, default="")
     total = sum(moved.values())
     return {"osts": len(moved), "used": sum(1 for value in moved.values() if value),
@@ -511,9 +524,8 @@ def _balance(fs):
             "busiest_share": round(moved[busiest] / total, 6) if total else None}
 
 
-def _request_pages(fs):
+def _request_pages(rpcs):
     """{"read", "write": {pages: RPCs}}: how large the bulk requests were; None if not read."""
-    rpcs = fs.layers.get("rpc_stats")
     if rpcs is None:
         return None
     pages = {"read": {}, "write": {}}
@@ -524,12 +536,12 @@ def _request_pages(fs):
     return pages
 
 
-def _network(fs):
+def _network(by_source, low):
     """Bytes and RPCs of osc and mdc; the bytes None where only rpc_stats could be read."""
-    read = [fs.layers[source] for source in _LAYERS["network"] if source in fs.layers]
-    if read:
+    read = [by_source[source] for source in _LAYERS["network"] if source in by_source]
+    if read and ("osc" in by_source or "osc" not in low):      # mdc alone is not the network
         return {metric: sum(layer.get(metric, 0) for layer in read) for metric in _NETWORK}
-    rpcs = fs.layers.get("rpc_stats")
+    rpcs = by_source.get("rpc_stats")
     if rpcs is None:
         return None
     return {"read_bytes": None, "write_bytes": None, **{

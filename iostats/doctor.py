@@ -452,7 +452,7 @@ def _server(given, config, job, node):
     others, begin = [], f"iostats_server.py --job {job} &"
     for port in ports:
         try:
-            hello, proved = post.who_listens(host, port, node, key)
+            hello, proved = post.who_listens(host, port, node, key, job)
         except (OSError, NotDelivered) as error:
             if not isinstance(error, ConnectionRefusedError):
                 others.append(f"port {port}: {getattr(error, 'strerror', None) or error}")

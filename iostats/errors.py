@@ -67,9 +67,15 @@ class NoStart(IostatsError):
 
 
 class NotDelivered(IostatsError):
-    """The job's server did not take the report; the delta is kept and named."""
+    """
+    The job's server did not take the report; the delta is kept and named.
+
+    Attributes:
+        later: the same report may be taken later.
+    """
 
     exit_status = NOT_REACHED
+    later = True
 
 
 class WireError(IostatsError):

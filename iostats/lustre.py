@@ -114,13 +114,20 @@ def is_number(text):
     return digits.isdigit() and digits.isascii() and len(digits) <= 20
 
 
+def are_digits(words):
+    """True when each of `words` is a number without a minus: one look for all of them."""
+    together = "".join(words)
+    return together.isdigit() and together.isascii() and max(map(len, words)) <= 20
+
+
 def _counter(head, rest, origin, lineno, line):
     """(name, Counter) of what stands before and after ` samples [`."""
     name, _, samples = head.rstrip().rpartition(" ")
     unit, _, fields = rest.partition("]")
     numbers = fields.split()
     if not (0 < len(name.strip()) <= _LONGEST_NAME and unit and is_number(samples)
-            and 0 <= int(samples) < 2**63 and len(numbers) <= 4 and all(map(is_number, numbers))):
+            and 0 <= int(samples) < 2**63 and len(numbers) <= 4
+            and (not numbers or are_digits(numbers) or all(map(is_number, numbers)))):
         raise StatsSyntaxError(origin, lineno, line)
     return name.strip(), Counter(int(samples), unit, *map(int, numbers))
 

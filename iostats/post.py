@@ -29,6 +29,8 @@ class _NotOurs(Exception):
 class _Refused(NotDelivered):
     """The server itself said no: trying again would not help."""
 
+    later = False
+
 
 def split_server(text):
     """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT."""
@@ -92,7 +94,7 @@ def _try_ports(report, host, ports, password):
                        + "; ".join(others + ([silent] if silent else [])))
 
 
-def who_listens(host, port, node, key):
+def who_listens(host, port, node, key, job):
     """
     (hello's result, it proved that it has the secret) of whoever listens on a port.
 
@@ -100,7 +102,7 @@ def who_listens(host, port, node, key):
     """
     with socket.create_connection((host, port), _REPLY_WITHIN_S) as connection:
         try:
-            return _Conversation(connection, host, port, node, key).hello()
+            return _Conversation(connection, host, port, node, key).hello(job)
         except (_NotOurs, ValueError):
             return {}, False
 
@@ -117,7 +119,7 @@ class _Conversation:
 
     def report(self, report):
         """Say hello, then send `report`; the server's result."""
-        hello, proved = self.hello()
+        hello, proved = self.hello(report["job"])
         if hello["job"] != report["job"]:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
@@ -129,9 +131,9 @@ class _Conversation:
             raise _NotOurs("it could not prove its answer")
         return result
 
-    def hello(self):
+    def hello(self, job):
         """(the server's result, it proved that it has the secret)."""
-        hello, proved = self._call("hello", {})
+        hello, proved = self._call("hello", {"job": job})
         if not isinstance(hello, dict) or "job" not in hello:
             raise _NotOurs("something else listens there")
         return hello, proved

@@ -25,7 +25,7 @@ lustre/mdc/lproc_mdc.c; 2.5 to 2.17.
 """
 
 from iostats.errors import StatsSyntaxError
-from iostats.lustre import Counter, Reading, header_line, is_number, start_time
+from iostats.lustre import Counter, Reading, are_digits, header_line, is_number, start_time
 
 SHORT_TITLE = {
     "pages per rpc": "pages",                # bucket: pages in the RPC, power of two
@@ -40,7 +40,7 @@ def parse(text, origin="rpc_stats"):
     counters, gauges, times, columns, title = {}, {}, {}, (), None
     for lineno, line in enumerate(text.split("\n"), 1):
         words = line.split()
-        if not words or header_line(line, times):
+        if not words or (words[-1].lstrip("(").startswith("secs.") and header_line(line, times)):
             continue
         if words in (["read", "write"], ["modify"]):
             columns, title = tuple(words), None
@@ -49,7 +49,8 @@ def parse(text, origin="rpc_stats"):
             if title is None:
                 raise StatsSyntaxError(origin, lineno, line, "a section's title")
         elif title is not None and words[0][-1] == ":" and is_number(words[0][:-1]):
-            _row(line, columns, title, counters, origin, lineno)
+            if not _row(words, columns, title, counters):
+                raise StatsSyntaxError(origin, lineno, line, '"<n>: <rpcs> <%> <cum %> | ..."')
         else:
             name, colon, value = line.partition(":")
             if not colon or not is_number(value.strip()):
@@ -69,12 +70,14 @@ def _title(line):
     return None
 
 
-def _row(line, columns, title, counters, origin, lineno):
-    bucket, _, cells = line.partition(":")
-    cells = [cell.split() for cell in cells.split("|")]
-    if (len(cells) != len(columns)
-            or not all(len(cell) == 3 and all(map(is_number, cell)) for cell in cells)):
-        raise StatsSyntaxError(origin, lineno, line, '"<n>: <rpcs> <%> <cum %> | ..."')
+def _row(words, columns, title, counters):
+    """Take the row `words` into `counters`; False when it is not of its form."""
+    cells = [words[place:place + 3] for place in range(1, len(words), 4)]
+    if (len(words) != 4 * len(columns) or set(words[4::4]) - {"|"}
+            or not all(map(are_digits, cells))):
+        return False
+    bucket = words[0][:-1]
     for column, cell in zip(columns, cells):
-        if int(cell[0]):
-            counters[f"{column}_rpcs_{title}_{bucket.strip()}"] = Counter(int(cell[0]), "rpcs")
+        if cell[0] != "0":
+            counters[f"{column}_rpcs_{title}_{bucket}"] = Counter(int(cell[0]), "rpcs")
+    return True

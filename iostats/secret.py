@@ -65,23 +65,23 @@ def make(path):
     """Make a new secret in `path`, unless one is there already; True when it was made."""
     if path is None:
         return False
-    folder = os.path.dirname(path) or "."
+    beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                          | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                os.write(handle, os.urandom(32).hex().encode() + b"\n")
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.link(beside, path)                      # whole, or not at all
+        finally:
+            os.unlink(beside)
     except FileExistsError:
         return False
     except OSError as error:
         raise StateError(f"{path}: the secret cannot be made: {error.strerror}; name another "
                          f"file with --secret") from None
-    try:
-        os.write(handle, os.urandom(32).hex().encode() + b"\n")
-        os.fsync(handle)
-    except OSError as error:
-        os.unlink(path)
-        raise StateError(f"{path}: the secret cannot be written: {error.strerror}; name another "
-                         f"file with --secret") from None
-    finally:
-        os.close(handle)
     return True

@@ -28,19 +28,20 @@ log = logging.getLogger("iostats")
 _ACCEPT_AT_ONCE, _QUEUE = 16, 65535
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Name = Annotated[str, msgspec.Meta(max_length=128)]
+_LONGEST_NAME, _MOST_METRICS = 128, 10_000
+_Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 _Why = Annotated[str, msgspec.Meta(max_length=500)]
 _Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 
-class Delta(msgspec.Struct):
+class Delta(msgspec.Struct, gc=False):
     """What one counter file gained; see delta.py."""
 
     source: _Name
     file_system: _Name
     target: _Name = ""
     instance: _Name = ""
-    values: Optional[dict[_Name, _Gain]] = None
+    values: Optional[dict[str, _Gain]] = None         # names: JobServer._check_names
     lower_bound: bool = False
     why: _Why = ""
     proved: bool = False
@@ -65,6 +66,12 @@ class Series(msgspec.Struct):
     read_bytes: _Amounts
     write_bytes: _Amounts
     operations: _Amounts
+
+
+class Hello(msgspec.Struct):
+    """The params of the method `hello`."""
+
+    job: str = ""
 
 
 class Report(msgspec.Struct):
@@ -97,7 +104,7 @@ class JobServer:
     Attributes:
         totals: the aggregate.Totals.
         port: where it listens; None before `listen`.
-        heard: an asyncio.Event for "something was counted".
+        heard: an asyncio.Event, set by the first report and when all nodes are heard.
     """
 
     def __init__(self, totals, secret, config, now=time.time):
@@ -106,7 +113,8 @@ class JobServer:
         self._config, self._now = config, now
         self._key = wire.key_of(secret, totals.job)
         self._nonces, self._nonces_by_age = set(), deque()
-        self._methods = {"hello": Method(self._hello, None),
+        self._metrics = set()
+        self._methods = {"hello": Method(self._hello, Hello),
                          "report": Method(self._report, Report),
                          "status": Method(self._status, None)}
         self._listener = None
@@ -114,8 +122,10 @@ class JobServer:
 
     # -- methods ---------------------------------------------------------------------------
 
-    def _hello(self, params, node):
+    def _hello(self, hello, node):
         """Who am I: open to all, so that a node can tell another job's server from its own."""
+        if _code(node) == wire.NOT_AUTHENTICATED and hello.job == self.totals.job:
+            self.totals.refuse("not authenticated")   # ours by its name, with another secret
         return {"job": self.totals.job, "protocol": wire.PROTOCOL, "time": self._now()}
 
     def _report(self, report, node):
@@ -125,15 +135,34 @@ class JobServer:
                                           f"{wire.PROTOCOL}; use one release on nodes and server")
         if report.job != self.totals.job or report.node != node:
             raise WireError(wire.REFUSED, "the report is of another job or node than its header")
+        self._check_names(report)
         # The node's clock, as far as its hello showed it to be off.
         report.ended -= report.clock_ahead_s
         outcome = self.totals.add(report)
-        if self.first_report_at is None:
-            self.first_report_at = self._now()
-        self.heard.set()
+        if self.first_report_at is None or self.totals.all_heard:
+            self.first_report_at = self.first_report_at or self._now()
+            self.heard.set()
         if not outcome.counted:
             raise WireError(wire.REFUSED, outcome.why)
         return {"counted": True, "why": outcome.why}
+
+    def _check_names(self, report):
+        """
+        Refuse metrics with names that are too long, or too many different ones.
+
+        Names are checked when they are first seen: as a constraint of the type, the check of
+        each name of each message would take a quarter of its decoding.
+        """
+        for deltas in (report.deltas, *(phase.deltas for phase in report.phases)):
+            for delta in deltas:
+                if delta.values and not self._metrics.issuperset(delta.values):
+                    self._metrics.update(delta.values)
+                    if (max(map(len, delta.values)) > _LONGEST_NAME
+                            or len(self._metrics) > _MOST_METRICS):
+                        self._metrics.difference_update(delta.values)
+                        raise WireError(wire.INVALID_PARAMS, (
+                            f"expected metrics' names of at most {_LONGEST_NAME} characters, and "
+                            f"at most {_MOST_METRICS} of them"))
 
     def _status(self, params, node):
         self._must_be(node)
@@ -143,9 +172,7 @@ class JobServer:
 
     def _must_be(self, node):
         if isinstance(node, WireError):
-            # A stale `hello` is answered, and is how a node learns the server's time.
-            if node.code in _WHY_REFUSED:
-                self.totals.refuse(_WHY_REFUSED[node.code])
+            self.totals.refuse(_WHY_REFUSED[node.code])
             raise node
         if node is None:
             self.totals.refuse("not authenticated")
@@ -161,8 +188,6 @@ class JobServer:
         believed, or None; only `hello` answers those.
         """
         node, nonce = self._authenticate(body, authorization) if authorization else (None, "")
-        if isinstance(node, WireError) and node.code == wire.NOT_AUTHENTICATED:
-            self.totals.refuse("not authenticated")
         reply = jsonrpc.dispatch(body, self._methods, node, _log_bug)
         if reply is None or not nonce:
             return reply, ""
@@ -245,7 +270,12 @@ def _bound(host, port):
     return one
 
 
-_WHY_REFUSED = {wire.STALE: "stale", wire.REPLAYED: "replayed"}
+_WHY_REFUSED = {wire.NOT_AUTHENTICATED: "not authenticated", wire.STALE: "stale",
+                wire.REPLAYED: "replayed"}
+
+
+def _code(node):
+    return node.code if isinstance(node, WireError) else None
 
 
 def _is_time(text):
@@ -338,7 +368,9 @@ class _Connection(asyncio.Protocol):
             else:
                 _log_bug(error)
                 self._transport.abort()
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except httptools.HttpParserUpgrade:
+            self._transport.close()            # answered by now, and not upgraded
+        except httptools.HttpParserError:
             self._reject("400 Bad Request", "expected an HTTP/1.1 POST")
 
     # -- called by the parser

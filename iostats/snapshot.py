@@ -16,12 +16,13 @@ that what was really there is still at hand when a number is doubted.  On disk:
     <1589 bytes>
     file osc 13 0 scratch-OST0000-osc-ffff9a3c5d1e0800 -
     <0 bytes>
-    end 2
+    end 2 1b2c3d4e             files, and crc32 of all before this line
 
 with the kernel's bytes taken one to one (latin-1) and an `end` that counts the files.
 """
 
 import errno
+from binascii import crc32
 from collections import namedtuple
 
 from iostats.errors import IostatsError, StateError
@@ -64,8 +65,8 @@ def encode(snapshot):
         text = file.text.encode("latin-1")
         parts += (f"file {file.source} {file.errno} {len(text)} {file.name} {file.path}\n"
                   .encode("utf-8", "surrogateescape"), text, b"\n")
-    parts.append(b"end %d\n" % len(snapshot.files))
-    return b"".join(parts)
+    body = b"".join(parts)
+    return body + b"end %d %08x\n" % (len(snapshot.files), crc32(body))
 
 
 def decode(data, origin):
@@ -97,7 +98,9 @@ def _decode(data):
     while True:
         words = line().split(" ", 5)
         if words[0] == "end":
-            if int(words[1]) != len(files) or position != len(data):
+            body = data[:data.rindex(b"\nend ") + 1]
+            if (int(words[1]) != len(files) or position != len(data)
+                    or int(words[2], 16) != crc32(body)):
                 raise ValueError("end")
             break
         word, source, code, length, name, path = words

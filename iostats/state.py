@@ -88,7 +88,7 @@ class State:
     def marks(self):
         """Paths of the marks' snapshots, in their order."""
         stem = self._stem + ".mark."
-        return [os.path.join(self.folder, name) for name in sorted(os.listdir(self.folder))
+        return [os.path.join(self.folder, name) for name in sorted(_entries(self.folder))
                 if name.startswith(stem) and name[len(stem):].isdigit()]
 
     def keep_watch(self, data):
@@ -115,7 +115,7 @@ class State:
     def deltas(self):
         """{path: bytes} of the reports that wait, in no order."""
         found = {}
-        for name in os.listdir(self.folder):
+        for name in _entries(self.folder):
             if name.startswith(self._stem + ".") and name.endswith(".delta"):
                 path = os.path.join(self.folder, name)
                 data = _load(path)
@@ -174,6 +174,13 @@ class State:
 def _not_kept(path, error):
     return StateError(f"{path}: cannot be kept: {error.strerror}; name another folder with "
                       f"--state-dir")
+
+
+def _entries(folder):
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:                          # another job has just left it
+        return []
 
 
 def forget(path):

@@ -7,6 +7,7 @@ test_server.py; messages that were altered or replayed are in test_wire.py.
 """
 from __future__ import annotations
 
+import binascii
 import json
 import os
 import re
@@ -354,7 +355,13 @@ def other_boot(path):
     """The start file `path`, as if it were from another boot."""
     text = re.sub(rb"\nboot_id [^\n]*", b"\nboot_id 5e0d0000-0000-0000-0000-000000000037",
                   path.read_bytes(), count=1)
-    path.write_bytes(text)
+    path.write_bytes(sealed(text))
+
+
+def sealed(text):
+    """The start snapshot `text` with the crc32 that belongs to it."""
+    end = text.rindex(b"\nend ") + 1
+    return text[:end] + b"%s %08x\n" % (b" ".join(text[end:].split()[:2]), binascii.crc32(text[:end]))
 
 
 def test_a_stop_after_a_reboot_reports_a_lower_bound(desk, worked):
@@ -448,8 +455,8 @@ def test_the_server_of_another_job_on_the_port_is_named_and_gets_nothing(desk):
 @pytest.mark.parametrize("secret, mode, status, message", [
     ("fedcba9876543210fedcba9876543210", 0o600, 3,
      "a server of this job with another secret (see --secret)"),
-    ("short", 0o600, 1, "expected a secret of at least 16 characters, got 5"),
-    ("fedcba9876543210fedcba9876543210", 0o644, 1, "expected a file of mode 0600, got mode 0644"),
+    ("short", 0o600, 3, "expected a secret of at least 16 characters, got 5"),
+    ("fedcba9876543210fedcba9876543210", 0o644, 3, "expected a file of mode 0600, got mode 0644"),
     (None, None, 3, "no secret; the server makes it"),
 ], ids=["wrong", "short", "open to others", "not there"])
 def test_a_wrong_secret_is_one_line_and_the_delta_stays(desk, worked, secret, mode, status,
@@ -555,7 +562,8 @@ def earlier(path, seconds):
     """The start file `path`, as if it were from `seconds` ago."""
     def less(found):
         return found[1] + str(int(found[2]) - seconds * 1_000_000_000).encode()
-    path.write_bytes(re.sub(rb"(\n(?:wall|boot)_ns )(\d+)", less, path.read_bytes(), count=2))
+    path.write_bytes(sealed(re.sub(rb"(\n(?:wall|boot)_ns )(\d+)", less, path.read_bytes(),
+                                   count=2)))
 
 
 def test_two_nodes_with_one_name_are_both_counted_and_told(desk):

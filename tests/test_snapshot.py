@@ -34,7 +34,7 @@ def test_the_form_on_disk_is_the_documented_one():
             b"snapshot_time 1752000000.000000023 secs.nsecs\nopen 23 samples [regs]\n\n"
             b"file osc 13 0 scratch-OST0000-osc-ff9a -\n"
             b"\n"
-            b"end 2\n") == encode(WHOLE)
+            b"end 2 bd068b3a\n") == encode(WHOLE)
 
 
 @pytest.mark.parametrize("snapshot", [

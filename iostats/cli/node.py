@@ -313,9 +313,10 @@ def _stop(given, config, root):
         try:
             answer = post.deliver(report, config["server.host"], password, config,
                                   lambda text: _say(given, text))
-        except NotDelivered as error:
+        except (NotDelivered, StateError) as error:     # the secret can be in a bad state
             where = path if os.path.exists(path) else kept.loaded_from
-            raise NotDelivered(f"{error}; kept in {where}, `stop` again sends it") from None
+            later = ", `stop` again sends it" if getattr(error, "later", True) else ""
+            raise NotDelivered(f"{error}; kept in {where}{later}") from None
         if isinstance(answer, dict) and answer.get("why"):
             _say(given, str(answer["why"]))
         state.forget(path)

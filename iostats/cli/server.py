@@ -22,7 +22,7 @@ from iostats.errors import DONE, IostatsError, StateError, UsageError
 from iostats.node import job as job_of
 from iostats.server import JobServer
 
-_SAY_EVERY_S = 10.0
+_SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
 
 HELP = """\
 usage: iostats_server.py [options]
@@ -186,9 +186,14 @@ async def _serve(totals, password, config, options):
                        max(16, min(config["server.max_connections"], soft - 64)))
     gc.freeze()                       # what is imported by now never becomes garbage
     server, loop = JobServer(totals, password, config), asyncio.get_running_loop()
-    stopped = asyncio.Event()
+    stopped = []
+
+    def stop():
+        stopped.append(True)
+        server.heard.set()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop)
     host, port = "", None
     if options.listen:
         from iostats.post import split_server
@@ -213,23 +218,19 @@ def site_with(config, name, value):
 
 async def _until_the_end(server, totals, deadline_s, stopped, say):
     ends_at = None
-    waiting = asyncio.ensure_future(stopped.wait())
-    try:
-        while not (totals.all_heard or stopped.is_set()):
-            if ends_at is None and server.first_report_at is not None:
-                ends_at = time.monotonic() + deadline_s
-            left = None if ends_at is None else ends_at - time.monotonic()
-            if left is not None and left <= 0:
+    while not (totals.all_heard or stopped):
+        if ends_at is None and server.first_report_at is not None:
+            ends_at = time.monotonic() + deadline_s
+        left = _LOOK_EVERY_S
+        if ends_at is not None:
+            left = min(left, ends_at - time.monotonic())
+            if left <= 0:
                 return
-            server.heard.clear()
-            heard = asyncio.ensure_future(server.heard.wait())
-            await asyncio.wait((heard, waiting), timeout=left,
-                               return_when=asyncio.FIRST_COMPLETED)
-            heard.cancel()
-            say.update()
-        # The answers to the last reports are in the sockets' buffers by now, or will not leave.
-    finally:
-        waiting.cancel()
+        server.heard.clear()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(server.heard.wait(), left)
+        say.update()
+    # The answers to the last reports are in the sockets' buffers by now, or will not leave.
 
 
 class _Progress:
