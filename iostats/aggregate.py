@@ -8,8 +8,8 @@ refused when it does, because it would count the same work twice.
 What is not known is None, never 0; what may be too low says `lower_bound`, and why.
 """
 
-from array import array
 from collections import namedtuple
+from functools import lru_cache
 
 from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS
 from iostats.series import Series
@@ -29,7 +29,7 @@ _LAYERS = {"application": ("llite",), "network": ("osc", "mdc")}
 _APPLICATION = ("read_bytes", "write_bytes", "read_calls", "write_calls")
 _NETWORK = ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs")
 _SERIES = ("read_bytes", "write_bytes", "operations")
-_LONGEST_SUM = 2**63 - 1
+_FIELDS = ("", "_us", "_us2")           # what metrics_of makes of one counter
 _OVERLAP_S = 1.0                    # the wall clocks of two reports of a node agree to this
 _EQUAL_S = 1e-3                     # seconds since boot are rounded, and have no other error
 
@@ -53,7 +53,7 @@ class _FileSystem:
     """What is known of one file system."""
 
     def __init__(self):
-        self.sums = {}              # (source, target) -> metric -> sum
+        self.sums = {}              # (source, target) -> _Sums
         self.mounts = set()
         self.notes = {}             # text -> [node]
         self.low = set()            # sources with a lower bound
@@ -62,15 +62,14 @@ class _FileSystem:
         self.metadata = {}          # MDT -> _Metadata
         self.series = None          # of `watch`
         self.dirty_bytes = None     # written, and still in the nodes' memory at the end
-        self.places = {}            # node -> its place in the arrays of per_node
-        self.per_node = {}          # metric -> array of the nodes' values; short ones end in zeros
 
     def summed(self, by):
         """{source: metrics} (`by` 0) or {target: metrics} (`by` 1) of all that was added."""
         found = {}
-        for key, values in self.sums.items():
+        for key, sums in self.sums.items():
             if key[by]:
-                _add(found.setdefault(key[by], {}), values)
+                for values in sums.by_names():
+                    _add(found.setdefault(key[by], {}), values)
         return found
 
     def add_series(self, one, shift_s):
@@ -91,25 +90,37 @@ class _FileSystem:
             metadata.node_seconds += elapsed_s
             metadata.peak = max(metadata.peak, (_md_requests(values) / elapsed_s, node))
 
-    def add_node(self, node, values):
-        """Add one node's `values`, in short, to what is known of each node."""
-        place = self.places.setdefault(node, len(self.places))
-        for metric, value in values.items():
-            column = self.per_node.setdefault(metric, array("q"))
-            if len(column) <= place:
-                column.extend([0] * (place + 1 - len(column)))
-            column[place] = min(column[place] + value, _LONGEST_SUM)
 
-    def spread(self, metric):
-        """Minimum, median (the lower one of two) and maximum over the nodes, and who has it."""
-        column = self.per_node[metric]
-        values = sorted(column)
-        values[:0] = [0] * (len(self.places) - len(values))
-        most = values[-1]
-        busiest = min((node for node, place in self.places.items()
-                       if place < len(column) and column[place] == most), default="")
-        return {"min": values[0], "median": values[(len(values) - 1) // 2], "max": most,
-                "busiest": busiest if most else ""}
+class _Sums:
+    """
+    Metrics added up; those with the same names go together, which nodes of one job mostly have.
+
+    Adding two lists takes a third of the time of adding two dicts, and with all nodes at the door
+    in the same second that is what the server does.
+    """
+
+    _MOST = 64                      # different sets of names; more are added one by one
+
+    def __init__(self):
+        self._lists = {}            # (names) -> [sums]
+        self._rest = {}             # metric -> sum
+
+    def add(self, values):
+        """Add metric -> integer; True when these names were not seen before."""
+        names = tuple(values)
+        sums = self._lists.get(names)
+        if sums is not None:
+            self._lists[names] = list(map(int.__add__, sums, values.values()))
+            return False
+        if len(self._lists) < self._MOST:
+            self._lists[names] = list(values.values())
+        else:
+            _add(self._rest, values)
+        return True
+
+    def by_names(self):
+        """[metric -> sum], to be added up."""
+        return [*(dict(zip(names, sums)) for names, sums in self._lists.items()), self._rest]
 
 
 _Part = namedtuple("_Part", "seq boot_id started ended started_up ended_up")
@@ -272,8 +283,6 @@ class Totals:
         for name, points in report.mounts.items():
             if name in self._file_systems:
                 self._file_systems[name].mounts.update(points)
-        for name, values in short.items():
-            self._file_systems[name].add_node(node, values)
         elapsed_s = report.elapsed_s
         if node in self._nodes:
             earlier = self._unpack(self._nodes[node])
@@ -299,16 +308,15 @@ class Totals:
         values = delta.values
         if delta.source == "llite":
             values = _made_once(values)
-            fs.unspread.update(metric for metric in values
-                               if metric.endswith("_us") and f"{metric}2" not in values)
             _add(short.setdefault(delta.file_system, {}), _in_short(values))
-        else:
-            if delta.source == "md_stats":
-                _add(metadata.setdefault((delta.file_system, delta.target), {}), values)
+        elif delta.source == "md_stats":
+            _add(metadata.setdefault((delta.file_system, delta.target), {}), values)
         sums = fs.sums.get((delta.source, delta.target))
         if sums is None:
-            sums = fs.sums[delta.source, delta.target] = {}
-        _add(sums, values)
+            sums = fs.sums[delta.source, delta.target] = _Sums()
+        if sums.add(values) and delta.source == "llite":
+            fs.unspread.update(metric for metric in values
+                               if metric.endswith("_us") and f"{metric}2" not in values)
 
     # -- coverage --------------------------------------------------------------------------
 
@@ -358,6 +366,7 @@ class Totals:
         """
         started, ended = self._started, self._ended
         elapsed_s = None if started is None else round(ended - started, 3)
+        spread = self._spread() if per_node else {}
         return {
             "schema": SCHEMA,
             "job": {"id": self.job, "user": self._user or None, "started": _round(started),
@@ -368,7 +377,7 @@ class Totals:
                          "refused": dict(self._refused), "shared": dict(sorted(
                              self._shared.items())),
                          "node_seconds": round(self._node_seconds, 3)},
-            "file_systems": [self._file_system(name, per_node)
+            "file_systems": [self._file_system(name, spread)
                              for name in sorted(self._file_systems)],
             "phases": [{"name": name, "nodes": len(seconds), "elapsed_s": round(max(seconds), 3),
                         "file_systems": totals.in_short()}
@@ -381,8 +390,19 @@ class Totals:
         """[{name, application, operations, lower_bound}] of each file system."""
         return [{key: row[key] for key in ("name", "label", "application", "operations",
                                            "lower_bound")}
-                for row in (self._file_system(name, False)
+                for row in (self._file_system(name, {})
                             for name in sorted(self._file_systems))]
+
+    def _spread(self):
+        """{file system: {metric: min, median, max, busiest}} over the nodes that could read it."""
+        columns, nodes = {}, {}
+        for node, packed in self._nodes.items():
+            for name, values in self._unpack(packed)["file_systems"].items():
+                nodes[name] = nodes.get(name, 0) + 1
+                for metric, value in values.items():
+                    columns.setdefault(name, {}).setdefault(metric, []).append((value, node))
+        return {name: {metric: _spread_of(found[metric], nodes[name]) for metric in sorted(found)}
+                for name, found in columns.items()}
 
     def _file_system(self, name, per_node):
         fs, incomplete = self._file_systems[name], bool(self.missing_count or self._gaps)
@@ -409,8 +429,7 @@ class Totals:
             "dirty_bytes": fs.dirty_bytes, "series": fs.series and fs.series.as_dict(),
             "targets": {target: dict(sorted(targets[target].items()))
                         for target in sorted(targets)},
-            "per_node": {metric: fs.spread(metric) for metric in sorted(fs.per_node)
-                         if per_node},
+            "per_node": per_node.get(name, {}),
             "lower_bound": bool(incomplete or fs.low),
             "low": sorted(fs.low),
             "notes": [f"{self._fold(nodes)}: {text}" for text, nodes in fs.notes.items()],
@@ -437,19 +456,26 @@ def _add(sums, values):
 def _made_once(values):
     """One mount's `values` with the largest of what MADE_OF names under the one name."""
     for whole, parts in MADE_OF.items():
-        largest = max(parts, key=lambda part: values.get(part, 0))
-        kept = {whole + end: values[largest + end] for end in ("", "_us", "_us2")
-                if largest + end in values}
-        values = {metric: value for metric, value in values.items()
-                  if metric.partition("_us")[0] not in parts}
-        values.update(kept)
+        if any(part in values for part in parts):
+            largest = max(parts, key=lambda part: values.get(part, 0))
+            kept = {whole + end: values[largest + end] for end in _FIELDS
+                    if largest + end in values}
+            values = dict(values)
+            for part in parts:
+                for end in _FIELDS:
+                    values.pop(part + end, None)
+            values.update(kept)
     return values
 
 
 def _in_short(values):
     """What is kept of one node's llite values: bytes, calls, and counts of operations."""
-    return {metric: value for metric, value in values.items()
-            if metric in _APPLICATION or _is_operation(metric)}
+    return {metric: value for metric, value in values.items() if _is_short(metric)}
+
+
+@lru_cache(maxsize=4096)
+def _is_short(metric):
+    return metric in _APPLICATION or _is_operation(metric)
 
 
 def operations_of(values):
@@ -548,6 +574,14 @@ def _network(by_source, low):
         f"{way}_rpcs": sum(count for metric, count in rpcs.items()
                            if metric.startswith(f"{way}_rpcs_pages_"))
         for way in ("read", "write")}}
+
+
+def _spread_of(column, nodes):
+    """Minimum, median (the lower one of two) and maximum of [(value, node)] and zeros, and who."""
+    values = [0] * (nodes - len(column)) + sorted(value for value, _ in column)
+    most = values[-1]
+    return {"min": values[0], "median": values[(nodes - 1) // 2], "max": most,
+            "busiest": min(node for value, node in column if value == most) if most else ""}
 
 
 def _round(seconds):

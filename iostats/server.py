@@ -40,7 +40,6 @@ class Delta(msgspec.Struct, gc=False):
     source: _Name
     file_system: _Name
     target: _Name = ""
-    instance: _Name = ""
     values: Optional[dict[str, _Gain]] = None         # names: JobServer._check_names
     lower_bound: bool = False
     why: _Why = ""

@@ -14,7 +14,8 @@ mmap() is refused (ENODEV), an effect of direct_io.
 
 What counts as what (llite): an open that creates is `mknod` and `open`, and mknod(2) of a FIFO is
 `mknod`.  mknod(2) of a file would be `mknod` and `create` (so it is on a real 2.15.8, 2.16.1 and
-2.17.57), but libfuse makes it an open that creates and a close, and so it is counted.  opendir is `open` too
+2.17.57), but libfuse makes it an open that creates and a close, and so it is counted.
+opendir is `open` too
 (ll_dir_open).  Only what succeeds is counted.
 """
 from __future__ import annotations

@@ -361,7 +361,8 @@ def other_boot(path):
 def sealed(text):
     """The start snapshot `text` with the crc32 that belongs to it."""
     end = text.rindex(b"\nend ") + 1
-    return text[:end] + b"%s %08x\n" % (b" ".join(text[end:].split()[:2]), binascii.crc32(text[:end]))
+    files = b" ".join(text[end:].split()[:2])
+    return text[:end] + b"%s %08x\n" % (files, binascii.crc32(text[:end]))
 
 
 def test_a_stop_after_a_reboot_reports_a_lower_bound(desk, worked):

@@ -380,7 +380,9 @@ def report(snapshots, known, root, config):
 
 
 def _as_sent(deltas):
-    return [one._replace(why=one.why[:500])._asdict() for one in deltas]
+    """The deltas by name, without what is "", false, or of no use to the server."""
+    return [{name: value for name, value in one._replace(why=one.why[:500])._asdict().items()
+             if name == "values" or (value and name != "instance")} for one in deltas]
 
 
 def _seconds(before, after):
