@@ -103,6 +103,7 @@ on_each_node --start
 on_each_node --work
 
 # 4. Each node sends what has changed.
+kill -0 "$server" 2>/dev/null || echo "sample_job: the server is not running; its error is above" >&2
 on_each_node --stop
 
 # 5. The server prints the table, and the job ends.

@@ -61,6 +61,7 @@ class _FileSystem:
         self.unspread = set()       # llite metrics without a sum of squares on some node
         self.metadata = {}          # MDT -> _Metadata
         self.series = None          # of `watch`
+        self.watched = set()        # nodes that it is of
         self.dirty_bytes = None     # written, and still in the nodes' memory at the end
 
     def summed(self, by):
@@ -72,15 +73,14 @@ class _FileSystem:
                     _add(found.setdefault(key[by], {}), values)
         return found
 
-    def add_series(self, one, shift_s):
+    def add_series(self, one, shift_s, node):
         """Add what one node's `watch` saw; `shift_s`: from its clock to the server's."""
         if self.series is None:
-            self.series = Series(one.every_s, _SERIES)
-        watched = Series(one.every_s, _SERIES)
-        watched.began = one.began
+            self.series = Series(one.every_s, _SERIES, one.began + shift_s)
+        watched = Series(one.every_s, _SERIES, one.began)
         watched.bins = {metric: list(getattr(one, metric)) for metric in _SERIES}
         self.series.add_all(watched, shift_s)
-
+        self.watched.add(node)
 
     def add_metadata(self, target, values, node, elapsed_s):
         """Add what one node asked of one MDT (md_stats), by all its mounts."""
@@ -175,7 +175,7 @@ class Totals:
         self._refused_nodes = {}    # node, as a refused message named it -> why
         self._shared = {}           # node -> how many other jobs were there
         self._node_seconds = 0.0
-        self._phases = {}           # name -> (Totals of this part, [seconds])
+        self._phases = {}           # name -> (Totals of this part, {node: seconds})
         self._started = self._ended = self._user = None
 
     # -- taking reports ------------------------------------------------------------------
@@ -219,9 +219,10 @@ class Totals:
         self._add_deltas(report, node)
         for phase in report.phases or ():
             totals, seconds = self._phases.setdefault(
-                phase.name, (Totals(self.job, fold=self._fold), []))
+                phase.name, (Totals(self.job, fold=self._fold), {}))
             totals.add_part(node, phase.deltas)
-            seconds.append(phase.elapsed_s)
+            # A name may come again, as in a loop of computing and writing.
+            seconds[node] = seconds.get(node, 0.0) + phase.elapsed_s
         return Outcome(True, "")
 
     def add_part(self, node, deltas):
@@ -279,7 +280,7 @@ class Totals:
                 fs.dirty_bytes = (fs.dirty_bytes or 0) + dirty
         for name, one in (report.series or {}).items():
             if name in self._file_systems:
-                self._file_systems[name].add_series(one, -report.clock_ahead_s)
+                self._file_systems[name].add_series(one, -report.clock_ahead_s, node)
         for name, points in report.mounts.items():
             if name in self._file_systems:
                 self._file_systems[name].mounts.update(points)
@@ -377,20 +378,26 @@ class Totals:
                          "refused": dict(self._refused), "shared": dict(sorted(
                              self._shared.items())),
                          "node_seconds": round(self._node_seconds, 3)},
-            "file_systems": [self._file_system(name, spread)
+            "file_systems": [self._file_system(name, spread, self._incomplete)
                              for name in sorted(self._file_systems)],
-            "phases": [{"name": name, "nodes": len(seconds), "elapsed_s": round(max(seconds), 3),
-                        "file_systems": totals.in_short()}
+            "phases": [{"name": name, "nodes": len(seconds),
+                        "elapsed_s": round(max(seconds.values()), 3),
+                        "file_systems": totals.in_short(self._incomplete)}
                        for name, (totals, seconds) in self._phases.items()],
             "nodes": {node: self._nodes[node] for node in sorted(self._nodes)},
             "notes": [f"{self._fold(nodes)}: {text}" for text, nodes in self._notes.items()],
         }
 
-    def in_short(self):
-        """[{name, application, operations, lower_bound}] of each file system."""
+    @property
+    def _incomplete(self):
+        """True when a node, or a part of one's work, is missing: all numbers may be too low."""
+        return bool(self.missing_count or self._gaps)
+
+    def in_short(self, incomplete):
+        """[{name, label, application, operations, lower_bound}] of each file system."""
         return [{key: row[key] for key in ("name", "label", "application", "operations",
                                            "lower_bound")}
-                for row in (self._file_system(name, {})
+                for row in (self._file_system(name, {}, incomplete)
                             for name in sorted(self._file_systems))]
 
     def _spread(self):
@@ -404,8 +411,8 @@ class Totals:
         return {name: {metric: _spread_of(found[metric], nodes[name]) for metric in sorted(found)}
                 for name, found in columns.items()}
 
-    def _file_system(self, name, per_node):
-        fs, incomplete = self._file_systems[name], bool(self.missing_count or self._gaps)
+    def _file_system(self, name, per_node, incomplete):
+        fs = self._file_systems[name]
         by_source, targets = fs.summed(0), fs.summed(1)
         llite = by_source.get("llite")
         application = operations = calls = other = None
@@ -426,12 +433,13 @@ class Totals:
             "request_pages": _request_pages(by_source.get("rpc_stats")),
             "unproved": sorted(fs.unproved),
             "cached_read_bytes": llite and llite.get("cached_read_bytes"),
-            "dirty_bytes": fs.dirty_bytes, "series": fs.series and fs.series.as_dict(),
+            "dirty_bytes": fs.dirty_bytes,
+            "series": fs.series and {"nodes": len(fs.watched), **fs.series.as_dict()},
             "targets": {target: dict(sorted(targets[target].items()))
                         for target in sorted(targets)},
             "per_node": per_node.get(name, {}),
             "lower_bound": bool(incomplete or fs.low),
-            "low": sorted(fs.low),
+            "incomplete": incomplete, "low": sorted(fs.low),
             "notes": [f"{self._fold(nodes)}: {text}" for text, nodes in fs.notes.items()],
         }
 

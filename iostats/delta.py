@@ -137,8 +137,12 @@ def between(start, end, sources):
 
     `sources`: name -> module of sources/, with parse(), split() and CALLS_SUFFIX.
     """
-    now, refused_now = readings(end, sources)
-    then, refused_then = readings(start, sources) if start else ({}, {})
+    return _between(start, end, readings(start, sources) if start else ({}, {}),
+                    readings(end, sources), sources)
+
+
+def _between(start, end, read_then, read_now, sources):
+    (then, refused_then), (now, refused_now) = read_then, read_now
     rebooted = bool(start and start.boot_id != end.boot_id and start.boot_id and end.boot_id)
     remounted = _changed_uuids(start, end) if start else ()
     filtered = {**_filtered(start), **_filtered(end)}
@@ -191,13 +195,31 @@ def _filtered(snapshot):
             and file.text.strip() not in ("", "0 (all)")}
 
 
-def merged(parts):
+def over(snapshots, sources):
     """
-    [Delta] of a whole from the [Delta] of each of its parts, one after the other.
+    [Delta] of what lies between the first and the last of `snapshots`, by way of those between.
 
-    Better than the difference of first and last snapshot: what a clear took away is lost of one
-    part only.
+    Better than the difference of the two: what a clear took away is lost of one part only.  A file
+    goes by the snapshots that have it, and what tells a clear or a remount (start_time, uuid) if
+    one before and one after has that.
     """
+    read, last = [readings(one, sources) for one in snapshots], len(snapshots) - 1
+    uuids = [_uuids(one) for one in snapshots]
+    steps = {}                           # (place, place of the next one) -> whose step it is
+    for source, name in {key for one in read for known in one for key in known}:
+        found = [one[0].get((source, name)) for one in read]
+        tells = ([place for place, one in enumerate(found) if one and one.start_ns is not None],
+                 [place for place, one in enumerate(uuids) if name.rpartition("-")[2] in one])
+        way = [place for place, one in enumerate(found) if place in (0, last) or (one and all(
+            place in those or not those or not those[0] < place < those[-1] for those in tells))]
+        for step in zip(way, way[1:]):
+            steps.setdefault(step, set()).add((source, *(sources[source].split(name) or ())))
+    return merged([one for one in _between(snapshots[a], snapshots[b], read[a], read[b], sources)
+                   if one[:4] in wanted] for (a, b), wanted in sorted(steps.items()))
+
+
+def merged(parts):
+    """[Delta] of a whole from the [Delta] of each of its parts, one after the other."""
     whole = {}
     for delta in (delta for part in parts for delta in part):
         key = delta[:4]
@@ -223,7 +245,12 @@ def _both_squares(metric, a, b):
 
 def _changed_uuids(start, end):
     """Instances whose llite uuid, random for each mount, is another one than at the start."""
-    before = {f.name: f.text for f in start.files if f.source == "uuid" and not f.errno}
-    after = {f.name: f.text for f in end.files if f.source == "uuid" and not f.errno}
-    return {name.rpartition("-")[2] for name, uuid in before.items()
-            if name in after and after[name] != uuid}
+    before, after = _uuids(start), _uuids(end)
+    return {instance for instance in before
+            if after.get(instance, before[instance]) != before[instance]}
+
+
+def _uuids(snapshot):
+    """{instance: uuid}; a torn one is none, or the mount would be taken for another one."""
+    return {file.name.rpartition("-")[2]: file.text for file in snapshot.files
+            if file.source == "uuid" and file.text.endswith("\n")}

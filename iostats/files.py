@@ -131,8 +131,10 @@ def jobs_here(root):
                 if slurm == "slurm" or slurm.startswith("slurm_"):
                     for user in _entries(os.path.join(base, slurm)):
                         found.update(_slurm_jobs(os.path.join(base, slurm, user)))
+        # v1: memory/pbs_jobs.service/jobid/4711.pbs01; v2: pbs_jobs.service/jobs/4711.pbs01
         for service in ("pbs_jobs.service", "pbspro.service"):
-            found.update(_entries(os.path.join(base, service, "jobid")))
+            for jobs in ("jobid", "jobs"):
+                found.update(_folders_in(os.path.join(base, service, jobs)))
         for cluster in _entries(os.path.join(base, "lsf")):
             found.update(name.split(".")[1] for name in _entries(os.path.join(base, "lsf", cluster))
                          if name.startswith("job.") and name.count(".") >= 2)
@@ -141,6 +143,11 @@ def jobs_here(root):
 
 def _slurm_jobs(folder):
     return [name[len("job_"):] for name in _entries(folder) if name.startswith("job_")]
+
+
+def _folders_in(folder):
+    """Names of its folders: each cgroup has files of the kernel's beside them."""
+    return [name for name in _entries(folder) if os.path.isdir(os.path.join(folder, name))]
 
 
 def _entries(folder):

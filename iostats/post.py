@@ -56,7 +56,7 @@ def deliver(report, server, secret_path, config, say=lambda text: None, sleep=ti
     ports = [port] if port else jobid.ports(report["job"], config["server.port_first"],
                                             config["server.port_last"],
                                             config["server.port_tries"])
-    began, wait, tries = time.monotonic(), _FIRST_WAIT_S, 0
+    began, wait, tries, said = time.monotonic(), _FIRST_WAIT_S, 0, None
     while True:
         tries += 1
         try:
@@ -71,7 +71,9 @@ def deliver(report, server, secret_path, config, say=lambda text: None, sleep=ti
                                f"{time.monotonic() - began:.0f} s: {failed}")
         # Nodes that ended in the same second do not come back in the same one.
         pause = min(wait * (0.5 + os.urandom(1)[0] / 256), left)
-        say(f"{failed}; again in {pause:.1f} s")
+        if str(failed) != said:
+            said = str(failed)
+            say(f"{said}; trying again for {left:.0f} s")
         sleep(pause)
         wait = min(wait * 2, _LONGEST_WAIT_S)
 

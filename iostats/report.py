@@ -21,9 +21,11 @@ _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 def labelled(record, config):
     """`record` with the site's names for its file systems."""
-    return {**record, "file_systems": [
-        {**fs, "label": config.labels.get(fs["name"], fs["name"])}
-        for fs in record["file_systems"]]}
+    def named(one):
+        return {**one, "file_systems": [
+            {**fs, "label": config.labels.get(fs["name"], fs["name"])}
+            for fs in one["file_systems"]]}
+    return {**named(record), "phases": [named(phase) for phase in record["phases"]]}
 
 
 def text(record, config, form="grid", long=False, explain=False):
@@ -67,17 +69,21 @@ def _tables(record, config, form, long, explain):
                   _table(("File System", "File Read", "File Write"),
                          [(fs["label"], *(_bytes(fs["application"], f"{way}_bytes", units)
                                           for way in ("read", "write"))) for fs in shown], form),
-                  "Metadata statistics for this job:", _operations_table(shown, config, form)]
+                  *_operations_table(shown, config, form)]
         unread = [fs for fs in shown if fs["operations"] is None and fs["metadata"]]
         if long or unread:
             parts += _metadata_tables(shown if long else unread, form)
         if record["phases"]:
             parts += _phases_table(record, config, units, form)
-        parts += _rates(shown, units)
+        parts += _rates(shown, record["coverage"]["reported"], units)
         if long:
             parts += _long(shown, record["coverage"]["node_seconds"], units, form)
     if explain:
-        parts += _explanation(record, shown)
+        parts += _explanation(shown, config)
+    missing = record["coverage"]["missing_count"]
+    if missing and shown:
+        parts.append(f"note: {missing} {'node has' if missing == 1 else 'nodes have'} no numbers: "
+                     f"every number is a lower bound (>=)")
     parts += _shared_notes(record["coverage"]["shared"])
     parts += [f"note: {note}" for note in record["notes"]]
     for fs in shown:
@@ -147,8 +153,11 @@ def _operations_table(shown, config, form):
         place = {name: number for number, name in enumerate(OPERATIONS)}
         columns = sorted({name for fs in shown for name in fs["operations"] or {}},
                          key=lambda name: (place.get(name, len(place)), name))
+    if not columns:
+        return []                         # nothing happened, or nothing could be read
     rows = [(fs["label"], *(_operation(fs, name) for name in columns)) for fs in shown]
-    return _table(("File System", *columns), rows, form, ("left",) + ("right",) * len(columns))
+    return ["Metadata statistics for this job:",
+            _table(("File System", *columns), rows, form, ("left",) + ("right",) * len(columns))]
 
 
 def _operation(fs, name):
@@ -171,13 +180,16 @@ def _metadata_tables(shown, form):
     """What each MDT was asked: the number by which administrators judge a job."""
     rows = []
     for fs in shown:
+        low, too_low = _low(fs, "md_stats"), ">= " if "md_stats" in fs["low"] else ""
         for target, metadata in fs["metadata"].items():
             peak = metadata["peak"] or {"per_second": 0.0, "node": "-"}
             rate = metadata["per_second_per_node"]
             most = sorted(metadata["operations"].items(), key=lambda item: (-item[1], item[0]))[:4]
-            rows.append((fs["label"], target, _low(fs, "md_stats") + str(metadata["requests"]),
-                         "-" if rate is None else f"{rate:.1f}", f"{peak['per_second']:.1f}",
-                         peak["node"], ", ".join(f"{name} {count}" for name, count in most)))
+            # The average is that of the nodes that reported, whoever is missing.
+            rows.append((fs["label"], target, low + str(metadata["requests"]),
+                         "-" if rate is None else f"{too_low}{rate:.1f}",
+                         f"{low}{peak['per_second']:.1f}", peak["node"],
+                         ", ".join(f"{name} {low}{count}" for name, count in most)))
     if not rows:
         return []
     return ["Metadata requests by MDT (a second and node: on average, and of the busiest node):",
@@ -189,7 +201,7 @@ def _phases_table(record, config, units, form):
     """One row for each part of the job and file system, in the order of time."""
     rows = []
     for phase in record["phases"]:
-        for fs in phase["file_systems"] or [{"label": "-", "application": None,
+        for fs in _shown(phase, config) or [{"label": "-", "application": None,
                                              "operations": None}]:
             operations = fs["operations"]
             rows.append((phase["name"], f"{phase['elapsed_s']:.1f}", fs["label"],
@@ -200,13 +212,13 @@ def _phases_table(record, config, units, form):
     parts = ["Parts of this job:",
              _table(("Part", "Seconds", "File System", "File Read", "File Write", "Operations"),
                     rows, form, ("left", "right", "left", "left", "left", "right"))]
-    if record["phases"][0]["name"].startswith("(before "):
-        parts.append(f"note: the part {record['phases'][0]['name']} is not the work's: what the "
-                     f"nodes did by themselves since `start`")
+    parts += [f"note: the part {phase['name']} is from `start` to the first mark: what the nodes "
+              f"did by themselves, if no work of the job was before that mark"
+              for phase in record["phases"] if phase["name"].startswith("(before ")]
     return parts
 
 
-def _rates(shown, units):
+def _rates(shown, reported, units):
     """A line of blocks for each metric that `watch` saw."""
     lines = []
     for fs in shown:
@@ -216,9 +228,10 @@ def _rates(shown, units):
             if series and any(series[metric]):
                 peak = max(series[metric]) / series["every_s"]
                 most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
+                of = f", on {series['nodes']} of {reported} nodes"
                 lines.append(f"{fs['label']} {name:<10} |{sparkline(series[metric])}| at most "
-                             f"{most} a second")
-    return (["Over the time of this job, all nodes together:", *lines]) if lines else []
+                             f"{most} a second{of if series['nodes'] < reported else ''}")
+    return ["Over the time of this job, nodes with `watch` together:", *lines] if lines else []
 
 
 def _shared_notes(shared):
@@ -232,7 +245,7 @@ def _shared_notes(shared):
 
 def _low(fs, source):
     """">= " when a number of `source` may be too low."""
-    return ">= " if source in fs["low"] else ""
+    return ">= " if fs["incomplete"] or source in fs["low"] else ""
 
 
 def _long(shown, node_seconds, units, form):
@@ -258,8 +271,8 @@ def _long(shown, node_seconds, units, form):
                               "-" if spread is None else f"{spread * 1000:.3f}"))
         for way, pages in (fs["request_pages"] or {}).items():
             total = sum(pages.values())
-            sizes += [(fs["label"], way, count_of_pages, str(rpcs), f"{100 * rpcs / total:.0f} %")
-                      for count_of_pages, rpcs in pages.items()]
+            sizes += [(fs["label"], way, count_of_pages, f"{_low(fs, 'rpc_stats')}{rpcs}",
+                       f"{100 * rpcs / total:.0f} %") for count_of_pages, rpcs in pages.items()]
         for name, spread in fs["per_node"].items():
             shape = (lambda n: bytes_text(n, units)) if name.endswith("_bytes") else str
             spreads.append((fs["label"], name, *(shape(spread[at]) for at in
@@ -282,9 +295,10 @@ def _long(shown, node_seconds, units, form):
         if node_seconds:
             seconds = sum(row["seconds"] for fs in shown for row in _with_calls(fs).values()
                           if row["seconds"] is not None)
-            parts.append(f"Time in Lustre: {seconds:.1f} s of {node_seconds:.1f} s of all nodes, "
-                         f"{100 * seconds / node_seconds:.0f} % (more than 100 % when threads "
-                         f"overlap; a create is also in its open)")
+            low = ">= " if any(_low(fs, "llite") for fs in shown) else ""
+            parts.append(f"Time in Lustre: {low}{seconds:.1f} s of {node_seconds:.1f} s of all "
+                         f"nodes that reported, {100 * seconds / node_seconds:.0f} % (more than "
+                         f"100 % when threads overlap; a create is also in its open)")
     if spreads:
         parts += ["Per node:",
                   _table(("File System", "Metric", "Min", "Median", "Max", "Busiest node"),
@@ -296,7 +310,9 @@ def _ratios(fs, units):
     """Sentences: why the application's bytes and the network's differ."""
     application, network = fs["application"], fs["network"]
     lines = []
-    if application and network and network["read_bytes"] is not None:
+    if not {"llite", "osc", "mdc"}.isdisjoint(fs["low"]):
+        pass                          # what differs may be what is missing of the one or the other
+    elif application and network and network["read_bytes"] is not None:
         asked, came = application["read_bytes"], network["read_bytes"]
         if asked and came < asked:
             lines.append(f"{100 * (asked - came) / asked:.0f} % of what was read did not come over "
@@ -316,18 +332,21 @@ def _ratios(fs, units):
             lines.append(f"{bytes_text(went - asked, units)} more were sent than written: mmap, or "
                          f"what was in memory at the start")
     if fs["cached_read_bytes"]:
-        lines.append(f"{bytes_text(fs['cached_read_bytes'], units)} of what was read were in the "
-                     f"page cache when they were asked for (read-ahead counts too)")
-    balance = fs["balance"]
+        lines.append(f"{_bound(application)}{bytes_text(fs['cached_read_bytes'], units)} of what "
+                     f"was read were in the page cache when they were asked for (read-ahead counts "
+                     f"too)")
+    balance, low = fs["balance"], _low(fs, "osc")
     if balance and balance["busiest"]:
-        lines.append(f"{balance['used']} of {balance['osts']} OSTs carried data; "
-                     f"{balance['busiest']} the most, {100 * balance['busiest_share']:.0f} %")
+        lines.append(f"{low}{balance['used']} of {low}{balance['osts']} OSTs carried data; "
+                     f"{balance['busiest']} the most{' of what is known' if low else ''}, "
+                     f"{100 * balance['busiest_share']:.0f} %")
     return lines
 
 
-def _explanation(record, shown):
+def _explanation(shown, config):
     """What each number of this report is, and is not; from counters.METRICS."""
     happened = {name for fs in shown for name in fs["operations"] or {}}
+    happened.update(config["report.columns"])
     lines = ["What the numbers are:"]
     for metric in METRICS:
         if (metric.unit != "calls" or metric.name.endswith("_calls")

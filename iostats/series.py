@@ -13,12 +13,13 @@ class Series:
 
     Attributes:
         every_s: width of a bin.
-        began: where the first bin begins, in seconds of any clock; None while empty.
+        began: where the first bin begins, in seconds of any clock; None while that is open.
         bins: metric -> [amount of each bin].
     """
 
-    def __init__(self, every_s, metrics, most=MOST_BINS):
-        self.every_s, self.began, self._most = every_s, None, most
+    def __init__(self, every_s, metrics, began=None, most=MOST_BINS):
+        """`most`: of bins, 4 or more."""
+        self.every_s, self.began, self._most = every_s, began, most
         self.bins = {metric: [] for metric in metrics}
 
     def __len__(self):
@@ -28,12 +29,8 @@ class Series:
         """Add `amounts` (metric -> integer) of the moment `at` to its bin."""
         if self.began is None:
             self.began = at
-        while at < self.began:
-            # An even number of bins in front, so that those that are there stay pairs.
-            self.began -= 2 * self.every_s
-            for values in self.bins.values():
-                values[:0] = (0, 0)
-            self._halve_when_full()
+        elif at < self.began:
+            self._begin_at(at)
         place = int((at - self.began) / self.every_s)
         while place >= self._most:
             self._halve()
@@ -44,13 +41,21 @@ class Series:
 
     def add_all(self, other, shift_s=0.0):
         """Add what another Series has, bin by bin, each at its middle; `shift_s` later."""
+        while self.every_s < other.every_s:
+            self._halve()             # or its bins would be peaks with a gap beside each
         for place in range(len(other)):
             self.add(other.began + (place + 0.5) * other.every_s + shift_s,
                      {metric: values[place] for metric, values in other.bins.items()})
 
-    def _halve_when_full(self):
-        if len(self) > self._most:
+    def _begin_at(self, at):
+        """Bins in front, down to `at`: an even number, so that those that are there stay pairs."""
+        def missing():
+            return 2 * (int((self.began - at) / (2 * self.every_s)) + 1)
+        while missing() + len(self) > self._most:
             self._halve()
+        self.began, in_front = self.began - missing() * self.every_s, [0] * missing()
+        for values in self.bins.values():
+            values[:0] = in_front
 
     def _halve(self):
         self.every_s *= 2

@@ -61,10 +61,15 @@ class Series(msgspec.Struct):
     """What `watch` saw of one file system."""
 
     began: _Seconds
-    every_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+    every_s: Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]     # 2e12 s / 1e-3 is no infinity
     read_bytes: _Amounts
     write_bytes: _Amounts
     operations: _Amounts
+
+    def __post_init__(self):
+        if not len(self.read_bytes) == len(self.write_bytes) == len(self.operations):
+            raise ValueError(f"expected arrays of equal length, got {len(self.read_bytes)}, "
+                             f"{len(self.write_bytes)} and {len(self.operations)}")
 
 
 class Hello(msgspec.Struct):

@@ -101,8 +101,13 @@ class State:
 
     def forget_start(self):
         """Remove the start snapshot, and what `mark` and `watch` kept."""
-        for path in (self.start_path, *self.marks(), self.watch_path):
+        # The start last: a crash in between leaves nothing behind that no `stop` would remove.
+        for path in (*self.marks(), self.watch_path, self.start_path):
             forget(path)
+
+    def forget_watch(self):
+        """Remove what `watch` has seen."""
+        forget(self.watch_path)
 
     def delta_path(self, seq):
         """Where the report of the start `seq` waits."""

@@ -2,7 +2,11 @@
 `watch`: a process that reads the mounts' counters now and then, so that the report has rates.
 
 It keeps at most series.MOST_BINS amounts of each file system in one small file beside the start
-snapshot, whatever the length of the job, and ends when the start snapshot is gone: with the job.
+snapshot, whatever the length of the job:
+
+    {"seq": "9f2c31d0a4b85e67", "file_systems": {"scratch": {"began": ..., "every_s": ..., ...}}}
+
+and ends when the start snapshot `seq` is gone, or that file: with the job's `stop`.
 """
 
 import json
@@ -13,37 +17,56 @@ import time
 from iostats import delta
 from iostats.aggregate import operations_of
 from iostats.errors import IostatsError
-from iostats.series import Series
+from iostats.series import MOST_BINS, Series
 from iostats.snapshot import readings
 
 METRICS = ("read_bytes", "write_bytes", "operations")
 _LOOK_EVERY_S = 1.0
 
 
-def run(kept, take, sources, every_s, now=time.time, sleep=time.sleep):
+def run(kept, seq, take, sources, every_s, now=time.time, sleep=time.sleep):
     """
-    Watch until the start snapshot of `kept` is gone, or a signal says so.
+    Watch until the start snapshot `seq` of `kept` is gone, or a signal says so.
 
     `take()` gives a Snapshot of the mounts; `sources` has the one source that it reads.
     """
     stopped = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stopped.append(True))
-    series, before = {}, readings(take(), sources)[0]
-    due = now() + every_s
-    while not stopped and os.path.lexists(kept.loaded_from):
-        sleep(max(0.0, min(_LOOK_EVERY_S, due - now())))
-        if now() < due and not stopped:
-            continue
-        due += every_s
-        before = _look(series, before, take, sources, every_s, now())
+    start, series, written = _identity(kept.loaded_from), {}, False
+
+    def keep():
         try:
-            kept.keep_watch(encode(series))
+            kept.keep_watch(encode(seq, series))
+            return True
         except IostatsError:
-            pass                          # a full disk: the next look may fit again
-    if not os.path.lexists(kept.loaded_from):
-        kept.forget_start()               # `stop` may have been between two lines of ours
+            return written                # a full disk: the next look may fit again
+
+    before, due, written = readings(take(), sources)[0], now() + every_s, keep()
+    # A `stop` removes root's start for root alone, and what we wrote for everybody.
+    while start and start == _identity(kept.loaded_from) and (
+            not written or os.path.lexists(kept.watch_path)):
+        at = now()
+        due = min(due, at + every_s)      # the clock was set back
+        if at >= due or stopped:
+            before = _look(series, before, take, sources, every_s, at)
+            due += every_s * (1 + max(0, int((at - due) / every_s)))       # what was missed is
+            written = keep()
+        if stopped:
+            break
+        sleep(max(0.0, min(_LOOK_EVERY_S, due - now())))
+    if _identity(kept.loaded_from) is None:
+        kept.forget_watch()               # `stop` may have been between two lines of ours
         kept.leave()
+
+
+def _identity(path):
+    """What another start of the same name does not have in common with this one; None: gone."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _look(series, before, take, sources, every_s, at):
@@ -56,8 +79,8 @@ def _look(series, before, take, sources, every_s, at):
         gain = delta.gains(before.get((source, name)), reading, sources[source].CALLS_SUFFIX)
         if (source, name) not in before:
             continue                      # mounted since: its rate begins with the next look
-        mine = series.setdefault(place[0], Series(every_s, METRICS))
-        # In the middle of the time that it is of.
+        mine = series.setdefault(place[0], Series(every_s, METRICS, at - every_s))
+        # In the middle of the time that it is of: a look is never on time to the microsecond.
         mine.add(at - every_s / 2, _amounts(gain.values))
     return after
 
@@ -65,13 +88,16 @@ def _look(series, before, take, sources, every_s, at):
 def with_tail(seen, report):
     """
     `seen`, the watch file's text, with what was done after the last look in the last bin, so that
-    the bins' sums are those of `report`; {} where `watch` did not run, or its file is damaged.
+    the bins' sums are those of `report`; {} where that file is damaged, or another start's.
     """
     try:
-        found = json.loads(seen)
+        seen = json.loads(seen)
+        found = seen["file_systems"] if seen["seq"] == report["seq"] else {}
         for name, one in found.items():
-            series = Series(one["every_s"], METRICS)
-            series.began, series.bins = one["began"], {metric: one[metric] for metric in METRICS}
+            if not _is_sound(one):
+                return {}
+            series = Series(one["every_s"], METRICS, one["began"])
+            series.bins = {metric: one[metric] for metric in METRICS}
             whole = dict.fromkeys(METRICS, 0)
             for one_delta in report["deltas"]:
                 if (one_delta["source"], one_delta["file_system"]) == ("llite", name):
@@ -81,8 +107,17 @@ def with_tail(seen, report):
                 metric: max(0, whole[metric] - sum(series.bins[metric])) for metric in METRICS})
             found[name] = series.as_dict()
         return found
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def _is_sound(one):
+    """True when a server takes it: a damaged file must not keep the report from it."""
+    amounts = [one[metric] for metric in METRICS]
+    return ({type(one["every_s"]), type(one["began"])} <= {int, float}
+            and 1 <= one["every_s"] <= 1e9 and 0 <= one["began"] <= 1e12
+            and len(set(map(len, amounts))) == 1 and len(amounts[0]) <= MOST_BINS
+            and all(type(each) is int and 0 <= each < 2**63 for row in amounts for each in row))
 
 
 def _amounts(values):
@@ -91,7 +126,8 @@ def _amounts(values):
             "operations": sum(operations_of(values).values())}
 
 
-def encode(series):
-    """{file system: Series} as the bytes of the watch file, which `stop` sends on."""
-    return json.dumps({name: one.as_dict() for name, one in series.items()},
+def encode(seq, series):
+    """The watch file of the start `seq` and {file system: Series}; `stop` sends the latter on."""
+    return json.dumps({"seq": seq, "file_systems": {name: one.as_dict()
+                                                    for name, one in series.items()}},
                       separators=(",", ":")).encode()

@@ -149,6 +149,7 @@ Metadata statistics for this job:
 File System      open
 home                -
 scratch         >= 23
+note: 2 nodes have no numbers: every number is a lower bound (>=)
 note: home: nid00002: llite: permission denied
 """ == text(of_node("nid00001", [llite(read_bytes=37888, read_calls=1, open=23)]),
             of_node("nid00002", [llite(), unread("llite")._replace(file_system="home")]),

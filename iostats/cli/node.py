@@ -226,18 +226,22 @@ def _mark(given, config, root):
 
 
 def _watch(given, config, root):
+    from iostats import snapshot as snapshots
     from iostats import watch
     every = given.get("--every", "")
-    if not (every.isascii() and every.isdigit() and 1 <= int(every) <= 86400):
-        raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every!r}")
+    if not (every.isascii() and every.isdigit() and len(every) <= 5 and 1 <= int(every) <= 86400):
+        raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every[:40]!r}")
     node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
     kept = _state(config, job, node)
-    if kept.load_start() is None:
+    begun = kept.load_start()
+    if begun is None:
         kept.leave()
         raise NoStart(f"{node}: job {job} was not started here: no snapshot in {kept.folder}; run "
                       f"`iostats_client.py start` before `watch`")
+    seq = snapshots.decode(begun, kept.loaded_from).seq
     llite = {"llite": sources.of_side("node")["llite"]}
-    watch.run(kept, lambda: _snapshot({"--quiet": True}, root, config, llite, job, node, "watch"),
+    watch.run(kept, seq,
+              lambda: _snapshot({"--quiet": True}, root, config, llite, job, node, seq),
               llite, int(every))
     return DONE
 
@@ -369,7 +373,7 @@ def report(snapshots, known, root, config):
         "boot_id": end.boot_id, "user": _user(), "reason": "", "ended": end.wall_ns / 1e9,
         "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
         "mounts": files.mount_points(root),
-        "deltas": _as_sent(delta.merged(parts)),
+        "deltas": _as_sent(_without_osts(delta.merged(parts), delta.merged)),
         "dirty_bytes": dirty.by_file_system(dirty.read(root, config)),
         "other_jobs": this_node.other_jobs(end.job, start, end),
         "phases": [{"name": before.mark or f"(before {after.mark})",
@@ -377,6 +381,12 @@ def report(snapshots, known, root, config):
                     "deltas": _as_sent(one for one in part if one.source == "llite")}
                    for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
     }
+
+
+def _without_osts(deltas, merged):
+    """The deltas with one of rpc_stats for each file system: no report shows it by OST."""
+    return merged([[one._replace(target="", instance="")] if one.source == "rpc_stats" else [one]
+                   for one in deltas])
 
 
 def _as_sent(deltas):
