@@ -432,9 +432,10 @@ class Totals:
             "balance": _balance(by_source, targets),
             "request_pages": _request_pages(by_source.get("rpc_stats")),
             "unproved": sorted(fs.unproved),
-            "cached_read_bytes": llite and llite.get("cached_read_bytes"),
+            "cached_read_bytes": (llite or {}).get("cached_read_bytes"),
             "dirty_bytes": fs.dirty_bytes,
-            "series": fs.series and {"nodes": len(fs.watched), **fs.series.as_dict()},
+            "series": None if fs.series is None else {"nodes": len(fs.watched),
+                                                      **fs.series.as_dict()},
             "targets": {target: dict(sorted(targets[target].items()))
                         for target in sorted(targets)},
             "per_node": per_node.get(name, {}),

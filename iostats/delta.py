@@ -65,7 +65,7 @@ def gains(before, after, calls_suffix):
     for name, end in after.counters.items():
         begin = base.get(name)
         samples = max(0, end.samples - (begin.samples if begin else 0))
-        total, at_limit = _sum_gain(begin, end)
+        total, at_limit = _sum_gain(begin, end, same)
         saturated = saturated or at_limit
         squares = _squares_gain(begin, end)
         found = metrics_of(name, end.unit, samples, total, calls_suffix, squares)
@@ -96,10 +96,12 @@ def _went_back(before, after):
             and (after.min > before.min or after.max < before.max))
 
 
-def _sum_gain(begin, end):
-    """(gain of the sum or None, it may be more) of one counter."""
+def _sum_gain(begin, end, same):
+    """(gain of the sum or None, it may be more) of one counter; `same`: surely not cleared."""
     if end.sum is None:
         return None, False
+    if not same and begin and begin.sum is not None and begin.sum < 0 <= end.sum:
+        return end.sum, True             # cleared, or past 2**64: at least this in both cases
     total = end.sum - (begin.sum if begin and begin.sum is not None else 0)
     if end.sum < 0:
         total %= _WRAP                   # printed as %lld: a sum past 2**63 is negative
@@ -210,8 +212,10 @@ def over(snapshots, sources):
         found = [one[0].get((source, name)) for one in read]
         tells = ([place for place, one in enumerate(found) if one and one.start_ns is not None],
                  [place for place, one in enumerate(uuids) if name.rpartition("-")[2] in one])
-        way = [place for place, one in enumerate(found) if place in (0, last) or (one and all(
-            place in those or not those or not those[0] < place < those[-1] for those in tells))]
+        way = [place for place, one in enumerate(found)
+               if place in (0, last) or not any(found) or (one and all(
+                   place in those or not those or not those[0] < place < those[-1]
+                   for those in tells))]
         for step in zip(way, way[1:]):
             steps.setdefault(step, set()).add((source, *(sources[source].split(name) or ())))
     return merged([one for one in _between(snapshots[a], snapshots[b], read[a], read[b], sources)

@@ -11,7 +11,7 @@ import io
 import msgspec
 from tabulate import tabulate
 
-from iostats.counters import EXPLAIN_ALWAYS, METRICS, OPERATIONS
+from iostats.counters import EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS
 from iostats.errors import one_line
 from iostats.series import sparkline
 from iostats.units import bytes_text, duration_text
@@ -184,7 +184,9 @@ def _metadata_tables(shown, form):
         for target, metadata in fs["metadata"].items():
             peak = metadata["peak"] or {"per_second": 0.0, "node": "-"}
             rate = metadata["per_second_per_node"]
-            most = sorted(metadata["operations"].items(), key=lambda item: (-item[1], item[0]))[:4]
+            asked = {name: count for name, count in metadata["operations"].items()
+                     if count and name not in LOCAL_MD_STATS}
+            most = sorted(asked.items(), key=lambda item: (-item[1], item[0]))[:4]
             # The average is that of the nodes that reported, whoever is missing.
             rows.append((fs["label"], target, low + str(metadata["requests"]),
                          "-" if rate is None else f"{too_low}{rate:.1f}",
@@ -272,7 +274,8 @@ def _long(shown, node_seconds, units, form):
         for way, pages in (fs["request_pages"] or {}).items():
             total = sum(pages.values())
             sizes += [(fs["label"], way, count_of_pages, f"{_low(fs, 'rpc_stats')}{rpcs}",
-                       f"{100 * rpcs / total:.0f} %") for count_of_pages, rpcs in pages.items()]
+                       f"{100 * rpcs / total:.0f} %")
+                      for count_of_pages, rpcs in pages.items() if rpcs]
         for name, spread in fs["per_node"].items():
             shape = (lambda n: bytes_text(n, units)) if name.endswith("_bytes") else str
             spreads.append((fs["label"], name, *(shape(spread[at]) for at in

@@ -342,7 +342,12 @@ def _report_of(given, begun, kept, config, root, job, node, waiting):
         return waiting[path], path
     known = sources.of_side("node")
     end = _snapshot(given, root, config, known, job, node, start.seq)
-    marks = [snapshots.decode(kept.load(at), at) for at in kept.marks()]
+    marks = []
+    for at in kept.marks():
+        try:
+            marks.append(snapshots.decode(kept.load(at) or b"", at))
+        except StateError:                              # the start and the end still stand
+            _say(given, f"{at}: the mark is cut off or damaged; its part is in the one before")
     marks = [mark for mark in marks if mark.seq == start.seq]
     found = report([start, *marks, end], known, root, config)
     watched = kept.load(kept.watch_path)
@@ -373,7 +378,8 @@ def report(snapshots, known, root, config):
         "boot_id": end.boot_id, "user": _user(), "reason": "", "ended": end.wall_ns / 1e9,
         "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
         "mounts": files.mount_points(root),
-        "deltas": _as_sent(_without_osts(delta.merged(parts), delta.merged)),
+        "deltas": _as_sent(_without_osts(
+            delta.over(snapshots, known) if parts[1:] else parts[0], delta.merged)),
         "dirty_bytes": dirty.by_file_system(dirty.read(root, config)),
         "other_jobs": this_node.other_jobs(end.job, start, end),
         "phases": [{"name": before.mark or f"(before {after.mark})",
