@@ -60,6 +60,13 @@ EXPLAIN_ALWAYS = (
     "\"By the application\" is what programs asked of the mount, page cache included; \"over the "
     "network\" is what went to and came from the servers.",
     "The kernel counts for the whole node: what else ran there at the same time is in the numbers.",
+    "Metadata requests (--long) are md_stats without what the client does for itself; average is "
+    "requests / (nodes x seconds), peak that of the busiest node over its whole time.",
+    "Seconds, mean and standard deviation (--long) are of single calls, as the kernel timed them; "
+    "a creating open has its create in it.  Pages (--long) is the size of bulk requests: up to so "
+    "many pages.",
+    "Parts (mark) and rates (watch) are of the same counters; a rate is an amount by the width of "
+    "its bin, and what was done before the first and after the last look is in the last bin.",
     ">= marks a lower bound: a node is missing, or counters were cleared, remounted or not "
     "readable; the notes say which.  - is not known, which is not 0.",
 )

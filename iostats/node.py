@@ -44,7 +44,7 @@ def boot_id():
 
 def other_jobs(job, *snapshots):
     """
-    How many other jobs were on the node at any of `snapshots`.
+    How many other jobs were on the node at any of `snapshots`; None where no cgroup tells.
 
     Its own job is the one of that id, or the one whose cgroup we are in.
     """
@@ -54,7 +54,7 @@ def other_jobs(job, *snapshots):
         own = read_text("/proc/self/cgroup").replace("job_", "").replace("\n", "/").split("/")
     except OSError:
         own = []
-    return len(jobs.difference(own, (job,)))
+    return len(jobs.difference(own, (job,))) if jobs else None
 
 
 def snapshot(root, config, sources, job, node, seq, mark="", say=lambda text: None,

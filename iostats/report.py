@@ -92,7 +92,8 @@ def _tables(record, config, form, long, explain):
     if refused:
         parts.append("note: messages refused: "
                      + ", ".join(f"{count} {why}" for why, count in sorted(refused.items())))
-    return "\n".join(parts) + "\n"
+    # Markdown takes a line right below a table for a row of it.
+    return ("\n\n" if form == "markdown" else "\n").join(parts) + "\n"
 
 
 def coverage_line(record):

@@ -101,6 +101,19 @@ class Report(msgspec.Struct):
     series: Annotated[dict[_Name, Series], msgspec.Meta(max_length=1000)] = {}
 
 
+class _Disbelieved(WireError):
+    """
+    Why a message is not believed.
+
+    Attributes:
+        claimed: the node that it says it is from; None where that is no name.
+    """
+
+    def __init__(self, code, message, claimed):
+        super().__init__(code, message)
+        self.claimed = claimed
+
+
 class JobServer:
     """
     Receives the reports of one job.
@@ -129,7 +142,8 @@ class JobServer:
     def _hello(self, hello, node):
         """Who am I: open to all, so that a node can tell another job's server from its own."""
         if _code(node) == wire.NOT_AUTHENTICATED and hello.job == self.totals.job:
-            self.totals.refuse("not authenticated")   # ours by its name, with another secret
+            # ours by its name, with another secret
+            self.totals.refuse("not authenticated", node.claimed)
         return {"job": self.totals.job, "protocol": wire.PROTOCOL, "time": self._now()}
 
     def _report(self, report, node):
@@ -176,7 +190,7 @@ class JobServer:
 
     def _must_be(self, node):
         if isinstance(node, WireError):
-            self.totals.refuse(_WHY_REFUSED[node.code])
+            self.totals.refuse(_WHY_REFUSED[node.code], node.claimed)
             raise node
         if node is None:
             self.totals.refuse("not authenticated")
@@ -200,24 +214,25 @@ class JobServer:
     def _authenticate(self, body, header):
         """(node, nonce) of a believed request; (WireError, nonce or "") of another."""
         fields = wire.fields_of(header)
-        if (fields is None or len(fields["nonce"]) != 32 or not is_node_name(fields["node"])
+        claimed = fields["node"] if fields and is_node_name(fields["node"]) else None
+        if (claimed is None or len(fields["nonce"]) != 32
                 or not wire.same(fields["mac"], wire.request_mac(
-                    self._key, fields["node"], fields["time"], fields["nonce"], body))):
-            return WireError(wire.NOT_AUTHENTICATED, "the message was not made with the secret "
-                                                     "of this job, or was altered"), ""
+                    self._key, claimed, fields["time"], fields["nonce"], body))):
+            return _Disbelieved(wire.NOT_AUTHENTICATED, "the message was not made with the secret "
+                                "of this job, or was altered", claimed), ""
         now, nonce = self._now(), fields["nonce"]
         tolerance = self._config["server.clock_tolerance"]
         if not _is_time(fields["time"]) or abs(int(fields["time"]) - now) > tolerance:
-            return WireError(wire.STALE, f"the message's time is more than {tolerance:g} s from "
-                                         f"the server's"), nonce
+            return _Disbelieved(wire.STALE, f"the message's time is more than {tolerance:g} s from "
+                                f"the server's", claimed), nonce
         if nonce in self._nonces:
-            return WireError(wire.REPLAYED, "this very message was here before"), nonce
+            return _Disbelieved(wire.REPLAYED, "this very message was here before", claimed), nonce
         self._nonces.add(nonce)
         self._nonces_by_age.append((now, nonce))
         # A message is stale on both sides of `now`, so a nonce is kept for twice the tolerance.
         while self._nonces_by_age and self._nonces_by_age[0][0] < now - 2 * tolerance - 1:
             self._nonces.discard(self._nonces_by_age.popleft()[1])
-        return fields["node"], nonce
+        return claimed, nonce
 
     # -- listening ---------------------------------------------------------------------------
 

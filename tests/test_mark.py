@@ -18,6 +18,8 @@ import re
 import pytest
 from processes import LLITE, Desk, contents, put, stats, write_tree
 
+from iostats import state
+
 START = dict(reads=5, read_bytes=7_000, opens=11)
 STAGE = dict(reads=7, read_bytes=7_500, opens=14)
 SOLVE = dict(reads=14, read_bytes=18_500, opens=33)
@@ -285,6 +287,25 @@ def test_a_stop_that_died_between_two_steps_sends_once(desk, left):
     assert (23, 41_003, 43, True) == whole(record)
     assert [("(before stage)", 2), ("stage", 7), ("solve", 14)] == [
         (name, reads) for name, _, reads, _, _, _ in rows(record)]
+
+
+def test_a_stop_that_dies_while_it_removes_leaves_the_start_to_the_last(tmp_path, monkeypatch):
+    """Marks and rates without their start would wait for a `stop` that has nothing to send."""
+    kept = state.open_state(str(tmp_path), "4711", "nid00023")
+    kept.keep_start(b"the start", False)
+    kept.keep_mark(b"the mark")
+    kept.keep_watch(b"the rates")
+    left, forget = [2], state.forget
+
+    def forget_two(path):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        forget(path)
+    monkeypatch.setattr(state, "forget", forget_two)
+    with pytest.raises(KeyboardInterrupt):
+        kept.forget_start()
+    assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
 
 
 def test_a_mark_that_is_left_of_an_earlier_start_is_not_of_this_one(desk):

@@ -88,12 +88,16 @@ def test_markdown_is_for_tickets():
     """The same as a table of Markdown."""
     assert """\
 Job 4711: 2 of 2 nodes reported, 00:31:07
+
 File data transfer statistics for this job:
+
 | File System   | File Read   | File Write   |
 |:--------------|:------------|:-------------|
 | home          | 0 bytes     | 0 bytes      |
 | BW Home       | 320.0 MiB   | 0 bytes      |
+
 Metadata statistics for this job:
+
 | File System   |   open |   mkdir |
 |:--------------|-------:|--------:|
 | home          |      0 |       0 |

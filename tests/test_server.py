@@ -242,12 +242,15 @@ Metadata statistics for this job:
 File System      open    mkdir
 BW Home            43       13
 """
-MARKDOWN = """\
+MARKDOWN = """
 File data transfer statistics for this job:
+
 | File System   | File Read   | File Write   |
 |:--------------|:------------|:-------------|
 | BW Home       | 40.0 KiB    | 51.8 KiB     |
+
 Metadata statistics for this job:
+
 | File System   |   open |   mkdir |
 |:--------------|-------:|--------:|
 | BW Home       |     43 |      13 |

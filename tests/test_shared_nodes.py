@@ -114,7 +114,7 @@ def test_services_and_users_are_no_jobs(tmp_path):
 @pytest.mark.parametrize("jobs, own, cgroup_of_ours, others", [
     ("4711\n4713", "4711", "0::/user.slice\n", 1),
     ("4711", "4711", "0::/user.slice\n", 0),
-    ("", "4711", "0::/user.slice\n", 0),
+    ("", "4711", "0::/user.slice\n", None),
     ("4713\n4717", "my own name", "0::/system.slice/slurmstepd.scope/job_4713/step_0/user\n", 1),
     ("4713.pbs01\n4717.pbs01", "my own name",
      "3:memory:/pbs_jobs.service/jobid/4713.pbs01\n2:cpu:/\n", 1),

@@ -168,6 +168,16 @@ def test_it_ends_when_its_file_is_gone_too(tmp_path, monkeypatch):
     assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
 
 
+def test_it_ends_when_another_start_is_in_the_place_of_its_own(tmp_path, monkeypatch):
+    """Also where its file is still there; that start, and what is kept of it, stay."""
+    day = Day(tmp_path, monkeypatch, until_s=150.0)
+    monkeypatch.setattr(day.kept, "forget_start",
+                        lambda: day.kept.keep_start(b"another start", True))
+    day.run()
+    assert day.now_s - day.until_s <= 2
+    assert b"another start" == day.kept.load_start()
+
+
 # -- what `stop` makes of it ---------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
 from iostats.cli import node, server
-from iostats.counters import METRICS, NOT_OPERATIONS
+from iostats.counters import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
 
 
 def counters_table():
@@ -30,13 +30,19 @@ def not_operations():
     return ", ".join(f"`{name}`" for name in sorted(NOT_OPERATIONS))
 
 
+def always():
+    """What --explain says below every report."""
+    return "\n".join(f"* {line}" for line in EXPLAIN_ALWAYS)
+
+
 def block(text):
     """`text` as an indented block of Markdown."""
     return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").split("\n"))
 
 
 PARTS = {
-    "docs/counters.md": {"metrics": counters_table, "not-operations": not_operations},
+    "docs/counters.md": {"metrics": counters_table, "not-operations": not_operations,
+                         "explain": always},
     "README.md": {"client-help": lambda: block(node.HELP),
                   "server-help": lambda: block(server.HELP)},
 }

@@ -211,39 +211,39 @@ def _mark(given, config, root):
         raise UsageError(f"mark: expected a name of 1 to {_LONGEST_MARK} printable characters, got "
                          f"{given['mark'][:40]!r}")
     kept = _state(config, job, node)
-    begun = kept.load_start()
-    if begun is None:
-        kept.leave()
-        raise NoStart(f"{node}: job {job} was not started here: no snapshot in {kept.folder}; run "
-                      f"`iostats_client.py start` before the first mark")
+    start = _begun(kept, job, node, "the first mark")
     if len(kept.marks()) >= _MOST_MARKS:
         raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
                          f"mark larger parts")
-    start = snapshots.decode(begun, kept.loaded_from)
     now = _snapshot(given, root, config, sources.of_side("node"), job, node, start.seq, mark)
     kept.keep_mark(snapshots.encode(now))
     return _readable(given, now)
 
 
 def _watch(given, config, root):
-    from iostats import snapshot as snapshots
     from iostats import watch
     every = given.get("--every", "")
     if not (every.isascii() and every.isdigit() and len(every) <= 5 and 1 <= int(every) <= 86400):
         raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every[:40]!r}")
     node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
     kept = _state(config, job, node)
-    begun = kept.load_start()
-    if begun is None:
-        kept.leave()
-        raise NoStart(f"{node}: job {job} was not started here: no snapshot in {kept.folder}; run "
-                      f"`iostats_client.py start` before `watch`")
-    seq = snapshots.decode(begun, kept.loaded_from).seq
+    seq = _begun(kept, job, node, "`watch`").seq
     llite = {"llite": sources.of_side("node")["llite"]}
     watch.run(kept, seq,
               lambda: _snapshot({"--quiet": True}, root, config, llite, job, node, seq),
               llite, int(every))
     return DONE
+
+
+def _begun(kept, job, node, what):
+    """The start snapshot, without which `what` makes no sense."""
+    from iostats import snapshot as snapshots
+    begun = kept.load_start()
+    if begun is None:
+        kept.leave()
+        raise NoStart(f"{node}: job {job} was not started here: no snapshot in {kept.folder}; run "
+                      f"`iostats_client.py start` before {what}")
+    return snapshots.decode(begun, kept.loaded_from)
 
 
 def _state(config, job, node):
