@@ -276,6 +276,20 @@ def cleared_then_more_but_smaller(story):
                                           old.sum, old.sum * old.min)
 
 
+def cleared_then_more_bytes(names, edit):
+    """The same with edit(old Counter, new one) as samples, smallest, largest and sum of `names`."""
+    def hazard(story):
+        if story.workload != "all":
+            return False
+        cleared_then_more(story)
+        for key in story.counter_files():
+            for name in names if key[0] in ("llite", "osc") else ():
+                old, new = counter(story.before[key], name), counter(story.after[key], name)
+                numbers = edit(old, new)
+                story.after[key] = edited(story.after[key], name, *numbers, 65537 * numbers[-1])
+    return hazard
+
+
 def cleared_and_silent(story):
     for key in story.counter_files():
         story.clear(key)
@@ -337,6 +351,12 @@ def stats_track_pid(story):
     story.after[key] = holding(story.after[key], like, story.work("llite"))
     story.before["stats_track_pid", key[1]] = "0 (all)\n"
     story.after["stats_track_pid", key[1]] = "4711\n"
+
+
+def stats_track_pid_always(story):
+    for source, name in list(story.before):
+        if source == "llite":
+            story.before["stats_track_pid", name] = story.after["stats_track_pid", name] = "4711\n"
 
 
 def damaged(when, how):
@@ -420,6 +440,11 @@ HAZARDS = {
     "nothing happened": nothing_happened,
     "cleared, then less than before": cleared_then_less,
     "cleared, then more, but smaller": cleared_then_more_but_smaller,
+    "cleared, then more, but larger": cleared_then_more_bytes(
+        ("read_bytes", "write_bytes"), lambda old, new: (
+            old.samples, old.min + 1, max(old.max, -(-new.sum // old.samples)), new.sum)),
+    "cleared, then more calls, but less": cleared_then_more_bytes(
+        ("read_bytes",), lambda old, new: (old.samples + 1, new.min, new.max, old.sum - 4096)),
     "cleared, then more than before": cleared_then_more,
     "cleared and silent": cleared_and_silent,
     "remounted under the same name": remounted_same_name,
@@ -430,6 +455,7 @@ HAZARDS = {
     "rebooted": rebooted,
     "a new OST": a_new_ost,
     "stats_track_pid set": stats_track_pid,
+    "stats_track_pid set all the time": stats_track_pid_always,
     "llite unreadable at the start": damaged("before", lambda text: errno.EACCES),
     "llite unreadable at the end": damaged("after", lambda text: errno.EACCES),
     "llite torn at the start": damaged("before", lambda text: text[:-23]),

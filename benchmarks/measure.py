@@ -1,0 +1,167 @@
+"""
+What the figures share: processes and their cost, pairs of runs, free ports, children that end.
+
+The machine is never idle, so a figure is a ratio of runs that took turns (A B A B ...), and what
+is printed is the median over the rounds.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import namedtuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(HERE)
+CLIENT = os.path.join(REPOSITORY, "iostats_client.py")
+SERVER = os.path.join(REPOSITORY, "iostats_server.py")
+
+# As on a node: the interpreter itself, without a virtual environment around it.
+BARE_PYTHON = (getattr(sys, "_base_executable", None) or sys.executable, "-I", "-S")
+
+_CHILD_ENDS_WITHIN_S = 10
+_CHILD_LISTENS_WITHIN_S = 20
+
+Table = namedtuple("Table", "title headers rows notes")
+Table.__doc__ = """
+What a figure prints.
+
+Attributes:
+    title: one line.
+    headers, rows: as for tabulate.
+    notes: lines below the table.
+"""
+
+Cost = namedtuple("Cost", "wall_s cpu_s")
+Cost.__doc__ = "What one whole process took: on the clock, and user and system time."
+
+
+class BenchmarkError(Exception):
+    """A run that was to be measured did not do its work."""
+
+
+def environment():
+    """For all children: no variable of ours or of a batch system, and this repository's code."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, "HOME": "/nonexistent", "PYTHONPATH": REPOSITORY}
+
+
+def cost_of(arguments):
+    """Run a program to its end, with /dev/null for its output; its Cost."""
+    actions = [(os.POSIX_SPAWN_OPEN, handle, os.devnull, os.O_RDWR, 0) for handle in (0, 1, 2)]
+    began = time.perf_counter()
+    pid = os.posix_spawn(arguments[0], arguments, environment(), file_actions=actions)
+    _, status, used = os.wait4(pid, 0)
+    wall_s = time.perf_counter() - began
+    if status:
+        raise BenchmarkError(f"{' '.join(arguments)}: exit status "
+                             f"{os.waitstatus_to_exitcode(status)}")
+    return Cost(wall_s, used.ru_utime + used.ru_stime)
+
+
+def median_ratio(ours, peers):
+    """The median of the ratios of each round."""
+    return statistics.median(a / b for a, b in zip(ours, peers))
+
+
+def free_port():
+    """A port of the loopback that nobody uses now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Server:
+    """
+    A child that listens on a port of the loopback; stopped at the end of the `with`.
+
+    Attributes:
+        port: where it listens.
+        output, output_at: its standard output, and when (time.monotonic) the last of it came.
+    """
+
+    def __init__(self, arguments, port):
+        self.port, self.output, self.output_at = port, b"", None
+        self._used = self._cpu_before_s = None
+        self._child = subprocess.Popen(arguments, env=environment(), stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, start_new_session=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        while True:
+            part = os.read(self._child.stdout.fileno(), 1 << 16)
+            if not part:
+                return
+            self.output_at = time.monotonic()
+            self.output += part
+
+    def __enter__(self):
+        ends_at = time.monotonic() + _CHILD_LISTENS_WITHIN_S
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                break
+            if time.monotonic() > ends_at or self._ended():
+                self.__exit__()
+                raise BenchmarkError(f"{self._child.args}: does not listen on {self.port}")
+            time.sleep(0.02)
+        self._cpu_before_s = self._cpu_s()
+        return self
+
+    def _ended(self):
+        if self._used is None:
+            pid, status, used = os.wait4(self._child.pid, os.WNOHANG)
+            if pid:
+                self._used, self._child.returncode = used, os.waitstatus_to_exitcode(status)
+        return self._used is not None
+
+    def _cpu_s(self):
+        with open(f"/proc/{self._child.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def cpu_s_so_far(self):
+        """CPU seconds since it listened, in the kernel's ticks (10 ms)."""
+        return self._cpu_s() - self._cpu_before_s
+
+    def wait(self, within_s=_CHILD_ENDS_WITHIN_S):
+        """Wait for its end: (peak memory in bytes, CPU seconds since it listened)."""
+        ends_at = time.monotonic() + within_s
+        while not self._ended():
+            if time.monotonic() > ends_at:
+                raise BenchmarkError(f"{self._child.args}: has not ended in {within_s} s")
+            time.sleep(0.005)
+        self._reader.join(within_s)
+        cpu_s = self._used.ru_utime + self._used.ru_stime - self._cpu_before_s
+        return self._used.ru_maxrss * 1024, cpu_s
+
+    def __exit__(self, *_):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if not self._ended():
+                self._child.send_signal(number)
+                with contextlib.suppress(BenchmarkError):
+                    self.wait(3)
+        self._reader.join(3)
+        self._child.stdout.close()
+
+
+def load(spec, folder, within_s=300):
+    """Run load.py in a process of its own; what it says, see there."""
+    path = os.path.join(folder, "load.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    done = subprocess.run([sys.executable, os.path.join(HERE, "load.py"), path],
+                          env=environment(), stdout=subprocess.PIPE, timeout=within_s, check=False)
+    if done.returncode:
+        raise BenchmarkError(f"load.py: exit status {done.returncode}")
+    said = json.loads(done.stdout)
+    if said["failed"]:
+        raise BenchmarkError(f"load.py: {said['failed']} conversations failed: {said['why']}")
+    return said

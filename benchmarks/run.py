@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""
+The figures of benchmarks/README.md, as plain text; the last full run is kept in results.txt.
+
+    run.py                     all figures, about five minutes
+    run.py client wide         some of them; results.txt stays as it is
+    run.py --quick             few and small rounds, to see that it works
+"""
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+import time
+
+FIGURES = ("client", "wide", "server", "dispatcher", "http_layer")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main(arguments=None):
+    """Run the figures; the exit status: 0, or 1 when a run did not do its work."""
+    parser = argparse.ArgumentParser(
+        prog="run.py", description="Measure iostats against a bare minimum or a peer.")
+    parser.add_argument("figures", nargs="*", metavar="FIGURE",
+                        help=f"some of: {' '.join(FIGURES)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="few and small rounds")
+    options = parser.parse_args(arguments)
+    unknown = set(options.figures) - set(FIGURES)
+    if unknown:
+        parser.error(f"no figure {' '.join(sorted(unknown))}; there are: {' '.join(FIGURES)}")
+
+    sys.path.insert(0, os.path.dirname(HERE))           # runs without an installation, too
+    from measure import BenchmarkError
+    texts = [_machine()]
+    print(texts[0])
+    for name in options.figures or FIGURES:
+        try:
+            tables = importlib.import_module(name).run(options.quick)
+        except BenchmarkError as error:
+            print(f"run.py: {name}: {error}", file=sys.stderr)
+            return 1
+        for table in tables:
+            texts.append(_as_text(table))
+            print("\n" + texts[-1], flush=True)
+    if not options.figures and not options.quick:
+        with open(os.path.join(HERE, "results.txt"), "w", encoding="utf-8") as file:
+            file.write("\n\n".join(texts) + "\n")
+    return 0
+
+
+def _machine():
+    return (f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, Python "
+            f"{platform.python_version()}, {platform.system()} {platform.release()}")
+
+
+def _as_text(table):
+    from tabulate import tabulate
+    body = tabulate(table.rows, table.headers, tablefmt="simple", disable_numparse=True,
+                    colalign=("left",) + ("right",) * (len(table.headers) - 1))
+    return "\n".join([table.title, "", body, *table.notes])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""
+A made tree of counter files, for --root: the places and forms of Lustre 2.15.
+
+Per file system an llite folder (22 counters) and one MDT; per OST 14 counters and an rpc_stats
+with four sections; as a node prints them that has worked for a while.  The numbers grow with
+`work`, so that two trees of the same mounts are a start and a stop.
+"""
+
+import os
+
+_DEBUG, _PROC, _SYS = "sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre"
+
+_LLITE_TIMED = ("read", "write", "open", "close", "seek", "fsync", "readdir", "setattr", "getattr",
+                "mkdir", "mknod", "unlink", "rename", "statfs", "mmap", "page_fault",
+                "inode_permission")
+_LLITE_COUNTED = ("ioctl", "opencount", "alloc_inode")
+_RPC_COUNTED = ("req_active", "ldlm_extent_enqueue")
+_OSC_TIMED = ("req_waittime", "ost_setattr", "ost_read", "ost_write", "ost_connect", "ost_punch",
+              "ost_statfs", "ost_sync", "ldlm_cancel", "obd_ping")
+_MDC_TIMED = ("req_waittime", "mds_getattr", "mds_close", "mds_sync", "mds_statfs", "ldlm_cancel",
+              "seq_query", "obd_ping")
+_MD_STATS = ("close", "create", "getattr", "intent_lock", "link", "rename", "setattr", "fsync",
+             "unlink", "getxattr")
+
+
+def make(root, file_systems, work):
+    """
+    Write the tree below `root`.
+
+    `file_systems`: name -> how many OSTs.  `work`: how much was done since the mount, from 1.
+    """
+    mounts = []
+    for number, (name, osts) in enumerate(file_systems.items()):
+        instance = f"ff1100{number:02x}b3c36000"
+        mount = f"{name}-{instance}"
+        _write(root, f"{_DEBUG}/llite/{mount}/stats",
+               _stats(_LLITE_TIMED, _LLITE_COUNTED, work, number))
+        _write(root, f"{_SYS}/llite/{mount}/uuid", f"0dcbf83e-1ca0-452a-b412-{number:012x}\n")
+        mdt = f"{name}-MDT0000-mdc-{instance}"
+        _write(root, f"{_DEBUG}/mdc/{mdt}/stats", _stats(_MDC_TIMED, _RPC_COUNTED, work, number))
+        _write(root, f"{_PROC}/mdc/{mdt}/md_stats", _md_stats(work))
+        for ost in range(osts):
+            target = f"{name}-OST{ost:04x}-osc-{instance}"
+            _write(root, f"{_DEBUG}/osc/{target}/stats",
+                   _stats(_OSC_TIMED, _RPC_COUNTED, work, ost))
+            _write(root, f"{_PROC}/osc/{target}/rpc_stats", _rpc_stats(work, ost))
+        mounts.append(f"10.99.0.2@tcp:/{name} /mnt/{name} lustre rw,checksum,flock 0 0\n")
+    _write(root, "proc/mounts", "".join(mounts))
+
+
+def counter_files(root):
+    """All files below `root` that a snapshot reads, in the order of their folders."""
+    return [os.path.join(folder, name) for folder, _, names in sorted(os.walk(root))
+            for name in names if name != "mounts"]
+
+
+def _write(root, path, text):
+    path = os.path.join(root, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def _header(work, colon=""):
+    # start_time stays the same: the counters were not cleared between the two trees.
+    return [f"{name + colon:<26}{seconds}.072094710 secs.nsecs"
+            for name, seconds in (("snapshot_time", 1795225959 + work),
+                                  ("start_time", 1795225959), ("elapsed_time", work))]
+
+
+def _stats(timed, counted, work, salt):
+    lines = _header(work)
+    for place, name in enumerate(("read_bytes", "write_bytes")):
+        calls = work * (53 + place + salt)
+        lines.append(f"{name:<25} {calls} samples [bytes] 37888 1048576 {calls * 313209} "
+                     f"{calls * 156210448508}")
+    for place, name in enumerate(timed):
+        calls = work * (23 + place + salt)
+        lines.append(f"{name:<25} {calls} samples [usecs] 34 463793 {calls * 1889} "
+                     f"{calls * 15988051}")
+    lines += [f"{name:<25} {work * 37} samples [reqs] 1 3 {work * 41} {work * 47}"
+              for name in counted]
+    return "\n".join(lines) + "\n"
+
+
+def _md_stats(work):
+    return "\n".join(_header(work) + [f"{name:<25} {work * (70 + place)} samples [reqs]"
+                                      for place, name in enumerate(_MD_STATS)]) + "\n"
+
+
+def _rpc_stats(work, salt):
+    lines = _header(work, ":") + ["read RPCs in flight:  0", "write RPCs in flight: 0",
+                                  "pending write pages:  0", "pending read pages:   0"]
+    for title, buckets, word in (
+            ("pages per rpc", [1 << n for n in range(11)], "rpcs"),
+            ("rpcs in flight", range(1, 9), "rpcs"),
+            ("offset", [0] + [1 << n for n in range(11)], "rpcs"),
+            ("RPC latency (us)", [1 << n for n in range(7, 19)], "count")):
+        lines += ["", "\t\t\tread\t\t\twrite",
+                  f"{title:<22}{word}   % cum % |       {word}   % cum %"]
+        for place, bucket in enumerate(buckets):
+            # Most buckets of a real histogram are empty.
+            count = 0 if place % 4 else work * (12 + salt + place)
+            lines.append(f"{bucket}:\t\t{count:10d}  25  50   | {count:10d}  25  50")
+    return "\n".join(lines) + "\n"
