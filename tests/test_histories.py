@@ -466,3 +466,14 @@ def test_a_mount_that_came_and_went_and_could_not_be_read_is_told():
     [found] = [one for one in delta.over([one.snapshot for one in moments], SOURCES)
                if one.source == "llite"]
     assert (None, True) == (found.values, found.lower_bound)
+
+
+def test_a_whole_is_proved_only_if_each_of_its_parts_is():
+    """The header goes off after the mark: up to there it is proved, and after that not."""
+    node = Node(FORMS["2.17"])
+    moments = [node.look()]
+    for header, opens in ((True, 23), (False, 37)):
+        play(node, [("switch", header), ("work", ("llite", "open"), [41] * opens)])
+        moments.append(node.look())
+    found = found_in(delta.over([one.snapshot for one in moments], SOURCES), "llite")
+    assert (60, False, False) == (found.values["open"], found.lower_bound, found.proved)
