@@ -74,11 +74,9 @@ def _look(series, before, take, sources, every_s, at):
     after = readings(take(), sources)[0]
     for (source, name), reading in after.items():
         place = sources[source].split(name)
-        if place is None:
-            continue
-        gain = delta.gains(before.get((source, name)), reading, sources[source].CALLS_SUFFIX)
-        if (source, name) not in before:
+        if place is None or (source, name) not in before:
             continue                      # mounted since: its rate begins with the next look
+        gain = delta.gains(before[source, name], reading, sources[source].CALLS_SUFFIX)
         mine = series.setdefault(place[0], Series(every_s, METRICS, at - every_s))
         # In the middle of the time that it is of: a look is never on time to the microsecond.
         mine.add(at - every_s / 2, _amounts(gain.values))

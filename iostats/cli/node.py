@@ -180,12 +180,12 @@ def _start(given, config, root):
                          "start --public: [node] public_dir in site.cfg is empty; name a folder")
     node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
     kept = _state(config, job, node)
-    now = _snapshot(given, root, config, sources.of_side("node"), job, node,
-                    os.urandom(8).hex())
+    known = sources.of_side("node")
+    now = _snapshot(given, root, config, known, job, node, os.urandom(8).hex())
     if "--public" in given:
         kept.leave()
         kept.keep_public_start(snapshots.encode(now))
-        return _readable(given, now)
+        return _readable(given, now, known)
     again = "--again" in given
     if again:
         kept.forget_start()
@@ -200,7 +200,7 @@ def _start(given, config, root):
                     f"{'damaged' if earlier is None else 'from another boot'}; begun again")
         kept.forget_start()
         kept.keep_start(snapshots.encode(now), replace=True)
-    return _readable(given, now)
+    return _readable(given, now, known)
 
 
 def _mark(given, config, root):
@@ -215,9 +215,10 @@ def _mark(given, config, root):
     if len(kept.marks()) >= _MOST_MARKS:
         raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
                          f"mark larger parts")
-    now = _snapshot(given, root, config, sources.of_side("node"), job, node, start.seq, mark)
+    known = sources.of_side("node")
+    now = _snapshot(given, root, config, known, job, node, start.seq, mark)
     kept.keep_mark(snapshots.encode(now))
-    return _readable(given, now)
+    return _readable(given, now, known)
 
 
 def _watch(given, config, root):
@@ -258,9 +259,8 @@ def _earlier_start(kept):
         return None
 
 
-def _readable(given, now):
+def _readable(given, now, known):
     """DONE when at least one counter file was read, or there is none to read."""
-    known = sources.of_side("node")
     counters = [file for file in now.files if hasattr(known.get(file.source), "parse")]
     if not counters:
         _say(given, f"{now.node}: no Lustre file system is mounted")
@@ -295,7 +295,7 @@ def _stop(given, config, root):
         if begun is not None:
             report, path = _report_of(given, begun, kept, config, root, job, node, waiting)
             waiting.setdefault(path, report)
-            if path in kept.deltas():
+            if os.path.exists(path):
                 kept.forget_start()
     except IostatsError as error:
         failed = error
@@ -456,7 +456,7 @@ def _show(given, config, root):
         import json
         # All of it, also where nothing could be read: this is the reader's answer, too.
         print(json.dumps(show.as_json(now, known, root), indent=2))
-    status = _readable({"--quiet": True}, now)
+    status = _readable({"--quiet": True}, now, known)
     if "--json" not in given:
         print(show.as_text(now, known, root, config, by_reader), end="")
     broken = show.broken(now, known)

@@ -182,8 +182,8 @@ async def _serve(totals, password, config, options):
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    config = site_with(config, "server.max_connections",
-                       max(16, min(config["server.max_connections"], soft - 64)))
+    most = max(16, min(config["server.max_connections"], soft - 64))
+    config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
     gc.freeze()                       # what is imported by now never becomes garbage
     server, loop = JobServer(totals, password, config), asyncio.get_running_loop()
     stopped = []
@@ -206,14 +206,6 @@ async def _serve(totals, password, config, options):
     finally:
         say.end()
         server.close()
-
-
-def site_with(config, name, value):
-    """A copy of `config` with one value of ours."""
-    changed = site.Config()
-    changed.update(config)
-    changed[name], changed.origin, changed.labels = value, config.origin, config.labels
-    return changed
 
 
 async def _until_the_end(server, totals, deadline_s, stopped, say):
