@@ -2,9 +2,17 @@
 Amounts over time in a bounded number of equal bins: when they are full, two become one.
 
 A value is never split or scaled: the sum over the bins is the sum of what was added.
+
+`Series` is what one node sees, look by look.  `Bins` is what many nodes saw, together: its places
+are those of a grid that all nodes share, so that the order in which they come changes nothing.
 """
 
+from collections import namedtuple
+from math import frexp
+
 MOST_BINS = 240
+_PLACES = 4                     # to a bin: so close to one another nodes are told apart
+MOST_PLACES = _PLACES * MOST_BINS
 
 
 class Series:
@@ -39,12 +47,12 @@ class Series:
             values.extend([0] * (place + 1 - len(values)))
             values[place] += amounts.get(metric, 0)
 
-    def add_all(self, other, shift_s=0.0):
-        """Add what another Series has, bin by bin, each at its middle; `shift_s` later."""
+    def add_all(self, other):
+        """Add what another Series has, bin by bin, each at its middle."""
         while self.every_s < other.every_s:
             self._halve()             # or its bins would be peaks with a gap beside each
         for place in range(len(other)):
-            self.add(other.began + (place + 0.5) * other.every_s + shift_s,
+            self.add(other.began + (place + 0.5) * other.every_s,
                      {metric: values[place] for metric, values in other.bins.items()})
 
     def _begin_at(self, at):
@@ -60,12 +68,86 @@ class Series:
     def _halve(self):
         self.every_s *= 2
         for metric, values in self.bins.items():
-            self.bins[metric] = [sum(values[place:place + 2])
-                                 for place in range(0, len(values), 2)]
+            self.bins[metric] = _pairs(values)
 
     def as_dict(self):
         """{"began", "every_s", and each metric's amounts}; for JSON."""
         return {"began": self.began, "every_s": self.every_s, **self.bins}
+
+
+Bins = namedtuple("Bins", "every_s began first rows")
+Bins.__doc__ = """
+Amounts of several nodes over time.
+
+Attributes:
+    every_s: width of a bin.
+    began: when the first node began.
+    first, rows: [[amount of each place]] of each metric, where place n is the n-th quarter of
+        a bin since 1970, and `first` that of the first amount.
+"""
+
+
+def bins_of(every_s, began, rows):
+    """The Bins of one node: each amount at the middle of its bin."""
+    first = int((began + every_s / 2) // (every_s / _PLACES))
+    apart = [[0] * max(0, _PLACES * (len(row) - 1) + 1) for row in rows]
+    for places, row in zip(apart, rows):
+        places[::_PLACES] = row
+    return Bins(every_s, began, first, apart)
+
+
+def family(bins):
+    """What the widths have in common that become one another by doubling."""
+    return frexp(bins.every_s)[0]
+
+
+def joined(*several, most=MOST_PLACES):
+    """
+    The Bins of one family added up.
+
+    Doubling and adding can change places, since the half of a place's number is that of the place
+    it becomes; so the widths are the widest of all, and no wider than all together need.
+    """
+    widest = max(bins.every_s for bins in several)
+    several = [_as_wide(bins, widest) for bins in several]
+    while _end(several) - min(bins.first for bins in several) > most:
+        several = [_as_wide(bins, 2 * bins.every_s) for bins in several]
+    first, end = min(bins.first for bins in several), _end(several)
+    rows = [[0] * (end - first) for _ in several[0].rows]
+    for bins in several:
+        at = bins.first - first
+        for whole, row in zip(rows, bins.rows):
+            whole[at:at + len(row)] = map(int.__add__, whole[at:at + len(row)], row)
+    return Bins(several[0].every_s, min(bins.began for bins in several), first, rows)
+
+
+def _end(several):
+    return max(bins.first + len(bins.rows[0]) for bins in several)
+
+
+def _as_wide(bins, every_s):
+    while bins.every_s < every_s:
+        odd = [0] * (bins.first % 2)
+        bins = Bins(2 * bins.every_s, bins.began, bins.first // 2,
+                    [_pairs(odd + row) for row in bins.rows])
+    return bins
+
+
+def _pairs(row):
+    return [sum(row[place:place + 2]) for place in range(0, len(row), 2)]
+
+
+def shown(several, metrics):
+    """The Series of `metrics` that Bins of different families are together."""
+    apart = []
+    for bins in sorted(several, reverse=True):
+        one = Series(bins.every_s, metrics, bins.began)
+        one.bins = {metric: [sum(row[at:at + _PLACES]) for at in range(0, len(row), _PLACES)]
+                    for metric, row in zip(metrics, bins.rows)}
+        apart.append(one)
+    for one in apart[1:]:
+        apart[0].add_all(one)
+    return apart[0]
 
 
 def sparkline(values, width=60):

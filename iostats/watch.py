@@ -15,8 +15,8 @@ import signal
 import time
 
 from iostats import delta
-from iostats.aggregate import operations_of
 from iostats.errors import IostatsError
+from iostats.filesystem import operations_of
 from iostats.series import MOST_BINS, Series
 from iostats.snapshot import readings
 

@@ -322,14 +322,14 @@ def test_the_job_lasted_from_the_first_start_to_the_last_stop():
     """1000 to 1060 and 1023 to 1097: 97 s; the user is whoever reported first."""
     job = totals(report("nid00001", [llite()], ended=1060.0, elapsed_s=60.0),
                  report("nid00002", [llite()], ended=1097.0, elapsed_s=74.0)).record()["job"]
-    assert {"id": "4711", "user": "alice", "started": 1000.0, "ended": 1097.0,
+    assert {"id": "4711", "attempt": None, "user": "alice", "started": 1000.0, "ended": 1097.0,
             "elapsed_s": 97.0} == job
 
 
 def test_a_job_of_which_nobody_reported_has_no_times():
     """None, not 1970."""
-    assert {"id": "4711", "user": None, "started": None, "ended": None, "elapsed_s": None
-            } == Totals("4711", 4).record()["job"]
+    assert {"id": "4711", "attempt": None, "user": None, "started": None, "ended": None,
+            "elapsed_s": None} == Totals("4711", 4).record()["job"]
 
 
 # -- per node ----------------------------------------------------------------------------
@@ -368,6 +368,14 @@ def test_the_record_follows_its_published_schema():
                          report("nid00003", reason="no permission"), expected=NODES),
                   Totals("4711"), totals(report(deltas=[]))):
         jsonschema.validate(found.record(), schema)
+
+
+def test_a_node_of_no_time_has_no_rate():
+    """23 requests in 1e-300 s are no rate that JSON could carry."""
+    found = only(totals(report(deltas=[Delta("md_stats", "scratch", "MDT0000", "", {"close": 23},
+                                             False, "")], elapsed_s=1e-300)))
+    assert (23, None, None) == tuple(found["metadata"]["MDT0000"][name] for name in (
+        "requests", "per_second_per_node", "peak"))
 
 
 # -- any order ---------------------------------------------------------------------------

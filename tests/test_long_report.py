@@ -270,8 +270,8 @@ etattr 20 |
 +---------------+---------+------------+-----------+--------+-------------+-----------------------\
 ----------+
 note: scratch: nid00001: llite: permission denied
-note: scratch: nid00001: osc: permission denied
 note: scratch: nid00001: mdc: permission denied
+note: scratch: nid00001: osc: permission denied
 """ == text(*ORDINARY, form="grid")
 
 

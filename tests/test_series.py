@@ -17,7 +17,7 @@ from iostats import config as site
 from iostats import post, server
 from iostats.aggregate import Totals
 from iostats.errors import NotDelivered
-from iostats.series import MOST_BINS, Series, sparkline
+from iostats.series import MOST_BINS, Series, bins_of, family, joined, shown, sparkline
 
 AMOUNTS = st.integers(0, 2**63 - 1)
 # Of a job's hours, and of clocks that are off by an age of the world.
@@ -109,14 +109,44 @@ def test_the_bins_double_only_when_they_are_full(looks):
             assert max(times) - min(times) > (8 - 4) * found.every_s / 2
 
 
-@given(LOOKS, st.floats(-1e6, 1e6), st.sampled_from([1.0, 7.0, 60.0, 3600.0]))
-def test_a_series_added_to_another_keeps_its_sum(looks, shift_s, every_s):
-    """Shifted by what its clock was off, and of other bins."""
+@given(LOOKS, st.sampled_from([1.0, 7.0, 60.0, 3600.0]))
+def test_a_series_added_to_another_keeps_its_sum(looks, every_s):
+    """Of other bins, and at another time."""
     one, other = series_of(*looks, every_s=10.0), series_of((5.0, 23), (1e5, 37), every_s=every_s)
     whole = sum(one.bins["bytes"])
-    other.add_all(one, shift_s)
+    other.add_all(one)
     assert 23 + 37 + whole == sum(other.bins["bytes"])
     assert len(other) <= 8
+
+
+NODES = st.lists(st.tuples(st.sampled_from([1.0, 2.0, 60.0, 120.0, 480.0, 7.0]),
+                           st.one_of(st.floats(0, 1e4), st.floats(-2e12, 2e12)),
+                           st.lists(AMOUNTS, max_size=30)), min_size=1, max_size=6)
+
+
+def together(nodes, most):
+    """family -> the Bins of all nodes of it, one after another."""
+    found = {}
+    for every_s, began, row in nodes:
+        bins = bins_of(every_s, began, [row])
+        known = found.get(family(bins))
+        found[family(bins)] = joined(*([known] if known else []), bins, most=4 * most)
+    return found
+
+
+@given(NODES, st.integers(4, 12), st.randoms())
+def test_nodes_in_any_order_and_in_any_groups_make_the_same_bins(nodes, most, random):
+    """Of the same widths or others, of clocks that are off by an age of the world."""
+    whole = together(nodes, most)
+    shuffled = random.sample(nodes, len(nodes))
+    cut = random.randint(0, len(nodes))
+    groups = together(shuffled[:cut], most), together(shuffled[cut:], most)
+    assert whole == {key: joined(*(group[key] for group in groups if key in group), most=4 * most)
+                     for key in {*groups[0], *groups[1]}}
+    for bins in whole.values():
+        assert -(-len(bins.rows[0]) // 4) <= most
+    assert sum(sum(row) for _, _, row in nodes) == sum(
+        shown(whole.values(), ("bytes",)).bins["bytes"])
 
 
 @given(st.lists(AMOUNTS, max_size=2000), st.integers(1, 80))
@@ -163,7 +193,7 @@ def test_two_nodes_are_added_bin_by_bin():
     found = record_of(watched(1_795_225_000.5, 60, 23, 37, 5),
                       watched(1_795_225_000.495, 60, 41, 43, 7),
                       watched(1_795_225_025.0, 60, 100, 200, 400))
-    assert (3, 1_795_225_000.5, 60.0, [164, 280, 412]) == (
+    assert (3, 1_795_225_000.495, 60.0, [164, 280, 412]) == (
         found["nodes"], found["began"], found["every_s"], found["operations"])
 
 
@@ -172,6 +202,14 @@ def test_a_node_whose_clock_is_ahead_is_put_where_it_belongs():
     found = record_of(watched(1_795_225_000.0, 60, 23, 37),
                       watched(1_795_228_600.0, 60, 41, 43), ahead=(0.0, 3600.0))
     assert (1_795_225_000.0, [64, 80]) == (found["began"], found["operations"])
+
+
+@pytest.mark.parametrize("late_s", [0.0, 7.5, 29.0, 44.0])
+def test_nodes_that_began_a_moment_apart_are_in_the_same_bins(late_s):
+    """Wherever the minutes of the grid begin: what is near the first node goes with it."""
+    for began in (1_795_225_000.0, 1_795_225_014.9, 1_795_225_029.9):
+        found = record_of(watched(began, 60, 23, 37), watched(began + late_s, 60, 41, 43))
+        assert (began, 60.0, [64, 80]) == (found["began"], found["every_s"], found["operations"])
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["fine first", "coarse first"])

@@ -1,0 +1,393 @@
+"""
+What is known of one file system: the gains of all nodes added up, and their place in the record.
+
+Whatever is kept here is a sum, a set, or the largest or smallest of its kind: parts of a job can be
+added up apart and joined in any order, and are the same to the last byte.
+"""
+
+from functools import lru_cache
+
+from iostats import series
+from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS
+
+_LAYERS = {"application": ("llite",), "network": ("osc", "mdc")}
+_APPLICATION = ("read_bytes", "write_bytes", "read_calls", "write_calls")
+_NETWORK = ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs")
+_SERIES = ("read_bytes", "write_bytes", "operations")
+_FIELDS = ("", "_us", "_us2")           # what metrics_of makes of one counter
+
+
+class FileSystem:
+    """What is known of one file system."""
+
+    def __init__(self):
+        self._sums = {}             # (source, target) -> _Sums
+        self._notes = {}            # text -> {node}
+        self._metadata = {}         # MDT -> _Metadata
+        self._series = {}           # family of widths -> series.Bins, of `watch`
+        self._watched = set()       # nodes that they are of
+        self._mounts = set()
+        self._low = set()           # sources with a lower bound
+        self._unproved = set()      # sources with a file whose start_time proves nothing
+        self._unspread = set()      # llite metrics without a sum of squares on some node
+        self._dirty_bytes = None    # written, and still in the nodes' memory at the end
+
+    # -- taking what nodes have counted ------------------------------------------------------
+
+    def add(self, delta, node, short, metadata):
+        """
+        Add one Delta; what the node did goes to `short` ({file system: metric -> integer}), what it
+        asked of MDTs to `metadata` ({(file system, MDT): {md_stats name: count}}).
+        """
+        if delta.lower_bound or delta.values is None:
+            self._low.add(delta.source)
+        if delta.why:
+            self._notes.setdefault(f"{delta.source}: {delta.why}", set()).add(node)
+        if delta.values is None:
+            return
+        if not (delta.proved or delta.lower_bound):
+            self._unproved.add(delta.source)
+        values = delta.values
+        if delta.source == "llite":
+            values = _made_once(values)
+            added(short.setdefault(delta.file_system, {}), _in_short(values))
+        elif delta.source == "md_stats":
+            added(metadata.setdefault((delta.file_system, delta.target), {}), values)
+        sums = self._sums.get((delta.source, delta.target))
+        if sums is None:
+            sums = self._sums[delta.source, delta.target] = _Sums()
+        if sums.add(values) and delta.source == "llite":
+            self._unspread.update(metric for metric in values
+                                  if metric.endswith("_us") and f"{metric}2" not in values)
+
+    def add_metadata(self, target, values, node, elapsed_s):
+        """Add what one node asked of one MDT (md_stats), by all its mounts."""
+        metadata = self._metadata.setdefault(target, _Metadata())
+        added(metadata.operations, values)
+        node_ns = round(elapsed_s * 1e9)
+        if node_ns > 0:
+            metadata.node_ns += node_ns
+            metadata.peak = max(metadata.peak, (_md_requests(values) / elapsed_s, node))
+
+    def add_series(self, one, shift_s, node):
+        """Add what one node's `watch` saw; `shift_s`: from its clock to the server's."""
+        self._watched.add(node)
+        self._join_series(series.bins_of(one.every_s, one.began + shift_s,
+                                         [getattr(one, metric) for metric in _SERIES]))
+
+    def _join_series(self, bins):
+        family = series.family(bins)
+        known = self._series.get(family)
+        self._series[family] = series.joined(*([bins] if known is None else [known, bins]))
+
+    def add_mounts(self, points):
+        """Add mount points of one node."""
+        self._mounts.update(points)
+
+    def add_dirty(self, dirty_bytes):
+        """Add what one node had not sent at the end."""
+        self._dirty_bytes = (self._dirty_bytes or 0) + dirty_bytes
+
+    # -- joining, and the way between processes -----------------------------------------------
+
+    def join(self, other):
+        """Add all that another FileSystem knows."""
+        for key, sums in other._sums.items():
+            mine = self._sums.setdefault(key, _Sums())
+            for values in sums.by_names():
+                if values:
+                    mine.add(values)
+        for text, nodes in other._notes.items():
+            self._notes.setdefault(text, set()).update(nodes)
+        for target, metadata in other._metadata.items():
+            self._metadata.setdefault(target, _Metadata()).join(metadata)
+        for bins in other._series.values():
+            self._join_series(bins)
+        for name in ("_watched", "_mounts", "_low", "_unproved", "_unspread"):
+            getattr(self, name).update(getattr(other, name))
+        if other._dirty_bytes is not None:
+            self.add_dirty(other._dirty_bytes)
+
+    def state(self):
+        """All that is known, as what JSON can carry; `from_state` makes the same of it."""
+        return {
+            "sums": [[*key, sums.whole()] for key, sums in sorted(self._sums.items())],
+            "notes": {text: sorted(nodes) for text, nodes in self._notes.items()},
+            "metadata": {target: list(metadata.state())
+                         for target, metadata in self._metadata.items()},
+            "series": [list(bins) for bins in self._series.values()],
+            "watched": sorted(self._watched), "mounts": sorted(self._mounts),
+            "low": sorted(self._low), "unproved": sorted(self._unproved),
+            "unspread": sorted(self._unspread), "dirty_bytes": self._dirty_bytes,
+        }
+
+    @classmethod
+    def from_state(cls, state, named):
+        """What `state` was made of; `named`: a node's name there -> its name here."""
+        self = cls()
+        for source, target, values in state["sums"]:
+            self._sums[source, target] = sums = _Sums()
+            if values:
+                sums.add(values)
+        self._notes = {text: set(map(named, nodes)) for text, nodes in state["notes"].items()}
+        self._metadata = {target: _Metadata(operations, node_ns, (peak[0], named(peak[1])))
+                          for target, (operations, node_ns, peak) in state["metadata"].items()}
+        for bins in state["series"]:
+            self._join_series(series.Bins(*bins))
+        self._watched = set(map(named, state["watched"]))
+        self._mounts, self._low = set(state["mounts"]), set(state["low"])
+        self._unproved, self._unspread = set(state["unproved"]), set(state["unspread"])
+        self._dirty_bytes = state["dirty_bytes"]
+        return self
+
+    # -- the record -------------------------------------------------------------------------
+
+    def record(self, name, per_node, incomplete, fold):
+        """
+        Its part of the job's record, docs/record.schema.json.
+
+        `incomplete`: a node, or a part of one's work, is missing.
+        """
+        by_source, targets = self._summed(0), self._summed(1)
+        llite = by_source.get("llite")
+        application = operations = calls = other = None
+        if llite is not None:
+            application = {metric: llite.get(metric, 0) for metric in _APPLICATION}
+            operations, calls, other = _operations(llite, self._unspread)
+        layers = {"application": application, "network": _network(by_source, self._low)}
+        for layer, sources in _LAYERS.items():
+            if layers[layer] is not None:
+                if layer == "network" and layers[layer]["read_bytes"] is None:
+                    sources += ("rpc_stats",)        # the RPCs are from there, see _network
+                layers[layer]["lower_bound"] = bool(incomplete or self._low.intersection(sources))
+        watched = None
+        if self._series:
+            watched = {"nodes": len(self._watched),
+                       **series.shown(self._series.values(), _SERIES).as_dict()}
+        return {
+            "name": name, "label": name, "mounts": sorted(self._mounts), **layers,
+            "operations": operations, "calls": calls, "other": other,
+            "metadata": {target: self._metadata[target].record()
+                         for target in sorted(self._metadata)},
+            "balance": _balance(by_source, targets),
+            "request_pages": _request_pages(by_source.get("rpc_stats")),
+            "unproved": sorted(self._unproved),
+            "cached_read_bytes": (llite or {}).get("cached_read_bytes"),
+            "dirty_bytes": self._dirty_bytes,
+            "series": watched,
+            "targets": {target: dict(sorted(targets[target].items()))
+                        for target in sorted(targets)},
+            "per_node": per_node,
+            "lower_bound": bool(incomplete or self._low),
+            "incomplete": incomplete, "low": sorted(self._low),
+            "notes": notes_of(self._notes, fold),
+        }
+
+    def in_short(self, name, incomplete):
+        """{name, label, application, operations, lower_bound}, for a part of the job."""
+        whole = self.record(name, {}, incomplete, sorted)
+        return {key: whole[key] for key in ("name", "label", "application", "operations",
+                                            "lower_bound")}
+
+    def _summed(self, by):
+        """{source: metrics} (`by` 0) or {target: metrics} (`by` 1) of all that was added."""
+        found = {}
+        for key, sums in self._sums.items():
+            if key[by]:
+                for values in sums.by_names():
+                    added(found.setdefault(key[by], {}), values)
+        return found
+
+
+class _Sums:
+    """
+    Metrics added up; those with the same names go together, which nodes of one job mostly have.
+
+    Adding two lists takes a third of the time of adding two dicts, and with all nodes at the door
+    in the same second that is what the server does.
+    """
+
+    _MOST = 64                      # different sets of names; more are added one by one
+
+    def __init__(self):
+        self._lists = {}            # (names) -> [sums]
+        self._rest = {}             # metric -> sum
+
+    def add(self, values):
+        """Add metric -> integer; True when these names were not seen before."""
+        names = tuple(values)
+        sums = self._lists.get(names)
+        if sums is not None:
+            self._lists[names] = list(map(int.__add__, sums, values.values()))
+            return False
+        if len(self._lists) < self._MOST:
+            self._lists[names] = list(values.values())
+        else:
+            added(self._rest, values)
+        return True
+
+    def by_names(self):
+        """[metric -> sum], to be added up."""
+        return [*(dict(zip(names, sums)) for names, sums in self._lists.items()), self._rest]
+
+    def whole(self):
+        """Metric -> sum."""
+        found = {}
+        for values in self.by_names():
+            added(found, values)
+        return found
+
+
+class _Metadata:
+    """What one MDT was asked."""
+
+    def __init__(self, operations=(), node_ns=0, peak=(0.0, "")):
+        self.operations = dict(operations)      # md_stats name -> count
+        self.node_ns = node_ns
+        self.peak = peak                        # requests a second of one node, and which
+
+    def join(self, other):
+        """Add what it was asked by other nodes."""
+        added(self.operations, other.operations)
+        self.node_ns += other.node_ns
+        self.peak = max(self.peak, other.peak)
+
+    def state(self):
+        """What its constructor takes."""
+        return self.operations, self.node_ns, list(self.peak)
+
+    def record(self):
+        """What it was asked, and how fast, by a node on average and at the peak."""
+        requests, rate, node = _md_requests(self.operations), *self.peak
+        seconds = self.node_ns / 1e9
+        return {"operations": dict(sorted(self.operations.items())), "requests": requests,
+                "per_second_per_node": round(requests / seconds, 3) if seconds else None,
+                "peak": {"node": node, "per_second": round(rate, 3)} if node else None}
+
+
+def added(sums, values):
+    """Add metric -> integer to `sums`."""
+    for metric, value in values.items():
+        try:
+            sums[metric] += value
+        except KeyError:                  # once for each metric of a job, so cheaper than get()
+            sums[metric] = value
+
+
+def notes_of(notes, fold):
+    """[line] of {text: {node}}; `fold`: [node name] -> text."""
+    return [f"{fold(sorted(nodes))}: {text}" for text, nodes in sorted(notes.items())]
+
+
+def _made_once(values):
+    """One mount's `values` with the largest of what MADE_OF names under the one name."""
+    for whole, parts in MADE_OF.items():
+        if any(part in values for part in parts):
+            largest = max(parts, key=lambda part: values.get(part, 0))
+            kept = {whole + end: values[largest + end] for end in _FIELDS
+                    if largest + end in values}
+            values = dict(values)
+            for part in parts:
+                for end in _FIELDS:
+                    values.pop(part + end, None)
+            values.update(kept)
+    return values
+
+
+def _in_short(values):
+    """What is kept of one node's llite values: bytes, calls, and counts of operations."""
+    return {metric: value for metric, value in values.items() if _is_short(metric)}
+
+
+@lru_cache(maxsize=4096)
+def _is_short(metric):
+    return metric in _APPLICATION or _is_operation(metric)
+
+
+def operations_of(values):
+    """{operation: count} of one mount's llite `values`."""
+    return {metric: count for metric, count in _in_short(_made_once(values)).items()
+            if metric not in _APPLICATION}
+
+
+def _is_operation(metric):
+    return not (metric in NOT_OPERATIONS
+                or metric.endswith(("_us", "_us2", "_sum", "_bytes", "_calls")))
+
+
+def _operations(llite, unspread):
+    """
+    ({operation: row}, {"read", "write": row}, {metric: value} of all else that is no bytes).
+
+    A row has `count`, `seconds`, and `stddev_s`: the standard deviation of one call's time; each
+    None where the release, or some node, does not tell.
+    """
+    operations, calls, other = {}, {}, {}
+    for metric, value in llite.items():
+        if metric in _APPLICATION or metric.endswith(("_us", "_us2")):
+            continue
+        if _is_operation(metric):
+            operations[metric] = _row(llite, metric, unspread)
+        elif metric in ("read", "write"):
+            calls[metric] = _row(llite, metric, unspread)
+        else:
+            other[metric] = value
+            if f"{metric}_us" in llite:
+                other[f"{metric}_us"] = llite[f"{metric}_us"]
+    order = {name: place for place, name in enumerate(OPERATIONS)}
+    ordered = sorted(operations, key=lambda name: (order.get(name, len(order)), name))
+    return ({name: operations[name] for name in ordered}, dict(sorted(calls.items())),
+            dict(sorted(other.items())))
+
+
+def _row(llite, metric, unspread):
+    count, us, us2 = (llite.get(metric + part) for part in ("", "_us", "_us2"))
+    stddev_s = None
+    if count and us is not None and us2 is not None and f"{metric}_us" not in unspread:
+        stddev_s = round(max(0.0, us2 / count - (us / count) ** 2) ** 0.5 / 1e6, 9)
+    return {"count": count, "seconds": None if us is None else round(us / 1e6, 6),
+            "stddev_s": stddev_s}
+
+
+def _md_requests(values):
+    """Metadata operations that went to the MDT, of md_stats `values`."""
+    return sum(count for name, count in values.items() if name not in LOCAL_MD_STATS)
+
+
+def _balance(by_source, targets):
+    """How the bytes were spread over the OSTs; None where the network was not read."""
+    if "osc" not in by_source:
+        return None
+    moved = {target: values.get("read_bytes", 0) + values.get("write_bytes", 0)
+             for target, values in targets.items() if target.startswith("OST")}
+    busiest = max(sorted(moved), key=moved.get, default="")
+    total = sum(moved.values())
+    return {"osts": len(moved), "used": sum(1 for value in moved.values() if value),
+            "busiest": busiest if total else "",
+            "busiest_share": round(moved[busiest] / total, 6) if total else None}
+
+
+def _request_pages(rpcs):
+    """{"read", "write": {pages: RPCs}}: how large the bulk requests were; None if not read."""
+    if rpcs is None:
+        return None
+    pages = {"read": {}, "write": {}}
+    for metric in sorted(rpcs, key=lambda metric: (len(metric), metric)):
+        way, _, size = metric.partition("_rpcs_pages_")
+        if way in pages and size:
+            pages[way][size] = rpcs[metric]
+    return pages
+
+
+def _network(by_source, low):
+    """Bytes and RPCs of osc and mdc; the bytes None where only rpc_stats could be read."""
+    read = [by_source[source] for source in _LAYERS["network"] if source in by_source]
+    if read and ("osc" in by_source or "osc" not in low):      # mdc alone is not the network
+        return {metric: sum(layer.get(metric, 0) for layer in read) for metric in _NETWORK}
+    rpcs = by_source.get("rpc_stats")
+    if rpcs is None:
+        return None
+    return {"read_bytes": None, "write_bytes": None, **{
+        f"{way}_rpcs": sum(count for metric, count in rpcs.items()
+                           if metric.startswith(f"{way}_rpcs_pages_"))
+        for way in ("read", "write")}}
