@@ -11,6 +11,7 @@ import io
 import msgspec
 from tabulate import tabulate
 
+from iostats.compact import OTHERS
 from iostats.counters import EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS
 from iostats.errors import one_line
 from iostats.series import sparkline
@@ -108,6 +109,9 @@ def coverage_line(record):
     line += f"of {expected} nodes reported" if expected is not None else "nodes reported"
     if job["elapsed_s"] is not None:
         line += f", {duration_text(job['elapsed_s'])}"
+    outcome = record["batch"]["outcome"] if record["batch"] else ""
+    if outcome not in ("", "COMPLETED"):
+        line += f", {outcome}"
     if expected is None:
         line += " (how many there should be is not known)"
     by_reason = {}
@@ -116,7 +120,8 @@ def coverage_line(record):
     missing = [f"{folded(nodes)} ({why})" for why, nodes in by_reason.items()]
     nameless = coverage["missing_count"] - len(coverage["missing"])
     if nameless > 0:
-        missing.append(f"{nameless} {'node' if nameless == 1 else 'nodes'} (no report)")
+        why = "no numbers" if record["short"] else "no report"
+        missing.append(f"{nameless} {'node' if nameless == 1 else 'nodes'} ({why})")
     return line + (f"; missing: {', '.join(missing)}" if missing else "")
 
 
@@ -153,7 +158,7 @@ def _operations_table(shown, config, form):
         # Every operation that happened, in the order of counters.OPERATIONS.
         place = {name: number for number, name in enumerate(OPERATIONS)}
         columns = sorted({name for fs in shown for name in fs["operations"] or {}},
-                         key=lambda name: (place.get(name, len(place)), name))
+                         key=lambda name: (place.get(name, len(place)), name == OTHERS, name))
     if not columns:
         return []                         # nothing happened, or nothing could be read
     rows = [(fs["label"], *(_operation(fs, name) for name in columns)) for fs in shown]
@@ -164,8 +169,10 @@ def _operations_table(shown, config, form):
 def _operation(fs, name):
     if fs["operations"] is None:
         return "-"
-    row = fs["operations"].get(name, {"count": 0})
-    return f"{_bound(fs['application'])}{row['count']}"
+    row = fs["operations"].get(name)
+    if row is None and OTHERS in fs["operations"]:
+        return "-"                        # it may be among those
+    return f"{_bound(fs['application'])}{row['count'] if row else 0}"
 
 
 def _table(headers, rows, form, align=None):
@@ -183,7 +190,7 @@ def _metadata_tables(shown, form):
     for fs in shown:
         low, too_low = _low(fs, "md_stats"), ">= " if "md_stats" in fs["low"] else ""
         for target, metadata in fs["metadata"].items():
-            peak = metadata["peak"] or {"per_second": 0.0, "node": "-"}
+            peak = metadata["peak"]
             rate = metadata["per_second_per_node"]
             asked = {name: count for name, count in metadata["operations"].items()
                      if count and name not in LOCAL_MD_STATS}
@@ -191,7 +198,8 @@ def _metadata_tables(shown, form):
             # The average is that of the nodes that reported, whoever is missing.
             rows.append((fs["label"], target, low + str(metadata["requests"]),
                          "-" if rate is None else f"{too_low}{rate:.1f}",
-                         f"{low}{peak['per_second']:.1f}", peak["node"],
+                         f"{low}{peak['per_second']:.1f}" if peak else "-",
+                         peak["node"] if peak else "-",
                          ", ".join(f"{name} {low}{count}" for name, count in most)))
     if not rows:
         return []
@@ -263,7 +271,7 @@ def _long(shown, node_seconds, units, form):
                 mean = bytes_text(total // count, units) if count and total is not None else "-"
                 transfers.append((fs["label"], f"{way}, {_BY[layer]}",
                                   _bytes(numbers, f"{way}_bytes", units),
-                                  "-" if numbers is None else f"{_bound(numbers)}{count}", mean))
+                                  "-" if count is None else f"{_bound(numbers)}{count}", mean))
         for name, row in _with_calls(fs).items():
             if row["seconds"] is not None and row["count"]:
                 low = _bound(fs["application"])
@@ -349,7 +357,7 @@ def _ratios(fs, units):
 
 def _explanation(shown, config):
     """What each number of this report is, and is not; from counters.METRICS."""
-    happened = {name for fs in shown for name in fs["operations"] or {}}
+    happened = {name for fs in shown for name in fs["operations"] or {}} - {OTHERS}
     happened.update(config["report.columns"])
     lines = ["What the numbers are:"]
     for metric in METRICS:

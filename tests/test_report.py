@@ -132,7 +132,7 @@ def test_json_is_the_record_itself():
     record, choices = job(*WHOLE, labels=LABELS)
     printed = report.text(record, choices, "json")
     assert record == json.loads(printed)
-    assert printed.startswith('{\n  "schema": 1,\n  "job": {\n    "id": "4711",')
+    assert printed.startswith('{\n  "schema": 1,\n  "short": false,\n  "job": {\n    "id": "4711",')
     assert ["home", "BW Home"] == [fs["label"] for fs in record["file_systems"]]
     assert printed.endswith("}\n")
     assert '"network": null' in printed

@@ -14,10 +14,12 @@ from conftest import DATA, ROOT, record_between, snapshot
 from conftest import report as of_node
 from test_aggregate import llite, osc, unread
 
-from iostats import report, server, show, sources
+from iostats import compact, report, server, show, site, sources
 from iostats.aggregate import SCHEMA, Totals
 from iostats.config import Config
 from iostats.delta import Delta
+from iostats.jobfacts import ENDED, Facts
+from iostats.store import Key
 
 PATH = ROOT / "docs" / "record.schema.json"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -57,12 +59,31 @@ def everything():
         series={"scratch": server.Series(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])})
 
 
+class OfASite:
+    """The record that a site's server makes of everything: with what the batch system says."""
+
+    def record(self):
+        about = site.About("slurm", "sim", 1, "nid00001", 1001, "alice", "physics", "main")
+        facts = Facts("4711_10", "4733", "4711", "10", user="alice", state=ENDED, restarts=1,
+                      outcome="FAILED", exit_status=37, exit_signal=0)
+        return site._with_facts(totals(everything()).record(), Key("sim", "4733", 1), about, facts)
+
+
+class Short:
+    """A record that was made from the short form."""
+
+    def record(self):
+        return compact.as_record(compact.decode(compact.encode(totals(everything()).record())))
+
+
 JOBS = {
     "nobody has reported": totals(expected=4),
     "nobody knows how many": Totals("4711"),
     "a node without Lustre": totals(of_node("nid00001")),
     "nothing done": totals(of_node("nid00001", [llite(), osc()])),
-    "everything": totals(everything()),
+    "everything": OfASite(),
+    "everything of its own server": totals(everything()),
+    "the short form": Short(),
     "missing nodes": totals(of_node("nid00001", [llite(open=23)]),
                             of_node("nid00002", reason="no start"), expected=NODES),
     "refused messages": refused(),
@@ -127,6 +148,10 @@ FS = ("file_systems", 0)
 WRONG = {
     "schema 2": (("schema",), 2), "a schema as text": (("schema",), "1"),
     "a job without a name": (("job", "id"), ""), "a job that is a number": (("job", "id"), 4711),
+    "an attempt that is unknown by its name": (("job", "attempt"), "0"),
+    "a batch system of no name": (("batch", "system"), None),
+    "an exit status below zero": (("batch", "exit_status"), -1),
+    "neither short nor long": (("short",), None),
     "less than no time": (("job", "elapsed_s"), -1.0),
     "no nodes expected": (("coverage", "expected"), 0),
     "less than no nodes": (("coverage", "reported"), -1),
