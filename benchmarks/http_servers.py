@@ -35,7 +35,7 @@ def iostats(port):
             return ANSWER, ""
 
     async def serve():
-        await Same(Totals("4711"), b"-" * 32, site.load("/dev/null")).listen("127.0.0.1", port)
+        await Same(Totals("4711"), [], site.load("/dev/null")).listen("127.0.0.1", port)
         await asyncio.Event().wait()
 
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

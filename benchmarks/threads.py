@@ -13,7 +13,7 @@ import threading
 
 import msgspec
 
-from iostats import config as site, report, secret
+from iostats import config as site, credentials, report, secret
 from iostats.aggregate import Totals
 from iostats.server import JobServer
 
@@ -25,16 +25,16 @@ class _Server(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     wbufsize = -1                       # head and body leave together
     disable_nagle_algorithm = True
-    answer_to = None                    # (body, authorization) -> (answer, mac)
+    answer_to = None                    # (body, authorization) -> (answer, header of its proof)
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        answer, mac = self.answer_to(body, self.headers.get("Authorization", ""))
+        answer, proof = self.answer_to(body, self.headers.get("Authorization", ""))
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))
-        if mac:
-            self.send_header("IOSTATS-MAC", mac)
+        if proof:
+            self.send_header(*proof.split(": "))
         self.end_headers()
         self.wfile.write(answer)
 
@@ -60,7 +60,7 @@ def main():
     config = site.load("/dev/null")
     totals = Totals(options.job, int(options.nodes), fold=report.folded, unpack=msgspec.json.decode,
                     pack=lambda short: msgspec.Raw(msgspec.json.encode(short)))
-    job = JobServer(totals, secret.load(options.secret), config)
+    job = JobServer(totals, [credentials.Secret(options.job, secret.load(options.secret))], config)
     lock, complete = threading.Lock(), threading.Event()
 
     def answer_to(body, authorization):

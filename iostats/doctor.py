@@ -14,9 +14,11 @@ import time
 from collections import namedtuple
 
 from iostats import config as site
-from iostats import files, jobid, nodelist, post, secret, state, wire
+from iostats import (credentials, files, jobid, nodelist, post, schedulers, secret, state,
+                     wire)
 from iostats import node as this_node
-from iostats.errors import ConfigError, IostatsError, NotDelivered
+from iostats.errors import (ConfigError, IostatsError, NotDelivered, NotReadable,
+                            UsageError)
 from iostats.snapshot import readings
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -72,7 +74,7 @@ def examine(given, root, known):
     checks.append(_state_folder(config))
     job, job_check = _job(given, config)
     checks += [job_check, check or _node_list(node)]
-    return checks + _server(given, config, job, node)
+    return checks + _batch(config) + _site(config, node) + _server(given, config, job, node)
 
 
 # -- this machine ----------------------------------------------------------------------------
@@ -414,6 +416,9 @@ def _node_list(node):
                 return Check(PROBLEM, "node", f"{node}; {variable}: {os.environ[variable]} cannot "
                                               f"be read", f"unset {variable}")
     if not text:
+        system = schedulers.here(os.environ)
+        where, text = f"{system.NAME}'s list", system.about(os.environ).get("nodes", "")
+    if not text:
         return Check(OK, "node", f"{node}; no batch system tells the nodes of the job")
     try:
         names = nodelist.expanded(text)
@@ -429,6 +434,52 @@ def _node_list(node):
                      f"export SLURMD_NODENAME={alike[0]}")
     return Check(PROBLEM, "node", f"{node} is not in {where}: {text[:60]}",
                  "srun --ntasks-per-node=1 iostats_client.py doctor")
+
+
+# -- the batch system and the site -------------------------------------------------------------
+
+def _batch(config):
+    """Which batch system it is, and where the server of a site would hear of its jobs."""
+    try:
+        system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
+                  schedulers.here(os.environ))
+    except UsageError as error:
+        return [Check(PROBLEM, "batch system", f"{config.origin['batch.system']}: {error}",
+                      "iostats config --check")]
+    if system.NAME == "none":
+        return []
+    if not hasattr(system, "way"):
+        return [Check(OK, "batch system", system.NAME)]
+    try:
+        return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from {system.way()}")]
+    except NotReadable as error:
+        return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
+
+
+def _site(config, node):
+    """The site's server, which prologs and epilogs need."""
+    if not config["site.host"]:
+        return []
+    where = f"{config['site.host']}:{config['site.port']}"
+    try:
+        signs = credentials.of_client(config, wire.SITE, config["site.secret"])
+    except IostatsError as error:
+        if os.geteuid():
+            return [Check(NOTE, "site", f"{where}; only root reports there: {error}")]
+        return [Check(PROBLEM, "site", str(error), _fetch(config["site.host"],
+                                                          config["site.secret"]))]
+    try:
+        hello, by = post.who_listens(config["site.host"], config["site.port"], wire.SITE, signs,
+                                     node)
+    except OSError as error:
+        return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
+                      "systemctl start iostats-site.service")]
+    if by is None:
+        doubts = "; ".join(one.doubt for one in signs)
+        return [Check(PROBLEM, "site", f"{where}: " + (
+            doubts if hello.get("job") == wire.SITE else "something else listens there"),
+            "iostats config --check")]
+    return [Check(OK, "site", f"{where} is the site's server")]
 
 
 # -- the server ------------------------------------------------------------------------------
@@ -447,12 +498,12 @@ def _server(given, config, job, node):
     ports = [port] if port else jobid.ports(job, config["server.port_first"],
                                             config["server.port_last"],
                                             config["server.port_tries"])
-    password, secret_check = _secret(given, config, job, host)
-    key = wire.key_of(password or b"none", job)
+    known, signs = _known_by(given, config, job, host)
     others, begin = [], f"iostats_server.py --job {job} &"
     for port in ports:
         try:
-            hello, proved = post.who_listens(host, port, node, key, job)
+            hello, by = post.who_listens(host, port, job,
+                                         signs or [credentials.Secret(job, b"none")], node)
         except (OSError, NotDelivered) as error:
             if not isinstance(error, ConnectionRefusedError):
                 others.append(f"port {port}: {getattr(error, 'strerror', None) or error}")
@@ -460,15 +511,36 @@ def _server(given, config, job, node):
             continue
         if hello.get("job") == job:
             return [Check(OK, "server", f"{host}:{port} is the server of job {job}"),
-                    *_secret_and_clock(hello, proved, password, secret_check, host, given, config,
-                                       job)]
+                    *known, *_trust_and_clock(hello, by, signs, host, given, config, job)]
         others.append(f"port {port}: " + (f"the server of job {str(hello['job'])[:40]!r}"
                                           if "job" in hello else "something else"))
     text = "; ".join(others) or f"nobody listens on its {len(ports)} ports from {ports[0]} on"
     # Without a server there need not be a secret yet; one that is not safe is told.
-    unsafe = secret_check is not None and not secret_check.mend.startswith("scp ")
     return [Check(PROBLEM, "server", f"{host}: {text}; start it there", begin),
-            *([secret_check] if unsafe else [])]
+            *(check for check in known if not check.mend.startswith("scp "))]
+
+
+def _known_by(given, config, job, host):
+    """([Check] of what could not be had, [what signs]) of site.cfg's [server] auth."""
+    checks, signs = [], []
+    for word in config["server.auth"]:
+        if word == "munge":
+            try:
+                signs += credentials.of_client({**config, "server.auth": ["munge"]}, job, None)
+            except ConfigError as error:
+                checks.append(Check(PROBLEM, "munge", str(error), "iostats config --check"))
+            except IostatsError as error:
+                checks.append(Check(PROBLEM, "munge", str(error), "systemctl start munge"))
+        else:
+            password, check = _secret(given, config, job, host)
+            if password is not None:
+                signs.append(credentials.Secret(job, password))
+            else:
+                checks.append(check)
+    if signs:                              # one way that works is enough
+        checks = [one._replace(state=NOTE) if one.mend.startswith(("scp ", "systemctl")) else one
+                  for one in checks]
+    return checks, signs
 
 
 def _secret(given, config, job, host):
@@ -488,17 +560,24 @@ def _fetch(host, path):
     return f"scp {host}:{_quoted(path)} {_quoted(path)}"
 
 
-def _secret_and_clock(hello, proved, password, secret_check, host, given, config, job):
-    if secret_check:
-        return [secret_check]
-    path = secret.where(given.get("--secret"), config["secret.dir"], job)
+def _trust_and_clock(hello, by, signs, host, given, config, job):
+    """[Check] of a server of this job: by what we know it, and its clock."""
+    if not signs:
+        return []
+    path = (secret.where(given.get("--secret"), config["secret.dir"], job)
+            if "secret" in config["server.auth"] else None)
     where = path or secret.VARIABLE
-    if not proved:
-        return [Check(PROBLEM, "secret", f"{where}: the server has another one",
-                      _fetch(host, path) if path else f"unset {secret.VARIABLE}")]
+    if by is None:
+        return [Check(PROBLEM, "munge", one.doubt, "iostats config --check")
+                if isinstance(one, credentials.Munge) else
+                Check(PROBLEM, "secret", f"{where}: the server has another one",
+                      _fetch(host, path) if path else f"unset {secret.VARIABLE}")
+                for one in signs]
     ahead = time.time() - float(hello.get("time", 0))
     text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
-    return [Check(OK, "secret", f"{where}: the server has the same"),
+    return [Check(OK, "munge", "munged works here, and proves whose the server is")
+            if isinstance(by, credentials.Munge) else
+            Check(OK, "secret", f"{where}: the server has the same"),
             Check(OK, "clock", text) if abs(ahead) <= _CLOCK_OFF_S else
             Check(PROBLEM, "clock", text, "chronyc makestep")]
 

@@ -1,9 +1,9 @@
 """
-Deliver a report to the server of its job, from a node.
+Deliver a report to a server, or ask it something, from a node.
 
-The ports of the job are tried in their order.  Whoever answers `hello` with another job, or
-with no proof that it has the job's secret, is not our server.  What fails is tried again with
-growing waits, until `try_for` seconds are over.
+The ports of a job are tried in their order.  Whoever answers `hello` with another job, or cannot
+prove whose it is (by the job's secret, or by munge), is not our server.  What fails is tried again
+with growing waits, until `try_for` seconds are over.
 
 HTTP/1.1 by hand over one socket: http.client and what it imports would cost a node more than
 everything else that it does here.
@@ -14,22 +14,31 @@ import os
 import socket
 import time
 
-from iostats import jobid, secret, wire
+from iostats import credentials, jobid, wire
 from iostats.errors import NotDelivered, UsageError
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 8.0
 _REPLY_WITHIN_S = 10.0
-_LONGEST_ANSWER = 1 << 20
+_LONGEST_ANSWER, _LONGEST_HEAD = 1 << 20, 1 << 16
 
 
 class _NotOurs(Exception):
-    """What listens on this port is not the server of this job; the text says why."""
+    """What listens on this port is not the server that we want; the text says why."""
 
 
-class _Refused(NotDelivered):
-    """The server itself said no: trying again would not help."""
+class Refused(NotDelivered):
+    """
+    The server itself said no: trying again would not help.
+
+    Attributes:
+        code: of the error, as in docs/wire.md.
+    """
 
     later = False
+
+    def __init__(self, message, code=None):
+        super().__init__(message)
+        self.code = code
 
 
 def split_server(text):
@@ -46,22 +55,35 @@ def split_server(text):
     return host, int(port) if port else None
 
 
-def deliver(report, server, secret_path, config, say=lambda text: None, sleep=time.sleep):
+def deliver(report, server, secret_path, config, say=lambda text: None, sleep=time.sleep,
+            job_uid=None, method="report"):
     """
-    Send `report` (the params of the method `report`); what the server answered.
+    Send `report` (the params of the method `report`) to its job's server; what that answered.
 
-    Raises NotDelivered, with everything that was tried, when it was not taken.
+    `job_uid`: the job's user, whose server root believes as well where munge is used; `method`:
+    another one, whose params name job and node as well.  Raises NotDelivered, with everything that
+    was tried, when it was not taken.
     """
     host, port = split_server(server)
-    ports = [port] if port else jobid.ports(report["job"], config["server.port_first"],
+    job = report["job"]
+    ports = [port] if port else jobid.ports(job, config["server.port_first"],
                                             config["server.port_last"],
                                             config["server.port_tries"])
-    began, wait, tries, said = time.monotonic(), _FIRST_WAIT_S, 0, None
+    began, wait, tries, said = time.monotonic(), _FIRST_WAIT_S, 0, set()
+
+    def say_once(text):
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    last = None
     while True:
         tries += 1
         try:
-            return _try_ports(report, host, ports, secret.load(secret_path))
-        except _Refused:
+            # Anew with each try: the server may have made the secret, or munged come up, by now.
+            signs = credentials.of_client(config, job, secret_path, say_once, job_uid)
+            return _try_ports(report, host, ports, job, signs, method)
+        except Refused:
             raise
         except NotDelivered as error:
             failed = error
@@ -71,89 +93,141 @@ def deliver(report, server, secret_path, config, say=lambda text: None, sleep=ti
                                f"{time.monotonic() - began:.0f} s: {failed}")
         # Nodes that ended in the same second do not come back in the same one.
         pause = min(wait * (0.5 + os.urandom(1)[0] / 256), left)
-        if str(failed) != said:
-            said = str(failed)
-            say(f"{said}; trying again for {left:.0f} s")
+        if str(failed) != last:
+            last = str(failed)
+            say(f"{last}; trying again for {left:.0f} s")
         sleep(pause)
         wait = min(wait * 2, _LONGEST_WAIT_S)
 
 
-def _try_ports(report, host, ports, password):
-    key = wire.key_of(password, report["job"])
+def _try_ports(report, host, ports, job, signs, method):
     others, silent = [], None
     for port in ports:
         try:
-            with socket.create_connection((host, port), _REPLY_WITHIN_S) as connection:
-                return _Conversation(connection, host, port, report["node"], key).report(report)
+            return _asked(host, port, job, signs, report["node"], method, report)
         except _NotOurs as error:
             others.append(f"port {port}: {error}")
         except (OSError, ValueError) as error:
             if not isinstance(error, ConnectionRefusedError) or silent is None:
-                silent = f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
+                silent = f"{host}:{port}: {_in_words(error)}"
             if isinstance(error, (socket.gaierror, socket.timeout)):
                 break                          # the next port of that host fails as slowly
-    raise NotDelivered(f"no answer from the server of job {report['job']}: "
+    raise NotDelivered(f"no answer from {wire.server_of(job)}: "
                        + "; ".join(others + ([silent] if silent else [])))
 
 
-def who_listens(host, port, node, key, job):
+def call(host, port, name, signs, node, method, params, within_s=None, longest=_LONGEST_ANSWER):
     """
-    (hello's result, it proved that it has the secret) of whoever listens on a port.
+    The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
+
+    `signs`: credentials.of_client(...); `within_s`: for everything, from the connection to the
+    answer, 10 if not given (only the resolver and munged have their own times); `longest`: bytes
+    of the answer's body.  For the method `report` clock_ahead_s is filled in.  Raises Refused
+    where the server itself said no, and any other NotDelivered where it was not reached.
+    """
+    try:
+        return _asked(host, port, name, signs, node, method, params, within_s, longest)
+    except _NotOurs as error:
+        raise NotDelivered(f"{host}:{port}: expected {wire.server_of(name)}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise NotDelivered(f"no answer from {wire.server_of(name)}: {host}:{port}: "
+                           f"{_in_words(error)}") from None
+
+
+def who_listens(host, port, name, signs, node):
+    """
+    (hello's result, the one of `signs` that it was proved by, or None) of who is on a port.
 
     {} for what is no server of ours.  Raises OSError where nobody answers.
     """
-    with socket.create_connection((host, port), _REPLY_WITHIN_S) as connection:
+    until = time.monotonic() + _REPLY_WITHIN_S
+    with _connected(host, port, until) as connection:
         try:
-            return _Conversation(connection, host, port, node, key).hello(job)
+            return _Conversation(connection, host, port, name, signs, node, until).hello()
         except (_NotOurs, ValueError):
-            return {}, False
+            return {}, None
+
+
+def _asked(host, port, name, signs, node, method, params, within_s=None,
+           longest=_LONGEST_ANSWER):
+    until = time.monotonic() + (_REPLY_WITHIN_S if within_s is None else within_s)
+    with _connected(host, port, until) as connection:
+        return _Conversation(connection, host, port, name, signs, node, until,
+                             longest).ask(method, params)
+
+
+def _connected(host, port, until):
+    """A connection; each address of `host` has an equal part of the time that is left."""
+    addresses = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+    for place, (family, kind, protocol, _, address) in enumerate(addresses):
+        one = socket.socket(family, kind, protocol)
+        try:
+            one.settimeout(max(0.001, (until - time.monotonic()) / (len(addresses) - place)))
+            one.connect(address)
+            return one
+        except OSError as error:
+            one.close()
+            failed = error
+    raise failed
+
+
+def _in_words(error):
+    return getattr(error, "strerror", None) or str(error)
 
 
 class _Conversation:
     """One connection to one port; every answer is checked before it is believed."""
 
-    def __init__(self, connection, host, port, node, key):
-        self._connection, self._node, self._key = connection, node, key
+    def __init__(self, connection, host, port, name, signs, node, until,
+                 longest=_LONGEST_ANSWER):
+        self._connection, self._name, self._signs, self._node = connection, name, signs, node
         self._host = f"{host}:{port}"
         self._clock_ahead_s = 0.0
-        self._buffer = b""
-        self._until = time.monotonic() + _REPLY_WITHIN_S
+        self._buffer = bytearray()
+        # One bound for the whole conversation: an answer that trickles has no more time.
+        self._until, self._longest = until, longest
 
-    def report(self, report):
-        """Say hello, then send `report`; the server's result."""
-        hello, proved = self.hello(report["job"])
-        if hello["job"] != report["job"]:
+    def ask(self, method, params):
+        """Say hello, then call `method`; the server's result."""
+        hello, proved = self.hello()
+        if hello["job"] != self._name:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
-            raise _NotOurs("a server of this job with another secret (see --secret)")
+            raise _NotOurs("; ".join(dict.fromkeys(one.doubt for one in self._signs)))
         self._clock_ahead_s = time.time() - float(hello.get("time", "missing"))
-        result, proved = self._call("report", {**report,
-                                               "clock_ahead_s": round(self._clock_ahead_s, 3)})
-        if not proved:
+        if method == "report":
+            params = {**params, "clock_ahead_s": round(self._clock_ahead_s, 3)}
+        result, is_proved = self._call(method, params, proved)
+        if not is_proved:
             raise _NotOurs("it could not prove its answer")
         return result
 
-    def hello(self, job):
-        """(the server's result, it proved that it has the secret)."""
-        hello, proved = self._call("hello", {"job": job})
-        if not isinstance(hello, dict) or "job" not in hello:
-            raise _NotOurs("something else listens there")
-        return hello, proved
+    def hello(self):
+        """(the server's result, the one of our credentials that it was proved by, or None)."""
+        for one in self._signs:
+            hello, is_proved = self._call("hello", {"job": self._name}, one)
+            if not isinstance(hello, dict) or "job" not in hello:
+                raise _NotOurs("something else listens there")
+            if is_proved:
+                return hello, one
+            if hello["job"] != self._name:
+                break
+        return hello, None
 
-    def _call(self, method, params):
+    def _call(self, method, params, signs):
         """(result, the answer was authenticated) of one call."""
-        body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, "id": 1},
+        body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, "id": 1},
                           separators=(",", ":")).encode()
         nonce = os.urandom(16).hex()
         now = int(time.time() - self._clock_ahead_s)
-        header = wire.authorization(self._key, self._node, now, nonce, body)
+        header = signs.authorization(self._node, now, nonce, body)
+        self._connection.settimeout(self._left())
         self._connection.sendall(
             b"POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\nAuthorization: %s\r\n\r\n"
             % (self._host.encode(), len(body), header.encode()) + body)
         headers, body = self._answer()
-        proved = wire.same(headers.get("iostats-mac", ""),
-                           wire.answer_mac(self._key, nonce, body))
+        is_proved = signs.proves(headers, nonce, body)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -162,15 +236,20 @@ class _Conversation:
             raise _NotOurs("something else listens there")
         if "error" in answer:
             error = answer["error"]
-            message = error.get("message") if isinstance(error, dict) else error
-            if proved:
-                raise _Refused(f"{self._host}: the server refused the report: {message}")
+            is_form = isinstance(error, dict)
+            message = error.get("message") if is_form else error
+            if is_proved:
+                what = "the report" if method == "report" else f"`{method}`"
+                raise Refused(f"{self._host}: the server refused {what}: {message}",
+                              error.get("code") if is_form else None)
             raise _NotOurs(str(message))
-        return answer.get("result"), proved
+        return answer.get("result"), is_proved
 
     def _answer(self):
         """({lower-case header: value}, body) of one HTTP answer."""
         while b"\r\n\r\n" not in self._buffer:
+            if len(self._buffer) > _LONGEST_HEAD:
+                raise _NotOurs("something else listens there")
             self._receive()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
@@ -179,16 +258,15 @@ class _Conversation:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
         length = int(headers.get("content-length", "0"))
-        if not lines[0].startswith("HTTP/1.") or not 0 <= length <= _LONGEST_ANSWER:
+        if not lines[0].startswith("HTTP/1.") or not 0 <= length <= self._longest:
             raise _NotOurs("something else listens there")
         while len(self._buffer) < length:
             self._receive()
-        body, self._buffer = self._buffer[:length], self._buffer[length:]
+        body, self._buffer = bytes(self._buffer[:length]), self._buffer[length:]
         return headers, body
 
     def _receive(self):
-        # One bound for the whole conversation: an answer that trickles has no more time.
-        self._connection.settimeout(max(0.001, self._until - time.monotonic()))
+        self._connection.settimeout(self._left())
         try:
             part = self._connection.recv(65536)
         except socket.timeout:
@@ -196,5 +274,6 @@ class _Conversation:
         if not part:
             raise ConnectionError("it closed the connection")
         self._buffer += part
-        if len(self._buffer) > _LONGEST_ANSWER + 65536:
-            raise _NotOurs("something else listens there")
+
+    def _left(self):
+        return max(0.001, self._until - time.monotonic())

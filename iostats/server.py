@@ -1,5 +1,5 @@
 """
-The server of one job: a port, the nodes' messages, and the totals that they add up to.
+A server: a port, and the nodes' messages; and that of one job, with the totals that they add up to.
 
 HTTP is read by httptools (the parser of Node.js and uvicorn) in one asyncio protocol, without a
 framework between: a connection is a few hundred bytes, a limit is checked while a message
@@ -12,15 +12,16 @@ import errno
 import logging
 import socket
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, namedtuple
 from typing import Annotated, Optional
 
 import httptools
 import msgspec
 
-from iostats import jsonrpc, wire
+from iostats import jsonrpc, merged, wire
+from iostats.credentials import Disbelieved, no_user
 from iostats.errors import NotDelivered, WireError
-from iostats.jobid import LONGEST_JOB_ID, LONGEST_NODE_NAME, is_node_name, ports
+from iostats.jobid import LONGEST_JOB_ID, LONGEST_NODE_NAME, ports
 from iostats.jsonrpc import Method
 
 log = logging.getLogger("iostats")
@@ -29,7 +30,7 @@ _ACCEPT_AT_ONCE, _QUEUE = 16, 65535
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LONGEST_NAME, _MOST_METRICS = 128, 10_000
-_Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
+NAME = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 _Why = Annotated[str, msgspec.Meta(max_length=500)]
 _Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
@@ -37,9 +38,9 @@ _Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 class Delta(msgspec.Struct, gc=False):
     """What one counter file gained; see delta.py."""
 
-    source: _Name
-    file_system: _Name
-    target: _Name = ""
+    source: NAME
+    file_system: NAME
+    target: NAME = ""
     values: Optional[dict[str, _Gain]] = None         # names: JobServer._check_names
     lower_bound: bool = False
     why: _Why = ""
@@ -49,7 +50,7 @@ class Delta(msgspec.Struct, gc=False):
 class Phase(msgspec.Struct):
     """One part of a node's work, between two marks."""
 
-    name: _Name
+    name: NAME
     elapsed_s: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
     deltas: list[Delta]
 
@@ -87,162 +88,126 @@ class Report(msgspec.Struct):
     seq: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     ended: _Seconds
     elapsed_s: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-    boot_id: _Name = ""
-    user: _Name = ""
+    boot_id: NAME = ""
+    user: NAME = ""
     reason: _Why = ""
     clock_ahead_s: _Seconds = 0.0
     uptime_s: _Seconds = 0.0
-    mounts: Annotated[dict[_Name, Annotated[list[str], msgspec.Meta(max_length=1000)]],
+    mounts: Annotated[dict[NAME, Annotated[list[str], msgspec.Meta(max_length=1000)]],
                       msgspec.Meta(max_length=1000)] = {}
     deltas: list[Delta] = []
-    dirty_bytes: Optional[dict[_Name, _Gain]] = None
+    dirty_bytes: Optional[dict[NAME, _Gain]] = None
     other_jobs: Optional[_Gain] = None
     phases: Annotated[list[Phase], msgspec.Meta(max_length=100)] = []
-    series: Annotated[dict[_Name, Series], msgspec.Meta(max_length=1000)] = {}
+    series: Annotated[dict[NAME, Series], msgspec.Meta(max_length=1000)] = {}
 
 
-class _Disbelieved(WireError):
+Caller = namedtuple("Caller", "node uid")
+Caller.__doc__ = """
+Who sent a message that is believed; the context of its methods.
+
+Attributes:
+    node: the name that it gives itself.
+    uid: the user that munge names; None where the secret was the proof.
+"""
+
+
+class Server:
     """
-    Why a message is not believed.
+    Listens, reads HTTP, and gives messages to methods, which learn who sent them.
+
+    A method is called with (params, who): `who` is a Caller, the Disbelieved that says why the
+    sender is not believed, or None for a message without Authorization; see `believed`.
 
     Attributes:
-        claimed: the node that it says it is from; None where that is no name.
+        name: a job's id, or wire.SITE; what `hello` answers.
+        methods: name -> Method; `hello` is there, and others are added by a subclass.
+        port: where it listens; None before `listen_on`.
     """
 
-    def __init__(self, code, message, claimed):
-        super().__init__(code, message)
-        self.claimed = claimed
-
-
-class JobServer:
-    """
-    Receives the reports of one job.
-
-    Attributes:
-        totals: the aggregate.Totals.
-        port: where it listens; None before `listen`.
-        heard: an asyncio.Event, set by the first report and when all nodes are heard.
-    """
-
-    def __init__(self, totals, secret, config, now=time.time):
-        self.totals, self.port, self.heard = totals, None, asyncio.Event()
-        self.first_report_at = None
-        self._config, self._now = config, now
-        self._key = wire.key_of(secret, totals.job)
-        self._nonces, self._nonces_by_age = set(), deque()
-        self._metrics = set()
-        self._methods = {"hello": Method(self._hello, Hello),
-                         "report": Method(self._report, Report),
-                         "status": Method(self._status, None)}
+    def __init__(self, name, credentials, config, now=time.time):
+        """`credentials`: all kinds that are taken; credentials.of_server(...)."""
+        self.name, self.config, self.port = name, config, None
+        self.methods = {"hello": Method(self._hello, Hello)}
+        self._now = now
+        self._credentials = {one.SCHEME: one for one in credentials}
         self._listener = None
         self.connections = _Connections(config)
 
-    # -- methods ---------------------------------------------------------------------------
+    # -- for subclasses ----------------------------------------------------------------------
 
-    def _hello(self, hello, node):
-        """Who am I: open to all, so that a node can tell another job's server from its own."""
-        if _code(node) == wire.NOT_AUTHENTICATED and hello.job == self.totals.job:
-            # ours by its name, with another secret
-            self.totals.refuse("not authenticated", node.claimed)
-        return {"job": self.totals.job, "protocol": wire.PROTOCOL, "time": self._now()}
+    def refuse(self, why, node=None):
+        """A message was refused; `node`: who sent it, or says so, where that is known."""
 
-    def _report(self, report, node):
-        self._must_be(node)
-        if report.protocol != wire.PROTOCOL:
-            raise WireError(wire.REFUSED, f"protocol {report.protocol} is not spoken here, only "
-                                          f"{wire.PROTOCOL}; use one release on nodes and server")
-        if report.job != self.totals.job or report.node != node:
-            raise WireError(wire.REFUSED, "the report is of another job or node than its header")
-        self._check_names(report)
-        # The node's clock, as far as its hello showed it to be off.
-        report.ended -= report.clock_ahead_s
-        outcome = self.totals.add(report)
-        if self.first_report_at is None or self.totals.all_heard:
-            self.first_report_at = self.first_report_at or self._now()
-            self.heard.set()
-        if not outcome.counted:
-            raise WireError(wire.REFUSED, outcome.why)
-        return {"counted": True, "why": outcome.why}
-
-    def _check_names(self, report):
+    def send(self, transport, data, keep):
         """
-        Refuse metrics with names that are too long, or too many different ones.
+        Send the answer `data`, then close the connection unless it is to be kept.
 
-        Names are checked when they are first seen: as a constraint of the type, the check of
-        each name of each message would take a quarter of its decoding.
+        A subclass may do so later; in the order in which it was called for each transport.
         """
-        for deltas in (report.deltas, *(phase.deltas for phase in report.phases)):
-            for delta in deltas:
-                if delta.values and not self._metrics.issuperset(delta.values):
-                    self._metrics.update(delta.values)
-                    if (max(map(len, delta.values)) > _LONGEST_NAME
-                            or len(self._metrics) > _MOST_METRICS):
-                        self._metrics.difference_update(delta.values)
-                        raise WireError(wire.INVALID_PARAMS, (
-                            f"expected metrics' names of at most {_LONGEST_NAME} characters, and "
-                            f"at most {_MOST_METRICS} of them"))
+        if not transport.is_closing():
+            transport.write(data)
+            if not keep:
+                transport.close()
 
-    def _status(self, params, node):
-        self._must_be(node)
-        totals = self.totals
-        return {"job": totals.job, "expected": totals.expected_count,
-                "reported": totals.reported, "missing": totals.missing()}
+    def believed(self, who, uids=None):
+        """
+        The Caller that `who` is; otherwise the message is refused with a WireError.
 
-    def _must_be(self, node):
-        if isinstance(node, WireError):
-            self.totals.refuse(_WHY_REFUSED[node.code], node.claimed)
-            raise node
-        if node is None:
-            self.totals.refuse("not authenticated")
+        `uids`: of these users alone, where munge names one.
+        """
+        if isinstance(who, Caller):
+            if uids is None or who.uid is None or who.uid in uids:
+                return who
+            who = no_user(who.uid, self.name, who.node)
+        if who is None:
+            self.refuse("not authenticated")
             raise WireError(wire.NOT_AUTHENTICATED, "no Authorization header; see docs/wire.md")
+        self.refuse(_WHY_REFUSED[who.code], who.claimed)
+        raise who
 
     # -- one request -------------------------------------------------------------------------
 
+    def _hello(self, hello, who):
+        """Who am I: open to all, so that a node can tell another job's server from its own."""
+        if (isinstance(who, Disbelieved) and who.code == wire.NOT_AUTHENTICATED
+                and hello.job == self.name):
+            self.refuse("not authenticated", who.claimed)   # ours by its name, and not by proof
+        return {"job": self.name, "protocol": wire.PROTOCOL, "time": self._now()}
+
     def answer(self, body, authorization):
         """
-        (answer or None, its mac or "") of one request body and its Authorization header.
-
-        The caller of a method is its node's name, or the WireError that says why it is not
-        believed, or None; only `hello` answers those.
+        (answer or None, the header "NAME: value" that proves it or "") of one request body and
+        its Authorization header.
         """
-        node, nonce = self._authenticate(body, authorization) if authorization else (None, "")
-        reply = jsonrpc.dispatch(body, self._methods, node, _log_bug)
+        who, by, nonce = None, None, ""
+        if authorization:
+            by = self._credentials.get(authorization.partition(" ")[0])
+            who, nonce = self._authenticate(by, body, authorization)
+        reply = jsonrpc.dispatch(body, self.methods, who, _log_bug)
         if reply is None or not nonce:
             return reply, ""
-        return reply, wire.answer_mac(self._key, nonce, reply)
+        header = by.answer_header(nonce, reply)
+        return reply, f"{header[0]}: {header[1]}" if header else ""
 
-    def _authenticate(self, body, header):
-        """(node, nonce) of a believed request; (WireError, nonce or "") of another."""
-        fields = wire.fields_of(header)
-        claimed = fields["node"] if fields and is_node_name(fields["node"]) else None
-        if (claimed is None or len(fields["nonce"]) != 32
-                or not wire.same(fields["mac"], wire.request_mac(
-                    self._key, claimed, fields["time"], fields["nonce"], body))):
-            return _Disbelieved(wire.NOT_AUTHENTICATED, "the message was not made with the secret "
-                                "of this job, or was altered", claimed), ""
-        now, nonce = self._now(), fields["nonce"]
-        tolerance = self._config["server.clock_tolerance"]
-        if not _is_time(fields["time"]) or abs(int(fields["time"]) - now) > tolerance:
-            return _Disbelieved(wire.STALE, f"the message's time is more than {tolerance:g} s from "
-                                f"the server's", claimed), nonce
-        if nonce in self._nonces:
-            return _Disbelieved(wire.REPLAYED, "this very message was here before", claimed), nonce
-        self._nonces.add(nonce)
-        self._nonces_by_age.append((now, nonce))
-        # A message is stale on both sides of `now`, so a nonce is kept for twice the tolerance.
-        while self._nonces_by_age and self._nonces_by_age[0][0] < now - 2 * tolerance - 1:
-            self._nonces.discard(self._nonces_by_age.popleft()[1])
-        return claimed, nonce
+    def _authenticate(self, by, body, header):
+        """(Caller, nonce) of a believed request; (Disbelieved, nonce or "") of another."""
+        try:
+            if by is None:
+                raise Disbelieved(wire.NOT_AUTHENTICATED, f"expected Authorization: "
+                                  f"{' or '.join(self._credentials)} (site.cfg: [server] auth)",
+                                  None)
+            node, uid, nonce = by.check(header, body)
+        except Disbelieved as error:
+            return error, error.nonce
+        return Caller(node, uid), nonce
 
     # -- listening ---------------------------------------------------------------------------
 
-    async def listen(self, host="", port=None):
-        """Listen on the first free port of the job's, or on `port`; sets `self.port`."""
-        config, loop = self._config, asyncio.get_running_loop()
-        wanted = [port] if port else ports(self.totals.job, config["server.port_first"],
-                                           config["server.port_last"],
-                                           config["server.port_tries"])
-        for number in wanted:
+    async def listen_on(self, host, numbers):
+        """Listen on the first free port of `numbers`, which is then `self.port`; None if none."""
+        loop = asyncio.get_running_loop()
+        for number in numbers:
             try:
                 bound = _bound(host, number)
             except OSError as error:
@@ -257,16 +222,103 @@ class JobServer:
             bound.listen(_QUEUE)
             self.port = number
             self.connections.watch(loop)
-            return
-        raise NotDelivered(f"all ports of job {self.totals.job} are taken "
-                           f"({' '.join(map(str, wanted))}); widen [server] port_first, port_last "
-                           f"or port_tries in site.cfg")
+            break
+        return self.port
 
     def close(self):
         """Stop listening and end all connections."""
         if self._listener:
             self._listener.close()
         self.connections.close()
+
+
+def check_report(report, caller, job, metrics):
+    """
+    Take the node's clock out of a Report that can be counted; WireError for one that can't.
+
+    `caller`: the Caller that sent it; `job`: whose it must be; `metrics`: a set of the names of
+    metrics that were taken before, to which its names are added.
+
+    Names are checked when they are first seen: as a constraint of the type, the check of each name
+    of each message would take a quarter of its decoding.
+    """
+    if report.protocol != wire.PROTOCOL:
+        raise WireError(wire.REFUSED, f"protocol {report.protocol} is not spoken here, only "
+                                      f"{wire.PROTOCOL}; use one release on nodes and server")
+    if report.job != job or report.node != caller.node:
+        raise WireError(wire.REFUSED, "the report is of another job or node than its header")
+    for deltas in (report.deltas, *(phase.deltas for phase in report.phases)):
+        for delta in deltas:
+            if delta.values and not metrics.issuperset(delta.values):
+                metrics.update(delta.values)
+                if max(map(len, delta.values)) > _LONGEST_NAME or len(metrics) > _MOST_METRICS:
+                    metrics.difference_update(delta.values)
+                    raise WireError(wire.INVALID_PARAMS, (
+                        f"expected metrics' names of at most {_LONGEST_NAME} characters, and at "
+                        f"most {_MOST_METRICS} of them"))
+    # As far as its hello showed it to be off.
+    report.ended -= report.clock_ahead_s
+
+
+class JobServer(Server):
+    """
+    Receives the reports of one job.
+
+    Attributes:
+        totals: the aggregate.Totals.
+        heard: an asyncio.Event, set by the first report and when all nodes are heard.
+    """
+
+    def __init__(self, totals, credentials, config, now=time.time):
+        super().__init__(totals.job, credentials, config, now)
+        self.totals, self.heard = totals, asyncio.Event()
+        self.first_report_at = None
+        self._metrics, self._merged = set(), set()
+        self.methods.update(report=Method(self._report, Report),
+                            totals=Method(self._totals, merged.Params),
+                            status=Method(self._status, None))
+
+    def refuse(self, why, node=None):
+        self.totals.refuse(why, node)
+
+    def _report(self, report, who):
+        check_report(report, self.believed(who), self.totals.job, self._metrics)
+        return self._answer(self.totals.add(report))
+
+    def _totals(self, params, who):
+        """Many nodes in one message; each message once."""
+        others = merged.totals_of(params, self.believed(who).node, self.totals.job, self._metrics,
+                                  self.totals.name_of)
+        if params.seq in self._merged:
+            return {"counted": True, "why": "these totals were counted before"}
+        answer = self._answer(self.totals.merge(others))
+        self._merged.add(params.seq)
+        return answer
+
+    def _answer(self, outcome):
+        if self.first_report_at is None or self.totals.all_heard:
+            self.first_report_at = self.first_report_at or self._now()
+            self.heard.set()
+        if not outcome.counted:
+            raise WireError(wire.REFUSED, outcome.why)
+        return {"counted": True, "why": outcome.why}
+
+    def _status(self, params, who):
+        self.believed(who)
+        totals = self.totals
+        return {"job": totals.job, "expected": totals.expected_count,
+                "reported": totals.reported, "missing": totals.missing()}
+
+    async def listen(self, host="", port=None):
+        """Listen on the first free port of the job's, or on `port`; sets `self.port`."""
+        config = self.config
+        wanted = [port] if port else ports(self.name, config["server.port_first"],
+                                           config["server.port_last"],
+                                           config["server.port_tries"])
+        if await self.listen_on(host, wanted) is None:
+            raise NotDelivered(f"all ports of job {self.name} are taken "
+                               f"({' '.join(map(str, wanted))}); widen [server] port_first, "
+                               f"port_last or port_tries in site.cfg")
 
 
 def _bound(host, port):
@@ -291,14 +343,6 @@ def _bound(host, port):
 
 _WHY_REFUSED = {wire.NOT_AUTHENTICATED: "not authenticated", wire.STALE: "stale",
                 wire.REPLAYED: "replayed"}
-
-
-def _code(node):
-    return node.code if isinstance(node, WireError) else None
-
-
-def _is_time(text):
-    return text.isascii() and text.isdigit() and len(text) <= 12
 
 
 def _log_bug(error):
@@ -352,11 +396,12 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
-    __slots__ = ("_authorization", "_parser", "_parts", "_server", "_size", "_transport")
+    __slots__ = ("_authorization", "_ended", "_parser", "_parts", "_server", "_size",
+                 "_transport")
 
     def __init__(self, server):
         self._server = server
-        self._transport = None
+        self._transport, self._ended = None, False      # ended: its last answer is on its way
         self._parser = httptools.HttpRequestParser(self)
         self._begin()
 
@@ -377,6 +422,8 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
     def data_received(self, data):
+        if self._ended:
+            return
         try:
             self._parser.feed_data(data)
         except _TooLarge as error:
@@ -388,7 +435,9 @@ class _Connection(asyncio.Protocol):
                 _log_bug(error)
                 self._transport.abort()
         except httptools.HttpParserUpgrade:
-            self._transport.close()            # answered by now, and not upgraded
+            if not self._ended:                # answered by now, and not upgraded
+                self._ended = True
+                self._server.send(self._transport, b"", keep=False)
         except httptools.HttpParserError:
             self._reject("400 Bad Request", "expected an HTTP/1.1 POST")
 
@@ -403,7 +452,7 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name, value):
         self._count(len(name) + len(value))
         name = name.lower()
-        if name == b"content-length" and int(value) > self._server._config[
+        if name == b"content-length" and int(value) > self._server.config[
                 "server.max_message_bytes"]:
             raise _TooLarge(self._limit())
         if name == b"authorization":
@@ -415,45 +464,44 @@ class _Connection(asyncio.Protocol):
 
     def _count(self, length):
         self._size += length
-        if self._size > self._server._config["server.max_message_bytes"] + 65536:
+        if self._size > self._server.config["server.max_message_bytes"] + 65536:
             raise _TooLarge(self._limit())
 
     def _limit(self):
-        return (f"expected at most {self._server._config['server.max_message_bytes']} bytes "
+        return (f"expected at most {self._server.config['server.max_message_bytes']} bytes "
                 f"(site.cfg: [server] max_message_bytes)")
 
     def on_message_complete(self):
         server = self._server
         server.connections.complete(self)
-        if self._transport.is_closing():
+        if self._ended or self._transport.is_closing():
             return
         if self._parser.get_method() != b"POST":
             self._reject("405 Method Not Allowed", "expected POST")
             return
         body, authorization = b"".join(self._parts), self._authorization
         self._begin()
-        answer, mac = server.answer(body, authorization)
+        answer, proof = server.answer(body, authorization)
         keep = self._parser.should_keep_alive()
         head = ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n" if answer is None else
                 f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(answer)}\r\n")
-        if mac:
-            head += f"IOSTATS-MAC: {mac}\r\n"
+        if proof:
+            head += f"{proof}\r\n"
         if not keep:
             head += "Connection: close\r\n"
-        self._transport.write(head.encode() + b"\r\n" + (answer or b""))
-        if not keep:
-            self._transport.close()
+        self._ended = not keep
+        server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
 
     def _reject(self, status, detail):
-        if self._transport.is_closing():
+        if self._ended or self._transport.is_closing():
             return
-        self._server.totals.refuse(status[4:].lower())
+        self._server.refuse(status[4:].lower())
         body = jsonrpc.error_answer(wire.INVALID_REQUEST, detail=detail)
-        self._transport.write(
-            f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-            f"\r\nConnection: close\r\n\r\n".encode() + body)
-        self._transport.close()
+        self._ended = True
+        head = (f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+        self._server.send(self._transport, head.encode() + body, keep=False)
 
 
 class _TooLarge(Exception):

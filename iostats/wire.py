@@ -14,13 +14,22 @@ The answer to an authenticated request carries
 
 so that the node knows that the server has the secret too.  `time` is the server's, in whole
 seconds: a node learns the difference from the answer to its `hello`.
+
+Where both have munge, instead:
+
+    Authorization: MUNGE credential of "iostats-1 request" LF node LF job LF nonce LF sha256(body)
+    IOSTATS-MUNGE: credential of "iostats-1 answer" LF nonce LF sha256(body)
+
+`job` is the name of who is meant: a job's id, or "(site)" for the server of the whole site.
 """
 
 import hashlib
 import hmac
 
 PROTOCOL = 1
-SCHEME = "IOSTATS-1"
+SCHEME, MAC_HEADER = "IOSTATS-1", "IOSTATS-MAC"
+MUNGE_SCHEME, MUNGE_HEADER = "MUNGE", "IOSTATS-MUNGE"
+SITE = "(site)"
 
 # JSON-RPC 2.0, section 5.1
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
@@ -65,3 +74,27 @@ def fields_of(header):
 def same(a, b):
     """Compare two macs in constant time."""
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
+
+
+def munge_request(node, job, nonce, body):
+    """What the munge credential of a request holds, bytes."""
+    text = f"iostats-1 request\n{node}\n{job}\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
+    return text.encode("utf-8", "surrogateescape")
+
+
+def munge_answer(nonce, body):
+    """What the munge credential of an answer holds, bytes."""
+    return f"iostats-1 answer\n{nonce}\n{hashlib.sha256(body).hexdigest()}".encode()
+
+
+def munge_fields(payload, body):
+    """(node, job, nonce) of a munge_request for this very `body`; None for anything else."""
+    parts = payload.decode("utf-8", "surrogateescape").split("\n")
+    if len(parts) != 5 or payload != munge_request(*parts[1:4], body):
+        return None
+    return tuple(parts[1:4])
+
+
+def server_of(name):
+    """Words for the server whose name is `name`: a job's id, or SITE."""
+    return "the site's server" if name == SITE else f"the server of job {name}"

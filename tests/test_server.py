@@ -150,9 +150,9 @@ def test_a_server_that_listens_everywhere_is_reached_by_name(desk):
 
 
 @pytest.mark.parametrize("variables, expected", [
-    ({"SLURM_JOB_NODELIST": "nid[00001-00128,200]"}, 129),
-    ({"PBS_NODEFILE": "{folder}/nodes"}, 2),
-    ({"LSB_DJOB_HOSTFILE": "{folder}/nodes"}, 2),
+    ({"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "nid[00001-00128,200]"}, 129),
+    ({"PBS_JOBID": "4711.pbs01", "PBS_NODEFILE": "{folder}/nodes"}, 2),
+    ({"LSB_JOBID": "4711", "LSB_DJOB_HOSTFILE": "{folder}/nodes"}, 2),
     ({}, None),
 ], ids=["Slurm", "PBS", "LSF", "none"])
 def test_the_nodes_of_the_job_are_those_of_the_batch_system(desk, variables, expected):

@@ -16,6 +16,7 @@ import pytest
 from iostats import wire
 from iostats.aggregate import Totals
 from iostats.config import load
+from iostats.credentials import Secret
 from iostats.server import JobServer
 
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -43,8 +44,9 @@ def header(body, node="nid00023", time=NOW, nonce=NONCE, key=None):
 def server():
     """The server of job 4711 of 3 nodes; `server.clock[0]` is its time."""
     clock = [NOW + 0.25]
-    one = JobServer(Totals("4711", 3), SECRET, load(environ={}), now=lambda: clock[0])
-    one.clock = clock
+    checks = Secret("4711", SECRET, 300.0, now=lambda: clock[0])
+    one = JobServer(Totals("4711", 3), [checks], load(environ={}), now=lambda: clock[0])
+    one.clock, one.checks = clock, checks
     return one
 
 
@@ -110,7 +112,8 @@ def test_a_message_made_with_the_secret_is_counted_and_its_answer_is_proved(serv
     body = report()
     reply, mac = server.answer(body, header(body))
     assert {"counted": True, "why": ""} == json.loads(reply)["result"]
-    assert hexmac(job_key(), f"answer\n{NONCE}\n{hashlib.sha256(reply).hexdigest()}") == mac
+    proof = hexmac(job_key(), f"answer\n{NONCE}\n{hashlib.sha256(reply).hexdigest()}")
+    assert f"IOSTATS-MAC: {proof}" == mac
     assert [41_003] == read_bytes(server)
     assert {} == refused(server)
 
@@ -215,8 +218,8 @@ def test_nonces_are_forgotten_when_their_messages_are_stale(server):
         server.answer(HELLO, header(HELLO, nonce="%032d" % number))
     server.clock[0] += 602
     server.answer(HELLO, header(HELLO, time=NOW + 602))
-    assert {NONCE} == server._nonces
-    assert 1 == len(server._nonces_by_age)
+    assert {NONCE} == server.checks._nonces
+    assert 1 == len(server.checks._nonces_by_age)
 
 
 def test_a_report_sent_again_with_a_new_nonce_counts_once(server):
@@ -262,7 +265,7 @@ def test_hello_is_answered_to_anyone_and_proved_to_those_who_have_the_secret(
     reply, mac = server.answer(HELLO, authorization)
     assert {"job": "4711", "protocol": 1, "time": NOW + 0.25} == json.loads(reply)["result"]
     expected = hexmac(job_key(), f"answer\n{NONCE}\n{hashlib.sha256(reply).hexdigest()}")
-    assert (expected if is_proved else "") == mac
+    assert (f"IOSTATS-MAC: {expected}" if is_proved else "") == mac
     assert {} == refused(server) or not is_proved
 
 
