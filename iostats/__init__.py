@@ -13,7 +13,12 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     nodelist          the batch system's node lists, written out
     wire              how a message is authenticated
     series            amounts over time, in a bounded number of bins
+    filesystem        deltas of one file system, added up
     aggregate         deltas of all nodes -> totals -> the JSON record
+    merged            the totals of many nodes in one message
+    compact           the record -> one short line for the batch system's own accounting
+    jobfacts          what a batch system says of a job
+    filesystem        one file system of a job, added up
     report            the record -> tables
     jsonrpc           JSON-RPC 2.0: bytes in, bytes out
 
@@ -24,13 +29,24 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     node              this node: name, job, boot, snapshot
     state             what a node keeps between start and stop
     secret            the job's secret
+    munge             credentials of MUNGE, by libmunge
+    credentials       how messages are signed and checked: by the secret, or by MUNGE
     post              deliver a report
     watch             rates over time, for the report
+    measure           one job on one node: from its start to its report
+    mpi               the reports of all nodes as one, along the ranks
+    schedulers/       one file for each batch system
+    attend            a node's process that stays as long as a command
+    hooks             a batch system's prolog and epilog
     show              this node's counters for a person
     doctor            what is in the way on this node, and the command that mends it
     server            the server of one job
+    store             what the site's server keeps
+    handover          a report to where its user sees it
+    site              the site's server: all jobs, by their prologs and epilogs
+    run               one command, measured on all nodes of its job
 
-    cli/              the roles: node, server, config
+    cli/              the roles: node, server, config, run, report, mail
 """
 
 __version__ = "0.1.0"

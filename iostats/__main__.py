@@ -1,11 +1,15 @@
 """The command `iostats`: all roles as subcommands."""
 
+import importlib
 import sys
 
 USAGE = """\
-usage: iostats start|stop|show [options]      on a node; as iostats_client.py
+usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
+       iostats report [options] JOB ...       what finished jobs did
+       iostats start|stop|show [options]      on a node; as iostats_client.py
        iostats server [options]               as iostats_server.py
        iostats config [--check] [options]     what is in force, and why
+       iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
 
 `iostats start --help` and the like tell the rest.
 """
@@ -15,12 +19,8 @@ def main(arguments=None):
     """Run a subcommand; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     role, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if role == "server":
-        from iostats.cli.server import main as run
-        return run(rest)
-    if role == "config":
-        from iostats.cli.config import main as run
-        return run(rest)
+    if role in ("server", "config", "run", "report", "mail"):
+        return importlib.import_module(f"iostats.cli.{role}").main(rest)
     if role in ("", "-h", "--help"):
         print(USAGE, end="")
         return 0 if role else 2

@@ -63,6 +63,21 @@ def _one_of(choices):
     return check
 
 
+def _words_of(*choices):
+    def check(value):
+        if not set(value.split()) <= set(choices):
+            raise ValueError
+        return value.split()
+    return check
+
+
+def _ways(value):
+    words = value.split()
+    if not words or len(set(words)) < len(words) or not set(words) <= {"secret", "munge"}:
+        raise ValueError
+    return words
+
+
 def _number(low, high, default, help):
     return Option(str(default), _integer(low, high), f"a number from {low} to {high}", help)
 
@@ -93,6 +108,13 @@ OPTIONS = {
     "node.public_dir": Option("/run/iostats/start", _text, "a folder", (
         "Where root's `start --public` keeps a snapshot that the job's user can use, but not "
         "change.")),
+    "node.python": Option("python3", _text, "a command", (
+        "Python 3.9 or newer on the nodes, for `iostats run`.")),
+    "node.hook_dir": Option("/var/lib/iostats/node", _text, "a folder", (
+        "Where prolog and epilog keep a node's starts, and the reports that wait for the site's "
+        "server; root's own, on the node's own disk.")),
+    "node.hook_within": _wait(0.9, (
+        "Prolog and epilog end after so many seconds, whatever they have reached.")),
     "server.host": Option("", _text, "a host name", "Where the job's server runs; stop --server."),
     "server.port_first": _number(1, 65535, 20000, (
         "First of the ports that job ids are mapped to; keep them out of the kernel's "
@@ -110,6 +132,52 @@ OPTIONS = {
     "server.silence": _wait(10, "A connection that says nothing is closed after so many seconds."),
     "server.clock_tolerance": _wait(300, (
         "A message is stale when its time is further than so many seconds from the server's.")),
+    "server.auth": Option("secret", _ways, "secret or munge, or both, the preferred one first", (
+        "How nodes and server know each other.  secret: by the job's secret, in a folder that they "
+        "share.  munge: by munged, on each of them; a server then takes messages of its own user "
+        "and of root alone.  Of both a node takes the first that works, and a server takes both.")),
+    "server.munge_socket": Option("", _text, "a socket", (
+        "Where munged listens.  Empty: where munge has it.")),
+    "server.munge_users": Option("", str.split, "names or numbers of users", (
+        "Whose server a node believes where munge is used, beside its user's own and root's.")),
+    "batch.system": Option("", _text, "flux, lsf, none, pbs, sge or slurm", (
+        "The batch system.  Empty: the one whose job id is in the environment.")),
+    "run.output": Option("", _text, "a file", (
+        "Where `iostats run` puts its report, %j being the job's id.  Empty: standard error.")),
+    "run.start_within": _wait(30, (
+        "`iostats run` starts its command after so many seconds at the latest; nodes that are not "
+        "ready by then are missing in the report.")),
+    "run.grace": _wait(1, (
+        "When the batch system ends a job (SIGTERM), its command has so many seconds to end before "
+        "the nodes read their counters all the same.")),
+    "run.deadline": _wait(5, (
+        "And so many for the nodes to report after that; keep grace and deadline together below "
+        "the time until SIGKILL (Slurm: KillWait).")),
+    "site.host": Option("", _text, "a host name", (
+        "Where the site's server runs, to which all prologs and epilogs report.")),
+    "site.port": _number(1, 65535, 19990, "The port of the site's server."),
+    "site.secret": Option("/etc/iostats/site.secret", _text, "a file", (
+        "The secret of the site's server and the nodes' root; the same on all of them, readable "
+        "by root alone.")),
+    "site.store": Option("/var/lib/iostats/site.sqlite", _text, "a file", (
+        "Where the site's server keeps reports and records.")),
+    "site.deadline": _wait(300, (
+        "A job's record is made so many seconds after its first epilog, if not all of its nodes "
+        "have reported by then; later reports are added to it.")),
+    "site.keep_reports_days": _number(1, 3650, 7, (
+        "The nodes' reports are kept for so many days: one that comes later is not added.")),
+    "site.keep_days": _number(1, 36500, 365, "Records are removed after so many days."),
+    "site.show": Option("", _words_of("output", "home", "comment"),
+                        "words out of: output home comment", (
+        "Where the site's server shows a job's report.  output: at the end of the job's own output "
+        "file.  home: in ~/.iostats/JOB.txt of a user who has that folder.  comment: in short, in "
+        "the batch system's accounting.")),
+    "site.comment_fields": Option("AdminComment", str.split, "names of fields", (
+        "Slurm's fields for the short report; the first one that nobody else has used.")),
+    "site.readers": Option("root", str.split, "names of users", (
+        "Users who may read all records; others may read their own, where auth is munge.")),
+    "site.mail_program": Option("/usr/bin/mail", _text, "a command", (
+        "What `iostats mail` hands its mail to.")),
     "secret.dir": Option("~/.iostats", _text, "a folder", (
         "Where the server puts the job's secret; a folder that the nodes share.")),
     "report.format": Option("grid", _one_of(FORMATS), " or ".join(FORMATS), "Form of the tables."),

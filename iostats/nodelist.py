@@ -26,10 +26,10 @@ def expanded(text):
             inside, closed, part = rest.partition("]")
             if bracket and not closed:
                 raise ValueError(head + bracket + rest)
-            found = [name + head + number for name in found
-                     for number in (_numbers(inside) if bracket else ("",))]
-            if len(found) + len(names) > MOST_NODES:
+            numbers = _numbers(inside) if bracket else [""]
+            if len(found) * len(numbers) + len(names) > MOST_NODES:
                 raise ValueError(f"more than {MOST_NODES} nodes")
+            found = [name + head + number for name in found for number in numbers]
         names += found
     return names
 
@@ -47,11 +47,12 @@ def _split(text):
 
 
 def _numbers(ranges):
+    found = []
     for one in ranges.split(","):
         first, dash, last = one.partition("-")
         last = last if dash else first
         if not (first.isdigit() and last.isdigit() and int(first) <= int(last)
-                and int(last) - int(first) < MOST_NODES):
+                and int(last) - int(first) + len(found) < MOST_NODES):
             raise ValueError(one)
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{len(first)}d}"
+        found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
+    return found

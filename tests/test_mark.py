@@ -184,7 +184,7 @@ solve +\d+\.\d +scratch +0 bytes +0 bytes +0$""", out), out
 
 
 def test_nodes_with_different_marks_are_added_where_the_names_are_the_same(desk):
-    """`nodes` says of how many nodes a row is; each node's first part has its own name."""
+    """In the order in which they began; `nodes` says of how many nodes a row is."""
     running = desk.server("--nodes", "2", "--format", "json")
     one, two = started(desk, "nid00023"), started(desk, "nid00037")
     mark(desk, one, "stage", **STAGE)
@@ -193,8 +193,8 @@ def test_nodes_with_different_marks_are_added_where_the_names_are_the_same(desk)
     stop(desk, one, running, **END)
     stop(desk, two, running, **END)
     record = running.wait().record
-    assert [("(before stage)", 1, 2, 500, 3, False), ("stage", 1, 7, 11_000, 19, False),
-            ("solve", 2, 28, 59_006, 42, False), ("(before solve)", 1, 9, 11_500, 22, False),
+    assert [("(before stage)", 1, 2, 500, 3, False), ("(before solve)", 1, 9, 11_500, 22, False),
+            ("stage", 1, 7, 11_000, 19, False), ("solve", 2, 28, 59_006, 42, False),
             ] == rows(record)
     assert (46, 82_006, 86, False) == whole(record)
 
@@ -374,8 +374,8 @@ def test_a_name_that_cannot_be_printed_in_a_row_is_refused(desk, name):
 
 @pytest.mark.parametrize("arguments, line", [
     (("mark",), "mark: expected the name of the part that begins, got nothing"),
-    (("mark", "a", "b"), "expected one of start mark watch stop show doctor, got 'mark a b' "
-                         "(see --help)"),
+    (("mark", "a", "b"), "expected one of start mark watch stop show doctor prolog epilog "
+                         "deliver, got 'mark a b' (see --help)"),
 ], ids=["no name", "two names"])
 def test_a_mark_has_one_name(desk, arguments, line):
     """Status 2, one line, and no mark."""

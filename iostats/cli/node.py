@@ -27,6 +27,7 @@ HELP = """\
 usage: iostats_client.py start|stop|show|doctor [options]
        iostats_client.py mark NAME [options]
        iostats_client.py watch --every SECONDS [options] &
+       iostats_client.py prolog|epilog|deliver [options]
 
 Measure this node's Lustre I/O for one job and send it to the job's server.
 
@@ -38,6 +39,10 @@ Measure this node's Lustre I/O for one job and send it to the job's server.
                         changes nothing
   doctor                say what is in the way here, and the command that mends
                         it; changes nothing
+  prolog, epilog        as root, from the batch system's own: every job is
+                        measured, and reported to the site's server ([site] host
+                        in site.cfg); both end within 1 s, with 0
+  deliver               send the site's server what epilogs could not
 
 options:
   --job ID              the job (default: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID,
@@ -54,6 +59,12 @@ options:
                         ~/.iostats/site.cfg)
   --every SECONDS       watch: pause between two looks (1 to 86400)
   --again               start: forget an earlier start of this job
+  --attempt N           prolog, epilog: the job's restarts so far
+  --nodes LIST          prolog, epilog: the job's nodes
+  --user NAME           prolog, epilog: whose job it is
+  --uid N               prolog, epilog: that user's number
+  --mpi                 start, mark, stop: under mpirun or srun; one rank of
+                        each node works, and the server gets one message
   --public              start, as root in a prolog: keep it where the job's user
                         can use it, but not change it (see site.cfg)
   --json                show, doctor: as JSON
@@ -77,21 +88,25 @@ exit status:
 """
 
 _WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
-               "--every")
-_LONGEST_MARK, _MOST_MARKS = 60, 99
-_FLAGS = ("--again", "--public", "--json", "--quiet", "--never-fail")
-_ROLES = ("start", "mark", "watch", "stop", "show", "doctor")
+               "--every", "--attempt", "--nodes", "--user", "--uid")
+_LONGEST_MARK = 60
+_FLAGS = ("--again", "--public", "--mpi", "--json", "--quiet", "--never-fail")
+_ROLES = ("start", "mark", "watch", "stop", "show", "doctor", "prolog", "epilog", "deliver",
+          "attend")                      # attend: of `iostats run`, see attend.py
+_HOOKS = ("prolog", "epilog", "deliver")
 
 
 def main(arguments=None):
     """Run one command; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    never_fail = "--never-fail" in arguments
+    never_fail = "--never-fail" in arguments or (
+        "mark" not in arguments and not set(_HOOKS).isdisjoint(arguments))
     try:
         status = _run(arguments)
         sys.stdout.flush()
     except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
+        if str(error):                                  # else another rank tells, see mpi.py
+            print(f"iostats: {error}", file=sys.stderr)
         status = error.exit_status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -137,32 +152,42 @@ def parse(arguments):
     if words == ["mark"] and "mark" not in given:
         raise UsageError("mark: expected the name of the part that begins, got nothing")
     if len(words) != 1 or words[0] not in _ROLES:
-        raise UsageError(f"expected one of {' '.join(_ROLES)}, got "
+        raise UsageError(f"expected one of {' '.join(_ROLES[:-1])}, got "
                          f"{' '.join(words) or 'nothing'!r} (see --help)")
     return words[0], given
 
 
 def _run(arguments):
+    if "--mpi" in arguments and not {"-h", "--help"}.intersection(arguments):
+        return _along_ranks(arguments)
     role, given = parse(arguments)
     if role == "help":
         print(HELP, end="")
         return DONE
+    root = _root(given)
+    if role == "doctor":
+        return _doctor(given, root)
+    if role in _HOOKS:
+        return _hook(role, given, root)
+    config = _config(given)
+    return {"start": _start, "mark": _mark, "watch": _watch, "stop": _stop, "show": _show,
+            "attend": _attend}[role](given, config, root)
+
+
+def _root(given):
     root = given.get("--root", "/")
     if not os.path.isdir(root):
         raise UsageError(f"--root: expected a folder, got {root!r}")
-    if role == "doctor":
-        return _doctor(given, root)
+    return root
+
+
+def _config(given):
     config = site.load(given.get("--config"))
     if "--server" in given:
         config.take("server.host", given["--server"], "--server")
     if "--state-dir" in given:
         config.take("node.state_dir", given["--state-dir"], "--state-dir")
-    return {"start": _start, "mark": _mark, "watch": _watch, "stop": _stop, "show": _show}[role](
-        given, config, root)
-
-
-def _snapshot(given, root, config, *about, **more):
-    return this_node.snapshot(root, config, *about, say=lambda text: _say(given, text), **more)
+    return config
 
 
 def _say(given, text):
@@ -170,93 +195,39 @@ def _say(given, text):
         print(f"iostats: {text}", file=sys.stderr)
 
 
-# -- start -----------------------------------------------------------------------------------
+# -- start, mark, watch, stop ------------------------------------------------------------------
+
+def _work(given, config, root):
+    from iostats.measure import Work
+    return Work(config, root, this_node.name(given.get("--node")),
+                this_node.job(given.get("--job"), config), lambda text: _say(given, text))
+
 
 def _start(given, config, root):
-    from iostats import snapshot as snapshots
-    if "--public" in given and (os.geteuid() or not config["node.public_dir"]):
+    public = "--public" in given
+    if public and (os.geteuid() or not config["node.public_dir"]):
         raise UsageError("start --public: expected root, whose files the job's user can't change, "
                          f"got user {os.geteuid()}; use `start` alone" if os.geteuid() else
                          "start --public: [node] public_dir in site.cfg is empty; name a folder")
-    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
-    kept = _state(config, job, node)
-    known = sources.of_side("node")
-    now = _snapshot(given, root, config, known, job, node, os.urandom(8).hex())
-    if "--public" in given:
-        kept.leave()
-        kept.keep_public_start(snapshots.encode(now))
-        return _readable(given, now, known)
-    again = "--again" in given
-    if again:
-        kept.forget_start()
-    if not kept.keep_start(snapshots.encode(now), replace=again):
-        earlier = _earlier_start(kept)
-        if earlier is not None and earlier.boot_id == now.boot_id:
-            _say(given, f"job {job} was started on {node} already, "
-                        f"{max(0, now.wall_ns - earlier.wall_ns) / 1e9:.0f} s ago; that start is "
-                        f"kept (--again forgets it)")
-            return DONE
-        _say(given, f"an earlier start of job {job} on {node} is "
-                    f"{'damaged' if earlier is None else 'from another boot'}; begun again")
-        kept.forget_start()
-        kept.keep_start(snapshots.encode(now), replace=True)
-    return _readable(given, now, known)
+    work = _work(given, config, root)
+    now = work.start_public() if public else work.start("--again" in given)
+    return DONE if now is None else _readable(given, now, sources.of_side("node"))
 
 
 def _mark(given, config, root):
-    from iostats import snapshot as snapshots
-    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
     mark = given["mark"].strip()
     if not mark.isprintable() or not 0 < len(mark) <= _LONGEST_MARK:
         raise UsageError(f"mark: expected a name of 1 to {_LONGEST_MARK} printable characters, got "
                          f"{given['mark'][:40]!r}")
-    kept = _state(config, job, node)
-    start = _begun(kept, job, node, "the first mark")
-    if len(kept.marks()) >= _MOST_MARKS:
-        raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
-                         f"mark larger parts")
-    known = sources.of_side("node")
-    now = _snapshot(given, root, config, known, job, node, start.seq, mark)
-    kept.keep_mark(snapshots.encode(now))
-    return _readable(given, now, known)
+    return _readable(given, _work(given, config, root).mark(mark), sources.of_side("node"))
 
 
 def _watch(given, config, root):
-    from iostats import watch
     every = given.get("--every", "")
     if not (every.isascii() and every.isdigit() and len(every) <= 5 and 1 <= int(every) <= 86400):
         raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every[:40]!r}")
-    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
-    kept = _state(config, job, node)
-    seq = _begun(kept, job, node, "`watch`").seq
-    llite = {"llite": sources.of_side("node")["llite"]}
-    watch.run(kept, seq,
-              lambda: _snapshot({"--quiet": True}, root, config, llite, job, node, seq),
-              llite, int(every))
+    _work(given, config, root).watch(int(every))
     return DONE
-
-
-def _begun(kept, job, node, what):
-    """The start snapshot, without which `what` makes no sense."""
-    from iostats import snapshot as snapshots
-    begun = kept.load_start()
-    if begun is None:
-        kept.leave()
-        raise NoStart(f"{node}: job {job} was not started here: no snapshot in {kept.folder}; run "
-                      f"`iostats_client.py start` before {what}")
-    return snapshots.decode(begun, kept.loaded_from)
-
-
-def _state(config, job, node):
-    return state.open_state(config["node.state_dir"], job, node, config["node.public_dir"])
-
-
-def _earlier_start(kept):
-    from iostats import snapshot as snapshots
-    try:
-        return snapshots.decode(kept.load_start(), kept.start_path)
-    except IostatsError:
-        return None
 
 
 def _readable(given, now, known):
@@ -278,157 +249,56 @@ def _advice(why):
     return "`iostats_client.py doctor` tells more"
 
 
-# -- stop ------------------------------------------------------------------------------------
-
-def _stop(given, config, root):
-    import json
-    from iostats import post, secret
-    node, job = this_node.name(given.get("--node")), this_node.job(given.get("--job"), config)
+def _check_server(config):
+    from iostats import post
     if not config["server.host"]:
         raise UsageError("no server: give --server HOST, or set [server] host in site.cfg")
     post.split_server(config["server.host"])            # a typo shows before anything is done
-    kept = _state(config, job, node)
-    waiting = kept.deltas()
-    failed = None
-    try:
-        begun = kept.load_start()
-        if begun is not None:
-            report, path = _report_of(given, begun, kept, config, root, job, node, waiting)
-            waiting.setdefault(path, report)
-            if os.path.exists(path):
-                kept.forget_start()
-    except IostatsError as error:
-        failed = error
-    password = secret.where(given.get("--secret"), config["secret.dir"], job)
-    if failed is not None or not waiting:
-        _tell_no_start(job, node, failed, config, password)
-        if not waiting:
-            raise failed or NoStart(f"{node}: job {job} was not started here: no snapshot in "
-                                    f"{kept.folder}; run `iostats_client.py start` before the "
-                                    f"work")
-    reports = {}
-    for path, data in waiting.items():
-        try:
-            reports[path] = json.loads(data)
-        except ValueError:
-            failed = StateError(f"{path}: the report is cut off or damaged, and cannot be sent; "
-                                f"remove the file")
+
+
+def _stop(given, config, root, cut=""):
+    from iostats import post, secret
+    _check_server(config)
+    work = _work(given, config, root)
+    reports, failed, damaged = work.end(cut=cut)
+    password = secret.where(given.get("--secret"), config["secret.dir"], work.job)
+    if failed is not None:
+        _tell_no_numbers(work, failed, config, password)
+    if not reports:
+        raise failed or damaged
     for path, report in reports.items():
         try:
-            answer = post.deliver(report, config["server.host"], password, config,
-                                  lambda text: _say(given, text))
+            answer = post.deliver(report, config["server.host"], password, config, work.say,
+                                  job_uid=_job_uid(config))
         except (NotDelivered, StateError) as error:     # the secret can be in a bad state
-            where = path if os.path.exists(path) else kept.loaded_from
             later = ", `stop` again sends it" if getattr(error, "later", True) else ""
-            raise NotDelivered(f"{error}; kept in {where}{later}") from None
+            raise NotDelivered(f"{error}; kept in {work.kept_at(path)}{later}") from None
         if isinstance(answer, dict) and answer.get("why"):
             _say(given, str(answer["why"]))
         state.forget(path)
-    if failed is not None:
-        raise failed
-    kept.forget_start()                                 # still there if the disk was full
-    kept.forget_public_start()
-    kept.leave()
+    if failed or damaged:
+        raise failed or damaged
+    work.delivered()
     return _status(given, list(reports.values()))
 
 
-def _report_of(given, begun, kept, config, root, job, node, waiting):
-    """(the report as it is sent, where it waits) of the start snapshot `begun`."""
-    import json
-    from iostats import snapshot as snapshots
-    start = snapshots.decode(begun, kept.loaded_from)
-    path = kept.delta_path(start.seq)
-    if path in waiting:                                 # stopped before, between two steps
-        return waiting[path], path
-    known = sources.of_side("node")
-    end = _snapshot(given, root, config, known, job, node, start.seq)
-    marks = []
-    for at in kept.marks():
-        try:
-            marks.append(snapshots.decode(kept.load(at) or b"", at))
-        except StateError:                              # the start and the end still stand
-            _say(given, f"{at}: the mark is cut off or damaged; its part is in the one before")
-    marks = [mark for mark in marks if mark.seq == start.seq]
-    found = report([start, *marks, end], known, root, config)
-    watched = kept.load(kept.watch_path)
-    if watched:
-        from iostats import watch
-        found["series"] = watch.with_tail(watched, found)
-    data = json.dumps(found, separators=(",", ":")).encode()
-    try:
-        kept.keep_delta(start.seq, data)
-    except IostatsError as error:
-        # The disk is full: the start snapshot still stands, and the report may yet arrive.
-        _say(given, error)
-    return data, path
-
-
-def report(snapshots, known, root, config):
-    """
-    The params of the method `report`, docs/wire.md, for what lies between the snapshots: the
-    start, the marks, and the end.
-    """
-    from iostats import delta, files, wire
-    start, end = snapshots[0], snapshots[-1]
-    pairs = list(zip(snapshots, snapshots[1:]))
-    parts = [delta.between(before, after, known) for before, after in pairs]
-    dirty = sources.of_side("node, at the end")["dirty"]
-    return {
-        "protocol": wire.PROTOCOL, "job": end.job, "node": end.node, "seq": start.seq,
-        "boot_id": end.boot_id, "user": _user(), "reason": "", "ended": end.wall_ns / 1e9,
-        "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
-        "mounts": files.mount_points(root),
-        "deltas": _as_sent(_without_osts(
-            delta.over(snapshots, known) if parts[1:] else parts[0], delta.merged)),
-        "dirty_bytes": dirty.by_file_system(dirty.read(root, config)),
-        "other_jobs": this_node.other_jobs(end.job, start, end),
-        "phases": [{"name": before.mark or f"(before {after.mark})",
-                    "elapsed_s": _seconds(before, after),
-                    "deltas": _as_sent(one for one in part if one.source == "llite")}
-                   for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
-    }
-
-
-def _without_osts(deltas, merged):
-    """The deltas with one of rpc_stats for each file system: no report shows it by OST."""
-    return merged([[one._replace(target="", instance="")] if one.source == "rpc_stats" else [one]
-                   for one in deltas])
-
-
-def _as_sent(deltas):
-    """The deltas by name, without what is "", false, or of no use to the server."""
-    return [{name: value for name, value in one._replace(why=one.why[:500])._asdict().items()
-             if name == "values" or (value and name != "instance")} for one in deltas]
-
-
-def _seconds(before, after):
-    """Seconds between two snapshots; by the clock that nobody sets, where there is one."""
-    if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:
-        return max(0, after.boot_ns - before.boot_ns) / 1e9
-    return max(0, after.wall_ns - before.wall_ns) / 1e9
-
-
-def _tell_no_start(job, node, failed, config, password):
+def _tell_no_numbers(work, failed, config, password):
     """Let the server know, in one try, that this node has no numbers; it need not wait."""
-    import time
-    from iostats import post, wire
-    message = {
-        "protocol": wire.PROTOCOL, "job": job, "node": node, "seq": os.urandom(8).hex(),
-        "boot_id": this_node.boot_id(), "user": _user(),
-        "reason": "the start snapshot is damaged" if failed else "no start",
-        "ended": time.time(), "elapsed_s": 0.0, "clock_ahead_s": 0.0, "mounts": {}, "deltas": [],
-    }
+    from iostats import post
+    why = "no start" if isinstance(failed, NoStart) else "the start snapshot is damaged"
     try:
-        post.deliver(message, config["server.host"], password, {**config, "node.try_for": 0})
+        post.deliver(work.without_numbers(why), config["server.host"], password,
+                     {**config, "node.try_for": 0}, job_uid=_job_uid(config))
     except IostatsError:
         pass                                            # the user is told of the greater trouble
 
 
-def _user():
-    for variable in ("SLURM_JOB_USER", "USER", "LOGNAME"):
-        if os.environ.get(variable, "").isprintable() and os.environ.get(variable):
-            return os.environ[variable][:64]
-    return str(os.geteuid())
+def _job_uid(config):
+    """The job's user, as the batch system tells root; None where it does not matter."""
+    if os.geteuid() or "munge" not in config["server.auth"]:
+        return None
+    from iostats import schedulers
+    return schedulers.here(os.environ).about(os.environ).get("uid")
 
 
 def _status(given, reports):
@@ -445,13 +315,153 @@ def _status(given, reports):
     return UNREADABLE if broken else DONE
 
 
+# -- along the ranks of an MPI program -------------------------------------------------------
+
+def _along_ranks(arguments):
+    from iostats import mpi
+    member = _Rank(arguments, mpi.ROLES)
+    return mpi.run(mpi.join(member.say), member)
+
+
+class _Rank:
+    """What one rank does, as mpi.run says."""
+
+    def __init__(self, arguments, roles):
+        self.role = self.node = self.job = self.failed = None
+        self._given = {}
+        try:
+            self.role, self._given = parse(arguments)
+            self.node = this_node.name(self._given.get("--node"))
+            if self.role not in roles:
+                raise UsageError(f"--mpi: expected one of {' '.join(roles)}, got {self.role}")
+            self._config = _config(self._given)
+            self.job = this_node.job(self._given.get("--job"), self._config)
+            if self.role == "stop":
+                _check_server(self._config)
+        except IostatsError as error:
+            self.failed = error
+
+    def act(self):
+        return {"start": _start, "mark": _mark}[self.role](self._given, self._config,
+                                                           _root(self._given))
+
+    def end(self):
+        self._work = _work(self._given, self._config, _root(self._given))
+        return self._work.end()
+
+    def ask(self, method, params):
+        from iostats import post, secret
+        return post.deliver(
+            {"job": self.job, "node": self.node, **params}, self._config["server.host"],
+            secret.where(self._given.get("--secret"), self._config["secret.dir"], self.job),
+            self._config, self.say, job_uid=_job_uid(self._config), method=method)
+
+    def forget(self, path):
+        state.forget(path)
+
+    def done(self):
+        self._work.delivered()
+
+    def status(self, reports):
+        return _status(self._given, reports)
+
+    def say(self, text):
+        _say(self._given, text)
+
+    def tell(self, error):
+        _say({}, error)
+
+
+# -- iostats run -----------------------------------------------------------------------------
+
+def _attend(given, config, root):
+    from iostats import attend
+    try:
+        _start(given, config, root)
+    except IostatsError:
+        print("not started", flush=True)                # nobody has to wait for this node
+        raise
+    print("started", flush=True)
+    return _stop(given, config, root, attend.until_told(config["run.grace"]))
+
+
+# -- prolog, epilog --------------------------------------------------------------------------
+
+class _TimeIsUp(BaseException):
+    """A hook has had its time."""
+
+
+def _hook(role, given, root):
+    """Prolog, epilog or deliver: in time, and with 0, or the batch system drains the node."""
+    import signal
+    import time
+    began = time.monotonic()
+    try:
+        # Nothing of the environment is believed but what the batch system says of the job.
+        config = site.load(given.get("--config"), environ={})
+        within_s = config["node.hook_within"]
+
+        def end(*_):
+            raise _TimeIsUp
+        if role != "deliver":
+            signal.signal(signal.SIGALRM, end)
+            signal.setitimer(signal.ITIMER_REAL, max(0.01, within_s))
+        _run_hook(role, given, root, config,
+                  began + (within_s * 0.9 if role != "deliver" else config["node.try_for"]))
+    except _TimeIsUp:
+        print(f"iostats: {role}: not done within {within_s:g} s ([node] hook_within)",
+              file=sys.stderr)
+    except Exception as error:                          # whatever it is, the node stays in service
+        print(f"iostats: {role}: {error}", file=sys.stderr)
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    return DONE
+
+
+def _run_hook(role, given, root, config, until):
+    from iostats import hooks, schedulers
+    node = this_node.name(given.get("--node"))
+
+    def say(text):
+        _say(given, text)
+    if role != "deliver":
+        job, about = _about(given, config, schedulers)
+        if role == "prolog":
+            hooks.prolog(config, root, node, job, about, say)
+            return
+        failed = hooks.epilog(config, root, node, job, about, say)
+        if failed:
+            say(str(failed))
+    hooks.deliver(config, root, node, until, say)
+
+
+def _about(given, config, schedulers):
+    """(job, what the batch system and the command line tell of it)."""
+    system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
+              schedulers.here(os.environ))
+    about = dict(system.about(os.environ), scheduler=system.NAME)
+    job = about.pop("job", "")
+    if "--job" in given or not job:
+        job = this_node.job(given.get("--job"), config)
+    for name in ("attempt", "uid"):
+        text = given.get(f"--{name}", "")
+        if text and not (text.isascii() and text.isdigit() and len(text) < 12):
+            raise UsageError(f"--{name}: expected a number, got {text[:40]!r}")
+        if text:
+            about[name] = int(text)
+    for name in ("nodes", "user"):
+        if given.get(f"--{name}"):
+            about[name] = given[f"--{name}"]
+    return job, about
+
+
 # -- show ------------------------------------------------------------------------------------
 
 def _show(given, config, root):
     from iostats import show
     known, by_reader = sources.of_side("node"), set()
-    now = _snapshot(given, root, config, known, "-", this_node.name(given.get("--node")), "-",
-                    by_reader=by_reader)
+    now = this_node.snapshot(root, config, known, "-", this_node.name(given.get("--node")), "-",
+                             say=lambda text: _say(given, text), by_reader=by_reader)
     if "--json" in given:
         import json
         # All of it, also where nothing could be read: this is the reader's answer, too.

@@ -1,0 +1,408 @@
+"""
+The batch system's prolog and epilog on a node, as root: every job is measured, nobody asks for it.
+
+    FOLDER/KEY%20NODE.start          the start snapshot, see state.py
+    FOLDER/KEY%20NODE.job            what the prolog knew: NAME=VALUE lines
+    FOLDER/KEY%20NODE.SEQ.delta      a report that the site's server does not have yet
+
+FOLDER is site.cfg's [node] hook_dir, KEY the job's id, and "#N" after it in the N-th restart: a
+requeued job keeps its id.  A prolog touches this folder alone.  An epilog keeps its report there
+and then sends all that wait, of earlier jobs too, as long as its time allows; so a site server
+that is away delays no job, and loses nothing.
+
+Jobs that share a node: each prolog writes its job's name into the files of those that are there
+("other=NAME"), so that an epilog knows all that it was together with, also those that are gone.
+An epilog begins with "over=1" there: what it leaves behind when its time is up is no job that is
+still there.
+"""
+
+import os
+import time
+from collections import namedtuple
+
+from iostats import node as this_node
+from iostats import snapshot as snapshots
+from iostats import state
+from iostats.errors import IostatsError, NoStart, NotDelivered, StateError
+from iostats.files import read_text
+from iostats.jobid import as_filename
+from iostats.measure import Work
+
+# What the report says of the job, and how long it may be there; the server's About.
+_LONGEST = {"scheduler": 128, "cluster": 128, "attempt": None, "nodes": 1 << 20, "uid": None,
+            "user": 128, "account": 128, "partition": 128, "output": 4096, "work_dir": 4096}
+_LARGEST = 2**32 - 1
+
+# Why a node has no numbers; "no start" is also what a second epilog says.
+NO_START, DAMAGED = "no start", "the start snapshot is damaged"
+BOOTED = "the node was booted during the job"
+NO_EPILOG = "no epilog has run"
+CUT_OFF = "the epilog was ended before it was done"
+
+_CUT_OFF_S = 60.0                  # an epilog that began so long ago has ended
+_FORGOTTEN_S = 90 * 86400          # a start whose epilog never came, a report that was refused
+_MOST_WAITING = 10_000
+_AROUND = 1000                     # bytes of a message beside its report
+_FINAL = (-32004, -32602)          # wire.REFUSED and INVALID_PARAMS: sending it again does not help
+_ITS_OWN = -32603                  # wire.INTERNAL_ERROR: the server can't take this one, now
+
+
+def prolog(config, root, node, job, about, say):
+    """Keep the counters as they are before the job; the Snapshot, or None for the second time."""
+    work = _work(config, root, node, job, about, say)
+    folder, mine, path = work.kept.folder, _stem(work.kept.start_path), _job_path(work.kept)
+    there = set()
+    for stem in _starts(folder):
+        why = _why_it_is_over(folder, stem)
+        if stem != mine and (stem == as_filename(job, node)
+                             or stem.startswith(as_filename(job) + "%23")):
+            why = why or NO_EPILOG                          # an earlier run of this very job
+        if why and (stem == mine or why == NO_EPILOG):
+            _give_up(config, root, folder, stem, why, say)
+        elif not why:
+            there.add(stem)
+    if mine not in there:
+        try:
+            _write(path, _checked(about))
+        except OSError as error:                            # the start is worth more
+            say(f"{path}: cannot be kept: {error.strerror}")
+    now = work.start()
+    # Once more: of two that begin at once at least one sees the other.
+    there.update(stem for stem in _starts(folder) if not _why_it_is_over(folder, stem))
+    for other in sorted(there - {mine}):
+        _append(os.path.join(folder, other + ".job"), f"other={mine}\n", say)
+        _append(path, f"other={other}\n", say)
+    return now
+
+
+def epilog(config, root, node, job, about, say):
+    """Keep this job's report, to be sent by `deliver`; the IostatsError that kept it from it."""
+    import json
+    about = {**about, "attempt": _attempt_that_ends(config["node.hook_dir"], node, job, about)}
+    work = _work(config, root, node, job, about, say)
+    path = _job_path(work.kept)
+    known = _read(path)
+    _append(path, "over=1\n", say)
+    about = {**known.about, **_checked(about)}
+    reports, failed, damaged = work.end(about, also_here=len(known.others))
+    if failed is not None:
+        message = work.without_numbers(NO_START if isinstance(failed, NoStart) else DAMAGED, about)
+        at = work.kept.delta_path(message["seq"])
+        reports[at] = message
+        try:
+            work.kept.keep_delta(message["seq"], json.dumps(message).encode())
+        except StateError as error:
+            say(str(error))
+    for at, report in reports.items():
+        if not os.path.exists(at):                          # the disk is full: now or never
+            try:
+                _Site(config, say, config["node.hook_within"]).send(
+                    report, config["node.hook_within"])
+            except IostatsError as error:
+                say(str(error))
+                return failed or damaged                    # its start stands, see _why_it_is_over
+    if not isinstance(failed, NoStart):
+        work.kept.forget_start()
+    state.forget(path)
+    return failed or damaged
+
+
+def deliver(config, root, node, until, say, now=time.time):
+    """
+    Send all reports that wait on this node, the oldest first, until time.monotonic() is `until`.
+
+    How many wait still.  Starts whose epilog will not come any more are reported as well.
+    """
+    import json
+    folder = config["node.hook_dir"]
+    _reap(config, root, now, say)
+    waiting = _waiting(folder)
+    for path in waiting[:-_MOST_WAITING]:
+        say(f"{path}: removed unsent: more than {_MOST_WAITING} reports wait here")
+        state.forget(path)
+    waiting, left_here = waiting[-_MOST_WAITING:], 0
+    if not waiting:
+        return 0
+    try:
+        site = _Site(config, say, until - time.monotonic())
+    except IostatsError as error:
+        say(f"{error}; {len(waiting)} reports wait in {folder}")
+        return len(waiting)
+    for number, path in enumerate(waiting):
+        still = len(waiting) - number + left_here
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            return still
+        try:
+            text = read_text(path)
+            report = json.loads(text.encode("latin-1"))
+            if len(text) + _AROUND > config["server.max_message_bytes"]:
+                raise ValueError("it is larger than a message may be (site.cfg: [server] "
+                                 "max_message_bytes)")
+            if not isinstance(report, dict) or not isinstance(report.get("node"), str):
+                raise ValueError("it is not of the form of a report")
+        except FileNotFoundError:                           # another epilog is faster
+            continue
+        except OSError as error:
+            say(f"{path}: cannot be read: {error.strerror}")
+            left_here += 1
+            continue
+        except (ValueError, RecursionError) as error:
+            _put_aside(path, f"cannot be sent: {error}", say)
+            continue
+        try:
+            site.send(report, left_s)
+        except NotDelivered as error:
+            code = getattr(error, "code", None)
+            if code in _FINAL:
+                _put_aside(path, str(error), say)
+                continue
+            say(f"{error}; {still} reports wait in {folder}")
+            if code != _ITS_OWN:
+                return still
+            left_here += 1                                  # those behind it need not wait for it
+            continue
+        state.forget(path)
+    return left_here
+
+
+class _Site:
+    """The site's server; NotDelivered or StateError where it can't be asked."""
+
+    def __init__(self, config, say, within_s):
+        from iostats import credentials, wire
+        self._host, self._port, self._name = config["site.host"], config["site.port"], wire.SITE
+        if not self._host:
+            raise NotDelivered("no server: set [site] host in site.cfg")
+        self._signs = _in_time(within_s, "credentials", lambda: credentials.of_client(
+            config, wire.SITE, config["site.secret"], say))
+
+    def send(self, report, within_s):
+        """Send one report, in one try."""
+        from iostats import post
+        _in_time(within_s, f"answer of {self._host}", lambda: post.call(
+            self._host, self._port, self._name, self._signs, report["node"], "report", report,
+            within_s))
+
+
+def _in_time(within_s, what, action):
+    """
+    What `action()` returns or raises; NotDelivered when it takes longer than `within_s`.
+
+    It has a thread of its own: no signal ends a resolver, or a munged, that does not answer.
+    """
+    import _thread
+    done, outcome = _thread.allocate_lock(), []
+
+    def run():
+        try:
+            outcome.append((action(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        done.release()
+    done.acquire()
+    _thread.start_new_thread(run, ())
+    if not done.acquire(timeout=max(0.001, within_s)):
+        raise NotDelivered(f"no {what} within {within_s:.1f} s")
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def _put_aside(path, why, say):
+    say(f"{path}: {why}; the report is put aside: {path}.refused")
+    try:
+        os.replace(path, path + ".refused")
+    except FileNotFoundError:
+        pass
+
+
+def _work(config, root, node, job, about, say):
+    attempt = _checked(about).get("attempt", 0)
+    return Work(config, root, node, f"{job}#{attempt}" if attempt else job, say,
+                config["node.hook_dir"], job)
+
+
+def _attempt_that_ends(folder, node, job, about):
+    """
+    Which run of a job its epilog is of: the last one that began here.
+
+    Slurm counts a restart before it runs the epilogs of what it has stopped (measured with 22.05:
+    prolog 0, epilog 1, prolog 1, epilog 1).
+    """
+    last, begun = _checked(about).get("attempt", 0), set()
+    for stem in _starts(folder):
+        number = stem.partition(as_filename(job) + "%23")[2].partition("%20")[0]
+        number = int(number) if number.isdigit() and len(number) < 11 else 0
+        if number <= last and stem == as_filename(f"{job}#{number}" if number else job, node):
+            begun.add(number)
+    return max(begun, default=last)
+
+
+def _waiting(folder):
+    """Paths of the reports that wait, the oldest first."""
+    found = []
+    for name in _names(folder):
+        if name.endswith(".delta"):
+            path = os.path.join(folder, name)
+            try:
+                found.append((os.lstat(path).st_mtime, path))
+            except OSError:
+                continue
+    return [path for _, path in sorted(found)]
+
+
+def _reap(config, root, now, say):
+    """What nobody comes for any more: starts are told as nodes without numbers, old files go."""
+    folder = config["node.hook_dir"]
+    for stem in _starts(folder):
+        why = _why_it_is_over(folder, stem, now())
+        if why:
+            _give_up(config, root, folder, stem, why, say)
+    for name in _names(folder):
+        if not name.endswith(".delta"):
+            path = os.path.join(folder, name)
+            try:
+                if now() - os.lstat(path).st_mtime > _FORGOTTEN_S:
+                    state.forget(path)
+            except OSError:
+                continue
+
+
+def _why_it_is_over(folder, stem, now=None):
+    """
+    Why no epilog will come any more for a start, "" if one may; with `now`, also why one that
+    has come will not end.
+    """
+    path = os.path.join(folder, stem + ".start")
+    job = os.path.join(folder, stem + ".job")
+    if _read(job).over:
+        try:
+            return CUT_OFF if now is None or now - os.lstat(job).st_mtime > _CUT_OFF_S else ""
+        except OSError:                                     # it has just ended
+            return ""
+    booted_at = time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME",
+                                                         time.CLOCK_MONOTONIC))
+    try:
+        if os.lstat(path).st_mtime > booted_at - 1:
+            return ""
+        boot_id = snapshots.decode(read_text(path).encode("latin-1"), path).boot_id
+    except (OSError, StateError):                           # its epilog will say so
+        return ""
+    # A clock that was set tells another time of the boot, but not another boot.
+    return BOOTED if boot_id != this_node.boot_id() else ""
+
+
+def _give_up(config, root, folder, stem, why, say):
+    """Forget a start; its node is told to have no numbers."""
+    import json
+    path = os.path.join(folder, stem + ".start")
+    try:
+        start = snapshots.decode(read_text(path).encode("latin-1"), path)
+    except FileNotFoundError:                               # another one was faster
+        return
+    except (OSError, StateError) as error:
+        say(str(error))
+        _forget(folder, stem)
+        return
+    about = _read(os.path.join(folder, stem + ".job")).about
+    job, restarted, attempt = start.job.rpartition("#")
+    if not restarted or not attempt.isdigit():
+        job = start.job
+    work = Work(config, root, start.node, start.job, say, folder, job)
+    # With the start's own name: what an epilog has kept before it was ended stands.
+    message = {**work.without_numbers(why, about), "seq": start.seq}
+    try:
+        if not os.path.exists(work.kept.delta_path(start.seq)):
+            work.kept.keep_delta(start.seq, json.dumps(message).encode())
+        _forget(folder, stem)
+    except StateError as error:
+        say(str(error))                                     # the disk is full; later
+
+
+def _forget(folder, stem):
+    for name in _names(folder):
+        if name.startswith(stem + ".") and not name.endswith((".delta", ".refused")):
+            state.forget(os.path.join(folder, name))
+
+
+# -- the job's file --------------------------------------------------------------------------
+
+def _job_path(kept):
+    return kept.start_path[:-len(".start")] + ".job"
+
+
+def _stem(path):
+    return os.path.basename(path)[:-len(".start")]
+
+
+def _starts(folder):
+    """Stems of the jobs whose prolog has been on this node, and not their epilog."""
+    return [name[:-len(".start")] for name in _names(folder) if name.endswith(".start")]
+
+
+def _names(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def _checked(about):
+    """What of `about` can stand in a report, and in a line of a file."""
+    found = {}
+    for name, longest in _LONGEST.items():
+        value = about.get(name)
+        if longest is None:
+            if isinstance(value, int) and 0 <= value <= _LARGEST:
+                found[name] = value
+        elif value and value.isprintable() and len(value) <= longest:
+            found[name] = value
+    return found
+
+
+def _write(path, about):
+    text = "".join(f"{name}={value}\n" for name, value in about.items())
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+                     0o600)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)
+
+
+def _append(path, line, say):
+    """One line more, if the file is there: its job may have gone."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.write(handle, line.encode())
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        say(f"{path}: cannot be written: {error.strerror}")
+
+
+_Job = namedtuple("_Job", "about others over")
+
+
+def _read(path):
+    """The _Job of a file: its `about`, the other jobs, and whether its epilog has begun."""
+    about, others, over = {}, set(), False
+    try:
+        text = read_text(path).encode("latin-1").decode("utf-8", "replace")
+    except OSError:
+        return _Job(about, others, over)
+    for line in text.split("\n")[:-1]:
+        name, _, value = line.partition("=")
+        if name == "other":
+            others.add(value)
+        elif name == "over":
+            over = True
+        elif name in _LONGEST:
+            is_number = _LONGEST[name] is None and value.isascii() and value.isdigit()
+            about[name] = int(value) if is_number and len(value) < 12 else value
+    return _Job(_checked(about), others, over)

@@ -1,0 +1,249 @@
+"""
+One job on one node: its start, its marks, and what lies between them as a report.
+
+A start is kept on disk, and so is the report that `end` makes of it, until somebody has it: a
+crash at any point leaves either the one or the other.
+"""
+
+import os
+
+from iostats import node as this_node
+from iostats import snapshot as snapshots
+from iostats import sources, state
+from iostats.errors import IostatsError, NoStart, StateError, UsageError
+
+_MOST_MARKS = 99
+
+
+class Work:
+    """
+    What one job does on this node.
+
+    Attributes:
+        kept: the state.State with its files.
+    """
+
+    def __init__(self, config, root, node, job, say=lambda text: None, folder=None, known_as=None):
+        """
+        `folder`: where its files are, instead of site.cfg's [node] state_dir; `known_as`: the job
+        in reports, where that is not its name here.
+        """
+        self.config, self.root, self.node, self.job, self.say = config, root, node, job, say
+        self.kept = state.open_state(config["node.state_dir"] if folder is None else folder,
+                                     job, node, config["node.public_dir"])
+        self._known_as = job if known_as is None else known_as
+        self._known = sources.of_side("node")
+
+    def snapshot(self, seq, mark="", sources=None, say=None):
+        """The Snapshot of now; `sources`: not all, but these."""
+        return this_node.snapshot(self.root, self.config, sources or self._known, self.job,
+                                  self.node, seq, mark, say or self.say)
+
+    # -- before the work, and during it ------------------------------------------------------
+
+    def start(self, again=False):
+        """Keep the counters as they are; the Snapshot, or None where an earlier start stands."""
+        now = self.snapshot(os.urandom(8).hex())
+        if again:
+            self.kept.forget_start()
+        if not self.kept.keep_start(snapshots.encode(now), replace=again):
+            earlier = self._earlier_start()
+            if earlier is not None and earlier.boot_id == now.boot_id:
+                self.say(f"job {self.job} was started on {self.node} already, "
+                         f"{max(0, now.wall_ns - earlier.wall_ns) / 1e9:.0f} s ago; that start is "
+                         f"kept (--again forgets it)")
+                return None
+            self.say(f"an earlier start of job {self.job} on {self.node} is "
+                     f"{'damaged' if earlier is None else 'from another boot'}; begun again")
+            self.kept.forget_start()
+            self.kept.keep_start(snapshots.encode(now), replace=True)
+        return now
+
+    def start_public(self):
+        """As root, keep the counters where the job's user finds them; the Snapshot."""
+        now = self.snapshot(os.urandom(8).hex())
+        self.kept.leave()
+        self.kept.keep_public_start(snapshots.encode(now))
+        return now
+
+    def mark(self, name):
+        """A part of the work begins; the Snapshot."""
+        start = self.begun("the first mark")
+        if len(self.kept.marks()) >= _MOST_MARKS:
+            raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
+                             f"mark larger parts")
+        now = self.snapshot(start.seq, name)
+        self.kept.keep_mark(snapshots.encode(now))
+        return now
+
+    def watch(self, every_s):
+        """Look every so many seconds until the job's end; see watch.py."""
+        from iostats import watch
+        seq, llite = self.begun("`watch`").seq, {"llite": self._known["llite"]}
+        watch.run(self.kept, seq, lambda: self.snapshot(seq, "", llite, lambda text: None), llite,
+                  every_s)
+
+    def begun(self, what):
+        """The start's Snapshot, without which `what` makes no sense; NoStart, StateError."""
+        begun = self.kept.load_start()
+        if begun is None:
+            self.kept.leave()
+            raise self._no_start(what)
+        return snapshots.decode(begun, self.kept.loaded_from)
+
+    def _no_start(self, what):
+        return NoStart(f"{self.node}: job {self.job} was not started here: no snapshot in "
+                       f"{self.kept.folder}; run `iostats_client.py start` before {what}")
+
+    def _earlier_start(self):
+        try:
+            return snapshots.decode(self.kept.load_start(), self.kept.start_path)
+        except IostatsError:
+            return None
+
+    # -- after the work ------------------------------------------------------------------------
+
+    def end(self, about=None, cut="", also_here=None):
+        """
+        ({path: report}, failed, damaged): this job's reports that wait for delivery, the one of
+        the work that ends now among them; the IostatsError that says why it is not, or None; and
+        one that says which other one can't be sent, or None.
+
+        `path` is where a report is kept; `about`: what the batch system tells of the job, for the
+        report; `cut`: why the work may have gone on after this, "" where it is over; `also_here`:
+        how many other jobs were seen on the node.
+        """
+        import json
+        waiting, failed, damaged = self.kept.deltas(), None, None
+        try:
+            begun = self.kept.load_start()
+            if begun is not None:
+                data, path = self._kept_report(begun, waiting, about, cut, also_here)
+                waiting.setdefault(path, data)
+                if os.path.exists(path):
+                    self.kept.forget_start()
+            elif not waiting:
+                failed = self._no_start("the work")
+        except IostatsError as error:
+            failed = error
+        reports = {}
+        for path, data in waiting.items():
+            try:
+                reports[path] = json.loads(data)
+            except ValueError:
+                damaged = StateError(f"{path}: the report is cut off or damaged, and cannot be "
+                                     f"sent; remove the file")
+        return reports, failed, damaged
+
+    def kept_at(self, path):
+        """Where the report of `path` really is: with a full disk its start still stands."""
+        return path if os.path.exists(path) else self.kept.loaded_from
+
+    def delivered(self):
+        """All reports have been delivered: nothing of this job stays here."""
+        self.kept.forget_start()                        # still there if the disk was full
+        self.kept.forget_public_start()
+        self.kept.leave()
+
+    def without_numbers(self, why, about=None):
+        """A report which says that this node has no numbers."""
+        import time
+        from iostats import wire
+        return {
+            "protocol": wire.PROTOCOL, "job": self._known_as, "node": self.node,
+            "seq": os.urandom(8).hex(), "boot_id": this_node.boot_id(), "user": _user(about),
+            "reason": why, "ended": time.time(), "elapsed_s": 0.0, "clock_ahead_s": 0.0,
+            "mounts": {}, "deltas": [], **_about(about)}
+
+    def _kept_report(self, begun, waiting, about, cut, also_here):
+        """(the report as it is sent, where it is kept) of the start snapshot `begun`."""
+        import json
+        start = snapshots.decode(begun, self.kept.loaded_from)
+        path = self.kept.delta_path(start.seq)
+        if path in waiting:                             # ended before, between two steps
+            return waiting[path], path
+        end = self.snapshot(start.seq)
+        marks = []
+        for at in self.kept.marks():
+            try:
+                marks.append(snapshots.decode(self.kept.load(at) or b"", at))
+            except StateError:                          # the start and the end still stand
+                self.say(f"{at}: the mark is cut off or damaged; its part is in the one before")
+        marks = [mark for mark in marks if mark.seq == start.seq]
+        found = report([one._replace(job=self._known_as) for one in (start, *marks, end)],
+                       self._known, self.root, self.config, about, cut)
+        if also_here is not None:
+            found["other_jobs"] = max(also_here, found["other_jobs"] or 0)
+        watched = self.kept.load(self.kept.watch_path)
+        if watched:
+            from iostats import watch
+            found["series"] = watch.with_tail(watched, found)
+        data = json.dumps(found, separators=(",", ":")).encode()
+        try:
+            self.kept.keep_delta(start.seq, data)
+        except IostatsError as error:
+            # The disk is full: the start snapshot still stands, and the report may yet arrive.
+            self.say(str(error))
+        return data, path
+
+
+def report(snapshots, known, root, config, about=None, cut=""):
+    """
+    The params of the method `report`, docs/wire.md, for what lies between the snapshots: the
+    start, the marks, and the end.
+    """
+    from iostats import delta, files, wire
+    start, end = snapshots[0], snapshots[-1]
+    pairs = list(zip(snapshots, snapshots[1:]))
+    parts = [delta.between(before, after, known) for before, after in pairs]
+    whole = _without_osts(delta.over(snapshots, known) if parts[1:] else parts[0], delta.merged)
+    if cut:
+        whole = [one._replace(lower_bound=True, why="; ".join(filter(None, (one.why, cut))))
+                 for one in whole]
+    dirty = sources.of_side("node, at the end")["dirty"]
+    return {
+        "protocol": wire.PROTOCOL, "job": end.job, "node": end.node, "seq": start.seq,
+        "boot_id": end.boot_id, "user": _user(about), "reason": "", "ended": end.wall_ns / 1e9,
+        "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
+        "mounts": files.mount_points(root),
+        "deltas": _as_sent(whole),
+        "dirty_bytes": dirty.by_file_system(dirty.read(root, config)),
+        "other_jobs": this_node.other_jobs(end.job, start, end),
+        "phases": [{"name": before.mark or f"(before {after.mark})",
+                    "elapsed_s": _seconds(before, after),
+                    "deltas": _as_sent(one for one in part if one.source == "llite")}
+                   for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
+        **_about(about),
+    }
+
+
+def _about(about):
+    return {"about": about} if about else {}
+
+
+def _without_osts(deltas, merged):
+    """The deltas with one of rpc_stats for each file system: no report shows it by OST."""
+    return merged([[one._replace(target="", instance="")] if one.source == "rpc_stats" else [one]
+                   for one in deltas])
+
+
+def _as_sent(deltas):
+    """The deltas by name, without what is "", false, or of no use to the server."""
+    return [{name: value for name, value in one._replace(why=one.why[:500])._asdict().items()
+             if name == "values" or (value and name != "instance")} for one in deltas]
+
+
+def _seconds(before, after):
+    """Seconds between two snapshots; by the clock that nobody sets, where there is one."""
+    if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:
+        return max(0, after.boot_ns - before.boot_ns) / 1e9
+    return max(0, after.wall_ns - before.wall_ns) / 1e9
+
+
+def _user(about):
+    """Whose job it is."""
+    for name in ((about or {}).get("user", ""), *map(os.environ.get, (
+            "SLURM_JOB_USER", "USER", "LOGNAME"))):
+        if name and name.isprintable():
+            return name[:64]
+    return str(os.geteuid())

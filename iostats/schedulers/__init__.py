@@ -1,0 +1,260 @@
+"""
+The batch systems, one file each; the folder is the list.
+
+A scheduler is a module with
+
+    NAME                       its own name, as in site.cfg: "pbs"
+    JOB_ID_VARIABLE            the environment variable that has a job's id; "" for none
+    is_here(environ)           more than that variable tells whether a job runs under it; may
+                               be absent
+    about(environ)             {} of what the environment of a job or a prolog tells: job, attempt
+                               (int), nodes (list, as text), user, uid (int), account, partition,
+                               cluster, output, work_dir.  What is not told, or is no such thing,
+                               has no key; nothing in an environment makes it raise.
+    launchers(environ, nodes)  [[argv prefix], ...]: commands that run, all at the same time, the
+                               command after the prefix once on each node; [[]] is just here.
+                               `nodes` is a list of names, or a node list as text
+    STAYS                      no launch is possible any more once a job is being ended
+    QUOTES                     the launcher hands its command to a shell
+    PASSES_ENVIRONMENT         the launcher takes the environment along; may be absent: it does not
+    facts(jobs, run)           {raw job: jobfacts.Facts} of those that it knows of `jobs`, by its
+                               commands; `run` takes an argv and returns what subprocess.run()
+                               does.  NotReadable where it does not tell
+    parse_*(text)              what those commands print, as {raw job: Facts}; NotReadable
+
+Adding a batch system is adding a file; tests/test_schedulers.py says what one lacks.  `about` and
+`launchers` run on compute nodes, so what only `facts` needs is imported there.
+"""
+
+import os
+import sys
+
+from iostats import jobid, nodelist
+from iostats.errors import NotReadable, UsageError
+
+WITHIN_S = 10                       # a scheduler's command that takes longer is not waited for
+_LONGEST_FILE = 1 << 24             # a host file with a line for each of 500,000 tasks
+_FIRST, _LAST = "slurm", "none"
+_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+
+
+def names():
+    """The batch systems that there are, in the order in which `here` looks for them."""
+    found = []
+    for filename in os.listdir(os.path.dirname(__file__)):
+        name, dot_py = os.path.splitext(filename)
+        if dot_py == ".py" and not name.startswith("_"):
+            found.append(name)
+    return sorted(found, key=lambda name: (name != _FIRST, name == _LAST, name))
+
+
+def named(name):
+    """The module of batch system `name`; UsageError."""
+    if name not in names():
+        raise UsageError(f"no batch system {name[:40]!r}; there are: {', '.join(sorted(names()))}")
+    __import__(f"{__name__}.{name}")
+    return sys.modules[f"{__name__}.{name}"]
+
+
+def here(environ):
+    """The module of the batch system whose job has this environment; `none` for no job's."""
+    for name in names():
+        module = named(name)
+        is_here = getattr(module, "is_here", None)
+        if is_here(environ) if is_here else environ.get(module.JOB_ID_VARIABLE):
+            return module
+    return module
+
+
+# -- what an environment tells -----------------------------------------------------------------
+
+def word(environ, *variables):
+    """The first of `variables` that is set to one printable line; "" for none."""
+    for variable in variables:
+        text = (environ.get(variable) or "").strip()
+        if text and text.isprintable() and len(text) <= 4096:
+            return text
+    return ""
+
+
+def job_in(environ, variable):
+    """The job id in `variable`; "" where it is not set, or can't be one."""
+    try:
+        return jobid.checked_job_id(environ.get(variable) or "", variable)
+    except UsageError:
+        return ""
+
+
+def told(**about):
+    """The dict without what is not known."""
+    return {name: value for name, value in about.items() if value not in ("", None)}
+
+
+def host_file(path):
+    """
+    [first word] of each line of a file that names hosts; [] where there is none to be had.
+
+    A prolog opens it as root, and the path may be the user's: it never waits for a FIFO, and
+    nothing but names of nodes comes out.
+    """
+    if not path:
+        return []
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            if os.fstat(file).st_mode & 0o170000 != 0o100000:             # no regular file
+                return []
+            with os.fdopen(os.dup(file), "rb") as stream:
+                data = stream.read(_LONGEST_FILE + 1)
+        finally:
+            os.close(file)
+    except (OSError, ValueError):                                         # ValueError: a NUL
+        return []
+    lines = data.decode("ascii", "replace").splitlines() if len(data) <= _LONGEST_FILE else []
+    return [line.split()[0] for line in lines if line.strip()]
+
+
+def as_list(hosts):
+    """
+    Hosts as a node list, each once, in their order; "" if one of them can't be a node's name:
+    a list that is not complete would be taken for the whole.
+    """
+    hosts = list(dict.fromkeys(hosts))
+    return ",".join(hosts) if all(map(jobid.is_node_name, hosts)) else ""
+
+
+def node_names(nodes):
+    """[name] of `nodes`, a node list or names; UsageError.  What comes back can't be an option."""
+    try:
+        found = nodelist.expanded(nodes) if isinstance(nodes, str) else list(nodes or ())
+    except ValueError as error:
+        raise UsageError(f"expected a node list such as nid[00001-00128],login1, got "
+                         f"{str(error)[:40]!r}") from None
+    for name in found:
+        if not jobid.is_node_name(name) or name.startswith("-"):
+            raise UsageError(f"expected a node's name (letters, digits and . - _ :), got "
+                             f"{str(name)[:40]!r}")
+    return list(dict.fromkeys(found))
+
+
+# -- what its commands tell --------------------------------------------------------------------
+
+def run_command(argv):
+    """What subprocess.run() returns: no input, no more than 10 s, in English."""
+    import subprocess
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN_S,
+                          encoding="utf-8", errors="replace", env={**os.environ, "LC_ALL": "C"})
+
+
+def ask(argv, run=None):
+    """(exit status, what it printed, its first line of error) of a command; NotReadable."""
+    import subprocess
+    try:
+        done = (run or run_command)(argv)
+    except subprocess.TimeoutExpired as error:
+        raise NotReadable(f"{_shown(argv)}: expected an answer within {error.timeout:g} s, got "
+                          f"none; is the batch system up?") from None
+    except OSError as error:
+        raise NotReadable(f"{_shown(argv)}: expected the batch system's command, got "
+                          f"{error.strerror or error}; is it in PATH here?") from None
+    wrong = (done.stderr or "").strip()
+    return done.returncode, done.stdout or "", wrong
+
+
+def refused(argv, status, wrong):
+    """The NotReadable of a command that failed."""
+    return NotReadable(f"{_shown(argv)}: expected exit status 0, got {status}: "
+                       f"{wrong.partition(chr(10))[0][:200] or 'and not a word why'}")
+
+
+def not_of_the_form(origin, expected, text):
+    """The NotReadable of an output that is not understood."""
+    text = text if isinstance(text, str) else repr(text)
+    return NotReadable(f"{origin}: expected {expected}, got {text.strip()[:60]!r}")
+
+
+def _shown(argv):
+    text = " ".join(argv)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def askable(jobs):
+    """[job id] that can stand on a command line; UsageError."""
+    found = [jobid.checked_job_id(job, "job id") for job in jobs]
+    for job in found:
+        if job.startswith("-") or any(c.isspace() or c in ",'\"" for c in job):
+            raise UsageError(f"expected a job id, got {job[:40]!r}")
+    return list(dict.fromkeys(found))
+
+
+def json_object(text, origin, expected):
+    """
+    The JSON object `text`; NotReadable.  Of a name that comes twice the first counts: what a
+    user wrote (environment, job name) comes late, and must not stand for what the batch system
+    says.
+    """
+    import json
+    try:
+        found = json.loads(text, strict=False, object_pairs_hook=lambda pairs: dict(pairs[::-1]))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise not_of_the_form(origin, expected, text)
+    return found
+
+
+def field(record, *keys):
+    """The first of `keys` that `record` has, as one line of text; ""."""
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            text = str(value).strip()
+            if text and text.isprintable():
+                return text
+    return ""
+
+
+def seconds(text, now=None):
+    """
+    Seconds since 1970 of a time as batch systems write it, in local time; None for none.
+
+        Fri Nov 20 10:00:07 2026    Nov 20 10:00:07 2026    Nov 20 10:00 (before `now`)
+        2026-11-20 10:00:07.041     2026-11-20T10:00:07     11/20/2026 10:00:07.041
+        1795168807.041
+    """
+    text = str(text).strip()
+    try:
+        if text[:1].isdigit() and text.replace(".", "", 1).isdigit() and text.isascii():
+            return float(text) if 0 < float(text) < 1e11 else None
+        words = text.replace("T", " ").split() if text[:1].isdigit() else text.split()
+        if text[:1].isdigit():
+            date = words[0].split("-")
+            if len(date) != 3:
+                month, day, year = words[0].split("/")
+                date = (year, month, day)
+            clock = words[1]
+        else:
+            if words[0] not in _MONTHS:
+                words = words[1:]
+            date = (words[3] if len(words) > 3 else None, _MONTHS.index(words[0]) + 1, words[1])
+            clock = words[2]
+        return _local(date, clock, now)
+    except (ValueError, IndexError, OverflowError):
+        return None
+
+
+def _local(date, clock, now):
+    import time
+    year, month, day = date
+    clock, _, fraction = clock.partition(".")
+    hour, minute, second = [int(part) for part in (clock + ":0").split(":")[:3]]
+
+    def at(year):
+        return time.mktime((year, int(month), int(day), hour, minute, second, 0, 0, -1))
+    if year is not None:
+        return at(int(year)) + (float("0." + fraction) if fraction.isdigit() else 0.0)
+    if now is None:
+        return None
+    this_year = time.localtime(now).tm_year
+    # A day is left for clocks that differ; what is later than that was last year.
+    return at(this_year) if at(this_year) < now + 86400 else at(this_year - 1)

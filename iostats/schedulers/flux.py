@@ -1,0 +1,202 @@
+"""
+Flux, through its commands; no Flux library is needed.
+
+Job id: F58 with an ASCII f, "fuZZybuNNy".  Flux prints it with an ƒ or an f, by the locale, and as
+a number; here it is always the same text (RFC 19: base 58, the digits of Bitcoin, after the ƒ).
+
+In a batch job there are two: the tasks' own (FLUX_JOB_ID), new with each `flux run`, and that of
+the batch job (FLUX_ENCLOSING_ID; the script has no other), which prologs see and users wait for.
+That one is the job.
+
+`flux exec` runs a command once on each broker, which is once on each node, of one's own
+instance; with `-j JOB` on the nodes of a job.  The nodes are in no variable: `nodes_of` asks.
+
+Facts: `flux jobs --json JOB...`; before flux-core 0.49, `flux jobs -n -o FORMAT`.
+
+Sources: flux-environment(7), flux-exec(1), flux-jobs(1), flux-hostlist(1) of flux-core 0.78.
+"""
+
+from iostats import jobfacts, schedulers
+from iostats.errors import NotReadable, UsageError
+from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+NAME = "flux"
+JOB_ID_VARIABLE = "FLUX_JOB_ID"
+STAYS = False
+QUOTES = False
+
+_ENCLOSING = "FLUX_ENCLOSING_ID"
+_DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_LARGEST = 2**64 - 1
+# The name is last, it alone can have the delimiter in it; a field that a release lacks would
+# fail the whole command, so these are the fields of all of them.
+FIELDS = ("id.f58", "userid", "username", "state", "result", "returncode", "nnodes", "nodelist",
+          "t_run", "t_cleanup", "name")
+DELIMITER = "\t"
+STATES = {**dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), WAITING), "RUN": RUNNING,
+          **dict.fromkeys(("CLEANUP", "INACTIVE"), ENDED)}
+RESULTS = {"CANCELED": jobfacts.CANCELLED}
+_STATE_BITS = {1: "NEW", 2: "DEPEND", 4: "PRIORITY", 8: "SCHED", 16: "RUN", 32: "CLEANUP",
+               64: "INACTIVE"}
+_RESULT_BITS = {1: "COMPLETED", 2: "FAILED", 4: "CANCELED", 8: "TIMEOUT"}
+_NEVER_STARTED = -128
+_FORM = 'flux jobs\' form, {"id": ..., "state": ...} or {"jobs": [...]}'
+
+
+def is_here(environ):
+    """Also a batch job's script, which has no FLUX_JOB_ID."""
+    return bool(environ.get(_ENCLOSING) or environ.get(JOB_ID_VARIABLE))
+
+
+def about(environ):
+    """{} of what is told in a job, its script, or a prolog."""
+    job = schedulers.job_in(environ, _ENCLOSING) or schedulers.job_in(environ, JOB_ID_VARIABLE)
+    nodes = schedulers.word(environ, "FLUX_JOB_NODELIST")
+    uid = number(environ.get("FLUX_JOB_USERID"))
+    user = "" if uid is not None else schedulers.word(environ, "LOGNAME", "USER")
+    return schedulers.told(job=canonical(job), nodes=_checked(nodes), user=user,
+                           uid=uid if uid is not None and uid >= 0 else None)
+
+
+def nodes_of(environ, run=None):
+    """The job's nodes, as text, in its script by `flux getattr hostlist`; "" where not told."""
+    known = about(environ).get("nodes", "")
+    if known or not environ.get(_ENCLOSING):
+        return known
+    status, text, _ = schedulers.ask(["flux", "getattr", "hostlist"], run)
+    return "" if status else _checked(text.strip())
+
+
+def launchers(environ, nodes):
+    """One flux exec for all."""
+    if len(schedulers.node_names(nodes)) == 1:
+        return [[]]
+    job = about(environ).get("job", "")
+    if not job:
+        return [[]]
+    inside = schedulers.job_in(environ, _ENCLOSING)
+    return [["flux", "exec", "-n", *([] if inside else ["-j", job]), "--"]]
+
+
+def canonical(job):
+    """
+    `job` in the one form that it has here; what is no id of Flux's comes back as it is.
+
+    >>> canonical("6731191091817518"), canonical("ƒuZZybuNNy"), canonical("0x17e9fb8df16c2e")
+    ('fuZZybuNNy', 'fuZZybuNNy', 'fuZZybuNNy')
+    """
+    if job.startswith("ƒ") and all(c in _DIGITS for c in job[1:]):
+        return "f" + job[1:]
+    try:
+        if job.isascii() and job.isdigit() and len(job) < 21:
+            value = int(job)
+        elif job.startswith("0x") and len(job) < 19:
+            value = int(job, 16)
+        elif len(job) == 19 and job.count(".") == 3:                   # dothex
+            value = int(job.replace(".", ""), 16)
+        else:
+            return job
+    except ValueError:
+        return job
+    return _f58(value) if value <= _LARGEST else job
+
+
+def _f58(value):
+    text = ""
+    while value:
+        value, digit = divmod(value, 58)
+        text = _DIGITS[digit] + text
+    return "f" + (text or _DIGITS[0])
+
+
+def facts(jobs, run=None):
+    """{raw job: Facts}; a job that Flux has forgotten is not in it."""
+    asked = [canonical(job) for job in schedulers.askable(jobs)]
+    if not asked:
+        return {}
+    failed = None
+    line = DELIMITER.join("{%s}" % name for name in FIELDS)
+    for parse, command in ((parse_json, ["flux", "jobs", "--json"]),
+                           (parse_text, ["flux", "jobs", "-n", "-o", line])):
+        status, text, wrong = schedulers.ask([*command, *asked], run)
+        try:
+            if text.strip():
+                return {job: one for job, one in parse(text).items() if job in asked}
+            if "unknown" in wrong.lower() and "unrecognized" not in wrong.lower():
+                return {}
+            raise schedulers.refused(command, status, wrong)
+        except NotReadable as error:
+            failed = failed or error
+    raise failed
+
+
+def parse_json(text):
+    """{job: Facts} of `flux jobs --json`: one job's object, or {"jobs": [...]}; NotReadable."""
+    found = schedulers.json_object(text, "flux jobs --json", _FORM)
+    records = found.get("jobs", [found] if "id" in found else None)
+    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+        raise schedulers.not_of_the_form("flux jobs --json", _FORM, text)
+    return _all(records)
+
+
+def parse_text(text):
+    """{job: Facts} of `flux jobs -n -o` with our FIELDS; NotReadable."""
+    records = []
+    for line in text.rstrip("\n").split("\n"):
+        values = line.split(DELIMITER, len(FIELDS) - 1)
+        if len(values) != len(FIELDS):
+            raise schedulers.not_of_the_form("flux jobs -o", f"{len(FIELDS)} fields", line)
+        records.append(dict(zip(FIELDS, values), id=values[0]))
+    return _all(records)
+
+
+def _all(records):
+    found = {}
+    for record in records:
+        job = canonical(schedulers.field(record, "id"))
+        if job:
+            found.setdefault(job, _facts(job, record))
+    return found
+
+
+def _facts(job, record):
+    def text(*names):
+        return schedulers.field(record, *names)
+    word, result = record.get("state"), record.get("result")
+    state = STATES.get(_STATE_BITS.get(word, "") if isinstance(word, int) else text("state"))
+    result = _RESULT_BITS.get(result, "") if isinstance(result, int) else text("result")
+    status = signal = None
+    if state is ENDED:
+        status, signal = _end(number(record.get("waitstatus")), number(record.get("returncode")))
+    uid = number(record.get("userid"))
+    cwd = text("cwd")
+    return jobfacts.Facts(
+        job=job, raw_job=job, user=text("username"), uid=uid, account=text("bank", "project"),
+        partition=text("queue"), name=text("name"), nodes=_checked(text("nodelist")),
+        node_count=number(record.get("nnodes")) if text("nodelist") else None, state=state,
+        outcome=RESULTS.get(result, result) if state is ENDED else "",
+        exit_status=status, exit_signal=signal, started=_time(record.get("t_run")),
+        ended=_time(record.get("t_cleanup")) if state is ENDED else None,
+        work_dir=cwd)
+
+
+def _end(status, code):
+    """(exit status, signal) of the job's shells."""
+    if status is not None and status >= 0:
+        return jobfacts.wait_status(status)
+    if code is None or code == _NEVER_STARTED:
+        return None, None
+    return (0, -code) if code < 0 else (code, None)
+
+
+def _time(value):
+    return schedulers.seconds(value) if isinstance(value, (int, float, str)) else None
+
+
+def _checked(nodes):
+    """A node list of which all are names; "" for another."""
+    try:
+        schedulers.node_names(nodes)
+    except UsageError:
+        return ""
+    return nodes

@@ -1,0 +1,168 @@
+"""
+IBM Spectrum LSF, through its commands; no LSF library is needed.
+
+Job id: "4711", or "4711[3]" for a member of an array (LSB_JOBID and LSB_JOBINDEX, 0 outside).
+
+    LSB_DJOB_HOSTFILE    a file with a host a line, one line for each slot
+    LSB_MCPU_HOSTS       HOST SLOTS HOST SLOTS ...
+    LSB_HOSTS            HOST HOST ...          a name for each slot; not set for very wide jobs
+    exec_host            [SLOTS*]HOST[:[SLOTS*]HOST]...
+
+`blaunch -z "HOST HOST ..."` runs its command once on each host; -no-shell, because it is a line
+for a shell otherwise.
+
+Facts: `bjobs -a -json -o "FIELD ..."`; where bjobs has no -json (before 10.1), `-o` with a
+delimiter.  A time comes without its year unless lsf.conf has LSB_DISPLAY_YEAR, and by the minute.
+LSF does not say how often a job was started again.
+
+Sources: bjobs -o, bjobs -json, blaunch(1), lsf.conf LSB_BJOBS_CONSISTENT_EXIT_CODE, "Environment
+variables set for job execution", and bhist's table of termination reasons, LSF 10.1.
+"""
+
+from iostats import jobfacts, schedulers
+from iostats.errors import NotReadable
+from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+NAME = "lsf"
+JOB_ID_VARIABLE = "LSB_JOBID"
+STAYS = False
+QUOTES = False
+
+# Last are those that a user words: one with the delimiter in it shifts none of the others.
+FIELDS = ("jobid", "jobindex", "stat", "user", "queue", "project", "exit_code", "exit_reason",
+          "exec_host", "start_time", "finish_time", "output_file", "sub_cwd", "job_name")
+DELIMITER = "^"
+STATES = {**dict.fromkeys(("PEND", "PSUSP", "WAIT", "PROV"), WAITING),
+          **dict.fromkeys(("RUN", "USUSP", "SSUSP"), RUNNING),
+          **dict.fromkeys(("DONE", "EXIT", "PDONE", "PERR"), ENDED)}
+REASONS = {"TERM_RUNLIMIT": jobfacts.TIMEOUT, "TERM_DEADLINE": jobfacts.TIMEOUT,
+           "TERM_MEMLIMIT": jobfacts.OUT_OF_MEMORY,
+           **dict.fromkeys(("TERM_OWNER", "TERM_ADMIN", "TERM_FORCE_OWNER", "TERM_FORCE_ADMIN"),
+                           jobfacts.CANCELLED)}
+_FORM = 'bjobs\' form, {"RECORDS": [{"JOBID": "4711", ...}]}'
+_UNKNOWN = "is not found"
+
+
+def about(environ):
+    """{} of what is told in a job, or in a pre- or post-execution command."""
+    job, index = schedulers.job_in(environ, JOB_ID_VARIABLE), number(environ.get("LSB_JOBINDEX"))
+    hosts = (schedulers.host_file(environ.get("LSB_DJOB_HOSTFILE"))
+             or (environ.get("LSB_MCPU_HOSTS") or "").split()[::2]
+             or (environ.get("LSB_HOSTS") or "").split())
+    return schedulers.told(
+        job=_job(job, index) if job else "",
+        nodes=schedulers.as_list(hosts),
+        user=schedulers.word(environ, "LSB_JOB_EXECUSER", "LSFUSER", "LOGNAME", "USER"),
+        account=schedulers.word(environ, "LSB_PROJECT_NAME"),
+        partition=schedulers.word(environ, "LSB_QUEUE"),
+        cluster=schedulers.word(environ, "LSB_EXEC_CLUSTER"),
+        output=_path(schedulers.word(environ, "LSB_OUTPUTFILE"), job, index),
+        work_dir=schedulers.word(environ, "LS_SUBCWD"))
+
+
+def launchers(environ, nodes):
+    """One blaunch for all."""
+    wanted = schedulers.node_names(nodes)
+    if len(wanted) < 2:
+        return [[]]
+    return [["blaunch", "-n", "-no-shell", "-z", " ".join(wanted)]]
+
+
+def facts(jobs, run=None, now=None):
+    """{raw job: Facts}; for one job that it does not know bjobs exits with 255, and tells all."""
+    asked = schedulers.askable(jobs)
+    if not asked:
+        return {}
+    if now is None:
+        import time
+        now = time.time()
+    ways = ((parse_json, ["bjobs", "-a", "-json", "-o", " ".join(FIELDS)]),
+            (parse_text, ["bjobs", "-a", "-o", f"{' '.join(FIELDS)} delimiter='{DELIMITER}'"]))
+    failed = None
+    for parse, command in ways:
+        status, text, wrong = schedulers.ask([*command, *asked], run)
+        try:
+            if text.strip():
+                return {job: one for job, one in parse(text, now).items()
+                        if job in asked or job.partition("[")[0] in asked}
+            if _UNKNOWN in wrong:
+                return {}
+            raise schedulers.refused(command, status, wrong)
+        except NotReadable as error:
+            failed = failed or error
+    raise failed
+
+
+def parse_json(text, now=None):
+    """{job: Facts} of `bjobs -json -o`; `now`: for times without a year; NotReadable."""
+    records = schedulers.json_object(text, "bjobs -json", _FORM).get("RECORDS")
+    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+        raise schedulers.not_of_the_form("bjobs -json", _FORM, text)
+    return _all(records, now)
+
+
+def parse_text(text, now=None):
+    """{job: Facts} of `bjobs -o "... delimiter='^'"`, its header first; NotReadable."""
+    lines = [line.rstrip("\r").split(DELIMITER, len(FIELDS) - 1)
+             for line in text.split("\n") if DELIMITER in line]
+    if not lines or any(len(line) != len(FIELDS) for line in lines):
+        raise schedulers.not_of_the_form(
+            "bjobs -o", f"lines of {len(FIELDS)} fields, with {DELIMITER} between them", text)
+    names = [name.upper() for name in FIELDS]
+    return _all([dict(zip(names, line)) for line in lines[1:]], now)
+
+
+def _all(records, now):
+    found = {}
+    for record in records:
+        job = schedulers.field(record, "JOBID")
+        if job and "ERROR" not in record:
+            one = _facts(job, record, now)
+            found.setdefault(one.raw_job, one)
+    return found
+
+
+def _facts(job, record, now):
+    def text(*names):
+        value = schedulers.field(record, *names)
+        return "" if value == "-" else value
+    number_of, bracket, rest = job.partition("[")
+    index = number(rest.rstrip("]")) if bracket else number(text("JOBINDEX"))
+    raw = _job(number_of, index)
+    hosts = [part.rpartition("*")[2] for part in text("EXEC_HOST").split(":") if part]
+    state = STATES.get(text("STAT"))
+    status = signal = ended = None
+    outcome = ""
+    if state is ENDED:
+        status, signal, outcome = _end(text("STAT"), number(text("EXIT_CODE")), text("EXIT_REASON"))
+        # E, L and X after it are for times to come.
+        ended = schedulers.seconds(text("FINISH_TIME").rstrip("ELX "), now)
+    return jobfacts.Facts(
+        job=raw, raw_job=raw,
+        array_job=number_of if index else "", array_task=str(index) if index else "",
+        user=text("USER"), account=text("PROJ_NAME", "PROJECT"), partition=text("QUEUE"),
+        name=text("JOB_NAME"), nodes=schedulers.as_list(hosts),
+        node_count=len(set(hosts)) or None, state=state, outcome=outcome, exit_status=status,
+        exit_signal=signal, started=schedulers.seconds(text("START_TIME").rstrip("ELX "), now),
+        ended=ended, output=_path(text("OUTPUT_FILE"), number_of, index),
+        work_dir=text("SUB_CWD") if text("SUB_CWD").startswith("/") else "")
+
+
+def _job(job, index):
+    return f"{job}[{index}]" if index else job
+
+
+def _end(word, status, reason):
+    """(exit status, signal, outcome); LSF adds 128 to the signal that it, or someone, sent."""
+    if word in ("DONE", "PDONE"):
+        return 0, None, jobfacts.COMPLETED
+    outcome = REASONS.get(reason.partition(":")[0].strip(), jobfacts.FAILED)
+    if status is not None and 128 < status < 256 and reason.startswith("TERM_"):
+        return 0, status - 128, outcome
+    return status, None, outcome
+
+
+def _path(text, job, index):
+    """An absolute path with %J and %I in it expanded; "" for another."""
+    return (text.replace("%J", job).replace("%I", str(index or 0))
+            if text.startswith("/") and text != "/dev/null" else "")

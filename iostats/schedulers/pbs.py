@@ -1,0 +1,237 @@
+"""
+PBS Professional, OpenPBS and Torque, through their commands; no PBS library is needed.
+
+Job id: "4711.pbs01", or "4711[3].pbs01" for a member of an array ("4711[].pbs01" is the array).
+
+    $PBS_NODEFILE    a host a line, one line for each MPI process of the job
+    exec_host        HOST/SLOT[*CPUS][+HOST/SLOT[*CPUS]]...       Torque: HOST/0-3+HOST/0...
+
+`pbsdsh -- COMMAND` runs it once for each line of $PBS_NODEFILE; with several lines a node there is
+one `pbsdsh -n INDEX` for each node's first line.  (`pbsdsh -u`, once for each host, is Torque's
+alone.)  It passes no environment on.
+
+Facts: `qstat -x -f -F json`; of jobs that are not in its answer, `qstat -x -f` and `qstat -f`, one
+job at a time: OpenPBS has printed the first of several jobs alone (issue 2672), and environments
+that make its JSON none (issue 2541), and Torque has neither -F nor, in this sense, -x.
+
+Sources: qstat(1B), pbsdsh(1B), pbs_job_attributes(7B) of OpenPBS 20 to 23; JOB_EXEC_KILL_WALLTIME
+and JOB_SUBSTATE_TERMINATED in job.h; qstat(1B) and job exit statuses of Torque 6.
+"""
+
+from iostats import jobfacts, schedulers
+from iostats.errors import NotReadable, UsageError
+from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+NAME = "pbs"
+JOB_ID_VARIABLE = "PBS_JOBID"
+STAYS = False
+QUOTES = False
+
+COMMANDS = (("qstat", "-x", "-f", "-F", "json"), ("qstat", "-x", "-f"), ("qstat", "-f"))
+# E: the job's processes are gone, its epilogues run.  B: an array of which some run.
+# M, moved to another server, is none of ours any more; U and S wait with their processes there.
+STATES = {**dict.fromkeys("QHWT", WAITING), **dict.fromkeys("RSUB", RUNNING),
+          **dict.fromkeys("EFXC", ENDED)}
+_KILLED_AT_WALLTIME, _TORQUE_KILLED_AT_WALLTIME = -29, -11
+_TERMINATED = 91                     # substate of a finished job that qdel ended
+_SIGNAL = 256                        # and the number of the signal
+_UNKNOWN = "unknown job"
+_FORM = 'qstat\'s form, {"Jobs": {"4711.pbs01": {...}}}'
+
+
+def about(environ):
+    """{} of what is told in a job, or by our hook."""
+    job = schedulers.job_in(environ, JOB_ID_VARIABLE)
+    return schedulers.told(
+        job=job,
+        nodes=schedulers.as_list(schedulers.host_file(environ.get("PBS_NODEFILE"))),
+        user=schedulers.word(environ, "LOGNAME", "USER", "PBS_O_LOGNAME"),
+        account=schedulers.word(environ, "PBS_ACCOUNT"),
+        partition=schedulers.word(environ, "PBS_QUEUE", "PBS_O_QUEUE"),
+        cluster=job.partition(".")[2],
+        work_dir=schedulers.word(environ, "PBS_O_WORKDIR"))
+
+
+def launchers(environ, nodes):
+    """[argv prefix]: one pbsdsh for all, or one for each node; UsageError for a node not ours."""
+    wanted = schedulers.node_names(nodes)
+    if len(wanted) < 2:
+        return [[]]
+    lines = schedulers.host_file(environ.get("PBS_NODEFILE"))
+    if len(lines) == len(wanted) == len({_short(line) for line in lines}):
+        return [["pbsdsh", "--"]]
+    first = {}
+    for index, line in enumerate(lines):
+        for name in (line, _short(line)):
+            first.setdefault(name, index)
+    found = []
+    for name in wanted:
+        index = first.get(name, first.get(_short(name)))
+        if index is None:
+            raise UsageError(f"expected nodes of this job, got {name[:60]!r}, which is not in "
+                             f"PBS_NODEFILE: {environ.get('PBS_NODEFILE') or 'not set'}")
+        found.append(["pbsdsh", "-n", str(index), "--"])
+    return found
+
+
+def _short(name):
+    return name.partition(".")[0]
+
+
+def facts(jobs, run=None):
+    """{raw job: Facts}; see above which command is asked for what."""
+    found, left, unknown, failed = {}, schedulers.askable(jobs), set(), None
+    for command in COMMANDS:
+        json = "json" in command
+        for asked in [left] if json else [[job] for job in left]:
+            if not asked:
+                continue
+            argv = [*command, *asked]
+            status, text, wrong = schedulers.ask(argv, run)
+            try:
+                if text.strip():
+                    told = (parse_json if json else parse_text)(text)
+                    found.update((job, one) for job, one in told.items()
+                                 if any(_is(job, name) for name in asked))
+                elif status and _UNKNOWN in wrong.lower():
+                    unknown.update(asked if len(asked) == 1 else ())
+                elif status:
+                    raise schedulers.refused(argv, status, wrong)
+            except NotReadable as error:
+                failed = failed or error
+        left = [job for job in left if not any(_is(one, job) for one in found)]
+        if not left:
+            return found
+    if failed and not found and not unknown.issuperset(left):
+        raise failed
+    return found
+
+
+def _is(job, asked):
+    return job == asked or job.startswith(asked + ".")
+
+
+def parse_json(text):
+    """{job: Facts} of `qstat -x -f -F json`; NotReadable."""
+    jobs = schedulers.json_object(text, "qstat -F json", _FORM).get("Jobs", {})
+    if not isinstance(jobs, dict) or not all(isinstance(one, dict) for one in jobs.values()):
+        raise schedulers.not_of_the_form("qstat -F json", _FORM, text)
+    return {job: _facts(job, record) for job, record in jobs.items() if job.isprintable() and job}
+
+
+def parse_text(text):
+    """
+    {job: Facts} of `qstat -f`; NotReadable.
+
+        Job Id: 4711.pbs01
+            Job_Name = solve
+            Variable_List = PBS_O_HOME=/home/alice,PBS_O_LANG=C,
+        <tab>PBS_O_LOGNAME=alice                            a long value goes on after a tab
+
+    The first line of a name counts: the job's environment, which its user writes, comes late.
+    """
+    jobs, record, name = {}, None, ""
+    for line in text.split("\n"):
+        line = line.rstrip("\r")
+        if line.startswith(("Job Id:", "Job:")):
+            record, name = {}, ""
+            jobs.setdefault(line.partition(":")[2].strip(), record)
+        elif record is not None and line.startswith("\t") and name:
+            record[name] += line[1:]
+        elif record is not None and line.startswith("    ") and " = " in line:
+            name, _, value = line.strip().partition(" = ")
+            if name in record:
+                name = ""
+            else:
+                record[name] = value
+    if not jobs:
+        raise schedulers.not_of_the_form("qstat -f", '"Job Id: ..." and its attributes', text)
+    return {job: _facts(job, record) for job, record in jobs.items() if job and job.isprintable()}
+
+
+def _facts(job, record):
+    def text(*names):
+        return schedulers.field(record, *names)
+    array, index = _array(job)
+    hosts = _hosts(text("exec_host"))
+    state = STATES.get(text("job_state"))
+    status, signal, outcome = (None, None, "") if state is not ENDED else _end(record)
+    runs = number(record.get("run_count", record.get("start_count")))
+    started = schedulers.seconds(text("stime", "start_time"))
+    return jobfacts.Facts(
+        job=job, raw_job=job, array_job=array, array_task=index,
+        user=text("euser", "Job_Owner").partition("@")[0],
+        account=text("Account_Name", "Account") or _project(text("project")),
+        partition=text("queue"), name=text("Job_Name"), cluster=text("server"),
+        nodes=schedulers.as_list(hosts), node_count=len(set(hosts)) or None,
+        state=state, outcome=outcome, exit_status=status, exit_signal=signal,
+        restarts=max(0, (runs or 1) - 1), started=started,
+        ended=_ended(record, started) if state is ENDED else None,
+        output=_path(text("Output_Path"), index), work_dir=_work_dir(record),
+        comments={"SystemComment": text("comment")} if text("comment") else {})
+
+
+def _array(job):
+    """("4711", "3") of 4711[3].pbs01; ("", "") of other jobs, ("4711", "") of the array itself."""
+    number_of, bracket, rest = job.partition("[")
+    return (number_of, rest.partition("]")[0]) if bracket else ("", "")
+
+
+def _hosts(text):
+    """[host] of an exec_host."""
+    return list(dict.fromkeys(part.partition("/")[0] for part in text.split("+") if part))
+
+
+def _project(text):
+    return "" if text == "_pbs_project_default" else text
+
+
+def _end(record):
+    """(exit status, signal, outcome) of a job that has ended; ("") while it is not known."""
+    torque = "exit_status" in record
+    status = number(schedulers.field(record, "Exit_status", "exit_status"))
+    if number(schedulers.field(record, "substate")) == _TERMINATED:
+        outcome = jobfacts.CANCELLED
+    elif status is None:
+        return None, None, ""
+    elif status == (_TORQUE_KILLED_AT_WALLTIME if torque else _KILLED_AT_WALLTIME):
+        outcome = jobfacts.TIMEOUT
+    else:
+        outcome = jobfacts.FAILED if status else jobfacts.COMPLETED
+    if status is not None and _SIGNAL < status < 2 * _SIGNAL:
+        return 0, status - _SIGNAL, outcome
+    return status, None, outcome
+
+
+def _ended(record, started):
+    """When it ended; where PBS does not say it, its start and its walltime."""
+    ended = schedulers.seconds(schedulers.field(record, "obittime", "comp_time"))
+    if ended is not None or started is None:
+        return ended
+    used = record.get("resources_used")
+    text = schedulers.field(used, "walltime") if isinstance(used, dict) else schedulers.field(
+        record, "resources_used.walltime")
+    parts = [number(part) for part in text.split(":")]
+    if len(parts) != 3 or None in parts:
+        return None
+    hours, minutes, seconds_ = parts
+    return started + 3600 * hours + 60 * minutes + seconds_
+
+
+def _path(text, index):
+    """The path of "[HOST:]PATH"; "" where there is something left in it that PBS would expand."""
+    host, colon, path = text.partition(":")
+    path = (path if colon and "/" not in host else text).replace("^array_index^", index or "^")
+    return path if path.startswith("/") and "^" not in path else ""
+
+
+def _work_dir(record):
+    """PBS_O_WORKDIR of the job's environment, which is a list of NAME=VALUE or an object."""
+    variables = record.get("Variable_List")
+    if isinstance(variables, dict):
+        return schedulers.field(variables, "PBS_O_WORKDIR")
+    for part in str(variables or "").split(","):
+        name, _, value = part.partition("=")
+        if name == "PBS_O_WORKDIR" and value.isprintable():
+            return value
+    return ""

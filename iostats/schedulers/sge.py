@@ -1,0 +1,203 @@
+"""
+The Grid Engine family (Sun, Open, Son of, Univa/Altair, Open Cluster Scheduler), by its commands.
+
+Job id: "4711", or "4711.3" for a task of an array (JOB_ID and SGE_TASK_ID, "undefined" outside);
+qdel takes the same.  JOB_ID is a name that others use as well, so SGE_ROOT has to be there, too.
+
+    $PE_HOSTFILE    HOST SLOTS QUEUE@HOST PROCESSORS       a line for each host, or host and queue;
+                                                           the job's script runs on the first
+
+`qrsh -inherit HOST COMMAND` runs on one host of a job whose parallel environment has
+control_slaves TRUE, and needs a process for each; -noshell, because it is a line for the user's
+shell otherwise.  On the first host no launch is needed, and may have no slot.
+
+Facts: `qstat -g t -xml -u *`, an entry for each task and host of all jobs that have not ended; of
+the others, `qacct -j JOB [-t TASK]`, which has an entry for each run, and for each qrsh of a
+parallel job with accounting_summary FALSE; it does not tell all hosts of one.  RESTARTED
+and the letter R say that a job was started again, not how often: attempts here are 0 and 1.
+
+Sources: qsub(1), qrsh(1), qstat(1), qacct(1), accounting(5), sge_pe(5) of 8.1.9; qstat.xsd.
+"""
+
+from iostats import jobfacts, schedulers
+from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+NAME = "sge"
+JOB_ID_VARIABLE = "JOB_ID"
+STAYS = False
+QUOTES = False
+
+_LIST = ["qstat", "-g", "t", "-xml", "-u", "*"]
+_NONE = ("", "NONE", "none", "undefined")
+_KILLED = 100                       # accounting(5): "assumedly after job", a signal ended it
+_AT_THE_LIMIT = 37                  # "qmaster enforced h_rt, h_cpu or h_vmem limit"
+_UNKNOWN = "not found"
+_RULE = "=" * 10
+
+
+def is_here(environ):
+    """JOB_ID alone is not enough: it is anybody's name."""
+    return bool(environ.get(JOB_ID_VARIABLE) and environ.get("SGE_ROOT"))
+
+
+def about(environ):
+    """{} of what is told in a job, a prolog or an epilog."""
+    job, task = schedulers.job_in(environ, JOB_ID_VARIABLE), number(environ.get("SGE_TASK_ID"))
+    hosts = (schedulers.host_file(environ.get("PE_HOSTFILE"))
+             or [schedulers.word(environ, "HOSTNAME", "HOST")])
+    restarted = number(environ.get("RESTARTED"))
+    return schedulers.told(
+        job=_job(job, task) if job else "",
+        attempt=None if restarted is None else int(restarted > 0),
+        nodes=schedulers.as_list(hosts) if job else "",
+        user=schedulers.word(environ, "LOGNAME", "USER", "SGE_O_LOGNAME"),
+        partition=schedulers.word(environ, "QUEUE"),
+        cluster=schedulers.word(environ, "SGE_CLUSTER_NAME"),
+        output=_absolute(schedulers.word(environ, "SGE_STDOUT_PATH")),
+        work_dir=_absolute(schedulers.word(environ, "SGE_O_WORKDIR")))
+
+
+def launchers(environ, nodes):
+    """Just here for the job's first host, a qrsh for each of the others."""
+    wanted = schedulers.node_names(nodes)
+    if len(wanted) < 2:
+        return [[]]
+    hosts = schedulers.host_file(environ.get("PE_HOSTFILE"))
+    first = hosts[0] if hosts else wanted[0]
+    return [[] if name == first else ["qrsh", "-inherit", "-nostdin", "-noshell", name]
+            for name in wanted]
+
+
+def facts(jobs, run=None):
+    """{raw job: Facts}; of an array's id, of all its tasks that are known."""
+    asked = schedulers.askable(jobs)
+    if not asked:
+        return {}
+    status, text, wrong = schedulers.ask(_LIST, run)
+    if status:
+        raise schedulers.refused(_LIST, status, wrong)
+    found = {job: one for job, one in parse_xml(text).items()
+             if job in asked or one.array_job in asked}
+    for job in asked:
+        if job in found:
+            continue
+        number_of, dot, task = job.partition(".")
+        argv = ["qacct", "-j", number_of, *(["-t", task] if dot else [])]
+        status, text, wrong = schedulers.ask(argv, run)
+        if not status:
+            for one in parse_qacct(text).values():
+                if job in (one.job, one.array_job):
+                    found.setdefault(one.job, one)
+        elif _UNKNOWN not in wrong:
+            raise schedulers.refused(argv, status, wrong)
+    return found
+
+
+def parse_xml(text):
+    """{job: Facts} of `qstat -g t -xml`; NotReadable."""
+    from xml.etree import ElementTree
+    try:
+        entries = list(ElementTree.fromstring(text).iter("job_list"))
+    except (ElementTree.ParseError, ValueError):          # ValueError: what no XML can have
+        raise schedulers.not_of_the_form("qstat -xml", "<job_info> with <job_list>s",
+                                         text) from None
+    found = {}
+    for entry in entries:
+        record = {child.tag: child.text or "" for child in entry}
+        job, task = schedulers.field(record, "JB_job_number"), number(record.get("tasks"))
+        if not job:
+            continue
+        job = _job(job, task)
+        one = _of_the_queue(job, task, record)
+        if job in found:                                  # another host of the same task
+            one = _together(found[job], one)
+        found[job] = one
+    return found
+
+
+def _of_the_queue(job, task, record):
+    letters = schedulers.field(record, "state")
+    queue, _, host = schedulers.field(record, "queue_name").partition("@")
+    waits = "q" in letters or not letters
+    return jobfacts.Facts(
+        job=job, raw_job=job, **_array(job, task),
+        user=schedulers.field(record, "JB_owner"), partition=queue,
+        name=schedulers.field(record, "JB_name"), nodes=schedulers.as_list([host] if host else []),
+        node_count=1 if host else None, state=WAITING if waits else RUNNING,
+        restarts=int("R" in letters),
+        started=None if waits else schedulers.seconds(schedulers.field(record, "JAT_start_time")))
+
+
+def _together(one, other):
+    """Two entries of one task: the first, the master's, with the hosts of both."""
+    hosts = [host for text in (one.nodes, other.nodes) for host in text.split(",") if host]
+    return one._replace(nodes=schedulers.as_list(hosts), node_count=len(set(hosts)) or None)
+
+
+def parse_qacct(text):
+    """
+    {job: Facts} of `qacct -j`; NotReadable.
+
+        ==============================================================
+        qname        all.q
+        taskid       undefined
+        exit_status  137                  (Killed)
+    """
+    records = []
+    for line in text.split("\n"):
+        if line.startswith(_RULE):
+            records.append({})
+        elif records and line.strip():
+            name, _, value = line.strip().partition(" ")
+            records[-1].setdefault(name, value.strip())
+    if not records or not all("jobnumber" in record for record in records):
+        raise schedulers.not_of_the_form("qacct -j", "a line of === and a jobnumber", text)
+    found = {}
+    for record in records:
+        job, task = schedulers.field(record, "jobnumber"), number(record.get("taskid"))
+        if job and schedulers.field(record, "pe_taskid") in _NONE:        # else a qrsh -inherit
+            one, before = _of_the_accounting(_job(job, task), task, record), found.get(
+                _job(job, task))
+            # As in `about`, where nothing tells a third run from a second.
+            found[one.job] = one._replace(restarts=1) if before else one
+    return found
+
+
+def _of_the_accounting(job, task, record):
+    def text(name):
+        value = schedulers.field(record, name)
+        return "" if value in _NONE else value
+    status, failed = number(text("exit_status").partition(" ")[0]), number(
+        text("failed").partition(":")[0])
+    # Of a parallel job it names the first host, and others only as far as a qrsh ran there.
+    alone = "" if text("granted_pe") else schedulers.as_list([text("hostname")])
+    signal = None
+    if failed == _KILLED and status is not None and 128 < status < 256:
+        status, signal = 0, status - 128
+    if text("deleted_by"):
+        outcome = jobfacts.CANCELLED
+    elif failed == _AT_THE_LIMIT:
+        outcome = jobfacts.TIMEOUT
+    else:
+        outcome = jobfacts.FAILED if failed or status or signal else jobfacts.COMPLETED
+    return jobfacts.Facts(
+        job=job, raw_job=job, **_array(job, task), user=text("owner"),
+        account=text("project"), partition=text("qname"), name=text("jobname"),
+        nodes=alone, node_count=1 if alone else None, state=ENDED,
+        outcome="" if status is None and not failed else outcome,
+        exit_status=status, exit_signal=signal,
+        started=schedulers.seconds(text("start_time")), ended=schedulers.seconds(text("end_time")),
+        work_dir=_absolute(text("cwd")))
+
+
+def _job(job, task):
+    return f"{job}.{task}" if task and task > 0 else job
+
+
+def _array(job, task):
+    return {"array_job": job.partition(".")[0], "array_task": str(task)} if (
+        task and task > 0) else {}
+
+
+def _absolute(path):
+    return path if path.startswith("/") and path != "/dev/null" else ""

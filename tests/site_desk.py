@@ -1,0 +1,242 @@
+"""
+A site at a desk: the site's server, nodes whose prologs and epilogs report to it, and a folder for
+programs that stand in for the batch system's.
+
+`SiteDesk` is a Desk of processes.py with a port, a site.cfg and a store of its own.  Its servers
+find no batch system but what is put into `bin`.
+"""
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from processes import AFTER, BEFORE, CLIENT, REPOSITORY, SERVER, Desk, Done, until, write_tree
+
+from iostats import config as site
+from iostats import credentials, post, wire
+from iostats.cli.report import asked
+
+# The server waits a second for what comes late from accounting; few tests are about that.
+_HASTY = """
+import sys
+from iostats import site
+from iostats.cli import server
+site._SETTLES_S = site._LATE_S = 0.03
+site._LOOK_EVERY_S = 0.01
+sys.exit(server.main())
+"""
+THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "read_calls": 23, "write_calls": 37}
+
+
+def free_port():
+    """A port that nobody listens on just now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def application(record):
+    """What programs did, of a record with one file system."""
+    [fs] = record["file_systems"]
+    return {name: fs["application"][name] for name in THE_WORK}
+
+
+def script(path, text):
+    """Put an executable file there."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+class SiteServer:
+    """A running site server; see SiteDesk.site."""
+
+    def __init__(self, process, out, err):
+        self.process, self._out, self._err = process, out, err
+
+    @property
+    def err(self):
+        return self._err.read_text(encoding="utf-8")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number=signal.SIGTERM):
+        """Send a signal; the Done."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self):
+        """The Done, when it has ended."""
+        status = self.process.wait(40)
+        return Done(status, self._out.read_text(encoding="utf-8"), self.err)
+
+
+class SiteDesk(Desk):
+    """A machine with a site's server, and nodes."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.port, self._jobs = free_port(), 4710
+        self.bin, self.hooks = self.folder / "bin", self.folder / "hooks"
+        self.store, self.cfg = self.folder / "site.sqlite", self.folder / "site.cfg"
+        self.site_secret = self.folder / "site.secret"
+        self.bin.mkdir()
+        self.choices = {
+            "site.host": "127.0.0.1", "site.port": self.port, "site.secret": self.site_secret,
+            "site.store": self.store, "site.deadline": 60, "node.hook_dir": self.hooks,
+            "node.reader": "", "node.public_dir": "", "node.hook_within": 5}
+        self.configure()
+
+    def configure(self, **choices):
+        """Write site.cfg; `choices`: section_key=value."""
+        self.choices.update((name.replace("_", ".", 1), value) for name, value in choices.items())
+        self.cfg.write_text(self.text(self.choices))
+
+    @staticmethod
+    def text(choices):
+        """The text of a site.cfg."""
+        sections = {}
+        for name, value in choices.items():
+            section, _, key = name.partition(".")
+            sections.setdefault(section, []).append(f"{key} = {value}\n")
+        return "".join(f"[{section}]\n{''.join(lines)}" for section, lines in sections.items())
+
+    @property
+    def config(self):
+        return site.load(str(self.cfg), environ={})
+
+    def new_job(self):
+        """The id of a job that no other test at this desk has."""
+        self._jobs += 1
+        return str(self._jobs)
+
+    # -- the server
+
+    def site(self, *arguments, hasty=True, **how):
+        """A SiteServer that listens."""
+        server = self.begin_site(*arguments, hasty=hasty, **how)
+        until(lambda: server.process.poll() is not None or "the site's server on" in server.err,
+              what="the site's server")
+        assert server.process.poll() is None, server.err
+        return server
+
+    def begin_site(self, *arguments, hasty=False, env=None, **how):
+        """A SiteServer that was started."""
+        self._number += 1
+        out = self.folder / f"site-{self._number}.out"
+        err = self.folder / f"site-{self._number}.err"
+        command = [sys.executable, *(["-c", _HASTY] if hasty else [str(SERVER)]), "--site",
+                   "--listen", "127.0.0.1", "--config", str(self.cfg), *map(str, arguments)]
+        with out.open("w") as out_file, err.open("w") as err_file:
+            process = subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out_file,
+                stderr=err_file, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
+                                      **(env or {})}, **how)
+        self._started.append(process)
+        return SiteServer(process, out, err)
+
+    # -- the nodes
+
+    def hook(self, role, node="nid00001", root=None, job=None, **how):
+        """Run a prolog or epilog (or deliver) as a batch system does; the Done."""
+        return self.begin_hook(role, node, root, job, **how)()
+
+    def begin_hook(self, role, node="nid00001", root=None, job=None, *, env=None, config=None,
+                   options=(), cwd="/", hook_dir=None, command=None, **how):
+        """The same in two steps: a function that waits for the end."""
+        if hook_dir is None:
+            hook_dir = self.hooks / node
+        if config is None:
+            config = self.folder / f"{node}.cfg"
+            text = self.text({**self.choices, "node.hook_dir": hook_dir})
+            if not config.exists() or config.read_text() != text:    # another may just read it
+                config.write_text(text)
+        environment = {"SLURMD_NODENAME": node, "SLURM_JOB_NODELIST": node,
+                       **({"SLURM_JOB_ID": job} if job else {}),
+                       **(env or {})}
+        command = command or [sys.executable, "-I", "-S", str(CLIENT)]
+        process = subprocess.Popen(
+            [*map(str, command), role, "--root", str(root or self.folder), "--config", str(config),
+             *map(str, options)], env=environment, cwd=cwd, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+        self._started.append(process)
+
+        def finish():
+            out, err = process.communicate(timeout=60)
+            return Done(process.returncode, out, err)
+        return finish
+
+    def work(self, job, node="nid00001", before=BEFORE, after=AFTER, env=None):
+        """Prolog, work, epilog of one node; none of them says a word."""
+        root = self.tree(node, **before)
+        done = self.hook("prolog", node, root, job, env=env)
+        assert (0, "", "") == (done.status, done.out, done.err), done
+        write_tree(root, **after)
+        done = self.hook("epilog", node, root, job, env=env)
+        assert (0, "", "") == (done.status, done.out, done.err), done
+
+    def kept(self, node="nid00001"):
+        """Kinds of the files that wait on a node, sorted: start, job, delta, refused."""
+        folder = self.hooks / node
+        return sorted(name.rpartition(".")[2] for name in os.listdir(folder)) if (
+            folder.is_dir()) else []
+
+    # -- the desk of a user
+
+    def iostats(self, *arguments, env=None, stdin="", **how):
+        """Run a subcommand of `iostats`, with this desk's site.cfg; the Done."""
+        role, *rest = map(str, arguments)
+        done = subprocess.run(
+            [sys.executable, "-m", "iostats", role, "--config", str(self.cfg), *rest],
+            cwd=self.folder, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
+                                  "HOME": str(self.home), "LC_ALL": "C.UTF-8", **(env or {})},
+            input=stdin, capture_output=True, text=True, timeout=60, **how)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    # -- what is known
+
+    def records(self, job):
+        """The records of a job that the site's server has."""
+        return asked(self.config, "record", {"job": job})
+
+    def record(self, job, true=lambda record: True):
+        """The one record of a job, when there is one of which `true` holds."""
+        def found():
+            records = self.records(job)
+            assert len(records) < 2, records
+            return records[0] if records and true(records[0]) else None
+        return until(found, what=f"the record of job {job}")
+
+    def signs(self):
+        """What signs as root of a node."""
+        return credentials.of_client(self.config, wire.SITE, str(self.site_secret))
+
+    def send(self, report):
+        """Send a report (a dict) as its node; what the server answers."""
+        return post.call("127.0.0.1", self.port, wire.SITE, self.signs(), report["node"], "report",
+                         report)
+
+
+def a_report(job="4711", node="nid00001", seq="23", reads=23, read_bytes=41_003, about=(),
+             **fields):
+    """A small report as an epilog sends it, as a dict."""
+    return {
+        "protocol": 1, "job": job, "node": node, "seq": seq, "boot_id": "b" * 32, "user": "0",
+        "reason": "", "ended": 1_795_225_060.0, "elapsed_s": 37.0, "clock_ahead_s": 0.0,
+        "uptime_s": 1000.0, "mounts": {}, "deltas": [
+            {"source": "llite", "file_system": "scratch",
+             "values": {"read_calls": reads, "read_bytes": read_bytes, "write_calls": 0,
+                        "write_bytes": 0}}],
+        "about": {"scheduler": "none", "user": "alice", **dict(about)}, **fields}
+
+
+def is_private(path):
+    """Only its user can read it."""
+    return not stat.S_IMODE(Path(path).stat().st_mode) & 0o077
