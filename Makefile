@@ -3,8 +3,10 @@
 # make bench   the figures of benchmarks/README.md
 # make clean   remove what these made
 #
-# make install-reader [PREFIX=/usr/local] [DESTDIR=]     as root, on a node or its image: the reader
-# make uninstall-reader                                  remove it
+# make install-node [PREFIX=/usr/local] [DESTDIR=]     as root, on a node or its image: prolog, epilog
+# make install-reader                                  the same, and the reader
+# make install-site [UNIT_PYTHON=/usr/bin/python3]     on the management host: the site's server
+# make uninstall                                       remove them
 
 PYTHON ?= python3
 VENV   := .venv
@@ -14,11 +16,12 @@ IOSTATS_NO_SKIPS ?=
 PREFIX        ?= /usr/local
 DESTDIR       ?=
 UNITDIR       ?= /etc/systemd/system
-READER_PYTHON ?= /usr/bin/python3
+UNIT_PYTHON   ?= /usr/bin/python3
 LIBDIR        := $(PREFIX)/lib/iostats
 READER_UNITS  := iostats-reader.socket iostats-reader@.service
+SITE_UNITS    := iostats-site.service
 
-.PHONY: demo test bench lint clean setup install-reader uninstall-reader
+.PHONY: demo test bench clean setup install-files install-node install-reader install-site uninstall
 
 setup: $(VENV)/ready
 
@@ -43,22 +46,38 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An edited site.cfg stays as it is.
-install-reader:
-	install -d "$(DESTDIR)$(LIBDIR)/iostats/cli" "$(DESTDIR)$(LIBDIR)/iostats/sources" "$(DESTDIR)$(UNITDIR)"
-	install -m 755 iostats_client.py "$(DESTDIR)$(LIBDIR)/"
-	install -m 644 iostats/*.py "$(DESTDIR)$(LIBDIR)/iostats/"
-	install -m 644 iostats/cli/*.py "$(DESTDIR)$(LIBDIR)/iostats/cli/"
-	install -m 644 iostats/sources/*.py "$(DESTDIR)$(LIBDIR)/iostats/sources/"
-	[ -e "$(DESTDIR)$(LIBDIR)/site.cfg" ] || install -m 644 site.cfg "$(DESTDIR)$(LIBDIR)/"
-	for unit in $(READER_UNITS); do \
-	    sed -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@PYTHON@|$(READER_PYTHON)|' "systemd/$$unit" \
-	        > "$(DESTDIR)$(UNITDIR)/$$unit" && chmod 644 "$(DESTDIR)$(UNITDIR)/$$unit" || exit; \
+install-files:
+	for folder in . cli schedulers sources; do \
+	    install -d "$(DESTDIR)$(LIBDIR)/iostats/$$folder" && \
+	    install -m 644 iostats/$$folder/*.py "$(DESTDIR)$(LIBDIR)/iostats/$$folder/" || exit; \
 	done
+	install -m 755 iostats_client.py iostats_server.py "$(DESTDIR)$(LIBDIR)/"
+	install -d "$(DESTDIR)$(LIBDIR)/hooks"
+	install -m 755 hooks/* "$(DESTDIR)$(LIBDIR)/hooks/"
+	[ -e "$(DESTDIR)$(LIBDIR)/site.cfg" ] || install -m 644 site.cfg "$(DESTDIR)$(LIBDIR)/"
+
+install-node: install-files
+	@echo "installed; slurm.conf:  Prolog=$(LIBDIR)/hooks/slurm_prolog  Epilog=$(LIBDIR)/hooks/slurm_epilog"
+
+install-reader: install-files
+	$(call install-units,$(READER_UNITS))
 	@echo "installed; now run:  systemctl daemon-reload && systemctl enable --now iostats-reader.socket"
 
-uninstall-reader:
-	rm -f $(addprefix "$(DESTDIR)$(UNITDIR)"/,$(READER_UNITS))
-	rm -rf "$(DESTDIR)$(LIBDIR)/iostats" "$(DESTDIR)$(LIBDIR)/iostats_client.py"
+install-site: install-files
+	$(call install-units,$(SITE_UNITS))
+	@echo "installed; now run:  systemctl daemon-reload && systemctl enable --now iostats-site.service"
+
+define install-units
+install -d "$(DESTDIR)$(UNITDIR)"
+for unit in $(1); do \
+    sed -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@PYTHON@|$(UNIT_PYTHON)|' "systemd/$$unit" \
+        > "$(DESTDIR)$(UNITDIR)/$$unit" && chmod 644 "$(DESTDIR)$(UNITDIR)/$$unit" || exit; \
+done
+endef
+
+uninstall:
+	rm -f $(addprefix "$(DESTDIR)$(UNITDIR)"/,$(READER_UNITS) $(SITE_UNITS))
+	rm -rf $(addprefix "$(DESTDIR)$(LIBDIR)"/,iostats hooks iostats_client.py iostats_server.py)
 	if cmp -s site.cfg "$(DESTDIR)$(LIBDIR)/site.cfg"; then rm "$(DESTDIR)$(LIBDIR)/site.cfg"; fi
 	rmdir "$(DESTDIR)$(LIBDIR)" 2>/dev/null || true
-	@echo "removed; now run:  systemctl disable --now iostats-reader.socket; systemctl daemon-reload"
+	@echo "removed; now run:  systemctl disable --now iostats-reader.socket iostats-site.service; systemctl daemon-reload"

@@ -685,7 +685,7 @@ SERVICE = "iostats-reader@.service"
 def installed(tmp_path):
     """Where `make install-reader` put everything."""
     done = subprocess.run(["make", "-s", "install-reader", f"DESTDIR={tmp_path}",
-                           f"READER_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
+                           f"UNIT_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
                           capture_output=True)
     assert ("installed; now run:  systemctl daemon-reload && systemctl enable --now "
             "iostats-reader.socket\n", "", 0) == (done.stdout, done.stderr, done.returncode)
@@ -718,7 +718,7 @@ def test_an_edited_site_cfg_survives_and_the_rest_is_removed(installed):
     site = installed / "usr/local/lib/iostats/site.cfg"
     site.write_text("[report]\nunits = decimal\n")
     make = ["make", "-s", f"DESTDIR={installed}"]
-    for target in ("install-reader", "uninstall-reader"):
+    for target in ("install-reader", "uninstall"):
         subprocess.run([*make, target], cwd=REPOSITORY, check=True, capture_output=True)
         assert "[report]\nunits = decimal\n" == site.read_text()
 

@@ -1,11 +1,12 @@
 """
-iostats_server.py: the server of one job; it ends with the job's report.
+iostats_server.py: the server of one job, which ends with the job's report; or the site's.
 """
 
 import argparse
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import resource
 import signal
@@ -16,7 +17,7 @@ import msgspec
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from iostats import config as site
-from iostats import jobid, report, secret
+from iostats import credentials, jobid, report, schedulers, secret
 from iostats.aggregate import Totals
 from iostats.errors import DONE, IostatsError, StateError, UsageError
 from iostats.node import job as job_of
@@ -26,14 +27,19 @@ _SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
 
 HELP = """\
 usage: iostats_server.py [options]
+       iostats_server.py --site [--listen HOST] [--config FILE] [--quiet]
 
 Receive the reports of a job's nodes, add them up, print the tables.
 
+With --site: the reports of all jobs, from prologs and epilogs, for as long as
+it runs ([site] in site.cfg); `iostats report` prints them.
+
 options:
+  --site                the site's server
   --job ID              the job (default: as iostats_client.py)
   --nodes LIST|COUNT    the job's nodes: nid[00001-00128,200], a,b,c or a number
-                        (default: SLURM_JOB_NODELIST, PBS_NODEFILE,
-                        LSB_DJOB_HOSTFILE; without, the deadline ends it)
+                        (default: the batch system's; without, the deadline
+                        ends it)
   --deadline S          wait S seconds for the other nodes after the first
                         `stop` (default: site.cfg, 60)
   --format FORM         grid, plain, json, csv or markdown (default: grid)
@@ -55,6 +61,7 @@ examples:
   iostats_server.py --nodes 'nid[00001-00128]' &      before `start`, in a job
   iostats_server.py --job 4711 --nodes 4 --json 4711.json
   iostats_server.py --print-port --job 4711
+  iostats_server.py --site
 
 exit status:
   0 the report is printed (its first line says who is missing)
@@ -64,7 +71,7 @@ exit status:
 
 _WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
                "--config", "--listen")
-_FLAGS = ("--long", "--explain", "--print-port", "--quiet")
+_FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -103,20 +110,25 @@ def _run(options):
     for name, given in (("server.deadline", options.deadline), ("report.format", options.format)):
         if given is not None:
             config.take(name, given, f"--{name.partition('.')[2]}")
+    if options.site:
+        return _run_site(options, config)
     job = job_of(options.job, config)
     if options.print_port:
         print(jobid.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
         return DONE
     totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
-                    fold=report.folded, pack=_packed, unpack=msgspec.json.decode,
+                    fold=report.folded, pack=packed, unpack=msgspec.json.decode,
                     max_nodes=config["server.max_nodes"])
     for path in filter(None, (options.output, options.json)):
         _check_writable(path)
-    password = secret.where(options.secret, config["secret.dir"], job)
-    made = secret.make(password)
+    password, made = None, False
+    if "secret" in config["server.auth"]:
+        password = secret.where(options.secret, config["secret.dir"], job)
+        made = secret.make(password)
     try:
-        _event_loop_policy()
-        asyncio.run(_serve(totals, secret.load(password), config, options))
+        checks = credentials.of_server(config, job, password, _say)
+        event_loop_policy()
+        asyncio.run(_serve(totals, checks, config, options))
     finally:
         if made:
             with contextlib.suppress(FileNotFoundError):
@@ -124,7 +136,51 @@ def _run(options):
     return _print(totals, config, options)
 
 
-def _packed(short):
+def _run_site(options, config):
+    from iostats import wire
+    from iostats.store import Store
+    logging.basicConfig(format="iostats: %(message)s",
+                        level=logging.WARNING if options.quiet else logging.INFO)
+    if "secret" in config["server.auth"] and secret.make(config["site.secret"]):
+        _say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
+    checks = credentials.of_server(config, wire.SITE, config["site.secret"], _say,
+                                   uids=credentials.ANYONE)
+    store = Store(config["site.store"])
+    event_loop_policy()
+    try:
+        asyncio.run(_serve_site(store, checks, config, options))
+    finally:
+        store.close()
+    return DONE
+
+
+async def _serve_site(store, checks, config, options):
+    from iostats.site import SiteServer
+    server = SiteServer(store, checks, config, time.time)
+    _raise_limits(config)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await server.listen(options.listen or "")
+    if not options.quiet:
+        _say(f"the site's server on {os.uname().nodename}:{server.port}, {config['site.store']}")
+    working = asyncio.ensure_future(server.work())
+    stopping = asyncio.ensure_future(stopped.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()                           # it never ends but by a bug of ours
+    finally:
+        server.close()
+        working.cancel()
+        stopping.cancel()
+
+
+def _say(text):
+    print(f"iostats: {text}", file=sys.stderr, flush=True)
+
+
+def packed(short):
     return msgspec.Raw(msgspec.json.encode(short))
 
 
@@ -135,15 +191,7 @@ def expected_nodes(given, most, environ=os.environ):
     `given`: --nodes; without it, what the batch system says in the environment.
     """
     if given is None:
-        given = environ.get("SLURM_JOB_NODELIST", "")
-        for variable in ("PBS_NODEFILE", "LSB_DJOB_HOSTFILE"):
-            if not given and environ.get(variable):
-                try:
-                    with open(environ[variable], encoding="utf-8") as file:
-                        given = ",".join(file.read().split())
-                except OSError as error:
-                    raise UsageError(f"{variable}: {environ[variable]}: cannot be read: "
-                                     f"{error.strerror}") from None
+        given = schedulers.here(environ).about(environ).get("nodes", "")
         if not given:
             return None
     if given.isascii() and given.isdigit():
@@ -169,23 +217,28 @@ def _check_writable(path):
 
 # -- the life of the server ------------------------------------------------------------------
 
-def _event_loop_policy():
+def event_loop_policy():
     """uvloop takes twice the connections a second; without it everything works as well."""
     with contextlib.suppress(ModuleNotFoundError):
         import uvloop
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
-async def _serve(totals, password, config, options):
-    """Listen until all nodes are heard, the deadline is over, or a signal comes."""
+def _raise_limits(config):
+    """As many open files as the system allows, and no more connections than that."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
     most = max(16, min(config["server.max_connections"], soft - 64))
     config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
+
+
+async def _serve(totals, checks, config, options):
+    """Listen until all nodes are heard, the deadline is over, or a signal comes."""
+    _raise_limits(config)
     gc.freeze()                       # what is imported by now never becomes garbage
-    server, loop = JobServer(totals, password, config), asyncio.get_running_loop()
+    server, loop = JobServer(totals, checks, config), asyncio.get_running_loop()
     stopped = []
 
     def stop():
@@ -274,7 +327,7 @@ def _print(totals, config, options):
     failed = None
     if options.output:
         try:
-            _write(options.output, text)
+            write_whole(options.output, text)
         except StateError as error:
             failed = error
             print(text, end="", flush=True)            # nothing is lost with a full disk
@@ -282,7 +335,7 @@ def _print(totals, config, options):
         print(text, end="", flush=True)
     if options.json:
         try:
-            _write(options.json, report.as_json(report.labelled(totals.record(), config)))
+            write_whole(options.json, report.as_json(report.labelled(totals.record(), config)))
         except StateError as error:
             failed = error
     if failed:
@@ -290,7 +343,7 @@ def _print(totals, config, options):
     return DONE
 
 
-def _write(path, text):
+def write_whole(path, text):
     """Write `path` whole or not at all."""
     beside = f"{path}.{os.getpid()}.new"
     try:

@@ -1,0 +1,106 @@
+"""
+iostats mail: Slurm's MailProg, which puts a job's report into the mail about its end.
+"""
+
+import re
+import subprocess
+import sys
+import time
+
+from iostats import config as site
+from iostats import report
+from iostats.cli.report import latest_runs, records_of
+from iostats.errors import BAD_USAGE, IostatsError
+
+_WAIT_S, _AGAIN_S = 60.0, 2.0
+_ANSWER_WITHIN_S = 10.0
+_ENDS_BEFORE_MAIL_S = 120.0     # an epilog is over about when its job's mail is made
+_MOST_JOBS = 20                 # of an array
+# "Slurm Job_id=4711 Name=NAME Ended, Run time ...", "Slurm Array Task Job_id=12_3 (15) Name=...",
+# "Slurm Array Summary Job_id=12_* (12) Name=...".  A NAME is any text; "Reached 90% of time limit"
+# is of a job that goes on.  Source: mail_job_info(), src/slurmctld/agent.c, 22.05 to 24.11.
+_JOB = re.compile(r"Job_id=(\d+)(?:_(?:\d+|(\*)))?(?: \((\d+)\))? Name=")
+_ENDED = re.compile(r" (?:Ended|Failed|Requeued)(?:, |$)")
+
+HELP = """\
+usage: iostats mail [--config FILE] [--wait S] -s SUBJECT ADDRESS ...
+
+Mail, as mail(1) does, with the report of the job that the subject names, when
+it has ended: for Slurm's MailProg, which is called in just this way.  Standard
+input is the mail's text; the report comes after it.
+
+options:
+  -s SUBJECT            "Slurm Job_id=4711 Name=run Ended, Run time 00:31:07, ..."
+  --wait S              wait so long for the report (default: 60)
+  --config FILE         the configuration (default: site.cfg)
+  -h, --help            this text
+
+exit status:
+  that of the mail program ([site] mail_program in site.cfg); 2 bad usage
+"""
+
+
+def main(arguments=None):
+    """Send; the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    options = {}
+    while arguments[:1] and arguments[0] in ("--config", "--wait", "-h", "--help"):
+        option = arguments.pop(0)
+        if option in ("-h", "--help"):
+            print(HELP, end="")
+            return 0
+        options[option] = arguments.pop(0) if arguments else ""
+    wait = options.get("--wait", str(_WAIT_S))
+    if not arguments or not re.fullmatch(r"\d{1,5}(\.\d+)?", wait):
+        print("iostats: mail: expected -s SUBJECT ADDRESS, and a number after --wait (see --help)",
+              file=sys.stderr)
+        return BAD_USAGE
+    text, program = "", "/usr/bin/mail"
+    try:
+        config = site.load(options.get("--config"))
+        program = config["site.mail_program"]
+        text = _report(arguments, config, float(wait))
+    except IostatsError as error:                     # the mail goes out in any case
+        print(f"iostats: {error}", file=sys.stderr)
+    except Exception as error:
+        print(f"iostats: a bug of ours, please report it: {error!r}", file=sys.stderr)
+    body = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    try:
+        return subprocess.run([*program.split(), *arguments],
+                              input=body + text.encode("utf-8", "replace")).returncode
+    except (OSError, IndexError) as error:
+        print(f"iostats: {program or 'no mail program'}: cannot be run: "
+              f"{getattr(error, 'strerror', 'it is empty')}", file=sys.stderr)
+        return BAD_USAGE
+
+
+def _report(arguments, config, wait_s):
+    """The report of the job that the subject says has ended; "" for any other mail."""
+    subject = arguments[arguments.index("-s") + 1] if "-s" in arguments[:-1] else ""
+    named = _JOB.search(subject)
+    if not named or not _ENDED.search(subject, named.end()):
+        return ""
+    number, is_array, raw = named.groups()
+    job = number if is_array else raw or number
+    called_at = time.time()
+    until = time.monotonic() + wait_s
+    while True:
+        records, failed = records_of(job, config, within_s=min(
+            _ANSWER_WITHIN_S, max(1.0, until - time.monotonic())))
+        found = latest_runs(records)
+        left = until - time.monotonic()
+        if found and (left <= 0 or any(_is_of_now(record, called_at) for record in found)):
+            return "\n" + "\n".join(_as_text(found[-_MOST_JOBS:], config))
+        if left <= 0:
+            return f"\nNo I/O report of job {job}: {failed or 'it is not known'}\n"
+        time.sleep(min(_AGAIN_S, left))
+
+
+def _is_of_now(record, called_at):
+    """False for the record of an earlier run, while the one that has just ended is not there."""
+    ended = record["job"]["ended"]
+    return ended is None or ended > called_at - _ENDS_BEFORE_MAIL_S
+
+
+def _as_text(records, config):
+    return [report.text(report.labelled(record, config), config, "plain") for record in records]

@@ -1,0 +1,177 @@
+"""
+iostats report: what finished jobs did, from the site's server, or from the batch system's own
+accounting.
+"""
+
+import argparse
+import os
+import sys
+
+from iostats import compact, credentials, node, post, report, schedulers, wire
+from iostats import config as site
+from iostats.errors import DONE, UNREADABLE, IostatsError, NotDelivered, UsageError
+from iostats.jobid import checked_job_id
+
+_LONGEST = 1 << 28
+_MOST_LATEST = 1000
+_WITHIN_S = 30.0
+
+HELP = """\
+usage: iostats report [options] JOB ...
+       iostats report --latest N [options]
+
+Print what finished jobs did to Lustre: as the site's server has it, or else the
+short form that the batch system keeps with its accounting.
+
+An array's number stands for all of its tasks; of a requeued job it is the latest
+run, and all of them with --all.
+
+options:
+  --latest N            the N jobs that ended last
+  --all                 every run of a requeued job
+  --format FORM         grid, plain, json, csv or markdown (default: grid)
+  --long                more: calls, mean sizes, network, times, MDTs, nodes
+  --explain             say of each number what it counts, and what it does not
+  --from WHERE          site or comment (default: site, then comment)
+  --config FILE         the configuration (default: site.cfg, and
+                        ~/.iostats/site.cfg)
+  -h, --help            this text
+
+examples:
+  iostats report 4711
+  iostats report --long 4711_3 4712
+  iostats report --format json 4711 | jq '.file_systems[].application'
+
+exit status:
+  0 printed   1 nothing is known of a job   2 bad usage or site.cfg
+  3 the site's server was not reached, and nobody else knows the job
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with our text: its own differs between releases of Python."""
+
+    def format_help(self):
+        return HELP
+
+    def error(self, message):
+        raise UsageError(f"{message} (see --help)")
+
+
+def main(arguments=None):
+    """Print; the exit status."""
+    parser = _Parser(prog="iostats report", allow_abbrev=False)
+    parser.add_argument("jobs", nargs="*")
+    for option in ("--latest", "--format", "--from", "--config"):
+        parser.add_argument(option)
+    for flag in ("--long", "--explain", "--all"):
+        parser.add_argument(flag, action="store_true")
+    try:
+        return _run(parser.parse_args(arguments))
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+
+
+def _run(options):
+    config = site.load(options.config)
+    if options.format is not None:
+        config.take("report.format", options.format, "--format")
+    where = getattr(options, "from")
+    if where not in (None, "site", "comment"):
+        raise UsageError(f"--from: expected site or comment, got {where!r}")
+    if options.latest is not None:
+        count = options.latest
+        if not (count.isascii() and count.isdigit() and len(count) < 10
+                and 1 <= int(count) <= _MOST_LATEST):
+            raise UsageError(f"--latest: expected a number from 1 to {_MOST_LATEST}, got "
+                             f"{count[:40]!r}")
+        if options.jobs:
+            raise UsageError(f"expected --latest or jobs, got both: {' '.join(options.jobs)[:80]}")
+        _print(asked(config, "latest", {"count": int(count)}), config, options)
+        return DONE
+    if not options.jobs:
+        raise UsageError("expected a job, got none (see --help)")
+    status, found = DONE, []
+    for job in [checked_job_id(job, "JOB") for job in options.jobs]:
+        records, failed = records_of(job, config, where)
+        if not records:
+            print(f"iostats: {failed or f'nothing is known of job {job}'}", file=sys.stderr)
+            status = max(status, failed.exit_status if failed else UNREADABLE)
+        found += records if options.all else latest_runs(records)
+    _print(found, config, options)
+    return status
+
+
+def records_of(job, config, where=None, within_s=_WITHIN_S):
+    """
+    ([record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
+
+    `where`: "site" or "comment"; None for both, where it is the site's server that has to answer,
+    within `within_s`.
+    """
+    failed, answered = None, False
+    if where != "comment":
+        try:
+            found = asked(config, "record", {"job": job}, within_s)
+            if found:
+                return found, None
+            answered = True
+        except IostatsError as error:
+            failed = error
+    if where != "site":
+        try:
+            found = _from_comment(job, config)
+            if found:
+                return found, None
+        except IostatsError as error:
+            failed = failed or (None if answered else error)
+    return [], failed
+
+
+def asked(config, method, params, within_s=_WITHIN_S):
+    """The result of a method of the site's server; NotDelivered where it can't be asked."""
+    host = config["site.host"]
+    if not host:
+        raise NotDelivered("no site server is named ([site] host in site.cfg)")
+    signs = credentials.of_client(config, wire.SITE, config["site.secret"])
+    return post.call(host, config["site.port"], wire.SITE, signs, node.name(), method, params,
+                     within_s, _LONGEST)
+
+
+def _from_comment(job, config):
+    """[record] in short, from the batch system's accounting."""
+    system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
+              schedulers.here(os.environ))
+    if not hasattr(system, "comments_of_all"):
+        system = schedulers.named("slurm")            # the only one that has comments
+    found = []
+    for shown_as, text in system.comments_of_all(job).items():
+        ours = compact.find(text)
+        if ours:
+            found.append(compact.as_record(compact.decode(ours), shown_as))
+    return found
+
+
+def latest_runs(records):
+    """Of each job among the records the one of its last run."""
+    latest = {}
+    for record in records:
+        batch = record.get("batch") or {}
+        latest[batch.get("cluster"), record["job"]["id"]] = record
+    return list(latest.values())
+
+
+def _print(records, config, options):
+    form = config["report.format"]
+    for number, record in enumerate(records):
+        text = report.text(report.labelled(record, config), config, form, options.long,
+                           options.explain)
+        if form == "csv" and number:
+            text = text.partition("\n")[2]                 # one heading for all
+        elif form != "json" and number:
+            text = "\n" + text
+        print(text, end="")

@@ -1,0 +1,488 @@
+"""
+The site's server: the reports of all jobs, as prologs and epilogs send them; one record a job.
+
+    report  ->  store (on the disk, then the node is answered)
+    all nodes of a job have reported, or [site] deadline is over
+            ->  the job's facts from the batch system, its reports added up  ->  record  ->  store
+            ->  shown where [site] show says: the job's output, its user's home, a comment
+
+Nothing is added up before a job is over, so nothing but a list of open jobs is in memory, and a
+server that is killed goes on where the store says.  What it was about to show just then is not
+shown; `iostats report` has it.
+"""
+
+import asyncio
+import logging
+import os
+import pwd
+from collections import OrderedDict
+from typing import Annotated, Optional
+
+import msgspec
+
+from iostats import compact, handover, report, schedulers, wire
+from iostats.aggregate import Totals
+from iostats.errors import IostatsError, NotDelivered, StateError, UsageError, WireError
+from iostats.jobfacts import ENDED, Facts
+from iostats.jobid import checked_job_id, is_node_name
+from iostats.jsonrpc import Method
+from iostats.nodelist import expanded
+from iostats.server import NAME, Report, Server, check_report
+from iostats.store import Key
+
+log = logging.getLogger("iostats")
+
+_SETTLES_S = 1.0                # from the last epilog to the record: accounting comes late
+_LATE_S = 5.0                   # from a report that came after the record to the next record
+_FACTS_WITHIN_S = 30.0          # the batch system may still call the job running for a while
+_AGAIN_S = 60.0                 # from a record that could not be made to the next try
+_LOOK_EVERY_S = 0.25
+_COMMENT_AFTER_S = (2, 3, 5, 15, 60)     # slurmdbd hears of array tasks some seconds late
+_COMMENTS_AT_ONCE = 4
+_FORGET_EVERY_S = 3600.0
+_AT_ONCE = 20                   # reports are added up between two looks at the network
+_MOST_JOBS_ASKED = 200          # in one command
+_MOST_LATEST = 1000
+_LARGEST_ANSWER = 1 << 27
+_SHOWN_AT_ONCE = 20             # the file system of one's output may hang
+_COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
+            "exit_signal", "array_job", "array_task", "het_job", "het_offset", "restarts",
+            "raw_job")
+
+_Nodes = Annotated[str, msgspec.Meta(max_length=1 << 20)]
+_Path = Annotated[str, msgspec.Meta(max_length=4096)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+
+
+class About(msgspec.Struct):
+    """What a node's prolog and epilog know of the job; docs/wire.md."""
+
+    scheduler: NAME = ""
+    cluster: NAME = ""
+    attempt: _Number = 0
+    nodes: _Nodes = ""
+    uid: Optional[_Number] = None
+    user: NAME = ""
+    account: NAME = ""
+    partition: NAME = ""
+    output: _Path = ""
+    work_dir: _Path = ""
+
+
+class SiteReport(Report):
+    """A report to the site's server."""
+
+    about: About = msgspec.field(default_factory=About)
+
+
+class Which(msgspec.Struct):
+    """The params of `record`: a job, as its users or its nodes call it."""
+
+    job: NAME
+
+
+class Latest(msgspec.Struct):
+    """The params of `latest`."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=_MOST_LATEST)] = 10
+
+
+class _Job:
+    """A job whose record is due."""
+
+    def __init__(self, about, due, max_nodes):
+        self.about, self.due, self.heard = about, due, set()
+        self.reports = 0                 # that have come since this was made
+        self.asked_until = None          # for the facts, see _settle
+        self._max_nodes = max_nodes
+        self._expand()
+
+    def learn(self, about):
+        """What one more node tells of the job; what another has told stands."""
+        new = {name: getattr(about, name) for name in About.__struct_fields__
+               if getattr(self.about, name) in ("", None) and getattr(about, name)}
+        if new:
+            self.about = msgspec.structs.replace(self.about, **new)
+            if "nodes" in new:
+                self._expand()
+
+    def _expand(self):
+        try:
+            nodes = expanded(self.about.nodes)
+        except ValueError:
+            nodes = ()
+        is_list = 0 < len(nodes) <= self._max_nodes and all(map(is_node_name, nodes))
+        self.expected = frozenset(nodes) if is_list else None
+
+    def settle(self, now):
+        """Its record is due in a moment, if all nodes have been heard."""
+        if self.expected is not None and len(self.heard) >= len(self.expected):
+            self.due = min(self.due, now + _SETTLES_S)
+
+
+class SiteServer(Server):
+    """
+    Receives, keeps, adds up, and answers for all jobs.
+
+    `store`: a store.Store; `credentials`: credentials.of_server(..., wire.SITE, ...).
+    """
+
+    def __init__(self, store, credentials, config, now):
+        super().__init__(wire.SITE, credentials, config, now)
+        self._store = store
+        own = os.geteuid()
+        self._reporters = frozenset((0, own))
+        self._readers = {own, *map(_uid_of, config["site.readers"])}
+        self._jobs = OrderedDict()       # Key -> _Job
+        self._metrics = set()
+        self._unsent = []
+        self._showing = {}               # Key -> the task
+        self._commenting = {}            # Key -> the task
+        self._may_comment = None         # made by `work`: up to Python 3.9 it is of one loop
+        self._refused = {}
+        self._reload()
+        self.methods.update(report=Method(self._report, SiteReport),
+                            record=Method(self._record, Which),
+                            latest=Method(self._latest, Latest))
+
+    def _reload(self):
+        """The open jobs, as the store has them."""
+        found = self._store.open_jobs()
+        self._jobs.clear()
+        for key, about, due, nodes in found:
+            job = self._jobs[key] = self._job(about, due)
+            job.heard.update(nodes)
+            job.settle(self._now())
+
+    def _job(self, about, due):
+        """A _Job of what the store keeps as its `about`."""
+        return _Job(msgspec.json.decode(about, type=About), due, self.config["server.max_nodes"])
+
+    # -- reports -------------------------------------------------------------------------------
+
+    def refuse(self, why, node=None):
+        count = self._refused[why] = self._refused.get(why, 0) + 1
+        if count & (count - 1) == 0:                 # 1, 2, 4, 8, ...: a log is no place for all
+            log.warning("%s messages refused: %s (the last one of %s)", count, why, node or "?")
+
+    def _report(self, one, who):
+        caller = self.believed(who, self._reporters)
+        check_report(one, caller, _checked_job(one.job), self._metrics)
+        about, now = one.about, self._now()
+        key = Key(about.cluster, one.job, about.attempt)
+        try:
+            job = self._jobs.get(key) or self._begun(key, about, now)
+            job.learn(about)
+            is_new = self._store.add(key, one.node, one.seq, msgspec.json.encode(one),
+                                     msgspec.json.encode(job.about), about.user, now, job.due)
+        except StateError as error:
+            raise WireError(wire.INTERNAL_ERROR, str(error)) from None
+        if is_new:
+            self._jobs[key] = job
+            job.heard.add(one.node)
+            job.reports += 1
+            job.settle(now)
+        return {"counted": True, "why": "" if is_new else "this report is here already"}
+
+    def _begun(self, key, about, now):
+        """The _Job of a report that is the first one, or the first since the record."""
+        found = self._store.job(key)
+        if found is None:
+            return self._job(msgspec.json.encode(about), now + self.config["site.deadline"])
+        if found.closed:
+            self.refuse("too late")
+            raise WireError(wire.REFUSED, f"job {key.job} has been closed: a report of it is taken "
+                                          f"for {self.config['site.keep_reports_days']} days")
+        return self._job(found.about, now + _LATE_S)
+
+    def send(self, transport, data, keep):
+        """Answers leave when what they say is on the disk: all of one turn of the loop at once."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._commit)
+        self._unsent.append((transport, data, keep))
+
+    def _commit(self):
+        unsent, self._unsent = self._unsent, []
+        try:
+            self._store.commit()
+        except StateError as error:
+            for transport, _, _ in unsent:           # no answer: the nodes send them again
+                transport.abort()
+            log.error("%s; the nodes keep their reports", error)
+            try:
+                self._reload()
+            except StateError as worse:
+                log.error("%s", worse)
+            return
+        for transport, data, keep in unsent:
+            super().send(transport, data, keep)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def _user(self, who):
+        """Whose records `who` may read: a user's name, or None for all."""
+        caller = self.believed(who)
+        if caller.uid is None or caller.uid in self._readers:
+            return None
+        try:
+            return pwd.getpwuid(caller.uid).pw_name
+        except KeyError:
+            raise WireError(wire.REFUSED, f"user {caller.uid} is not known here") from None
+
+    def _record(self, which, who):
+        return _within_limit(self._store.records(which.job, self._user(who)))
+
+    def _latest(self, which, who):
+        return _within_limit(self._store.latest(which.count, self._user(who)))
+
+    # -- records ---------------------------------------------------------------------------------
+
+    async def listen(self, host=""):
+        """Listen on [site] port."""
+        port = self.config["site.port"]
+        if await self.listen_on(host, [port]) is None:
+            raise NotDelivered(f"port {port} is taken: another server of the site? ([site] port)")
+
+    async def work(self):
+        """Make the records that are due, for ever."""
+        self._may_comment = asyncio.Semaphore(_COMMENTS_AT_ONCE)
+        forget_at = 0.0
+        while True:
+            now = self._now()
+            due = [key for key, job in self._jobs.items() if job.due <= now][:_MOST_JOBS_ASKED]
+            if due:
+                await self._settle(due)
+            elif now >= forget_at:
+                forget_at = now + _FORGET_EVERY_S
+                self._forget(now)
+            await asyncio.sleep(0 if due else _LOOK_EVERY_S)
+
+    def _forget(self, now):
+        try:
+            self._store.forget(now - 86400 * self.config["site.keep_reports_days"],
+                               now - 86400 * self.config["site.keep_days"])
+        except StateError as error:
+            log.error("%s", error)
+
+    async def _settle(self, keys):
+        facts = await self._facts(keys)
+        for key in keys:
+            job = self._jobs.get(key)
+            if job is None:
+                continue
+            found = facts.get(key)
+            if found is not None and found.state != ENDED and found.restarts == key.attempt:
+                now = self._now()
+                job.asked_until = job.asked_until or now + _FACTS_WITHIN_S
+                if now < job.asked_until:
+                    job.due = now + _SETTLES_S
+                    continue
+            try:
+                await self._make_record(key, job, found)
+            except StateError as error:
+                log.error("%s", error)
+                job.due = self._now() + _AGAIN_S
+            except Exception:                            # one job's trouble is not the others'
+                log.exception("a bug of ours, please report it: no record of job %s", key.job)
+                job.due = self._now() + _FORGET_EVERY_S
+
+    async def _facts(self, keys):
+        """{Key: Facts} of the jobs that the batch system knows; {} where it does not answer."""
+        by_system, found = {}, {}
+        abouts = {key: self._jobs[key].about for key in keys if _is_askable(key.job)}
+        for key, about in abouts.items():
+            by_system.setdefault(about.scheduler, []).append(key)
+        for name, some in by_system.items():
+            try:
+                system = schedulers.named(name)
+                facts = await asyncio.get_running_loop().run_in_executor(
+                    None, system.facts, sorted({key.job for key in some}))
+            except IostatsError as error:
+                log.warning("%s", error)
+                continue
+            except Exception:
+                log.exception("a bug of ours, please report it: no facts from %s", name)
+                continue
+            found.update((key, facts[key.job]) for key in some if key.job in facts
+                         and _are_of(facts[key.job], key, abouts[key]))
+        return found
+
+    async def _make_record(self, key, job, facts):
+        totals = Totals(key.job, job.expected, fold=report.folded, pack=_packed,
+                        unpack=msgspec.json.decode, max_nodes=self.config["server.max_nodes"])
+        reports, without = job.reports, []
+        for number, body in enumerate(self._store.reports(key)):
+            one = msgspec.json.decode(body, type=SiteReport)
+            if one.reason:
+                without.append(one)
+            else:
+                totals.add(one)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        # Last, whenever they came: that a part has no numbers is said in any case.
+        for one in without:
+            totals.add(one)
+        record = _with_facts(totals.record(), key, job.about, facts)
+        if self._jobs.get(key) is not job or job.reports != reports:
+            return                                   # one more has come: again, in a moment
+        batch = record["batch"]
+        self._store.keep_record(key, msgspec.json.encode(record), record["job"]["id"],
+                                batch["array_job"] or batch["het_job"],
+                                record["job"]["user"] or "", self._now())
+        del self._jobs[key]
+        log.info("%s", report.coverage_line(record))
+        await self._begin_to_show(key, job.about, facts, record)
+
+    # -- to its user -------------------------------------------------------------------------------
+
+    async def _begin_to_show(self, key, about, facts, record):
+        """A place where one user's report hangs keeps no other report from being shown."""
+        while len(self._showing) >= _SHOWN_AT_ONCE or key in self._showing:
+            await asyncio.wait(self._showing.values(), return_when=asyncio.FIRST_COMPLETED)
+        if self.config["site.show"]:
+            self._showing[key] = asyncio.ensure_future(self._show(key, about, facts, record))
+
+    async def _show(self, key, about, facts, record):
+        try:
+            await self._show_all_ways(key, about, facts, record)
+        except IostatsError as error:
+            log.warning("job %s: %s", key.job, error)
+        except Exception:
+            log.exception("a bug of ours, please report it: job %s was not shown", key.job)
+        finally:
+            del self._showing[key]
+
+    async def _show_all_ways(self, key, about, facts, record):
+        ways = self.config["site.show"]
+        user, job = record["job"]["user"], record["job"]["id"]
+        text = report.text(report.labelled(record, self.config), self.config,
+                           self.config["report.format"])
+        if "comment" in ways and facts is not None:
+            one = asyncio.ensure_future(self._comment(about.scheduler, facts, key.attempt, record))
+            if key in self._commenting:
+                self._commenting[key].cancel()               # of an older record
+            self._commenting[key] = one
+            one.add_done_callback(lambda done: self._commenting.pop(key)
+                                  if self._commenting.get(key) is done else None)
+        if not user:
+            return
+        if "home" in ways:
+            await self._hand_over(handover.keep_at_home(user, job, text))
+        output = (facts.output if facts else "") or about.output
+        # Appended once: what comes later is in the other places.
+        if "output" in ways and output and "%" not in output and self._store.show_once(key):
+            await self._hand_over(handover.append(user, output, "\n" + text))
+
+    async def _comment(self, scheduler, facts, attempt, record):
+        """Write the short form; the accounting may hear of a job later than we do."""
+        why = "its fields have other texts, or the accounting does not know it"
+        for pause_s in _COMMENT_AFTER_S:
+            await asyncio.sleep(pause_s)
+            try:
+                async with self._may_comment:
+                    if await asyncio.get_running_loop().run_in_executor(
+                            None, _write_comment, scheduler, facts, attempt,
+                            compact.encode(record), self.config["site.comment_fields"]):
+                        return
+            except IostatsError as error:
+                why = error
+            except Exception:
+                log.exception("a bug of ours, please report it: no comment for %s", facts.job)
+                return
+        log.warning("job %s: no comment: %s", facts.job, why)
+
+    @staticmethod
+    async def _hand_over(writing):
+        try:
+            await writing
+        except (handover.NotHandedOver, OSError) as error:
+            log.info("%s", error)
+
+
+def _checked_job(job):
+    """`job`, which may be any text that is printed; WireError."""
+    try:
+        if checked_job_id(job) == job:
+            return job
+    except UsageError:
+        pass
+    raise WireError(wire.INVALID_PARAMS, f"expected a job id without control characters, got "
+                                         f"{job[:40]!r}")
+
+
+def _is_askable(job):
+    """Whether a batch system can be asked for it; one that can't must not stop the others."""
+    try:
+        return bool(schedulers.askable([job]))
+    except UsageError:
+        return False
+
+
+def _are_of(facts, key, about):
+    """False for facts of another job that has the same number, of another cluster or long ago."""
+    return ((not key.cluster or not facts.cluster or key.cluster == facts.cluster)
+            and (not about.user or not facts.user or about.user == facts.user))
+
+
+def _within_limit(records):
+    """[msgspec.Raw] of records (bytes); WireError when they are too many for an answer."""
+    found, size = [], 0
+    try:
+        for record in records:
+            size += len(record)
+            if size > _LARGEST_ANSWER:
+                raise WireError(wire.REFUSED, f"expected records of at most "
+                                f"{_LARGEST_ANSWER >> 20} MiB together, got more; ask for fewer")
+            found.append(msgspec.Raw(record))
+    except StateError as error:
+        raise WireError(wire.INTERNAL_ERROR, str(error)) from None
+    return found
+
+
+def _packed(short):
+    return msgspec.Raw(msgspec.json.encode(short))
+
+
+def _uid_of(user):
+    if user.isascii() and user.isdigit():
+        return int(user)
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise StateError(f"site.cfg: [site] readers: expected users of this machine, got "
+                         f"{user!r}") from None
+
+
+def _with_facts(record, key, about, facts):
+    """`record`, with what the batch system says of the job."""
+    now_another = facts is not None and facts.restarts > key.attempt
+    facts = facts or Facts(job=key.job, raw_job=key.job)
+    batch = {"system": about.scheduler,
+             **{name: getattr(facts, name) for name in _COLUMNS if name != "restarts"}}
+    for name in ("cluster", "account", "partition", "nodes"):
+        batch[name] = getattr(about, name) or batch[name]
+    batch["raw_job"] = batch["raw_job"] or key.job
+    if now_another:
+        batch.update(outcome="REQUEUED", exit_status=None, exit_signal=None)
+    # The one whose process has made the report is root, and not the job's user.
+    user = about.user or facts.user or _user_of(about.uid)
+    job = {**record["job"], "id": facts.job or key.job, "user": user or None,
+           "attempt": key.attempt}
+    return {**record, "job": job, "batch": batch}
+
+
+def _user_of(uid):
+    if uid is None:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _write_comment(scheduler, facts, attempt, text, fields):
+    """True when it is written, or is not to be: another system, or the run was followed by one."""
+    system = schedulers.named(scheduler)
+    if not hasattr(system, "write_comment") or facts.restarts != attempt:
+        return True
+    return system.write_comment(facts, text, tuple(fields), compact.MARK) is not None

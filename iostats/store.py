@@ -1,0 +1,279 @@
+"""
+What the site's server keeps, in one SQLite file: reports, until they are added up, and records.
+
+A report is kept, and on the disk, before its node is told that it has arrived; so a server that is
+killed at any moment has lost nothing, and begins again with what the file says.  Reports stay for
+some days after the record is made of them: one that comes late makes a better record.
+
+    jobs      one row for each run of a job: (cluster, job, attempt)
+    reports   one row for each report: (cluster, job, attempt, node, seq)
+"""
+
+import contextlib
+import os
+import sqlite3
+import zlib
+from collections import namedtuple
+
+from iostats.errors import StateError
+
+_VERSION = 1
+_MAKE = """
+CREATE TABLE jobs (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
+    shown_as TEXT NOT NULL DEFAULT '', whole TEXT NOT NULL DEFAULT '',
+    user TEXT NOT NULL DEFAULT '', about BLOB NOT NULL,
+    first REAL NOT NULL, due REAL, made REAL, closed INTEGER NOT NULL DEFAULT 0,
+    shown INTEGER NOT NULL DEFAULT 0, record BLOB,
+    PRIMARY KEY (cluster, job, attempt)) WITHOUT ROWID;
+CREATE INDEX jobs_job ON jobs (job);
+CREATE INDEX jobs_shown ON jobs (shown_as);
+CREATE INDEX jobs_whole ON jobs (whole);
+CREATE INDEX jobs_made ON jobs (made);
+CREATE INDEX jobs_user ON jobs (user, made);
+CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL;
+CREATE INDEX jobs_first ON jobs (first);
+CREATE TABLE reports (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
+    node TEXT NOT NULL, seq TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (cluster, job, attempt, node, seq)) WITHOUT ROWID;
+"""
+
+Key = namedtuple("Key", "cluster job attempt")
+Key.__doc__ = """One run of a job: its batch system's cluster, its id there, its restarts so far."""
+
+Open = namedtuple("Open", "key about due nodes")
+Open.__doc__ = """
+A job that waits for its record.
+
+Attributes:
+    about: bytes, as given to the last `add`.
+    due: when the record is made at the latest, seconds since 1970.
+    nodes: names of the nodes that have reported.
+"""
+
+Known = namedtuple("Known", "about closed")
+Known.__doc__ = """
+A job of which something is here.
+
+Attributes:
+    about: as of Open.
+    closed: its reports are no longer kept, so that none can be added.
+"""
+
+_AT_ONCE = 20                   # reports that are read in one go
+_THIS = "cluster = ? AND job = ? AND attempt = ?"
+
+
+class Store:
+    """The file; every change is one transaction, begun by the first change and ended by commit."""
+
+    def __init__(self, path):
+        """Open `path`, and make it if it is not there; StateError."""
+        self.path = path
+        self._file = None
+        self._added = False         # something that `commit` has to put on the disk
+        self._dropped = None        # why that was dropped, until `commit` has said so
+        try:
+            os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
+            # Only where it is not there: to close a file gives up all locks that we have on it.
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._file = sqlite3.connect(path, timeout=0, isolation_level=None)
+            self._prepare()
+        except sqlite3.OperationalError as error:
+            self.close()
+            if "locked" in str(error):
+                raise StateError(f"{path}: another server has it open") from None
+            raise StateError(f"{path}: cannot be opened: {error}") from None
+        except sqlite3.DatabaseError as error:
+            self.close()
+            raise StateError(f"{path}: expected our SQLite file, got: {error}; name another in "
+                             f"site.cfg, [site] store") from None
+        except StateError:
+            self.close()
+            raise
+        except OSError as error:
+            raise StateError(f"{path}: cannot be opened: {error.strerror}; name another in "
+                             f"site.cfg, [site] store") from None
+
+    def _prepare(self):
+        """Have the file for us alone, and of our form."""
+        self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
+        version, = self._file.execute("PRAGMA user_version").fetchone()
+        self._file.execute("BEGIN IMMEDIATE")
+        tables, = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if version != _VERSION and (version or tables):
+            what = f"version {version}, of another release" if version else "somebody else's tables"
+            raise StateError(f"{self.path}: expected a store of version {_VERSION}, got {what}; "
+                             f"name another in site.cfg, [site] store")
+        if not tables:
+            for statement in _MAKE.split(";"):
+                self._file.execute(statement)
+            self._file.execute(f"PRAGMA user_version = {_VERSION}")
+        self._file.execute("COMMIT")
+        self._file.execute("PRAGMA journal_mode = WAL")
+        self._file.execute("PRAGMA synchronous = FULL")
+
+    def close(self):
+        """Close the file; what is not committed is dropped."""
+        if self._file is not None:
+            self._file.close()
+
+    # -- reports -------------------------------------------------------------------------------
+
+    def add(self, key, node, seq, body, about, user, now, due):
+        """
+        Keep a report; True, or False when it is there already; StateError.
+
+        `body`, `about`: bytes.  Not safe on the disk before `commit`.
+        """
+        try:
+            self._begin()
+            done = self._file.execute("INSERT OR IGNORE INTO reports VALUES (?, ?, ?, ?, ?, ?)",
+                                      (*key, node, seq, zlib.compress(body, 1)))
+            if not done.rowcount:
+                return False
+            self._added = True
+            self._file.execute(
+                "INSERT INTO jobs (cluster, job, attempt, about, user, first, due) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cluster, job, attempt) DO UPDATE SET "
+                "about = excluded.about, due = coalesce(due, excluded.due)",
+                (*key, about, user, now, due))
+            return True
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+
+    def _begin(self):
+        if not self._file.in_transaction:
+            self._file.execute("BEGIN IMMEDIATE")
+
+    def commit(self):
+        """
+        Put all that was added on the disk.
+
+        StateError when that can't be; then nothing of what was added since the last `commit` is
+        kept, whatever it was that failed in between.
+        """
+        try:
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK" if self._dropped else "COMMIT")
+        except sqlite3.Error as error:
+            self._failed(error)
+        dropped, self._dropped, self._added = self._dropped, None, False
+        if dropped:
+            raise dropped
+
+    def _failed(self, error):
+        """Drop all that is not on the disk; the StateError, which `commit` will raise as well."""
+        failed = StateError(f"{self.path}: cannot be written: {error}")
+        if self._file.in_transaction:                 # for some errors SQLite has done it already
+            with contextlib.suppress(sqlite3.Error):
+                self._file.execute("ROLLBACK")
+        if self._added:
+            self._dropped = failed
+        return failed
+
+    def _rows(self, sql, values=()):
+        try:
+            return self._file.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StateError(f"{self.path}: cannot be read: {error}") from None
+
+    def reports(self, key):
+        """
+        The bodies of a job's reports, one after the other.
+
+        A few are read at a time, so others can be added meanwhile.
+        """
+        last = ("", "")
+        while True:
+            rows = self._rows(f"SELECT body, node, seq FROM reports WHERE {_THIS} "
+                              f"AND (node, seq) > (?, ?) ORDER BY node, seq LIMIT {_AT_ONCE}",
+                              (*key, *last))
+            for body, node, seq in rows:
+                last = node, seq
+                yield _unpacked(body, self.path)
+            if not rows:
+                return
+
+    def open_jobs(self):
+        """[Open] of all jobs that wait for their record."""
+        return [Open(Key(*row[:3]), row[3], row[4], [node for node, in self._rows(
+                    f"SELECT DISTINCT node FROM reports WHERE {_THIS}", row[:3])])
+                for row in self._rows("SELECT cluster, job, attempt, about, due FROM jobs "
+                                      "WHERE due IS NOT NULL ORDER BY due, first")]
+
+    # -- records -------------------------------------------------------------------------------
+
+    def job(self, key):
+        """The Known of a job of which something is here, or None."""
+        rows = self._rows(f"SELECT about, closed FROM jobs WHERE {_THIS}", key)
+        return Known(rows[0][0], bool(rows[0][1])) if rows else None
+
+    def keep_record(self, key, record, shown_as, whole, user, now):
+        """
+        Keep a job's record (bytes); it is due no longer.  Committed.
+
+        `shown_as`: the job as its users write it; `whole`: the array, or the heterogeneous job,
+        that it is a part of; "" for none.
+        """
+        self._change(f"UPDATE jobs SET record = ?, shown_as = ?, whole = ?, user = ?, "
+                     f"made = ?, due = NULL WHERE {_THIS}",
+                     (zlib.compress(record), shown_as, whole, user, now, *key))
+
+    def show_once(self, key):
+        """True for the first call of a job: its report goes to its user now.  Committed."""
+        return self._change(f"UPDATE jobs SET shown = 1 WHERE {_THIS} AND shown = 0", key) > 0
+
+    def _change(self, *statements):
+        """Do [(sql, values), ...], or one of them, and commit; how many rows the last changed."""
+        if isinstance(statements[0], str):
+            statements = [statements]
+        try:
+            self._begin()
+            for statement in statements:
+                rows = self._file.execute(*statement).rowcount
+            self._file.execute("COMMIT")
+            self._added = False
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+        return rows
+
+    def records(self, job, user=None):
+        """
+        The records (bytes) of `job`, as its users or its nodes call it, one after the other: an
+        array has one for each task, a requeued job one for each run; of `user` alone, if given.
+        """
+        keys = job and self._rows(
+            "SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL "
+            "AND (shown_as = ?1 OR whole = ?1 OR job = ?1) AND (?2 IS NULL OR user = ?2) "
+            "ORDER BY cluster, length(shown_as), shown_as, job, attempt", (job, user))
+        return self._records_of(keys)
+
+    def latest(self, count, user=None):
+        """The latest `count` records (bytes), the newest first; of `user` alone, if given."""
+        mine = "" if user is None else "AND user = ?"
+        keys = self._rows(f"SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL {mine} "
+                          f"ORDER BY made DESC LIMIT ?", (*([] if user is None else [user]), count))
+        return self._records_of(keys)
+
+    def _records_of(self, keys):
+        for key in keys:
+            for record, in self._rows(f"SELECT record FROM jobs WHERE {_THIS}", key):
+                yield _unpacked(record, self.path)
+
+    def forget(self, reports_before, records_before):
+        """Remove reports and records of jobs that were first heard of before these moments."""
+        self._change(
+            ("DELETE FROM reports WHERE (cluster, job, attempt) IN (SELECT cluster, job, attempt "
+             "FROM jobs WHERE first < ? AND due IS NULL AND NOT closed)", (reports_before,)),
+            ("UPDATE jobs SET closed = 1 WHERE first < ? AND due IS NULL", (reports_before,)),
+            ("DELETE FROM jobs WHERE first < ? AND closed", (records_before,)))
+
+
+def _unpacked(data, path):
+    try:
+        return zlib.decompress(data)
+    except zlib.error as error:
+        raise StateError(f"{path}: is damaged: {error}") from None
