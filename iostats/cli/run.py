@@ -1,0 +1,348 @@
+"""
+iostats run: one command, measured on all nodes of its job.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import secrets
+import select
+import signal
+import stat
+import sys
+
+import msgspec
+
+from iostats import config as site
+from iostats import credentials, node, report, run, schedulers, secret, state
+from iostats.cli.server import event_loop_policy, expected_nodes, packed, write_whole
+from iostats.config import BESIDE
+from iostats.errors import IostatsError, UsageError
+from iostats.jobid import checked_job_id
+from iostats.server import JobServer
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126              # as the shell and env(1) have it
+
+HELP = """\
+usage: iostats run [options] [--] COMMAND [ARGUMENT ...]
+
+Run a command, and print what its job did to Lustre on all of its nodes.
+
+The command has our standard input and output and every signal that we get, and
+its exit status is ours.  Without a batch system it is this node that is measured.
+
+options:
+  --job ID              the job (default: the batch system's)
+  --nodes LIST          the job's nodes (default: the batch system's); without
+                        a batch system they are reached by ssh
+  --format FORM         grid, plain, json, csv or markdown (default: grid)
+  --long                more: calls, mean sizes, network, times, MDTs, nodes
+  --explain             say of each number what it counts, and what it does not
+  --output FILE         the report goes there, %j being the job's id (default:
+                        site.cfg, or standard error)
+  --json FILE           the JSON record goes there as well
+  --root DIR            nodes read proc/ and sys/ below DIR (default: /)
+  --config FILE         the configuration, also on the nodes (default: site.cfg,
+                        and ~/.iostats/site.cfg)
+  --quiet               say nothing but the report
+  -h, --help            this text
+
+examples:
+  iostats run -- srun ./app input.nml           in a job script
+  iostats run --long --output io-%j.txt -- mpirun ./app
+  iostats run make -j 8                         on a workstation
+
+exit status:
+  that of the command; 128 + N when signal N has ended it; 126, 127 when it can't
+  be run; 2 bad usage or site.cfg
+"""
+
+_WITH_VALUE = ("--job", "--nodes", "--format", "--output", "--json", "--root", "--config")
+_FLAGS = ("--long", "--explain", "--quiet")
+
+
+def main(arguments=None):
+    """Run the command; its exit status."""
+    try:
+        _open_standard_files()
+        given, command = parse(sys.argv[1:] if arguments is None else arguments)
+        if given is None:
+            print(HELP, end="")
+            return 0
+        return _run(given, command)
+    except IostatsError as error:
+        _tell(f"iostats: {error}\n")
+        return error.exit_status
+    except KeyboardInterrupt:
+        return _died_of(signal.SIGINT)
+
+
+def _open_standard_files():
+    """
+    Those of 0, 1, 2 that are closed would be the next files that we open, such as a socket.
+
+    The command still finds them closed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)             # the lowest number that is free
+
+
+def _tell(text):
+    """Write to standard error, as far as that goes: nobody there is no reason to fail."""
+    data = text.encode("utf-8", "backslashreplace")
+    with contextlib.suppress(OSError):
+        while data:
+            try:
+                data = data[os.write(2, data):]
+            except BlockingIOError:                    # somebody has made it so
+                select.select([], [2], [], 10)
+
+
+def parse(arguments):
+    """({option: value}, command); (None, None) for --help.  Raises UsageError."""
+    given, arguments = {}, list(arguments)
+    while arguments and arguments[0].startswith("-"):
+        word = arguments.pop(0)
+        option, equals, value = word.partition("=")
+        if word == "--":
+            break
+        if word in ("-h", "--help"):
+            return None, None
+        if option in _WITH_VALUE:
+            if not equals:
+                if not arguments:
+                    raise UsageError(f"{option}: expected a value after it (see --help)")
+                value = arguments.pop(0)
+            given[option] = value
+        elif word in _FLAGS:
+            given[word] = True
+        else:
+            raise UsageError(f"no option {word!r}; there are: {' '.join(_WITH_VALUE + _FLAGS)} "
+                             f"(see --help; the command comes after --)")
+    if not arguments:
+        raise UsageError("expected a command to run, got nothing (see --help)")
+    return given, arguments
+
+
+def _run(given, argv):
+    config = site.load(given.get("--config"))
+    if "--format" in given:
+        config.take("report.format", given["--format"], "--format")
+    system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
+              schedulers.here(os.environ))
+    if "--job" in given:
+        checked_job_id(given["--job"])
+    if not os.path.isdir(given.get("--root", "/")) and (
+            system.NAME == "none" and "--nodes" not in given):
+        raise UsageError(f"--root: expected a folder, got {given['--root']!r}")
+    if "--nodes" in given:
+        if isinstance(expected_nodes(given["--nodes"], config["server.max_nodes"]), int):
+            raise UsageError(f"--nodes: expected names, such as nid[00001-00128], got "
+                             f"{given['--nodes']!r}")
+        schedulers.node_names(given["--nodes"])
+
+    def say(text):
+        if "--quiet" not in given:
+            _tell(f"iostats: {text}\n")
+
+    command = run.Command(argv, _environment())
+    command.catch()
+    try:
+        event_loop_policy()
+        asyncio.run(_all(command, system, config, given, say))
+    finally:
+        command.release()
+    if command.failed is not None:
+        _tell(f"iostats: {argv[0]}: {command.failed.strerror}\n")
+        return NOT_FOUND if isinstance(command.failed, FileNotFoundError) else NOT_EXECUTABLE
+    if command.returncode < 0:
+        return _died_of(-command.returncode)
+    return command.returncode
+
+
+def _environment():
+    """What we were started with: in the C locale Python itself sets LC_CTYPE (PEP 538)."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return dict(os.environb)
+    return {name: value for name, equals, value in (entry.partition(b"=") for entry in entries)
+            if name and equals}
+
+
+async def _all(command, system, config, given, say):
+    """Serve, measure, run, print."""
+    command.attach()
+    server, nodes, made = None, None, None
+    try:
+        server, nodes, made = await _prepared(command, system, config, given, say)
+    except (IostatsError, OSError) as error:
+        say(f"{error}; the command runs, and is not measured")
+    except Exception as error:
+        say(f"a bug of ours, please report it: {error!r}; the command runs, and is not measured")
+    printed = []
+
+    def print_report():
+        if server.totals.reported not in printed:
+            printed.append(server.totals.reported)
+            _print(server.totals, config, given, say)
+            if made and server.totals.all_heard:
+                _forget(made)                          # we may be killed before the end
+
+    try:
+        await run.measured(command, nodes, server, config, print_report, say)
+    finally:
+        if server is not None:
+            server.close()
+        if made:
+            _forget(made)
+
+
+def _forget(path):
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+async def _prepared(command, system, config, given, say):
+    """(JobServer that listens, Nodes, path of the secret that was made or None)."""
+    about = system.about(os.environ)
+    job = given.get("--job") or about.get("job") or f"{node.name()}.{os.getpid()}"
+    names = given.get("--nodes") or about.get("nodes") or _asked(system)
+    launchers = system.launchers(os.environ, names) or [[]]
+    alone = launchers == [[]]
+    # Nobody tells which nodes are reached: then all who report are the job's.
+    expected = (expected_nodes(names or node.name(), config["server.max_nodes"])
+                if names or alone else None)
+    totals = run.PartTotals(checked_job_id(job), expected, fold=report.folded, pack=packed,
+                            unpack=msgspec.json.decode, max_nodes=config["server.max_nodes"])
+    # Where the launcher takes the environment along, nobody needs a folder that nodes share.
+    carries = alone or getattr(system, "PASSES_ENVIRONMENT", False)
+    os.environ.pop(secret.VARIABLE, None)                  # the user's is for another server
+    made = _made_secret(config, totals.job, carries)
+    try:
+        _leave_files_for_connections(config)
+        server = JobServer(totals, credentials.of_server(config, totals.job, made, say), config)
+        await server.listen("127.0.0.1" if alone else "")
+    except BaseException:
+        if made:
+            _forget(made)
+        raise
+    host = "127.0.0.1" if alone else config["server.host"] or os.uname().nodename
+    client = _client(given, config, totals.job, f"{host}:{server.port}", made, alone, carries)
+    # sbatch --export=NONE leaves not even a PATH, by which the nodes would find their Python.
+    environ = {"PATH": os.defpath, **os.environ}
+    return server, run.Nodes(launchers, client, environ, system.STAYS or alone, system.QUOTES, say,
+                             command.unblocked), made
+
+
+def _made_secret(config, job, carries):
+    """The path of a new secret, this run's alone; None where it is in the environment, or none."""
+    if "secret" not in config["server.auth"]:
+        return None
+    if carries:
+        os.environ[secret.VARIABLE] = secrets.token_hex(32)
+        return None
+    path = secret.where(None, config["secret.dir"], f"{job}.{secrets.token_hex(8)}")
+    secret.make(path)
+    return path
+
+
+def _asked(system):
+    """The job's nodes, of a batch system that has to be asked; "" for others."""
+    nodes_of = getattr(system, "nodes_of", None)
+    with contextlib.suppress(IostatsError):
+        return (nodes_of(os.environ) or "") if nodes_of else ""
+    return ""
+
+
+def _leave_files_for_connections(config):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(16, min(config["server.max_connections"], hard - 64))
+    config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
+
+
+def _client(given, config, job, server, password, alone, carries):
+    """role -> the argv of the client on a node."""
+    python = config["node.python"]
+    if alone and config.origin["node.python"] == "the default":
+        python = sys.executable or python
+    # A folder of its own: an earlier start of this job is none of ours, nor is that of another
+    # `iostats run` in it.
+    folder = config["node.state_dir"] or (
+        f"{state.TMP}/iostats-{os.geteuid()}-{secrets.token_hex(8)}")
+    options = ["--job", job, "--server", server, "--state-dir", folder, "--quiet"]
+    if password:
+        options += ["--secret", password]
+    for name in ("--root", "--config"):
+        if name in given:
+            options += [name, os.path.abspath(given[name])]
+    return lambda role: [*_environment_of(config, carries), python, "-I", "-S", "-c", (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+        + ("from iostats import attend; attend.listen(); " if role == "attend" else "")
+        + "from iostats.cli.node import main; sys.exit(main())"
+    ), os.path.dirname(BESIDE), role, *options]
+
+
+def _environment_of(config, carries):
+    """What the user has chosen in the environment, for nodes that do not get that."""
+    chosen = [] if carries else [
+        f"{name}={os.environ[name]}" for name in (
+            "IOSTATS_" + option.upper().replace(".", "_") for option in site.OPTIONS)
+        if name in os.environ]
+    return ["env", *chosen] if chosen else []
+
+
+def _print(totals, config, given, say):
+    """The report where it is wanted; what can't be written there goes to standard error."""
+    form, long = config["report.format"], "--long" in given
+    record = report.labelled(totals.record(long or form == "json"), config)
+    text = report.text(record, config, form, long, "--explain" in given)
+    if not _written(given.get("--output") or config["run.output"], text, totals.job, say):
+        _tell(text)
+    _written(given.get("--json", ""), report.as_json(report.labelled(totals.record(), config)),
+             totals.job, say)
+
+
+def _written(path, text, job, say):
+    """True when `text` is in the file `path`, "" for none."""
+    if not path:
+        return False
+    path = path.replace("%j", job.replace("/", "_"))
+    try:
+        if _is_replaceable(path):
+            write_whole(path, text)
+        else:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(text)
+    except (IostatsError, OSError) as error:
+        say(error)
+        return False
+    return True
+
+
+def _is_replaceable(path):
+    """
+    True for a file, and where there is none.
+
+    A link is not: root would put a file in the place of /dev/stdout, and all that other programs
+    write there would be in it.
+    """
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def _died_of(number):
+    """End as the command has ended, for who looks closer than at 128 + N."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+    return 128 + number                                # process 1 of a container lives on
