@@ -39,7 +39,7 @@ if [ -n "${SLURM_JOB_ID:-}" ]; then
     RANK=${SLURM_NODEID:-0}; COUNT=${SLURM_JOB_NUM_NODES:-1}
 elif [ -n "${PBS_JOBID:-}" ]; then
     JOB=$PBS_JOBID; HERE=${PBS_O_WORKDIR:-$PWD}
-    LAUNCH=${LAUNCH:-pbsdsh -u --}
+    LAUNCH=${LAUNCH:-pbsdsh --}                # once for each line of the list: one a node here
     # pbsdsh does not pass the environment on, but a node finds itself in the list.
     mapfile -t HOSTS < <(sort -u "$PBS_NODEFILE")
     NODES=${NODES:-$(IFS=,; echo "${HOSTS[*]%%.*}")}

@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 
-FIGURES = ("client", "wide", "server", "dispatcher", "http_layer")
+FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

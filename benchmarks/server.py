@@ -32,14 +32,14 @@ def run(quick):
 def report_of(folder):
     """The params of a real `report`: what the node of figure 1 sends."""
     from iostats import config as site, node as this_node, sources
-    from iostats.cli import node as role
+    from iostats import measure
     config, known = site.load(os.devnull), sources.of_side("node")
     snapshots = []
     for name, work in (("before", 23), ("after", 37)):
         root = os.path.join(folder, name)
         tree.make(root, FILE_SYSTEMS, work)
         snapshots.append(this_node.snapshot(root, config, known, _JOB, "@", "@"))
-    return role.report(snapshots, known, root, config)
+    return measure.report(snapshots, known, root, config)
 
 
 def _runs(folder, message, nodes, rounds):

@@ -11,6 +11,7 @@ import os
 import pathlib
 
 import pytest
+from cluster import slurm, slurm_cluster  # noqa: F401
 from hypothesis import settings
 
 from iostats import config, delta, node, sources

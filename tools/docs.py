@@ -1,5 +1,5 @@
 """
-Write what the documents share with the code: docs/counters.md, and help texts in README.md.
+Write what the documents share with the code: docs/counters.md, help texts in README.md, site.cfg.
 
     python tools/docs.py            write them
     python tools/docs.py --check    say which are not up to date, and end with 1
@@ -7,12 +7,14 @@ Write what the documents share with the code: docs/counters.md, and help texts i
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
-from iostats.cli import node, server
+from iostats import config as site
+from iostats.cli import mail, node, report, run, server
 from iostats.counters import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
 
 
@@ -44,8 +46,33 @@ PARTS = {
     "docs/counters.md": {"metrics": counters_table, "not-operations": not_operations,
                          "explain": always},
     "README.md": {"client-help": lambda: block(node.HELP),
-                  "server-help": lambda: block(server.HELP)},
+                  "server-help": lambda: block(server.HELP),
+                  "run-help": lambda: block(run.HELP),
+                  "report-help": lambda: block(report.HELP)},
+    "docs/batch.md": {"mail-help": lambda: block(mail.HELP)},
 }
+
+
+def options(text):
+    """`text`, site.cfg, with the options of the code, each with its help and its default."""
+    sections = {}
+    for name, option in site.OPTIONS.items():
+        section, _, key = name.partition(".")
+        about = textwrap.wrap(option.help, 88)
+        if _is_a_choice(option):
+            about.append(f"Allowed: {option.expected}.")
+        sections.setdefault(section, []).append(
+            "".join(f"# {line}\n" for line in about)
+            + f"#{key} = {option.default}".rstrip() + "\n")
+    made = "".join(f"[{section}]\n\n" + "\n".join(some) + "\n"
+                   for section, some in sections.items())
+    return text[:text.index("[node]")] + made + text[text.index("[labels]"):]
+
+
+def _is_a_choice(option):
+    """True when not every text is allowed."""
+    return not option.expected.startswith(("a folder", "a file", "a glob", "a host", "a socket",
+                                           "a command", "names of"))
 
 
 def renewed(text, parts):
@@ -62,9 +89,9 @@ def renewed(text, parts):
 def main():
     """Write or check all documents; the exit status."""
     stale = []
-    for path, parts in PARTS.items():
+    for path, parts in {**PARTS, "site.cfg": {}}.items():
         before = (HOME / path).read_text()
-        after = renewed(before, parts)
+        after = renewed(before, parts) if parts else options(before)
         if after != before:
             stale.append(path)
             if "--check" not in sys.argv:

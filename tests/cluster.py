@@ -1,0 +1,411 @@
+"""
+A real Slurm cluster on this machine, for tests: cluster.sh with hands.
+
+    def test_something(slurm):                          # the fixture; one cluster a session
+        job = slurm.submit("srun hostname", "--nodes=4")
+        assert slurm.wait(job) == "COMPLETED"
+        assert sorted(slurm.output(job).split()) == ["node1", "node2", "node3", "node4"]
+
+Nodes are node1 to node4, the controller (which is the login node too) is ctl.  Users are
+iostats-alice and iostats-bob, who has no home folder.  They exist in the cluster only, as do
+munge's key, the files of /etc, /tmp and /run: what all nodes and the tests shall see lies below
+`folder` (so pytest's tmp_path is of no use there).  Nothing waits a fixed time.
+"""
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SCRIPT = REPOSITORY / "tests" / "cluster.sh"
+ALICE, BOB = "iostats-alice", "iostats-bob"
+PREFIX = "iostats-cluster-"
+UP_WITHIN_S = 90
+COMMAND_WITHIN_S = 60
+
+# Debian's packages of these: slurmctld slurmd slurm-client slurmdbd slurm-wlm-basic-plugins
+# slurm-wlm-mysql-plugin munge mariadb-server iproute2 procps util-linux
+COMMANDS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "munged", "mariadbd",
+            "mariadb-install-db", "ip", "pgrep", "unshare", "nsenter", "setpriv")
+HOOKS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld", "mail")
+FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+         "BOOT_FAIL", "DEADLINE", "REVOKED"}
+
+
+def problem():
+    """Why there can be no cluster here, or ""."""
+    if os.geteuid() != 0:
+        return "a Slurm cluster needs root (namespaces)"
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = [name for name in COMMANDS if not shutil.which(name, path=path)]
+    if not glob.glob("/usr/lib/*/slurm*/accounting_storage_mysql.so"):
+        missing.append("accounting_storage_mysql.so")
+    if missing:
+        return f"no Slurm cluster: {' '.join(missing)} not installed (make setup)"
+    trial = subprocess.run(["unshare", "--net", "--uts", "--mount", "--pid", "--ipc", "--fork",
+                            "--propagation", "unchanged", "true"], capture_output=True, text=True)
+    return trial.stderr and f"no Slurm cluster: {trial.stderr.strip()}"
+
+
+class Mount:
+    """
+    One simulated Lustre mount, at the same place on all nodes.
+
+    Attributes:
+        data: the folder of the file system: every user may write there, all nodes see the same.
+        root: what --root takes: proc/ and sys/ with the node's own counters.
+    """
+
+    def __init__(self, place, fs):
+        self.place, self.fs = place, fs
+        self.data, self.root = place / fs, place / "root"
+
+
+class Cluster:
+    """
+    Attributes:
+        folder: what is below it is the same for all nodes and the tests.
+        home: a copy of the checkout that all users can read; its site.cfg is for tests to write.
+        python: an interpreter for all users, with the server's packages.
+        nodes: the nodes' names.
+    """
+
+    def __init__(self):
+        self.folder = self._process = self._lock = self._mount = None
+        self.nodes, self._dead, self._begun = [], set(), []
+
+    # -- up and down
+
+    def up(self, nodes=4):
+        """Start it; all nodes are idle afterwards."""
+        _remove_what_others_left()
+        # Neither below /tmp nor below /run: each node has its own.
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/var/tmp"))
+        self._lock = os.open(self.folder, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            self._make_home()
+            # In a session of its own: Ctrl-C is for pytest, which then comes to close().
+            self._process = subprocess.Popen(
+                [str(SCRIPT), str(self.folder), str(nodes), sys.base_prefix,
+                 sysconfig.get_path("purelib")], start_new_session=True, cwd="/",
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self._wait_for_up(UP_WITHIN_S)
+        except BaseException:
+            self.close()
+            raise
+        self.nodes = [f"node{i + 1}" for i in range(nodes)]
+        return self
+
+    def close(self):
+        """End all of it; nothing is left."""
+        for process in self._begun:
+            process.kill()
+            process.communicate()
+        self._begun = []
+        if self._process:
+            self._process.stdin.close()
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()                # its namespaces go with it
+                self._process.wait()
+            self._process.stdout.close()
+            self._process.stderr.close()
+            self._process = None
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _wait_for_up(self, within_s):
+        ready, _, _ = select.select([self._process.stdout], [], [], within_s)
+        line = self._process.stdout.readline() if ready else b""
+        if line != b"up\n":
+            self._process.terminate()
+            said = self._process.communicate()[1]
+            raise RuntimeError(f"no cluster: {line!r} {said.decode(errors='replace')}")
+
+    def _make_home(self):
+        self.folder.chmod(0o755)
+        self.home = self.folder / "iostats"
+        self.home.mkdir()
+        skipped = shutil.ignore_patterns("__pycache__")
+        for name in ("hooks", "iostats", "simlustre", "tools"):
+            shutil.copytree(REPOSITORY / name, self.home / name, ignore=skipped)
+        for path in [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("*.sh"), REPOSITORY / "site.cfg"]:
+            shutil.copy(path, self.home)
+        subprocess.run(["chmod", "-R", "a+rX", self.home], check=True)
+        # A virtual environment with the packages that cluster.sh mounts there: the tests' own
+        # may be where only root can go.
+        venv = self.folder / "venv"
+        packages = venv / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        packages.mkdir(parents=True)
+        (packages / "site-packages").symlink_to(self.folder / "packages")
+        (venv / "bin").mkdir()
+        (venv / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n"
+                                         "include-system-site-packages = false\n")
+        self.python = venv / "bin" / "python3"
+        self.python.symlink_to(Path(sys.base_prefix) / "bin" / packages.name)
+
+    # -- commands
+
+    def ctl(self, *argv, **how):
+        """Run a command on the controller as root; see `node`."""
+        return self.node("ctl", *argv, **how)
+
+    def as_user(self, user, *argv, **how):
+        """Run a command on the controller (or `on` a node) as `user`; see `node`."""
+        return self.node(how.pop("on", "ctl"), *argv, user=user, **how)
+
+    def node(self, name, *argv, check=True, **how):
+        """
+        Run a command on a node; the CompletedProcess with text.
+
+        `user`, `env` (more variables), `cwd`, `input` (text); with `check` it must end with 0.
+        """
+        text = how.pop("input", None)
+        done = subprocess.run(self.command(name, *argv, **how), text=True, capture_output=True,
+                              timeout=COMMAND_WITHIN_S,
+                              **({"stdin": subprocess.DEVNULL} if text is None
+                                 else {"input": text}))
+        assert not check or done.returncode == 0, \
+            f"{' '.join(map(str, argv))}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def begin(self, name, *argv, **how):
+        """
+        Start a command on a node; the Popen, with pipes.
+
+        Only kill() ends it: other signals do not reach it.
+        """
+        process = subprocess.Popen(self.command(name, *argv, **how), text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self._begun.append(process)
+        return process
+
+    def command(self, name, *argv, user=None, env=None, cwd=None):
+        """The command line that runs `argv` on a node, for subprocess."""
+        home = "/root" if user is None else self.folder / "home" / user
+        environ = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": home,
+                   "USER": user or "root", "LOGNAME": user or "root", "LC_ALL": "C.UTF-8",
+                   **(env or {})}
+        who = ["--reuid", user, "--regid", user, "--init-groups"] if user else []
+        cwd = cwd or (self.folder / "work" / user if user else "/")
+        pid = (self.folder / "pid" / name).read_text().strip()
+        return ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-r", "-w",
+                "setpriv", "--pdeathsig", "KILL", *who,
+                "env", "-i", f"--chdir={cwd}", *(f"{k}={v}" for k, v in environ.items()),
+                *map(str, argv)]
+
+    # -- jobs
+
+    def submit(self, script, *options, user=ALICE, **how):
+        """The id of a new job; `script` is text (of /bin/sh unless it says) or a Path."""
+        if isinstance(script, Path):
+            script = script.read_text()
+        if not script.startswith("#!"):
+            script = f"#!/bin/sh\n{script}\n"
+        done = self.as_user(user, "sbatch", "--parsable", *options, input=script, **how)
+        return done.stdout.strip().partition(";")[0]
+
+    def states(self, job):
+        """The states of a job, all tasks or components of it, as squeue names them."""
+        seen = self.ctl("squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%T")
+        return set(seen.stdout.split())
+
+    def wait(self, job, within_s=60):
+        """
+        The final state (of several tasks: "A+B"), when the job has ended and all epilogs too.
+        """
+        return "+".join(sorted(self._until(job, lambda states: states and states <= FINAL,
+                                           within_s)))
+
+    def wait_until(self, state, job, within_s=60):
+        """Until the job, all of it, is in this state, such as RUNNING."""
+        self._until(job, lambda states: states == {state}, within_s)
+
+    def _until(self, job, true, within_s):
+        ends = time.monotonic() + within_s
+        while True:
+            states = self.states(job)
+            if true(states):
+                return states
+            assert time.monotonic() < ends, \
+                f"job {job} after {within_s} s: {states}\n{self.show(job)}"
+            time.sleep(0.05)
+
+    def show(self, job):
+        """`scontrol show job` of it."""
+        return self.ctl("scontrol", "-dd", "show", "job", job, check=False).stdout
+
+    def output(self, job):
+        """What the job has written to its standard output, by now."""
+        found = [line.partition("=")[2] for line in self.show(job).splitlines()
+                 if line.strip().startswith("StdOut=")]
+        assert found, f"job {job} is not known any more"
+        return Path(found[0]).read_text()
+
+    def work(self, user=ALICE):
+        """The folder where the user's jobs are submitted; their output goes there."""
+        return self.folder / "work" / user
+
+    # -- what happens in clusters
+
+    def hook(self, name, commands):
+        """Slurm's `prolog`, `epilog`, `prolog_slurmctld`, `epilog_slurmctld` or `mail`."""
+        assert name in HOOKS
+        new = self.folder / "hooks" / f".{name}"
+        new.write_text(f"#!/bin/sh\n{commands}\n")
+        new.chmod(0o755)
+        new.rename(self.folder / "hooks" / name)            # a running one keeps its text
+
+    def mount(self, fs="scratch", release="2.15"):
+        """Mount a simulated Lustre on every node; the Mount."""
+        assert not self._mount, "one mount a test"
+        place = Path(tempfile.mkdtemp(prefix="lustre-", dir=self.folder))
+        place.chmod(0o755)
+        mount = self._mount = Mount(place / "mnt", fs)
+        mount.place.mkdir()
+        mount.options = ["--backing", place / "data", "--mount", mount.place, "--fs", fs,
+                         "--release", release]
+        (place / "data" / fs).mkdir(parents=True)
+        (place / "data" / fs).chmod(0o1777)
+        self._on_all(self.nodes, *self._simlustre, *mount.options)
+        return mount
+
+    def truth(self, node):
+        """What the node's mount was asked to do, as the FUSE layer counted it."""
+        text = self.node(node, "cat", self._mount.place / "truth.json").stdout
+        return json.loads(text)[self._mount.fs]
+
+    def unmount(self):
+        """Unmount what `mount` did."""
+        if self._mount:
+            self._on_all([node for node in self.nodes if node not in self._dead],
+                         "umount", "-l", self._mount.place)
+            self._mount = None
+
+    @property
+    def _simlustre(self):
+        return "env", f"PYTHONPATH={self.home}", self.python, "-m", "simlustre"
+
+    def _on_all(self, nodes, *argv):
+        running = [self.begin(node, *argv) for node in nodes]
+        for process in running:
+            out, err = process.communicate(timeout=COMMAND_WITHIN_S)
+            self._begun.remove(process)
+            assert process.returncode == 0, f"{argv}: {out}{err}"
+
+    def kill_node(self, name, noticed=True):
+        """The node loses its power; `noticed`: Slurm learns it now, not after SlurmdTimeout."""
+        os.kill(int((self.folder / "pid" / name).read_text()), signal.SIGKILL)
+        self._dead.add(name)
+        if noticed:
+            self.ctl("scontrol", "update", f"nodename={name}", "state=down", "reason=power")
+
+    def revive(self, name):
+        """The node boots again, and mounts what `mount` had mounted, with new counters."""
+        self._process.stdin.write(f"node {name}\n".encode())
+        self._process.stdin.flush()
+        self._wait_for_up(UP_WITHIN_S)
+        self._dead.discard(name)
+        if self._mount:
+            self._on_all([name], *self._simlustre, *self._mount.options)
+        ends = time.monotonic() + UP_WITHIN_S
+        while self.ctl("sinfo", "-h", "-n", name, "-o", "%T").stdout.strip() != "idle":
+            self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+            assert time.monotonic() < ends, f"{name} does not come back"
+            time.sleep(0.1)
+
+    def time_out(self, job):
+        """The job's time is over now; slurmctld sees it within 30 s, and ends it."""
+        ends = time.monotonic() + COMMAND_WITHIN_S            # in its first second it can't be
+        while self.ctl("scontrol", "update", f"JobId={job}", "EndTime=now", check=False).returncode:
+            assert time.monotonic() < ends, self.show(job)
+            time.sleep(0.1)
+
+    def restart_ctld(self):
+        """slurmctld ends and starts again; jobs go on."""
+        pid = self.ctl("cat", self.folder / "daemons" / "slurmctld.pid").stdout.strip()
+        self.ctl("scontrol", "shutdown", "slurmctld")
+        self.ctl("timeout", "30", "tail", "--pid", pid, "-s", "0.05", "-f", "/dev/null")
+        self.ctl("slurmctld")
+        ends = time.monotonic() + UP_WITHIN_S
+        while "unk" in self.ctl("sinfo", "-h", "-o", "%t", check=False).stdout + (
+                "" if self._pings() else "unk"):
+            assert time.monotonic() < ends, "slurmctld or a node does not come back"
+            time.sleep(0.05)
+
+    def _pings(self):
+        return " UP" in self.ctl("scontrol", "ping", check=False).stdout
+
+    def clear(self):
+        """As it was after `up`: no jobs, hooks that do nothing, no mount, all nodes there."""
+        for name in HOOKS:
+            self.hook(name, "exit 0")
+        if self.ctl("squeue", "-h", "-o", "%i").stdout:
+            for user in (ALICE, BOB, "root"):
+                self.ctl("scancel", "-u", user)
+            ends = time.monotonic() + COMMAND_WITHIN_S
+            while self.ctl("squeue", "-h", "-o", "%i").stdout:
+                assert time.monotonic() < ends, self.ctl("squeue").stdout
+                time.sleep(0.05)
+        self.unmount()
+        for name in sorted(self._dead):
+            self.revive(name)
+        drained = self.ctl("sinfo", "-h", "-N", "-t", "drain,down", "-o", "%N").stdout.split()
+        if drained:
+            self.ctl("scontrol", "update", f"nodename={','.join(drained)}", "state=resume")
+
+
+def _remove_what_others_left():
+    """The folder of a run that was killed is one that nobody locks any more."""
+    for path in glob.glob(f"/var/tmp/{PREFIX}*"):
+        try:
+            folder = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            if time.time() - os.fstat(folder).st_ctime > 60:    # else it may be just being locked
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(folder)
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster():
+    """The session's cluster."""
+    reason = problem()
+    if reason:
+        pytest.skip(reason)
+    cluster = Cluster()
+    cluster.up()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def slurm(slurm_cluster):
+    """The cluster, without anything of another test."""
+    yield slurm_cluster
+    slurm_cluster.clear()

@@ -1,0 +1,383 @@
+"""
+All jobs of a real Slurm, by its prolog and epilog, to the site's server.
+
+Node k's part of a job's work is 23 + k blocks of 64 KiB written, in the file system that a
+simulated Lustre on each node counts; a task of an array or a short job writes 41.
+"""
+
+import json
+import re
+import subprocess
+
+import pytest
+from cluster import ALICE, BOB
+from processes import until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(180)]
+
+BLOCK = 65536
+CLIENT = "/usr/bin/python3 -I -S {home}/iostats_client.py"
+CONFIG = """
+[node]
+hook_dir = /run/iostats-node
+# A machine of two cores with five nodes on it.
+hook_within = 20
+[site]
+host = ctl
+secret = {folder}/site.secret
+store = {folder}/site.sqlite
+deadline = {deadline}
+show = output home comment
+"""
+
+
+class Site:
+    """The site's server on ctl, and the hooks on all nodes."""
+
+    def __init__(self, slurm, deadline=20):
+        self.slurm = slurm
+        self.lustre = slurm.mount("scratch", "2.15")
+        self.folder = slurm.folder / "site"
+        self.folder.mkdir(exist_ok=True)
+        for old in self.folder.iterdir():
+            old.unlink()
+        self.site_cfg = slurm.home / "site.cfg"
+        self._before = self.site_cfg.read_text()
+        self.site_cfg.write_text(CONFIG.format(folder=self.folder, deadline=deadline))
+        self.process = None
+        self.begin()
+        for hook in ("prolog", "epilog"):
+            slurm.hook(hook, f"exec {CLIENT.format(home=slurm.home)} {hook} "
+                             f"--root {self.lustre.root} 2>>{self.folder}/{hook}.$SLURMD_NODENAME")
+
+    def begin(self):
+        """Start the server, and wait until it listens."""
+        self.log = self.folder / "log"
+        self.log.touch()
+        said = len(self.log.read_text())
+        self.process = self.slurm.begin(
+            "ctl", "/bin/sh", "-c", f"exec {self.slurm.python} {self.slurm.home}/iostats_server.py "
+                                    f"--site 2>>{self.log}")
+        until(lambda: "the site's server on" in self.log.read_text()[said:], 30, "the server")
+
+    def kill(self):
+        """kill -9."""
+        self.process.kill()
+        self.process.wait()
+        # what setpriv began dies with it; the port tells when
+        until(lambda: self.slurm.ctl("pgrep", "-f", "iostats_server.py --site",
+                                     check=False).returncode, 20, "its end")
+
+    def close(self):
+        self.kill()
+        self.site_cfg.write_text(self._before)
+        for node in self.slurm.nodes:
+            self.slurm.node(node, "rm", "-rf", "/run/iostats-node", check=False)
+
+    def report(self, *arguments, check=True, **how):
+        """`iostats report` on ctl."""
+        return self.slurm.ctl("env", f"PYTHONPATH={self.slurm.home}", self.slurm.python, "-m",
+                              "iostats", "report", *arguments, check=check, **how)
+
+    def records(self, job, count=1, more=()):
+        """[record] of a job, when there are `count` of them."""
+        def there():
+            done = self.report("--format", "json", *more, job, check=False)
+            found, text = [], done.stdout
+            while text.strip():
+                record, end = json.JSONDecoder().raw_decode(text.lstrip())
+                found.append(record)
+                text = text.lstrip()[end:]
+            return found if len(found) >= count else None
+        return until(there, 40, f"{count} records of job {job}")
+
+    def record(self, job):
+        [record] = self.records(job)
+        return record
+
+    def errors(self):
+        """What the hooks had to say."""
+        return "".join(path.read_text() for path in sorted(self.folder.glob("*log.node*")))
+
+    def work(self, blocks="$((23 + SLURM_NODEID))", more=""):
+        """A shell command: one part of the work."""
+        return (f"dd if=/dev/zero of={self.lustre.data}/w$SLURM_JOB_ID.$SLURM_NODEID bs=64k "
+                f"count={blocks} status=none{more}")
+
+    def srun(self, **how):
+        return f"srun --ntasks-per-node=1 /bin/sh -c '{self.work(**how)}'"
+
+
+@pytest.fixture
+def site(slurm):
+    found = Site(slurm)
+    yield found
+    found.close()
+
+
+def written(record):
+    """(blocks written, writes, nodes that reported, complete)."""
+    [fs] = record["file_systems"]
+    blocks, rest = divmod(fs["application"]["write_bytes"], BLOCK)
+    assert rest == 0
+    return (blocks, fs["application"]["write_calls"], record["coverage"]["reported"],
+            record["coverage"]["complete"])
+
+
+def waits(site, marker="done"):
+    """The work, then a file for each node that has done it, then waiting."""
+    return site.srun(more=f"; : >{site.lustre.data}/{marker}.$SLURM_NODEID; sleep 600")
+
+
+def when_done(site, nodes=4, marker="done"):
+    until(lambda: len(list(site.lustre.place.parent.glob(f"data/scratch/{marker}.*"))) == nodes,
+          40, f"the work of {nodes} nodes")
+
+
+def test_a_job_is_measured_and_nobody_had_to_ask(site):
+    """Its record, its facts, and its report in all three places where it can be shown."""
+    home = site.slurm.folder / "home" / ALICE / ".iostats"
+    site.slurm.as_user(ALICE, "mkdir", "-p", home)
+    job = site.slurm.submit(site.srun(), "--nodes=4", "--job-name=climate")
+    assert "COMPLETED" == site.slurm.wait(job)
+
+    record = site.record(job)
+    assert (98, 98, 4, True) == written(record)
+    assert (job, ALICE, 0) == (record["job"]["id"], record["job"]["user"],
+                               record["job"]["attempt"])
+    assert {"system": "slurm", "name": "climate", "nodes": "node[1-4]", "outcome": "COMPLETED",
+            "exit_status": 0, "raw_job": job} == {
+        name: record["batch"][name] for name in ("system", "name", "nodes", "outcome",
+                                                 "exit_status", "raw_job")}
+    head = f"Job {job}: 4 of 4 nodes reported"
+    text = until(lambda: head in site.slurm.output(job) and site.slurm.output(job), 20,
+                 "the report in the job's output")
+    assert 1 == text.count(head)
+    at_home = home / f"{job}.txt"
+    until(at_home.exists, 20, "the report at home")
+    assert at_home.read_text().startswith(head)
+    assert (0o600, ALICE) == (at_home.stat().st_mode & 0o777, site.slurm.ctl(
+        "stat", "-c", "%U", at_home).stdout.strip())
+    comment = until(lambda: site.slurm.ctl("sacct", "-n", "-P", "-X", "-j", job, "-o",
+                                           "AdminComment").stdout.strip(), 20, "the comment")
+    assert comment.startswith("io1:") and len(comment) <= 1500
+    short = site.report("--from", "comment", job).stdout
+    assert short.startswith(head)
+    assert re.search(r"^\| scratch +\| 0 bytes +\| 6\.1 MiB +\|$", short, re.M), short
+    assert "" == site.errors()
+    site.slurm.as_user(ALICE, "rm", "-r", home)
+
+
+def test_an_array_has_a_record_for_each_task(site):
+    """20 tasks, several on a node at a time; each by its own name, and all by the array's."""
+    job = site.slurm.submit(site.work("41"), "--array=0-19", "--nodes=1", "--ntasks=1",
+                            "--exclusive")
+    assert "COMPLETED" == site.slurm.wait(job, 120)
+
+    records = site.records(job, 20)
+    assert {f"{job}_{task}" for task in range(20)} == {one["job"]["id"] for one in records}
+    assert [(41, 41, 1, True)] * 20 == [written(one) for one in records]
+    assert {str(task) for task in range(20)} == {one["batch"]["array_task"] for one in records}
+    assert 41 == written(site.record(f"{job}_7"))[0]
+    # Each has a comment of its own: the array's raw id is the last task's as well.
+    seen = until(lambda: _comments(site, job, 20), 30, "20 comments")
+    assert {f",j={job}_{task}," for task in range(20)} == {
+        re.search(r",j=[^,]+,", one).group().replace("%5f", "_") for one in seen}
+    short = site.report("--from", "comment", "--format", "plain", job).stdout
+    assert 20 == short.count("1 of 1 nodes reported") == short.count("2.6 MiB")
+
+
+def _comments(site, job, count):
+    lines = site.slurm.ctl("sacct", "-n", "-P", "-X", "-j", job, "-o",
+                           "AdminComment").stdout.split()
+    return lines if len(lines) == count else None
+
+
+def test_each_component_of_a_heterogeneous_job_has_a_record(site):
+    """By the names that Slurm shows: 4711+0, 4711+1."""
+    # By the node's own name, which is one in each component.
+    work = site.work("$((23 + ${SLURMD_NODENAME#node}))").replace("$SLURM_NODEID",
+                                                                  "$SLURMD_NODENAME")
+    job = site.slurm.submit(
+        f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH hetjob\n#SBATCH --nodes=2\n"
+        f"srun --het-group=0,1 --ntasks-per-node=1 /bin/sh -c '{work}'\n")
+    assert "COMPLETED" == site.slurm.wait(job)
+
+    one, two = (site.record(f"{job}+{offset}") for offset in (0, 1))
+    assert ((job, "0", 1), (job, "1", 2)) == tuple(
+        (each["batch"]["het_job"], each["batch"]["het_offset"], each["coverage"]["reported"])
+        for each in (one, two))
+    assert {24 + 25 + 26} == {written(one)[0] + written(two)[0]}
+
+
+def test_jobs_that_share_a_node_say_so(site):
+    """Two at the same time are labelled, and one that comes after them is not."""
+    first = site.slurm.submit(f"{site.work('23')}; sleep 600", "--nodes=1", "--ntasks=1",
+                              "--nodelist=node2")
+    site.slurm.wait_until("RUNNING", first)
+    second = site.slurm.submit(site.work("37"), "--nodes=1", "--ntasks=1", "--nodelist=node2")
+    assert "COMPLETED" == site.slurm.wait(second)
+    site.slurm.ctl("scancel", first)
+    site.slurm.wait(first)
+    third = site.slurm.submit(site.work("41"), "--nodes=1", "--nodelist=node2")
+    assert "COMPLETED" == site.slurm.wait(third)
+
+    assert [{"node2": 1}, {"node2": 1}, {}] == [
+        site.record(job)["coverage"]["shared"] for job in (first, second, third)]
+    assert 41 == written(site.record(third))[0]
+    assert "node2: 1 other job was on the node" in site.report(first).stdout
+
+
+def test_a_cancelled_job_has_its_numbers_and_its_end(site):
+    """The epilog sees nothing of it (its exit status is 0 there), accounting does."""
+    job = site.slurm.submit(waits(site), "--nodes=4")
+    when_done(site)
+    site.slurm.ctl("scancel", job)
+    assert "CANCELLED" == site.slurm.wait(job)
+
+    record = site.record(job)
+    assert (98, 98, 4, True) == written(record)
+    assert "CANCELLED" == record["batch"]["outcome"]
+    assert ", CANCELLED" in site.report(job).stdout.splitlines()[0]
+
+
+def test_a_job_at_its_time_limit(site):
+    """TIMEOUT, with all that it did."""
+    job = site.slurm.submit(waits(site), "--nodes=4", "--time=1")
+    when_done(site)
+    site.slurm.ctl("scontrol", "update", f"jobid={job}", "endtime=now")
+    assert "TIMEOUT" == site.slurm.wait(job, 100)
+
+    record = site.record(job)
+    assert ((98, 98, 4, True), "TIMEOUT") == (written(record), record["batch"]["outcome"])
+
+
+def test_a_requeued_job_has_a_record_for_each_run(site):
+    """They have one id; the restart count tells them apart."""
+    job = site.slurm.submit(
+        f"[ $SLURM_RESTART_COUNT ] && blocks=41 || blocks=37; {site.work('$blocks')}; "
+        f"[ $SLURM_RESTART_COUNT ] || {{ : >{site.lustre.data}/done.0; sleep 600; }}",
+        "--nodes=1", "--requeue")
+    when_done(site, 1)
+    site.slurm.ctl("scontrol", "requeue", job)
+    until(lambda: site.slurm.ctl("scontrol", "update", f"jobid={job}", "starttime=now",
+                                 check=False).returncode == 0
+          and site.slurm.states(job) & {"RUNNING", "COMPLETING", "COMPLETED"}, 60, "the second run")
+    assert "COMPLETED" == site.slurm.wait(job)
+
+    runs = site.records(job, 2, ["--all"])
+    assert [(0, 37, "REQUEUED"), (1, 41, "COMPLETED")] == [
+        (one["job"]["attempt"], written(one)[0], one["batch"]["outcome"]) for one in runs]
+    [last] = site.records(job)
+    assert 1 == last["job"]["attempt"]
+
+
+def test_a_node_that_dies_is_missing_by_name(slurm):
+    """After the deadline, and every number is a lower bound; a node that comes back says why."""
+    site = Site(slurm, deadline=4)
+    try:
+        job = slurm.submit(waits(site), "--nodes=4", "--no-requeue")
+        when_done(site)
+        slurm.kill_node("node4")
+        assert "NODE_FAIL" == slurm.wait(job)
+        record = site.record(job)
+        assert (72, 72, 3, False) == written(record)
+        assert {"node4": "no report"} == record["coverage"]["missing"]
+        assert record["file_systems"][0]["lower_bound"]
+        assert "NODE_FAIL" == record["batch"]["outcome"]
+    finally:
+        site.close()
+
+
+def test_slurmctld_and_the_sites_server_may_restart(site):
+    """In the middle of a job; the server by kill -9, and it is away when the epilogs come."""
+    job = site.slurm.submit(waits(site), "--nodes=4")
+    when_done(site)
+    site.slurm.restart_ctld()
+    site.kill()
+    site.slurm.ctl("scancel", job)
+    assert "CANCELLED" == site.slurm.wait(job)
+    assert "4 of 4" not in site.slurm.output(job)
+    site.begin()
+    done = [site.slurm.node(node, *CLIENT.format(home=site.slurm.home).split(), "deliver")
+            for node in site.slurm.nodes]
+    assert [0] * 4 == [one.returncode for one in done]
+    assert (98, 98, 4, True) == written(site.record(job))
+
+
+def test_a_hundred_short_jobs_in_a_row(site):
+    """None is lost, none is counted into another one."""
+    jobs = site.slurm.submit(site.work("41"), "--array=0-99%3", "--nodes=1", "--ntasks=1",
+                             "--exclusive")
+    assert "COMPLETED" == site.slurm.wait(jobs, 150)
+    records = site.records(jobs, 100)
+    assert [(41, 41, 1, True)] * 100 == [written(one) for one in records]
+    assert set() == {node for one in records for node in one["coverage"]["shared"]}
+    for node in site.slurm.nodes:
+        left = site.slurm.node(node, "ls", "/run/iostats-node", check=False).stdout
+        assert "" == left
+    idle = site.slurm.ctl("sinfo", "-h", "-o", "%T").stdout.split()
+    assert ["idle"] == idle
+
+
+def test_hooks_that_fail_drain_no_node(site):
+    """A site.cfg with a mistake: the job runs, and is not measured."""
+    site.site_cfg.write_text("[sight]\n")
+    job = site.slurm.submit(site.srun(), "--nodes=4")
+    assert "COMPLETED" == site.slurm.wait(job)
+    assert 8 == site.errors().count("expected one of the sections") == len(
+        site.errors().splitlines())
+    assert ["idle"] == site.slurm.ctl("sinfo", "-h", "-o", "%T").stdout.split()
+
+
+def test_the_mail_about_a_jobs_end_has_its_report(site):
+    """Slurm's MailProg, with a program in place of mail(1) that keeps what it was given."""
+    mails = site.folder / "mails"
+    program = site.folder / "mail.sh"
+    program.write_text(f"#!/bin/sh\n{{ echo \"$@\"; cat; }} >>{mails}\n")
+    program.chmod(0o755)
+    with site.site_cfg.open("a") as file:
+        file.write(f"mail_program = {program}\n[server]\nauth = secret\n")
+    # MailProg runs as Slurm's user: the server has to let it read, by the secret here.
+    site.slurm.ctl("chown", "slurm", site.folder, site.folder / "site.secret")
+    site.slurm.hook("mail", f"PYTHON={site.slurm.python} exec {site.slurm.home}/hooks/slurm_mail "
+                            f"\"$@\" 2>>{site.folder}/mail.err")
+    job = site.slurm.submit(site.srun(), "--nodes=4", "--mail-type=END", "--mail-user=alice")
+    assert "COMPLETED" == site.slurm.wait(job)
+    until(lambda: mails.exists() and "scratch" in mails.read_text(), 60, "the mail")
+    text = mails.read_text()
+    assert f"Job_id={job}" in text.splitlines()[0]
+    assert f"Job {job}: 4 of 4 nodes reported" in text
+
+
+def test_with_munge_users_read_their_own_jobs_and_nobody_needs_a_secret(site):
+    """And doctor says what is there."""
+    site.kill()
+    with site.site_cfg.open("a") as file:
+        file.write("[server]\nauth = munge\n")
+    (site.folder / "site.secret").unlink()
+    site.begin()
+    job = site.slurm.submit(site.srun(), "--nodes=4")
+    assert "COMPLETED" == site.slurm.wait(job)
+    assert (98, 98, 4, True) == written(site.record(job))
+
+    def of(user):
+        return site.slurm.as_user(
+            user, "env", f"PYTHONPATH={site.slurm.home}", site.slurm.python, "-m", "iostats",
+            "report", "--from", "site", job, check=False)
+    assert of(ALICE).stdout.startswith(f"Job {job}: 4 of 4 nodes reported")
+    assert (1, "", f"iostats: nothing is known of job {job}\n") == (
+        of(BOB).returncode, of(BOB).stdout, of(BOB).stderr)
+    said = site.slurm.node("node1", *CLIENT.format(home=site.slurm.home).split(), "doctor",
+                           env={"SLURM_JOB_ID": job}, check=False).stdout
+    assert "ok       site: ctl:19990 is the site's server\n" in said
+    assert "ok       batch system: slurm; facts of jobs come from squeue --json\n" in said
+
+
+@pytest.mark.parametrize("where", ["hooks/slurm_prolog", "hooks/slurm_epilog"])
+def test_the_scripts_for_slurm_conf_end_with_0(site, where):
+    """As slurmd calls them: no PATH, no HOME; and without a job."""
+    done = subprocess.run(site.slurm.command("node1", "env", "-i", site.slurm.home / where),
+                          capture_output=True, text=True)
+    assert (0, "") == (done.returncode, done.stdout)
+    assert "no job id" in done.stderr
