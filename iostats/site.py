@@ -46,8 +46,7 @@ _MOST_LATEST = 1000
 _LARGEST_ANSWER = 1 << 27
 _SHOWN_AT_ONCE = 20             # the file system of one's output may hang
 _COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
-            "exit_signal", "array_job", "array_task", "het_job", "het_offset", "restarts",
-            "raw_job")
+            "exit_signal", "array_job", "array_task", "het_job", "het_offset", "raw_job")
 
 _Nodes = Annotated[str, msgspec.Meta(max_length=1 << 20)]
 _Path = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -458,7 +457,7 @@ def _with_facts(record, key, about, facts):
     now_another = facts is not None and facts.restarts > key.attempt
     facts = facts or Facts(job=key.job, raw_job=key.job)
     batch = {"system": about.scheduler,
-             **{name: getattr(facts, name) for name in _COLUMNS if name != "restarts"}}
+             **{name: getattr(facts, name) for name in _COLUMNS}}
     for name in ("cluster", "account", "partition", "nodes"):
         batch[name] = getattr(about, name) or batch[name]
     batch["raw_job"] = batch["raw_job"] or key.job

@@ -34,6 +34,17 @@ MD_STATS = f"proc/fs/lustre/mdc/scratch-MDT0000-mdc-{INSTANCE}/md_stats"
 UUID = f"sys/fs/lustre/llite/scratch-{INSTANCE}/uuid"
 
 
+def private_mounts(*options):
+    """
+    The beginning of a command that runs in mounts (and what `options` say) of its own.
+
+    In a chroot "/" is no mount point: what it is on is made private then.
+    """
+    return ["unshare", "--mount", *options, "--propagation", "unchanged", "/bin/sh", "-c",
+            'mount --make-rprivate / 2>/dev/null || '
+            'nsenter --mount=/proc/self/ns/mnt mount --make-rprivate / || exit 77\nexec "$@"', "sh"]
+
+
 # -- time, ports, names ----------------------------------------------------------------------
 
 def until(true, within_s=20.0, what="it"):

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from processes import REPOSITORY
+from processes import REPOSITORY, private_mounts
 
 from iostats import handover
 from iostats.handover import NotHandedOver
@@ -270,7 +270,7 @@ def keep_at_home(home, folder, job="4711", text=REPORT):
     passwd = folder / "passwd"
     passwd.write_text(Path("/etc/passwd").read_text()
                       + f"carol:x:54321:54321::{home}:/bin/false\n")
-    done = subprocess.run(["unshare", "-m", "sh", "-c", WITH_PASSWD, "sh", passwd, sys.executable,
+    done = subprocess.run([*private_mounts(), "sh", "-c", WITH_PASSWD, "sh", passwd, sys.executable,
                            "-c", KEEP, "carol", job, text], cwd=REPOSITORY, capture_output=True,
                           text=True, timeout=30)
     if done.returncode == 77:

@@ -27,6 +27,7 @@ from processes import (
     interpreters,
     until,
     write_tree,
+    private_mounts,
 )
 from site_desk import THE_WORK, SiteDesk, application, free_port, is_private, script
 
@@ -613,7 +614,7 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=20).returncode)' "$@"
 """)
     began = time.monotonic()
     done = both(desk, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, command=[
-        "/usr/bin/unshare", "-mn", command, sys.executable, "-I", "-S",
+        *private_mounts("--net"), command, sys.executable, "-I", "-S",
         CLIENT])[1]
     assert time.monotonic() - began < 5
     assert "iostats.example.org" in done.line and ["delta"] == desk.kept()

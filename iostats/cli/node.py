@@ -12,6 +12,7 @@ import sys
 from iostats import config as site
 from iostats import node as this_node
 from iostats import sources, state
+from iostats.cli.options import take
 from iostats.errors import (
     DONE,
     UNREADABLE,
@@ -125,20 +126,11 @@ def parse(arguments):
     arguments = list(arguments)
     while arguments:
         word = arguments.pop(0)
-        option, equals, value = word.partition("=")
         if word in ("-h", "--help"):
             return "help", {}
-        if option in _WITH_VALUE:
-            if not equals:
-                if not arguments:
-                    raise UsageError(f"{option}: expected a value after it (see --help)")
-                value = arguments.pop(0)
-            given[option] = value
-        elif word in _FLAGS:
-            given[word] = True
-        elif word.startswith("-"):
-            raise UsageError(f"no option {word!r}; there are: "
-                             f"{' '.join(_WITH_VALUE + _FLAGS)} (see --help)")
+        if word.startswith("-"):
+            name, value = take(word, arguments, _WITH_VALUE, _FLAGS)
+            given[name] = value
         else:
             words.append(word)
     if words == ["1"]:

@@ -3,12 +3,12 @@ iostats report: what finished jobs did, from the site's server, or from the batc
 accounting.
 """
 
-import argparse
 import os
 import sys
 
 from iostats import compact, credentials, node, post, report, schedulers, wire
 from iostats import config as site
+from iostats.cli.options import parser
 from iostats.errors import DONE, UNREADABLE, IostatsError, NotDelivered, UsageError
 from iostats.jobid import checked_job_id
 
@@ -48,26 +48,13 @@ exit status:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse with our text: its own differs between releases of Python."""
-
-    def format_help(self):
-        return HELP
-
-    def error(self, message):
-        raise UsageError(f"{message} (see --help)")
-
-
 def main(arguments=None):
     """Print; the exit status."""
-    parser = _Parser(prog="iostats report", allow_abbrev=False)
-    parser.add_argument("jobs", nargs="*")
-    for option in ("--latest", "--format", "--from", "--config"):
-        parser.add_argument(option)
-    for flag in ("--long", "--explain", "--all"):
-        parser.add_argument(flag, action="store_true")
+    command_line = parser("iostats report", HELP, ("--latest", "--format", "--from", "--config"),
+                          ("--long", "--explain", "--all"))
+    command_line.add_argument("jobs", nargs="*")
     try:
-        return _run(parser.parse_args(arguments))
+        return _run(command_line.parse_args(arguments))
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status

@@ -18,6 +18,7 @@ from iostats import config as site
 from iostats import credentials, node, report, run, schedulers, secret, state
 from iostats.cli.server import event_loop_policy, expected_nodes, packed, write_whole
 from iostats.config import BESIDE
+from iostats.cli.options import take
 from iostats.errors import IostatsError, UsageError
 from iostats.jobid import checked_job_id
 from iostats.server import JobServer
@@ -107,22 +108,12 @@ def parse(arguments):
     given, arguments = {}, list(arguments)
     while arguments and arguments[0].startswith("-"):
         word = arguments.pop(0)
-        option, equals, value = word.partition("=")
         if word == "--":
             break
         if word in ("-h", "--help"):
             return None, None
-        if option in _WITH_VALUE:
-            if not equals:
-                if not arguments:
-                    raise UsageError(f"{option}: expected a value after it (see --help)")
-                value = arguments.pop(0)
-            given[option] = value
-        elif word in _FLAGS:
-            given[word] = True
-        else:
-            raise UsageError(f"no option {word!r}; there are: {' '.join(_WITH_VALUE + _FLAGS)} "
-                             f"(see --help; the command comes after --)")
+        name, value = take(word, arguments, _WITH_VALUE, _FLAGS)
+        given[name] = value
     if not arguments:
         raise UsageError("expected a command to run, got nothing (see --help)")
     return given, arguments

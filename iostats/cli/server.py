@@ -2,7 +2,6 @@
 iostats_server.py: the server of one job, which ends with the job's report; or the site's.
 """
 
-import argparse
 import asyncio
 import contextlib
 import gc
@@ -19,6 +18,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from iostats import config as site
 from iostats import credentials, jobid, report, schedulers, secret
 from iostats.aggregate import Totals
+from iostats.cli.options import parser
 from iostats.errors import DONE, IostatsError, StateError, UsageError
 from iostats.node import job as job_of
 from iostats.server import JobServer
@@ -74,29 +74,11 @@ _WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json
 _FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site")
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse with our text: its own differs between releases of Python."""
-
-    def format_help(self):
-        return HELP
-
-    def error(self, message):
-        raise UsageError(f"{message} (see --help)")
-
-
-def _parser():
-    parser = _Parser(prog="iostats_server.py", allow_abbrev=False)
-    for option in _WITH_VALUE:
-        parser.add_argument(option)
-    for option in _FLAGS:
-        parser.add_argument(option, action="store_true")
-    return parser
-
-
 def main(arguments=None):
     """Run the server; the exit status."""
     try:
-        return _run(_parser().parse_args(arguments))
+        return _run(parser("iostats_server.py", HELP, _WITH_VALUE, _FLAGS).parse_args(
+            arguments))
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status

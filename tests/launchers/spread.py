@@ -4,6 +4,7 @@ are all this machine.
 
     spread.py srun [--OPTION=VALUE ...] COMMAND ...      in its own environment, input to all
     spread.py pbsdsh [-n INDEX] -- COMMAND ...           without our environment and input
+    spread.py flux exec [-n] [-j JOB] -- COMMAND ...     likewise
     spread.py ssh [-n] [-o OPTION] -- NAME COMMAND       likewise, COMMAND by a shell
 
 The environment says how it goes:
@@ -37,6 +38,8 @@ def read_command():
             words.pop(0)
         return NAMES, words, dict(ENVIRON)
     before, after = words[:words.index("--")], words[words.index("--") + 1:]
+    if KIND == "flux":
+        return NAMES, after, bare
     if KIND == "pbsdsh":
         return ([NAMES[int(before[1])]] if before else NAMES), after, bare
     return [after[0]], after[1:], bare

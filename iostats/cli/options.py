@@ -1,0 +1,43 @@
+"""
+Options of a command line: --name VALUE, --name=VALUE, --flag.
+"""
+
+from iostats.errors import UsageError
+
+
+def take(word, rest, with_value, flags):
+    """
+    (name, value, or True for a flag) of the option `word`; UsageError.
+
+    A value that stands apart is taken from `rest`, the list of what comes after it.  By hand,
+    because a node's `start` has no time for argparse (benchmarks/README.md).
+    """
+    name, equals, value = word.partition("=")
+    if name in with_value:
+        if not equals:
+            if not rest:
+                raise UsageError(f"{name}: expected a value after it (see --help)")
+            value = rest.pop(0)
+        return name, value
+    if word not in flags:
+        raise UsageError(f"no option {word!r}; there are: {' '.join(with_value + flags)} "
+                         f"(see --help)")
+    return word, True
+
+
+def parser(prog, text, with_value, flags):
+    """An argparse parser with our text as its help, which is another one with each Python."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def format_help(self):
+            return text
+
+        def error(self, message):
+            raise UsageError(f"{message} (see --help)")
+    found = Parser(prog=prog, allow_abbrev=False)
+    for option in with_value:
+        found.add_argument(option)
+    for option in flags:
+        found.add_argument(option, action="store_true")
+    return found
