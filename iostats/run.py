@@ -36,6 +36,7 @@ _END_WITHIN_S = 2.0               # for a launcher, when all nodes have reported
 _KILLED_WITHIN_S = 0.5
 _DRAINED_WITHIN_S = 0.2           # somebody else may hold a launcher's output open
 _LOOK_EVERY_S = 0.02
+_SAME_SIGNAL_S = 0.5
 _MOST_SAID, _LONGEST_LINE = 20, 500
 _CLOCKS_S = 1.0                   # a node's clock is known to this
 
@@ -102,10 +103,7 @@ class Nodes:
             await asyncio.sleep(_LOOK_EVERY_S / 2)
         if self._stays:
             return self.done or self.ready >= count
-        late = [one for one in self._running if one.status is None]
-        for one in late:
-            one.kill(signal.SIGTERM)
-        return not late
+        return not await _kill_late(self._running)
 
     def _say_who_is_late(self, count, within_s):
         late, all_, what = count - self.ready, count, "nodes are not ready"
@@ -140,11 +138,7 @@ class Nodes:
     async def end(self, within_s=_END_WITHIN_S):
         """End the launchers."""
         await _until(lambda: self.done, within_s)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for one in self._all:
-                one.kill(number)
-            await _until(lambda: all(one.status is not None for one in self._all),
-                         _KILLED_WITHIN_S)
+        await _kill_late(self._all)
         for one in self._all:
             one.close()
         if self._said > _MOST_SAID:
@@ -249,15 +243,24 @@ class _Launched(asyncio.SubprocessProtocol):
             pipe.close()
 
     def kill(self, number):
-        """Send a signal to it and all that it has started, if it still runs."""
-        if self.status is None:
-            self._hushed = True
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._transport.get_pid(), number)
+        """Send a signal to it, and to all that it has started."""
+        self._hushed = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), number)
 
     def close(self):
         self._tell(at_last=True)
         self._transport.close()
+
+
+async def _kill_late(launched):
+    """End those that have not ended, and what they leave behind; how many there were."""
+    late = [one for one in launched if one.status is None]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for one in late:
+            one.kill(number)
+        await _until(lambda: all(one.status is not None for one in late), _KILLED_WITHIN_S)
+    return len(late)
 
 
 async def _until(true, within_s):
@@ -289,7 +292,7 @@ class Command:
         self._pid = self._loop = self._listener = None
         self._early, self._caught, self._mask, self._released = [], (), (), False
         self.returncode = self.failed = self.told = self.ending = None
-        self.impatient = False
+        self.impatient, self._ended_at = False, 0.0
 
     # -- signals
 
@@ -352,7 +355,9 @@ class Command:
     def _came(self, number, had_it):
         self._note(number)
         if self.returncode is not None or self.failed is not None:
-            self.impatient = self.impatient or number in _IMPATIENT
+            # What has ended the command may have been for us as well, and come a bit later.
+            if number in _IMPATIENT and time.monotonic() > self._ended_at + _SAME_SIGNAL_S:
+                self.impatient = True
         elif self._pid is None:
             self._early.append(number)
         elif not had_it:
@@ -374,6 +379,7 @@ class Command:
         # Its process number stays its own until we have its status: no signal goes astray.
         await asyncio.get_running_loop().run_in_executor(
             None, os.waitid, os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        self._ended_at = time.monotonic()
         self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     @property
