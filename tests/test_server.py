@@ -796,3 +796,14 @@ def test_without_its_packages_it_says_what_to_install():
     assert done.returncode != 0
     assert "the server needs the Python package" in line
     assert "pip install 'iostats[server]'" in line
+
+
+def test_a_report_into_a_link_is_appended_and_the_link_stays(desk):
+    """As --output /dev/stdout is for root: in its place no file must be put."""
+    (desk.folder / "there").write_text("before\n")
+    (desk.folder / "link").symlink_to(desk.folder / "there")
+    server = desk.server("--nodes", "1", "--output", desk.folder / "link")
+    assert 0 == server.stop().status
+    assert (desk.folder / "link").is_symlink()
+    text = (desk.folder / "there").read_text()
+    assert text.startswith(f"before\nJob {desk.job}: 0 of 1 nodes reported")

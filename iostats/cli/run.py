@@ -9,7 +9,6 @@ import resource
 import secrets
 import select
 import signal
-import stat
 import sys
 
 import msgspec
@@ -305,28 +304,11 @@ def _written(path, text, job, say):
         return False
     path = path.replace("%j", job.replace("/", "_"))
     try:
-        if _is_replaceable(path):
-            write_whole(path, text)
-        else:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(text)
-    except (IostatsError, OSError) as error:
+        write_whole(path, text)
+    except IostatsError as error:
         say(error)
         return False
     return True
-
-
-def _is_replaceable(path):
-    """
-    True for a file, and where there is none.
-
-    A link is not: root would put a file in the place of /dev/stdout, and all that other programs
-    write there would be in it.
-    """
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except FileNotFoundError:
-        return True
 
 
 def _died_of(number):

@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 import signal
+import stat
 import sys
 import time
 
@@ -326,9 +327,13 @@ def _print(totals, config, options):
 
 
 def write_whole(path, text):
-    """Write `path` whole or not at all."""
+    """Write `path` whole or not at all; a link, or no plain file, is appended to."""
     beside = f"{path}.{os.getpid()}.new"
     try:
+        if not _is_replaceable(path):
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(text)
+            return
         with open(beside, "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(beside, path)
@@ -336,6 +341,19 @@ def write_whole(path, text):
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise StateError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _is_replaceable(path):
+    """
+    True for a file, and where there is none.
+
+    A link is not: root would put a file in the place of /dev/stdout, and all that other programs
+    write there would be in it.
+    """
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
 
 
 if __name__ == "__main__":
