@@ -34,7 +34,7 @@ demo: setup
 
 test: setup
 	$(BIN)/ruff check .
-	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats/*.py iostats/cli/*.py iostats/sources/*.py simlustre/*.py iostats_client.py iostats_server.py
+	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats/*.py iostats/cli/*.py iostats/sources/*.py iostats/schedulers/*.py simlustre/*.py iostats_client.py iostats_server.py
 	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest
 
 bench: setup

@@ -8,7 +8,7 @@ import sys
 
 from iostats import compact, credentials, node, post, report, schedulers, wire
 from iostats import config as site
-from iostats.cli.options import parser
+from iostats.cli.parser import parser
 from iostats.errors import DONE, UNREADABLE, IostatsError, NotDelivered, UsageError
 from iostats.jobid import checked_job_id
 

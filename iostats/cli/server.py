@@ -19,7 +19,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from iostats import config as site
 from iostats import credentials, jobid, report, schedulers, secret
 from iostats.aggregate import Totals
-from iostats.cli.options import parser
+from iostats.cli.parser import parser
 from iostats.errors import DONE, IostatsError, StateError, UsageError
 from iostats.node import job as job_of
 from iostats.server import JobServer
