@@ -441,8 +441,7 @@ def _node_list(node):
 def _batch(config):
     """Which batch system it is, and where the server of a site would hear of its jobs."""
     try:
-        system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
-                  schedulers.here(os.environ))
+        system = schedulers.chosen(config, os.environ)
     except UsageError as error:
         return [Check(PROBLEM, "batch system", f"{config.origin['batch.system']}: {error}",
                       "iostats config --check")]

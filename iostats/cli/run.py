@@ -122,8 +122,7 @@ def _run(given, argv):
     config = site.load(given.get("--config"))
     if "--format" in given:
         config.take("report.format", given["--format"], "--format")
-    system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
-              schedulers.here(os.environ))
+    system = schedulers.chosen(config, os.environ)
     if "--job" in given:
         checked_job_id(given["--job"])
     if not os.path.isdir(given.get("--root", "/")) and (

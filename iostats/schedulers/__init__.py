@@ -66,6 +66,20 @@ def here(environ):
     return module
 
 
+def chosen(config, environ):
+    """The module that site.cfg names ([batch] system), or else that of `here`."""
+    return named(config["batch.system"]) if config["batch.system"] else here(environ)
+
+
+def listed(nodes):
+    """A node list of which all are names; "" for another, such as "None assigned"."""
+    try:
+        node_names(nodes)
+    except UsageError:
+        return ""
+    return nodes
+
+
 # -- what an environment tells -----------------------------------------------------------------
 
 def word(environ, *variables):

@@ -11,7 +11,6 @@ All return {raw job: Facts}, or raise NotReadable.
 """
 
 from iostats import jobfacts, schedulers
-from iostats.errors import UsageError
 from iostats.jobfacts import ENDED, RUNNING, WAITING, number
 
 COMMENTS = ("AdminComment", "SystemComment", "Comment")
@@ -241,22 +240,13 @@ def _made(raw, names, words, *, started, ended, **fields):
         fields.update(exit_status=None, exit_signal=None)
     if state is WAITING:
         fields.update(node_count=None, nodes="")
-    fields["nodes"] = _checked(fields["nodes"])
+    fields["nodes"] = schedulers.listed(fields["nodes"])
     return jobfacts.Facts(
         raw_job=raw, state=state, outcome=outcome,
         # Before the start it is when Slurm means to start it, before the end its time limit.
         started=started if fields["nodes"] and started and started > 0 else None,
         ended=ended if state is ENDED and ended and ended > 0 else None,
         **names, **{name: value for name, value in fields.items() if value is not None})
-
-
-def _checked(nodes):
-    """A node list of which all are names; "" for another, such as "None assigned"."""
-    try:
-        schedulers.node_names(nodes)
-    except UsageError:
-        return ""
-    return nodes
 
 
 # -- pyslurm -------------------------------------------------------------------------------------

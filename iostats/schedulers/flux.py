@@ -17,7 +17,7 @@ Sources: flux-environment(7), flux-exec(1), flux-jobs(1), flux-hostlist(1) of fl
 """
 
 from iostats import jobfacts, schedulers
-from iostats.errors import NotReadable, UsageError
+from iostats.errors import NotReadable
 from iostats.jobfacts import ENDED, RUNNING, WAITING, number
 
 NAME = "flux"
@@ -54,7 +54,7 @@ def about(environ):
     nodes = schedulers.word(environ, "FLUX_JOB_NODELIST")
     uid = number(environ.get("FLUX_JOB_USERID"))
     user = "" if uid is not None else schedulers.word(environ, "LOGNAME", "USER")
-    return schedulers.told(job=canonical(job), nodes=_checked(nodes), user=user,
+    return schedulers.told(job=canonical(job), nodes=schedulers.listed(nodes), user=user,
                            uid=uid if uid is not None and uid >= 0 else None)
 
 
@@ -64,7 +64,7 @@ def nodes_of(environ, run=None):
     if known or not environ.get(_ENCLOSING):
         return known
     status, text, _ = schedulers.ask(["flux", "getattr", "hostlist"], run)
-    return "" if status else _checked(text.strip())
+    return "" if status else schedulers.listed(text.strip())
 
 
 def launchers(environ, nodes):
@@ -172,7 +172,7 @@ def _facts(job, record):
     cwd = text("cwd")
     return jobfacts.Facts(
         job=job, raw_job=job, user=text("username"), uid=uid, account=text("bank", "project"),
-        partition=text("queue"), name=text("name"), nodes=_checked(text("nodelist")),
+        partition=text("queue"), name=text("name"), nodes=schedulers.listed(text("nodelist")),
         node_count=number(record.get("nnodes")) if text("nodelist") else None, state=state,
         outcome=RESULTS.get(result, result) if state is ENDED else "",
         exit_status=status, exit_signal=signal, started=_time(record.get("t_run")),
@@ -191,12 +191,3 @@ def _end(status, code):
 
 def _time(value):
     return schedulers.seconds(value) if isinstance(value, (int, float, str)) else None
-
-
-def _checked(nodes):
-    """A node list of which all are names; "" for another."""
-    try:
-        schedulers.node_names(nodes)
-    except UsageError:
-        return ""
-    return nodes
