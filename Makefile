@@ -6,6 +6,7 @@
 # make install-node [PREFIX=/usr/local] [DESTDIR=]     as root, on a node or its image: prolog, epilog
 # make install-reader                                  the same, and the reader
 # make install-site [UNIT_PYTHON=/usr/bin/python3]     on the management host: the site's server
+# make install-harvest [UNIT_PYTHON=/usr/bin/python3]  on storage servers: the agent that reads job_stats
 # make uninstall                                       remove them
 
 PYTHON ?= python3
@@ -20,8 +21,9 @@ UNIT_PYTHON   ?= /usr/bin/python3
 LIBDIR        := $(PREFIX)/lib/iostats
 READER_UNITS  := iostats-reader.socket iostats-reader@.service
 SITE_UNITS    := iostats-site.service
+HARVEST_UNITS := iostats-harvest.service
 
-.PHONY: demo test bench clean setup install-files install-node install-reader install-site uninstall
+.PHONY: demo test bench clean setup install-files install-harvest install-node install-reader install-site uninstall
 
 setup: $(VENV)/ready
 
@@ -34,7 +36,7 @@ demo: setup
 
 test: setup
 	$(BIN)/ruff check .
-	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats/*.py iostats/cli/*.py iostats/sources/*.py iostats/schedulers/*.py simlustre/*.py iostats_client.py iostats_server.py
+	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats/*.py iostats/cli/*.py iostats/sources/*.py iostats/schedulers/*.py iostats/sinks/*.py simlustre/*.py iostats_client.py iostats_server.py
 	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest
 
 bench: setup
@@ -47,7 +49,7 @@ clean:
 
 # An edited site.cfg stays as it is.
 install-files:
-	for folder in . cli schedulers sources; do \
+	for folder in . cli schedulers sinks sources; do \
 	    install -d "$(DESTDIR)$(LIBDIR)/iostats/$$folder" && \
 	    install -m 644 iostats/$$folder/*.py "$(DESTDIR)$(LIBDIR)/iostats/$$folder/" || exit; \
 	done
@@ -67,6 +69,10 @@ install-site: install-files
 	$(call install-units,$(SITE_UNITS))
 	@echo "installed; now run:  systemctl daemon-reload && systemctl enable --now iostats-site.service"
 
+install-harvest: install-files
+	$(call install-units,$(HARVEST_UNITS))
+	@echo "installed; now run:  systemctl daemon-reload && systemctl enable --now iostats-harvest.service"
+
 define install-units
 install -d "$(DESTDIR)$(UNITDIR)"
 for unit in $(1); do \
@@ -76,8 +82,8 @@ done
 endef
 
 uninstall:
-	rm -f $(addprefix "$(DESTDIR)$(UNITDIR)"/,$(READER_UNITS) $(SITE_UNITS))
+	rm -f $(addprefix "$(DESTDIR)$(UNITDIR)"/,$(READER_UNITS) $(SITE_UNITS) $(HARVEST_UNITS))
 	rm -rf $(addprefix "$(DESTDIR)$(LIBDIR)"/,iostats hooks iostats_client.py iostats_server.py)
 	if cmp -s site.cfg "$(DESTDIR)$(LIBDIR)/site.cfg"; then rm "$(DESTDIR)$(LIBDIR)/site.cfg"; fi
 	rmdir "$(DESTDIR)$(LIBDIR)" 2>/dev/null || true
-	@echo "removed; now run:  systemctl disable --now iostats-reader.socket iostats-site.service; systemctl daemon-reload"
+	@echo "removed; now run:  systemctl disable --now iostats-reader.socket iostats-site.service iostats-harvest.service; systemctl daemon-reload"

@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 
-FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch")
+FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "zeroing")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

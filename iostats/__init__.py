@@ -7,6 +7,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
 
     lustre            the form of `stats` files; names of mounts and targets      thought
     rpc_histogram     the form of `rpc_stats` files
+    job_stats         the form of `job_stats` files, and which of their entries changed
     snapshot          all counter files of a node at one moment, as bytes and back
     delta             what changed between two snapshots
     jobid             job ids, and the port that follows from one
@@ -20,6 +21,14 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     jobfacts          what a batch system says of a job
     filesystem        one file system of a job, added up
     report            the record -> tables
+    moments           times as users of Slurm write them
+    joblist           the record -> one row of `iostats jobs`; its fields and its forms
+    summaries         the table of these rows, and the SQL that asks for them
+    zeroing           entries of job_stats, which begin again at 0 -> totals and marks
+    loads             what ids did at targets -> rows by job, user, node, server, target
+    loadtable         these rows -> a table for a terminal
+    answers           the harvest -> what `top` and `query` ask of it
+    sweeps            the message of a storage server's agent
     jsonrpc           JSON-RPC 2.0: bytes in, bytes out
 
     files             counter files below a root                          hands
@@ -33,6 +42,8 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     credentials       how messages are signed and checked: by the secret, or by MUNGE
     post              deliver a report
     watch             rates over time, for the report
+    spool             messages that wait on the disk for a server
+    harvest           the agent on a storage server: sweeps over job_stats
     measure           one job on one node: from its start to its report
     mpi               the reports of all nodes as one, along the ranks
     schedulers/       one file for each batch system
@@ -43,10 +54,13 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     server            the server of one job
     store             what the site's server keeps
     handover          a report to where its user sees it
+    sinks/            one file for each database that is told what jobs do
+    on_server         who loads this storage server's targets, without any server of ours
     site              the site's server: all jobs, by their prologs and epilogs
     run               one command, measured on all nodes of its job
 
-    cli/              the roles: node, server, config, run, report, mail
+    cli/              the roles: node, server, config, run, report, jobs, top, query,
+                      mail
 """
 
 __version__ = "0.1.0"

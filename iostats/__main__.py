@@ -6,7 +6,11 @@ import sys
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats report [options] JOB ...       what finished jobs did
+       iostats jobs [options]                 a line for each job, as sacct has it
+       iostats top [options]                  who loads the file systems now
+       iostats query LEVEL [options]          what storage servers counted, in detail
        iostats start|stop|show [options]      on a node; as iostats_client.py
+       iostats harvest [SERVER [FS ...]]      on a storage server; likewise
        iostats server [options]               as iostats_server.py
        iostats config [--check] [options]     what is in force, and why
        iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
@@ -19,7 +23,7 @@ def main(arguments=None):
     """Run a subcommand; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     role, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if role in ("server", "config", "run", "report", "mail"):
+    if role in ("server", "config", "run", "report", "jobs", "top", "query", "mail"):
         return importlib.import_module(f"iostats.cli.{role}").main(rest)
     if role in ("", "-h", "--help"):
         print(USAGE, end="")

@@ -397,6 +397,7 @@ class Totals:
                     "user": self._user[1] if self._user else None,
                     "started": _round(started), "ended": _round(ended), "elapsed_s": elapsed_s},
             "batch": None,
+            "harvest": None,
             "coverage": {"expected": self.expected_count, "reported": self.reported,
                          "missing": self.missing(), "missing_count": self.missing_count,
                          "complete": self.missing_count == 0 and self.expected is not None,

@@ -178,13 +178,62 @@ OPTIONS = {
         "Users who may read all records; others may read their own, where auth is munge.")),
     "site.mail_program": Option("/usr/bin/mail", _text, "a command", (
         "What `iostats mail` hands its mail to.")),
+    "harvest.job_id": Option("%j", _text, "a form with one %j, such as %j or %j:%u:%H", (
+        "How the ids of jobs look in job_stats, as jobid_name has it (lctl get_param jobid_name): "
+        "%j the job, %e program, %u user, %g group, %H or %h host, %p process.  What does not look "
+        "so is no job's: cp.0, kworker.")),
+    "harvest.every": _number(0, 86400, 0, (
+        "On storage servers: seconds between two sweeps over job_stats, the same on all of them, "
+        "so that they are in step; at most a third of job_cleanup_interval.  0: just that.")),
+    "harvest.file_systems": Option("", str.split, "names of file systems", (
+        "File systems that are harvested.  Empty: all.")),
+    "harvest.spool_dir": Option("/var/lib/iostats/harvest", _text, "a folder", (
+        "Where sweeps wait for the site's server; on the storage server's own disk.")),
+    "harvest.spool_bytes": _number(1 << 20, 1 << 40, 64 << 20, (
+        "When more of them wait, the oldest are dropped.")),
+    "harvest.cpu_percent": _number(1, 100, 25, (
+        "A sweep takes no more of one core; it waits between two parts of its work.")),
     "secret.dir": Option("~/.iostats", _text, "a folder", (
         "Where the server puts the job's secret; a folder that the nodes share.")),
+    "influxdb.url": Option("", _text, "http://HOST:PORT or https://HOST:PORT", (
+        "The database that gets a point of each job that did something in a sweep: InfluxDB 2, "
+        "VictoriaMetrics, or another one with /api/v2/write.  Empty: none.")),
+    "influxdb.org": Option("", _text, "a name", "The organization there."),
+    "influxdb.bucket": Option("iostats", _text, "a name", "The bucket there."),
+    "influxdb.token_file": Option("", _text, "a file", (
+        "Has the database's token, one line; its mode must be 0600.  Empty: no token.")),
+    "influxdb.file": Option("", _text, "a file", (
+        "jobHarvest's file in place of these four: URL, organization, bucket and token, a line "
+        "each; its mode must be 0600.")),
+    "influxdb.ca_file": Option("", _text, "a file", (
+        "Certificates of who signs for the database, for https.  Empty: the usual ones.")),
+    "influxdb.schema": Option("full", _one_of(("full", "jobharvest", "both")),
+                              "full, jobharvest or both", (
+        "full: measurement lustre_job.  jobharvest: measurement lustre, as jobHarvest writes it.  "
+        "docs/sinks.md has both.")),
+    "influxdb.by_target": Option("no", _one_of(("yes", "no")), "yes or no", (
+        "yes: a point for each target (OST, MDT) that the job used, in the full schema; that is "
+        "many more points.")),
+    "influxdb.timeout": _wait(10, "A write that takes more seconds is tried again later."),
+    "influxdb.spool_dir": Option("/var/lib/iostats/influxdb", _text, "a folder", (
+        "Where points wait for the database.")),
+    "influxdb.spool_bytes": _number(1 << 16, 1 << 40, 1 << 30, (
+        "So much waits at most, compressed; then the oldest points go.")),
+    "prometheus.listen": Option("", _text, "HOST:PORT", (
+        "Where GET /metrics is answered, such as 127.0.0.1:9464; whoever reaches it sees all "
+        "users' jobs.  Empty: nowhere.")),
+    "prometheus.max_jobs": _number(1, 1_000_000, 1000, (
+        "So many jobs, the busiest, have lines of their own; the others are added up as "
+        "\"(others)\".")),
+    "prometheus.by_target": Option("no", _one_of(("yes", "no")), "yes or no", (
+        "yes: a line for each target (OST, MDT); that is many more lines.")),
     "report.format": Option("grid", _one_of(FORMATS), " or ".join(FORMATS), "Form of the tables."),
     "report.units": Option("binary", _one_of(UNITS), " or ".join(UNITS), (
         "binary: 1 MiB = 1048576 bytes.  decimal: 1 MB = 1000000 bytes.  bytes: as they are.")),
     "report.columns": Option("", str.split, "names of operations", (
         "Operations that the tables show, in this order.  Empty: every operation that happened.")),
+    "report.job_fields": Option("", _text, "names of fields, as `iostats jobs -e` lists them", (
+        "What `iostats jobs` shows, as its -o takes it.  Empty: its own choice.")),
     "report.file_systems": Option("", str.split, "names of file systems", (
         "File systems that the tables show, in this order.  Empty: all.")),
 }

@@ -80,6 +80,11 @@ NOT_OPERATIONS = frozenset((
     "hybrid_noswitch", "hybrid_writesize_switch", "hybrid_readsize_switch",
 ))
 
+# job_stats of an MDT count a rename once more by its kind (mdt_rename_counter_tally(),
+# lustre/mdt/mdt_reint.c): to add those would count one request twice.
+COUNTED_AGAIN = frozenset(("samedir_rename", "crossdir_rename", "parallel_rename_file",
+                           "parallel_rename_dir", "rename_trylocks"))
+
 # md_stats names of what the client does for itself, without a request to the MDT (2.5 to 2.17).
 LOCAL_MD_STATS = frozenset((
     "revalidate_lock", "lock_match", "find_cbdata", "null_inode", "cancel_unused",

@@ -5,6 +5,7 @@ What can go wrong, one class each, and the exit status that each ends a command 
       UsageError            2   the command line is off
       ConfigError           2   site.cfg, or an IOSTATS_ variable, is off
       StatsSyntaxError      1   a counter file has a line that is not of its form
+      JobStatsSyntaxError   1   a job's entry in a job_stats file is not of its form
       NotReadable           1   counters are there, and none of them could be read
       StateError            1   the start snapshot is there and is not usable
       NoStart               2   `stop` without `start`
@@ -50,6 +51,16 @@ class StatsSyntaxError(IostatsError):
         shown = line if len(line) <= 60 else line[:57] + "..."
         super().__init__(f"{origin}:{lineno}: expected {expected}, got {shown!r}")
         self.origin, self.lineno, self.line = origin, lineno, line
+
+
+class JobStatsSyntaxError(IostatsError):
+    """An entry of a job_stats file that is not of its form; names file, job and text."""
+
+    def __init__(self, origin, job_id, text, expected):
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        job = f"job {job_id!r}: " if job_id else ""
+        super().__init__(f"{origin}: {job}expected {expected}, got {shown!r}")
+        self.origin, self.job_id = origin, job_id
 
 
 class NotReadable(IostatsError):

@@ -189,6 +189,30 @@ class FileSystem:
         return {key: whole[key] for key in ("name", "label", "application", "operations",
                                             "lower_bound")}
 
+    def at_servers(self, name, fold, incomplete=False):
+        """
+        What storage servers counted under a job's id (the source "job_stats"), by target too.
+
+        `fold`: [target] -> text; `incomplete`: more may come.
+        """
+        targets = {target: dict(sorted(sums.whole().items()))
+                   for (source, target), sums in sorted(self._sums.items())
+                   if source == "job_stats"}
+        total = {}
+        for values in targets.values():
+            added(total, values)
+        calls = {name for name in total if name not in (*_NETWORK, "read", "write")
+                 and not name.endswith(("_us", "_sum", "_rpcs"))}
+        return {"name": name, "label": name,
+                **{metric: total.get(metric, 0) for metric in _NETWORK},
+                **{f"{way}_seconds": _seconds(total.get(f"{way}_us")) for way in ("read", "write")},
+                "operations": {call: {"count": total[call],
+                                      "seconds": _seconds(total.get(f"{call}_us"))}
+                               for call in sorted(calls)},
+                "targets": targets, "lower_bound": incomplete or "job_stats" in self._low,
+                "notes": notes_of({text.partition(": ")[2]: names
+                                   for text, names in self._notes.items()}, fold)}
+
     def _summed(self, by):
         """{source: metrics} (`by` 0) or {target: metrics} (`by` 1) of all that was added."""
         found = {}
@@ -347,6 +371,10 @@ def _row(llite, metric, unspread):
         stddev_s = round(max(0.0, us2 / count - (us / count) ** 2) ** 0.5 / 1e6, 9)
     return {"count": count, "seconds": None if us is None else round(us / 1e6, 6),
             "stddev_s": stddev_s}
+
+
+def _seconds(us):
+    return None if us is None else round(us / 1e6, 6)
 
 
 def _md_requests(values):

@@ -170,44 +170,19 @@ class _Site:
     """The site's server; NotDelivered or StateError where it can't be asked."""
 
     def __init__(self, config, say, within_s):
-        from iostats import credentials, wire
+        from iostats import credentials, post, wire
         self._host, self._port, self._name = config["site.host"], config["site.port"], wire.SITE
         if not self._host:
             raise NotDelivered("no server: set [site] host in site.cfg")
-        self._signs = _in_time(within_s, "credentials", lambda: credentials.of_client(
+        self._signs = post.in_time(within_s, "credentials", lambda: credentials.of_client(
             config, wire.SITE, config["site.secret"], say))
 
     def send(self, report, within_s):
         """Send one report, in one try."""
         from iostats import post
-        _in_time(within_s, f"answer of {self._host}", lambda: post.call(
+        post.in_time(within_s, f"answer of {self._host}", lambda: post.call(
             self._host, self._port, self._name, self._signs, report["node"], "report", report,
             within_s))
-
-
-def _in_time(within_s, what, action):
-    """
-    What `action()` returns or raises; NotDelivered when it takes longer than `within_s`.
-
-    It has a thread of its own: no signal ends a resolver, or a munged, that does not answer.
-    """
-    import _thread
-    done, outcome = _thread.allocate_lock(), []
-
-    def run():
-        try:
-            outcome.append((action(), None))
-        except BaseException as error:
-            outcome.append((None, error))
-        done.release()
-    done.acquire()
-    _thread.start_new_thread(run, ())
-    if not done.acquire(timeout=max(0.001, within_s)):
-        raise NotDelivered(f"no {what} within {within_s:.1f} s")
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result
 
 
 def _put_aside(path, why, say):

@@ -26,7 +26,7 @@ _LONGEST_NAME = 100              # longer ones are no counters; a server takes u
 
 # A wall clock is never before 2001-09-09.  2.15.0 and 2.15.1 print seconds since boot
 # instead, and a start_time of 0.000000000 (LU-16231, mended in 2.15.2).
-_FIRST_WALL_CLOCK_NS = 1_000_000_000 * 1_000_000_000
+FIRST_WALL_CLOCK_NS = 1_000_000_000 * 1_000_000_000
 
 Counter = namedtuple("Counter", "samples unit min max sum sumsq", defaults=(None,) * 4)
 Counter.__doc__ = """
@@ -73,7 +73,7 @@ def parse(text, origin="stats"):
         if samples_word:
             name, counter = _counter(name, rest, origin, lineno, line)
             seen = counters.get(name)
-            counters[name] = counter if seen is None else _added(seen, counter)
+            counters[name] = counter if seen is None else added(seen, counter)
         elif not header_line(line, times):
             raise StatsSyntaxError(origin, lineno, line)
     return Reading(counters, times.get("snapshot_time"), start_time(times))
@@ -105,7 +105,7 @@ def header_line(line, times):
 def start_time(times):
     """ns of the wall clock of the last clear, 0 or None; see Reading."""
     start = times.get("start_time")
-    return start if start is None or start >= _FIRST_WALL_CLOCK_NS else 0
+    return start if start is None or start >= FIRST_WALL_CLOCK_NS else 0
 
 
 def is_number(text):
@@ -132,7 +132,7 @@ def _counter(head, rest, origin, lineno, line):
     return name.strip(), Counter(int(samples), unit, *map(int, numbers))
 
 
-def _added(a, b):
+def added(a, b):
     """Two counters that the kernel printed under one name, as one."""
     def both(join, x, y):
         return None if x is None or y is None else join(x, y)

@@ -7,6 +7,8 @@ with growing waits, until `try_for` seconds are over.
 
 HTTP/1.1 by hand over one socket: http.client and what it imports would cost a node more than
 everything else that it does here.
+
+What has been encoded before (a storage server's sweeps) is sent compressed.
 """
 
 import json
@@ -41,8 +43,8 @@ class Refused(NotDelivered):
         self.code = code
 
 
-def split_server(text):
-    """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT."""
+def split_server(text, where="--server"):
+    """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; UsageError says `where`."""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         port = rest[1:] if rest[:1] == ":" else rest
@@ -51,7 +53,7 @@ def split_server(text):
     else:
         host, port = text, ""
     if not host or (port and not (port.isdigit() and 0 < int(port) < 65536)):
-        raise UsageError(f"--server: expected HOST or HOST:PORT, got {text!r}")
+        raise UsageError(f"{where}: expected HOST or HOST:PORT, got {text!r}")
     return host, int(port) if port else None
 
 
@@ -116,17 +118,21 @@ def _try_ports(report, host, ports, job, signs, method):
                        + "; ".join(others + ([silent] if silent else [])))
 
 
-def call(host, port, name, signs, node, method, params, within_s=None, longest=_LONGEST_ANSWER):
+def call(host, port, name, signs, node, method, params, within_s=None, longest=_LONGEST_ANSWER,
+         learn=lambda clock_ahead_s: None):
     """
     The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
 
-    `signs`: credentials.of_client(...); `within_s`: for everything, from the connection to the
-    answer, 10 if not given (only the resolver and munged have their own times); `longest`: bytes
-    of the answer's body.  For the method `report` clock_ahead_s is filled in.  Raises Refused
-    where the server itself said no, and any other NotDelivered where it was not reached.
+    `params`: by name; or bytes: a JSON object with a member, to which clock_ahead_s is added, sent
+    compressed.  `signs`: credentials.of_client(...); `within_s`: for everything, from the
+    connection to the answer, 10 if not given (only the resolver and munged have their own times);
+    `longest`: bytes of the answer's body; `learn`: is told how far this clock is ahead of the
+    server's, when `hello` has told.  For the method `report` clock_ahead_s is filled in; for
+    `hello` nothing else is asked.  Raises Refused where the server itself said no, and any other
+    NotDelivered where it was not reached.
     """
     try:
-        return _asked(host, port, name, signs, node, method, params, within_s, longest)
+        return _asked(host, port, name, signs, node, method, params, within_s, longest, learn)
     except _NotOurs as error:
         raise NotDelivered(f"{host}:{port}: expected {wire.server_of(name)}: {error}") from None
     except (OSError, ValueError) as error:
@@ -148,12 +154,37 @@ def who_listens(host, port, name, signs, node):
             return {}, None
 
 
+def in_time(within_s, what, action):
+    """
+    What `action()` returns or raises; NotDelivered when it takes longer than `within_s`.
+
+    It has a thread of its own: no signal ends a resolver, or a munged, that does not answer.
+    """
+    import _thread
+    done, outcome = _thread.allocate_lock(), []
+
+    def run():
+        try:
+            outcome.append((action(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        done.release()
+    done.acquire()
+    _thread.start_new_thread(run, ())
+    if not done.acquire(timeout=max(0.001, within_s)):
+        raise NotDelivered(f"no {what} within {within_s:.1f} s")
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
 def _asked(host, port, name, signs, node, method, params, within_s=None,
-           longest=_LONGEST_ANSWER):
+           longest=_LONGEST_ANSWER, learn=lambda clock_ahead_s: None):
     until = time.monotonic() + (_REPLY_WITHIN_S if within_s is None else within_s)
     with _connected(host, port, until) as connection:
         return _Conversation(connection, host, port, name, signs, node, until,
-                             longest).ask(method, params)
+                             longest, learn).ask(method, params)
 
 
 def _connected(host, port, until):
@@ -175,17 +206,22 @@ def _in_words(error):
     return getattr(error, "strerror", None) or str(error)
 
 
+def _deflated(body):
+    import zlib                                        # a `stop` has no use for it
+    return zlib.compress(body, 1)
+
+
 class _Conversation:
     """One connection to one port; every answer is checked before it is believed."""
 
     def __init__(self, connection, host, port, name, signs, node, until,
-                 longest=_LONGEST_ANSWER):
+                 longest=_LONGEST_ANSWER, learn=lambda clock_ahead_s: None):
         self._connection, self._name, self._signs, self._node = connection, name, signs, node
         self._host = f"{host}:{port}"
         self._clock_ahead_s = 0.0
         self._buffer = bytearray()
         # One bound for the whole conversation: an answer that trickles has no more time.
-        self._until, self._longest = until, longest
+        self._until, self._longest, self._learn = until, longest, learn
 
     def ask(self, method, params):
         """Say hello, then call `method`; the server's result."""
@@ -195,6 +231,9 @@ class _Conversation:
         if not proved:
             raise _NotOurs("; ".join(dict.fromkeys(one.doubt for one in self._signs)))
         self._clock_ahead_s = time.time() - float(hello.get("time", "missing"))
+        self._learn(self._clock_ahead_s)
+        if method == "hello":
+            return hello
         if method == "report":
             params = {**params, "clock_ahead_s": round(self._clock_ahead_s, 3)}
         result, is_proved = self._call(method, params, proved)
@@ -216,16 +255,17 @@ class _Conversation:
 
     def _call(self, method, params, signs):
         """(result, the answer was authenticated) of one call."""
-        body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, "id": 1},
-                          separators=(",", ":")).encode()
+        body, encoding = self._body(method, params), b""
+        if isinstance(params, bytes):
+            body, encoding = _deflated(body), b"Content-Encoding: deflate\r\n"
         nonce = os.urandom(16).hex()
         now = int(time.time() - self._clock_ahead_s)
         header = signs.authorization(self._node, now, nonce, body)
         self._connection.settimeout(self._left())
         self._connection.sendall(
             b"POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\nAuthorization: %s\r\n\r\n"
-            % (self._host.encode(), len(body), header.encode()) + body)
+            b"%sContent-Length: %d\r\nAuthorization: %s\r\n\r\n"
+            % (self._host.encode(), encoding, len(body), header.encode()) + body)
         headers, body = self._answer()
         is_proved = signs.proves(headers, nonce, body)
         try:
@@ -244,6 +284,13 @@ class _Conversation:
                               error.get("code") if is_form else None)
             raise _NotOurs(str(message))
         return answer.get("result"), is_proved
+
+    def _body(self, method, params):
+        if isinstance(params, bytes):
+            return b'{"jsonrpc":"2.0","method":"%s","params":%s,"clock_ahead_s":%.3f},"id":1}' % (
+                method.encode(), params.rstrip()[:-1], self._clock_ahead_s)
+        return json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, "id": 1},
+                          separators=(",", ":")).encode()
 
     def _answer(self):
         """({lower-case header: value}, body) of one HTTP answer."""

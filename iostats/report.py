@@ -26,7 +26,8 @@ def labelled(record, config):
         return {**one, "file_systems": [
             {**fs, "label": config.labels.get(fs["name"], fs["name"])}
             for fs in one["file_systems"]]}
-    return {**named(record), "phases": [named(phase) for phase in record["phases"]]}
+    return {**named(record), "phases": [named(phase) for phase in record["phases"]],
+            "harvest": record.get("harvest") and named(record["harvest"])}
 
 
 def text(record, config, form="grid", long=False, explain=False):
@@ -64,7 +65,8 @@ def _tables(record, config, form, long, explain):
     parts = [coverage_line(record)]
     if not shown:
         parts.append("No Lustre file system was seen." if record["coverage"]["reported"] else
-                     "No numbers: no node has reported.")
+                     "No numbers: no node has reported." if not record["harvest"] else
+                     "No node has reported: what follows is from the storage servers alone.")
     else:
         parts += ["File data transfer statistics for this job:",
                   _table(("File System", "File Read", "File Write"),
@@ -79,6 +81,8 @@ def _tables(record, config, form, long, explain):
         parts += _rates(shown, record["coverage"]["reported"], units)
         if long:
             parts += _long(shown, record["coverage"]["node_seconds"], units, form)
+    if record["harvest"]:
+        parts += _at_servers(shown, _shown(record["harvest"], config), long, units, form)
     if explain:
         parts += _explanation(shown, config)
     missing = record["coverage"]["missing_count"]
@@ -89,6 +93,7 @@ def _tables(record, config, form, long, explain):
     parts += [f"note: {note}" for note in record["notes"]]
     for fs in shown:
         parts += [f"note: {fs['label']}: {note}" for note in fs["notes"]]
+    parts += _harvest_notes(record["harvest"], config) if record["harvest"] else []
     refused = record["coverage"]["refused"]
     if refused:
         parts.append("note: messages refused: "
@@ -227,6 +232,53 @@ def _phases_table(record, config, units, form):
               f"did by themselves, if no work of the job was before that mark"
               for phase in record["phases"] if phase["name"].startswith("(before ")]
     return parts
+
+
+def _at_servers(shown, harvested, long, units, form):
+    """What the storage servers counted under the job's id, below what its nodes counted."""
+    rows, here = [], {fs["name"]: fs for fs in shown}
+    align = ("left", "left") + ("right",) * 5
+    for fs in harvested:
+        sides = [(_BY[layer].capitalize(), here[fs["name"]][layer], "calls" if layer == "application"
+                  else "rpcs", None) for layer in _BY if fs["name"] in here]
+        sides.append(("At the servers", fs, "rpcs",
+                      sum(row["count"] for row in fs["operations"].values())))
+        for side, numbers, calls, operations in sides:
+            if side == "By the application" and here[fs["name"]]["operations"] is not None:
+                operations = sum(row["count"] for row
+                                 in here[fs["name"]]["operations"].values())
+            rows.append((fs["label"], side, *(
+                "-" if count is None else _bound(numbers) + (
+                    bytes_text(count, units) if name.endswith("_bytes") else str(count))
+                for name, count in _moved(numbers, calls)),
+                "-" if operations is None else f"{_bound(numbers)}{operations}"))
+    parts = ["From both sides, the nodes and the storage servers:" if shown else
+             "At the storage servers, under this job's id:",
+             _table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
+                    rows, form, align)]
+    if long:
+        rows = [(fs["label"], name, f"{_bound(fs)}{row['count']}",
+                 "-" if row["seconds"] is None else f"{_bound(fs)}{row['seconds']:.3f}")
+                for fs in harvested for name, row in fs["operations"].items()]
+        parts += ["Operations at the storage servers:",
+                  _table(("File System", "Operation", "Count", "Seconds"), rows, form,
+                         ("left", "left", "right", "right"))] if rows else []
+    return parts
+
+
+def _moved(numbers, calls):
+    """[(name, number or None)] of what was moved, and by how many calls or RPCs."""
+    names = ("read_bytes", "write_bytes", f"read_{calls}", f"write_{calls}")
+    return [(name, None if numbers is None else numbers[name]) for name in names]
+
+
+def _harvest_notes(harvest, config):
+    notes = [f"note: at the servers: {note}" for note in harvest["notes"]]
+    for fs in _shown(harvest, config):
+        notes += [f"note: {fs['label']}, at the servers: {note}" for note in fs["notes"]]
+    if not harvest["final"]:
+        notes.append("note: at the servers: more may come: the job is not settled yet")
+    return notes
 
 
 def _rates(shown, reported, units):
@@ -404,6 +456,13 @@ def _csv(record):
             if row["seconds"] is not None:
                 writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "operations",
                                  _cell(f"{name}_seconds"), row["seconds"], low))
+    for fs in record["harvest"]["file_systems"] if record["harvest"] else ():
+        counted = {metric: fs[metric] for metric in ("read_bytes", "write_bytes", "read_rpcs",
+                                                     "write_rpcs")}
+        counted.update((name, row["count"]) for name, row in fs["operations"].items())
+        for metric, value in counted.items():
+            writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "servers",
+                             _cell(metric), value, int(fs["lower_bound"])))
     return out.getvalue()
 
 

@@ -12,6 +12,7 @@ import errno
 import logging
 import socket
 import time
+import zlib
 from collections import OrderedDict, namedtuple
 from typing import Annotated, Optional
 
@@ -175,16 +176,22 @@ class Server:
             self.refuse("not authenticated", who.claimed)   # ours by its name, and not by proof
         return {"job": self.name, "protocol": wire.PROTOCOL, "time": self._now()}
 
-    def answer(self, body, authorization):
+    def answer(self, body, authorization, compressed=False):
         """
         (answer or None, the header "NAME: value" that proves it or "") of one request body and
         its Authorization header.
+
+        `compressed`: the body has Content-Encoding: deflate; _TooLarge when it is too long without.
         """
         who, by, nonce = None, None, ""
         if authorization:
             by = self._credentials.get(authorization.partition(" ")[0])
             who, nonce = self._authenticate(by, body, authorization)
-        reply = jsonrpc.dispatch(body, self.methods, who, _log_bug)
+        reply = None
+        if compressed:
+            body, reply = self._inflated(body, who)
+        if reply is None:
+            reply = jsonrpc.dispatch(body, self.methods, who, _log_bug)
         if reply is None or not nonce:
             return reply, ""
         header = by.answer_header(nonce, reply)
@@ -201,6 +208,25 @@ class Server:
         except Disbelieved as error:
             return error, error.nonce
         return Caller(node, uid), nonce
+
+    def _inflated(self, body, who):
+        """(the body as it was before deflate, None), or (b"", the answer that is an error)."""
+        try:
+            # First, whose it is: nobody else has a few bytes made into many here.
+            self.believed(who)
+        except WireError as error:
+            return b"", jsonrpc.error_answer(error.code, detail=str(error))
+        most, whole = self.config["server.max_message_bytes"], zlib.decompressobj()
+        try:
+            body = whole.decompress(body, most + 1)
+        except zlib.error as error:
+            return b"", jsonrpc.error_answer(wire.PARSE_ERROR, detail=f"deflate: {error}")
+        if len(body) > most:
+            raise _TooLarge(_too_large(self.config))
+        if not whole.eof or whole.unused_data:
+            return b"", jsonrpc.error_answer(wire.PARSE_ERROR, detail="deflate: expected one whole "
+                                             "stream")
+        return body, None
 
     # -- listening ---------------------------------------------------------------------------
 
@@ -321,6 +347,12 @@ class JobServer(Server):
                                f"port_last or port_tries in site.cfg")
 
 
+def _too_large(config):
+    """What is said of a message over the limit."""
+    return (f"expected at most {config['server.max_message_bytes']} bytes (site.cfg: [server] "
+            f"max_message_bytes)")
+
+
 def _bound(host, port):
     """A socket on `host` and `port`: IPv6 and IPv4 in one where the kernel has both."""
     family = socket.AF_INET6 if not host and socket.has_dualstack_ipv6() else socket.AF_INET
@@ -396,7 +428,7 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
-    __slots__ = ("_authorization", "_ended", "_parser", "_parts", "_server", "_size",
+    __slots__ = ("_authorization", "_encoding", "_ended", "_parser", "_parts", "_server", "_size",
                  "_transport")
 
     def __init__(self, server):
@@ -406,7 +438,7 @@ class _Connection(asyncio.Protocol):
         self._begin()
 
     def _begin(self):
-        self._parts, self._size, self._authorization = [], 0, ""
+        self._parts, self._size, self._authorization, self._encoding = [], 0, "", b""
 
     def connection_made(self, transport):
         self._transport = transport
@@ -454,9 +486,11 @@ class _Connection(asyncio.Protocol):
         name = name.lower()
         if name == b"content-length" and int(value) > self._server.config[
                 "server.max_message_bytes"]:
-            raise _TooLarge(self._limit())
+            raise _TooLarge(_too_large(self._server.config))
         if name == b"authorization":
             self._authorization = value.decode("latin-1")
+        elif name == b"content-encoding":
+            self._encoding = value.strip().lower()
 
     def on_body(self, part):
         self._count(len(part))
@@ -465,11 +499,7 @@ class _Connection(asyncio.Protocol):
     def _count(self, length):
         self._size += length
         if self._size > self._server.config["server.max_message_bytes"] + 65536:
-            raise _TooLarge(self._limit())
-
-    def _limit(self):
-        return (f"expected at most {self._server.config['server.max_message_bytes']} bytes "
-                f"(site.cfg: [server] max_message_bytes)")
+            raise _TooLarge(_too_large(self._server.config))
 
     def on_message_complete(self):
         server = self._server
@@ -479,9 +509,14 @@ class _Connection(asyncio.Protocol):
         if self._parser.get_method() != b"POST":
             self._reject("405 Method Not Allowed", "expected POST")
             return
+        if self._encoding not in (b"", b"identity", b"deflate"):
+            self._reject("415 Unsupported Media Type",
+                         "expected Content-Encoding: deflate, or none")
+            return
         body, authorization = b"".join(self._parts), self._authorization
+        compressed = self._encoding == b"deflate"
         self._begin()
-        answer, proof = server.answer(body, authorization)
+        answer, proof = server.answer(body, authorization, compressed)
         keep = self._parser.should_keep_alive()
         head = ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n" if answer is None else
                 f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

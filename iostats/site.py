@@ -20,15 +20,17 @@ from typing import Annotated, Optional
 
 import msgspec
 
-from iostats import compact, handover, report, schedulers, wire
+from iostats import answers, beside, compact, handover, harvested, report, schedulers, sweeps, wire
 from iostats.aggregate import Totals
 from iostats.errors import IostatsError, NotDelivered, StateError, UsageError, WireError
 from iostats.jobfacts import ENDED, Facts
 from iostats.jobid import checked_job_id, is_node_name
+from iostats.joblist import summary_of
 from iostats.jsonrpc import Method
 from iostats.nodelist import expanded
 from iostats.server import NAME, Report, Server, check_report
 from iostats.store import Key
+from iostats.summaries import Question
 
 log = logging.getLogger("iostats")
 
@@ -93,6 +95,7 @@ class _Job:
         self.about, self.due, self.heard = about, due, set()
         self.reports = 0                 # that have come since this was made
         self.asked_until = None          # for the facts, see _settle
+        self.facts = None                # as the harvest knows them
         self._max_nodes = max_nodes
         self._expand()
 
@@ -123,10 +126,11 @@ class SiteServer(Server):
     """
     Receives, keeps, adds up, and answers for all jobs.
 
-    `store`: a store.Store; `credentials`: credentials.of_server(..., wire.SITE, ...).
+    `store`: a store.Store; `credentials`: credentials.of_server(..., wire.SITE, ...); `sinks`: what
+    gets the storage servers' sweeps.
     """
 
-    def __init__(self, store, credentials, config, now):
+    def __init__(self, store, credentials, config, now, sinks=()):
         super().__init__(wire.SITE, credentials, config, now)
         self._store = store
         own = os.geteuid()
@@ -139,10 +143,16 @@ class SiteServer(Server):
         self._commenting = {}            # Key -> the task
         self._may_comment = None         # made by `work`: up to Python 3.9 it is of one loop
         self._refused = {}
+        self.harvest = harvested.Harvest(store, config, now, sinks)
         self._reload()
-        self.methods.update(report=Method(self._report, SiteReport),
+        self.methods.update(sweep=Method(self._sweep, sweeps.Sweep),
+                            report=Method(self._report, SiteReport),
                             record=Method(self._record, Which),
-                            latest=Method(self._latest, Latest))
+                            latest=Method(self._latest, Latest),
+                            jobs=Method(self._listed, Question),
+                            load=Method(self._load, answers.LoadAsk),
+                            query=Method(self._query, answers.QueryAsk))
+        self._answers = answers.Answers()
 
     def _reload(self):
         """The open jobs, as the store has them."""
@@ -183,6 +193,9 @@ class SiteServer(Server):
             job.settle(now)
         return {"counted": True, "why": "" if is_new else "this report is here already"}
 
+    def _sweep(self, message, who):
+        return harvested.message_of(self.harvest, message, self.believed(who, self._reporters))
+
     def _begun(self, key, about, now):
         """The _Job of a report that is the first one, or the first since the record."""
         found = self._store.job(key)
@@ -210,6 +223,7 @@ class SiteServer(Server):
             log.error("%s; the nodes keep their reports", error)
             try:
                 self._reload()
+                self.harvest.reload()
             except StateError as worse:
                 log.error("%s", worse)
             return
@@ -234,6 +248,30 @@ class SiteServer(Server):
     def _latest(self, which, who):
         return _within_limit(self._store.latest(which.count, self._user(who)))
 
+    def _listed(self, question, who):
+        """A row for each job, of the one who asks, or of those that a reader asks for."""
+        own = self._user(who)
+        users = [_user_of(int(user)) if user.isascii() and user.isdigit() and len(user) < 10
+                 else user for user in question.users]
+        if own is not None and set(users) - {own}:
+            raise WireError(wire.REFUSED, f"expected your own jobs, of user {own}, got a question "
+                            f"for those of {', '.join(sorted(set(users) - {own}))[:80]}, which "
+                            f"root and [site] readers may ask")
+        try:
+            rows, after = self._store.listed(msgspec.structs.replace(
+                question, users=users if own is None else [own]))
+        except ValueError as error:
+            raise WireError(wire.INVALID_PARAMS, str(error)) from None
+        except StateError as error:
+            raise WireError(wire.INTERNAL_ERROR, str(error)) from None
+        return {"jobs": rows, "next": after}
+
+    def _load(self, ask, who):
+        return self._answers.load(self.harvest, ask, self._user(who))
+
+    def _query(self, ask, who):
+        return self._answers.query(self.harvest, ask, self._user(who))
+
     # -- records ---------------------------------------------------------------------------------
 
     async def listen(self, host=""):
@@ -244,6 +282,28 @@ class SiteServer(Server):
 
     async def work(self):
         """Make the records that are due, for ever."""
+        await asyncio.gather(self._work(), self.harvest.work(self._settled))
+
+    def _settled(self, jobs):
+        """Of {job: Facts or None} the storage servers' totals are final: another record is due."""
+        now = self._now()
+        for job, facts in jobs.items():
+            runs = self._store.runs_of(job)
+            if runs:
+                key = runs[-1]
+                about = self._store.job(key).about
+            else:
+                known = facts or Facts(job=job)
+                key = Key(known.cluster, job, known.restarts)
+                about = msgspec.json.encode(About(
+                    scheduler=self.harvest.scheduler or "none", cluster=known.cluster,
+                    attempt=known.restarts, user=known.user))
+            if key not in self._jobs:
+                self._store.expect(key, about, facts.user if facts else "", now, now)
+                self._jobs[key] = self._job(about, now)
+            self._jobs[key].facts = facts if facts and facts.state == ENDED else None
+
+    async def _work(self):
         self._may_comment = asyncio.Semaphore(_COMMENTS_AT_ONCE)
         forget_at = 0.0
         while True:
@@ -260,6 +320,7 @@ class SiteServer(Server):
         try:
             self._store.forget(now - 86400 * self.config["site.keep_reports_days"],
                                now - 86400 * self.config["site.keep_days"])
+            self.harvest.forget_before(now - 86400 * self.config["site.keep_days"])
         except StateError as error:
             log.error("%s", error)
 
@@ -269,7 +330,7 @@ class SiteServer(Server):
             job = self._jobs.get(key)
             if job is None:
                 continue
-            found = facts.get(key)
+            found = facts.get(key) or job.facts
             if found is not None and found.state != ENDED and found.restarts == key.attempt:
                 now = self._now()
                 job.asked_until = job.asked_until or now + _FACTS_WITHIN_S
@@ -321,16 +382,32 @@ class SiteServer(Server):
         # Last, whenever they came: that a part has no numbers is said in any case.
         for one in without:
             totals.add(one)
-        record = _with_facts(totals.record(), key, job.about, facts)
+        known = self._store.job(key)
+        if known is not None and known.closed:           # its reports are gone, the record is not
+            record = msgspec.json.decode(next(self._store.records_of([key])))
+        else:
+            record = _with_facts(totals.record(), key, job.about, facts)
+        record = self._with_harvest(record, key)
         if self._jobs.get(key) is not job or job.reports != reports:
             return                                   # one more has come: again, in a moment
         batch = record["batch"]
         self._store.keep_record(key, msgspec.json.encode(record), record["job"]["id"],
                                 batch["array_job"] or batch["het_job"],
-                                record["job"]["user"] or "", self._now())
+                                record["job"]["user"] or "", self._now(), summary_of(record))
         del self._jobs[key]
         log.info("%s", report.coverage_line(record))
+        if facts is not None:
+            self.harvest.learn(key.job, facts)
         await self._begin_to_show(key, job.about, facts, record)
+
+    def _with_harvest(self, record, key):
+        """`record`, with what the storage servers counted."""
+        job = record["job"]
+        part = self.harvest.part(key.job, job["started"], job["ended"])
+        if part is None:
+            return {**record, "harvest": None}
+        found = harvested.as_record(part, report.folded)
+        return {**record, "harvest": beside.compared(record, found, self.harvest.targets)}
 
     # -- to its user -------------------------------------------------------------------------------
 
@@ -467,6 +544,10 @@ def _with_facts(record, key, about, facts):
     user = about.user or facts.user or _user_of(about.uid)
     job = {**record["job"], "id": facts.job or key.job, "user": user or None,
            "attempt": key.attempt}
+    if job["started"] is None and None not in (facts.started, facts.ended) and (
+            not now_another):                            # no node has told
+        job.update(started=facts.started, ended=facts.ended,
+                   elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
     return {**record, "job": job, "batch": batch}
 
 

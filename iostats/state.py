@@ -151,29 +151,38 @@ class State:
 
     @staticmethod
     def _write_once(path, data, replace, mode=0o600):
-        beside = f"{path}.{os.urandom(8).hex()}.new"
+        return write_whole(path, data, replace, mode)
+
+
+def write_whole(path, data, replace=True, mode=0o600):
+    """
+    A file of `data`, there whole or not at all; False when there is one, and not `replace`.
+
+    Raises OSError.
+    """
+    beside = f"{path}.{os.urandom(8).hex()}.new"
+    try:
         try:
+            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                             | os.O_CLOEXEC, 0o600)
             try:
-                handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                                 | os.O_CLOEXEC, 0o600)
-                try:
-                    if mode != 0o600:
-                        os.fchmod(handle, mode)        # whatever the umask is
-                    view = memoryview(data)
-                    while view:
-                        view = view[os.write(handle, view):]
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
-                if replace:
-                    os.rename(beside, path)
-                else:
-                    os.link(beside, path)
+                if mode != 0o600:
+                    os.fchmod(handle, mode)            # whatever the umask is
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view):]
+                os.fsync(handle)
             finally:
-                forget(beside)
-        except FileExistsError:
-            return False
-        return True
+                os.close(handle)
+            if replace:
+                os.rename(beside, path)
+            else:
+                os.link(beside, path)
+        finally:
+            forget(beside)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _not_kept(path, error):
@@ -199,12 +208,7 @@ def forget(path):
 def open_state(folder, job, node, public_dir=""):
     """The State of `job` on `node` in `folder`, which is made if it is not there."""
     if folder:
-        try:
-            os.makedirs(folder, 0o700, exist_ok=True)
-        except OSError as error:
-            raise StateError(f"{folder}: cannot be made: {error.strerror}; name another folder "
-                             f"with --state-dir") from None
-        _check_private(folder)
+        make_private(folder, "with --state-dir")
         return State(folder, job, node, public_dir)
     for folder in _private_folders():
         state = State(folder, job, node, public_dir)
@@ -293,11 +297,21 @@ def _forget_old(folder, now):
             forget(path)
 
 
-def _check_private(path):
-    wrong = _what_is_wrong(path)
+def make_private(folder, how):
+    """
+    Make `folder`, if it is not there; StateError where it is not this user's alone.
+
+    `how` to name another one: "with --state-dir".
+    """
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except OSError as error:
+        raise StateError(f"{folder}: cannot be made: {error.strerror}; name another folder "
+                         f"{how}") from None
+    wrong = _what_is_wrong(folder)
     if wrong:
-        raise StateError(f"{path}: expected a folder of user {os.geteuid()} with mode 0700, got "
-                         f"{wrong}; mend it, or name another with --state-dir")
+        raise StateError(f"{folder}: expected a folder of user {os.geteuid()} with mode 0700, got "
+                         f"{wrong}; mend it, or name another {how}")
 
 
 def _load(path, owner=None):

@@ -7,17 +7,26 @@ some days after the record is made of them: one that comes late makes a better r
 
     jobs      one row for each run of a job: (cluster, job, attempt)
     reports   one row for each report: (cluster, job, attempt, node, seq)
+
+The table of summaries is that of summaries.py, those of the harvest are those of sweep_store.py.
 """
 
 import contextlib
+import logging
 import os
 import sqlite3
 import zlib
 from collections import namedtuple
 
-from iostats.errors import StateError
+import msgspec
 
-_VERSION = 1
+from iostats import summaries
+from iostats.errors import StateError
+from iostats.joblist import summary_of
+
+log = logging.getLogger("iostats")
+
+_VERSION = 2                    # 1: without summaries, and without the harvest
 _MAKE = """
 CREATE TABLE jobs (
     cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
@@ -37,6 +46,18 @@ CREATE TABLE reports (
     cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
     node TEXT NOT NULL, seq TEXT NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (cluster, job, attempt, node, seq)) WITHOUT ROWID;
+"""
+_MAKE_HARVEST = """
+CREATE TABLE agents (node TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE targets (
+    file_system TEXT NOT NULL, target TEXT NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (file_system, target));
+CREATE TABLE blocks (
+    id INTEGER PRIMARY KEY, file_system TEXT NOT NULL, target TEXT NOT NULL, body BLOB NOT NULL);
+CREATE INDEX blocks_target ON blocks (file_system, target);
+CREATE TABLE lives (job TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE harvests (job TEXT PRIMARY KEY, made REAL NOT NULL, body BLOB NOT NULL);
+CREATE INDEX harvests_made ON harvests (made);
 """
 
 Key = namedtuple("Key", "cluster job attempt")
@@ -63,6 +84,9 @@ Attributes:
 
 _AT_ONCE = 20                   # reports that are read in one go
 _THIS = "cluster = ? AND job = ? AND attempt = ?"
+_EXPECT = ("INSERT INTO jobs (cluster, job, attempt, about, user, first, due) "
+           "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cluster, job, attempt) DO UPDATE SET "
+           "about = excluded.about, due = coalesce(due, excluded.due)")
 
 
 class Store:
@@ -103,17 +127,37 @@ class Store:
         version, = self._file.execute("PRAGMA user_version").fetchone()
         self._file.execute("BEGIN IMMEDIATE")
         tables, = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if version != _VERSION and (version or tables):
+        if version not in (1, _VERSION) and (version or tables):
             what = f"version {version}, of another release" if version else "somebody else's tables"
             raise StateError(f"{self.path}: expected a store of version {_VERSION}, got {what}; "
                              f"name another in site.cfg, [site] store")
-        if not tables:
-            for statement in _MAKE.split(";"):
+        if version != _VERSION or not tables:
+            for statement in ((_MAKE if not tables else "") + summaries.MAKE
+                              + _MAKE_HARVEST).split(";"):
                 self._file.execute(statement)
+            self._summarize()
             self._file.execute(f"PRAGMA user_version = {_VERSION}")
         self._file.execute("COMMIT")
         self._file.execute("PRAGMA journal_mode = WAL")
         self._file.execute("PRAGMA synchronous = FULL")
+
+    def _summarize(self):
+        """Make the summaries of all records, as version 1 has none; in the caller's transaction."""
+        made = damaged = 0
+        for *key, record in self._file.execute(
+                "SELECT cluster, job, attempt, record FROM jobs WHERE made IS NOT NULL"):
+            try:
+                summary = summary_of(msgspec.json.decode(zlib.decompress(record)))
+            except (zlib.error, msgspec.DecodeError, LookupError, TypeError, AttributeError):
+                damaged += 1
+                continue
+            self._file.execute(summaries.PUT, summaries.values_to_put(key, summary))
+            made += 1
+        if made or damaged:
+            log.info("%s: now of version %s: %s records", self.path, _VERSION, made)
+        if damaged:
+            log.warning("%s: %s records are damaged: `iostats jobs` does not have them", self.path,
+                        damaged)
 
     def close(self):
         """Close the file; what is not committed is dropped."""
@@ -135,12 +179,26 @@ class Store:
             if not done.rowcount:
                 return False
             self._added = True
-            self._file.execute(
-                "INSERT INTO jobs (cluster, job, attempt, about, user, first, due) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cluster, job, attempt) DO UPDATE SET "
-                "about = excluded.about, due = coalesce(due, excluded.due)",
-                (*key, about, user, now, due))
+            self._file.execute(_EXPECT, (*key, about, user, now, due))
             return True
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+
+    def expect(self, key, about, user, now, due):
+        """A record of a job is due, without a report.  Committed; arguments as of `add`."""
+        self.change(_EXPECT, (*key, about, user, now, due))
+
+    def runs_of(self, job):
+        """[Key] of a job by the batch system's own id, the latest run last."""
+        return [Key(*row) for row in self.rows("SELECT cluster, job, attempt FROM jobs "
+                                               "WHERE job = ? ORDER BY first, attempt", (job,))]
+
+    def do(self, sql, values=()):
+        """Change something, without a commit; StateError.  How many rows were changed."""
+        try:
+            self._begin()
+            self._added = True
+            return self._file.execute(sql, values).rowcount
         except sqlite3.Error as error:
             raise self._failed(error) from None
 
@@ -174,7 +232,8 @@ class Store:
             self._dropped = failed
         return failed
 
-    def _rows(self, sql, values=()):
+    def rows(self, sql, values=()):
+        """[row] that a SELECT finds; StateError."""
         try:
             return self._file.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -188,7 +247,7 @@ class Store:
         """
         last = ("", "")
         while True:
-            rows = self._rows(f"SELECT body, node, seq FROM reports WHERE {_THIS} "
+            rows = self.rows(f"SELECT body, node, seq FROM reports WHERE {_THIS} "
                               f"AND (node, seq) > (?, ?) ORDER BY node, seq LIMIT {_AT_ONCE}",
                               (*key, *last))
             for body, node, seq in rows:
@@ -199,35 +258,39 @@ class Store:
 
     def open_jobs(self):
         """[Open] of all jobs that wait for their record."""
-        return [Open(Key(*row[:3]), row[3], row[4], [node for node, in self._rows(
+        return [Open(Key(*row[:3]), row[3], row[4], [node for node, in self.rows(
                     f"SELECT DISTINCT node FROM reports WHERE {_THIS}", row[:3])])
-                for row in self._rows("SELECT cluster, job, attempt, about, due FROM jobs "
+                for row in self.rows("SELECT cluster, job, attempt, about, due FROM jobs "
                                       "WHERE due IS NOT NULL ORDER BY due, first")]
 
     # -- records -------------------------------------------------------------------------------
 
     def job(self, key):
         """The Known of a job of which something is here, or None."""
-        rows = self._rows(f"SELECT about, closed FROM jobs WHERE {_THIS}", key)
+        rows = self.rows(f"SELECT about, closed FROM jobs WHERE {_THIS}", key)
         return Known(rows[0][0], bool(rows[0][1])) if rows else None
 
-    def keep_record(self, key, record, shown_as, whole, user, now):
+    def keep_record(self, key, record, shown_as, whole, user, now, summary):
         """
         Keep a job's record (bytes); it is due no longer.  Committed.
 
         `shown_as`: the job as its users write it; `whole`: the array, or the heterogeneous job,
-        that it is a part of; "" for none.
+        that it is a part of; "" for none.  `summary`: joblist.summary_of(record).
         """
-        self._change(f"UPDATE jobs SET record = ?, shown_as = ?, whole = ?, user = ?, "
-                     f"made = ?, due = NULL WHERE {_THIS}",
-                     (zlib.compress(record), shown_as, whole, user, now, *key))
+        self.change(
+            (f"UPDATE jobs SET record = ?, shown_as = ?, whole = ?, user = ?, made = ?, "
+             f"due = NULL WHERE {_THIS}", (zlib.compress(record), shown_as, whole, user, now,
+                                           *key)),
+            (summaries.PUT, summaries.values_to_put(key, summary)))
 
     def show_once(self, key):
         """True for the first call of a job: its report goes to its user now.  Committed."""
-        return self._change(f"UPDATE jobs SET shown = 1 WHERE {_THIS} AND shown = 0", key) > 0
+        return self.change(f"UPDATE jobs SET shown = 1 WHERE {_THIS} AND shown = 0", key) > 0
 
-    def _change(self, *statements):
-        """Do [(sql, values), ...], or one of them, and commit; how many rows the last changed."""
+    def change(self, *statements):
+        """
+        Do [(sql, values), ...], or one of them, and commit; how many rows the last one changed.
+        """
         if isinstance(statements[0], str):
             statements = [statements]
         try:
@@ -245,30 +308,43 @@ class Store:
         The records (bytes) of `job`, as its users or its nodes call it, one after the other: an
         array has one for each task, a requeued job one for each run; of `user` alone, if given.
         """
-        keys = job and self._rows(
+        keys = job and self.rows(
             "SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL "
             "AND (shown_as = ?1 OR whole = ?1 OR job = ?1) AND (?2 IS NULL OR user = ?2) "
             "ORDER BY cluster, length(shown_as), shown_as, job, attempt", (job, user))
-        return self._records_of(keys)
+        return self.records_of(keys)
 
     def latest(self, count, user=None):
         """The latest `count` records (bytes), the newest first; of `user` alone, if given."""
         mine = "" if user is None else "AND user = ?"
-        keys = self._rows(f"SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL {mine} "
+        keys = self.rows(f"SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL {mine} "
                           f"ORDER BY made DESC LIMIT ?", (*([] if user is None else [user]), count))
-        return self._records_of(keys)
+        return self.records_of(keys)
 
-    def _records_of(self, keys):
+    def listed(self, question):
+        """
+        ([row] of a summaries.Question, where the next question goes on, or None where there are no
+        more); ValueError, StateError.
+        """
+        rows = [summaries.row_of(values) for values in self.rows(*summaries.select(question))]
+        if len(rows) <= question.limit:
+            return rows, None
+        rows.pop()
+        return rows, summaries.mark_of(rows[-1], question)
+
+    def records_of(self, keys):
+        """The records (bytes) of [Key], one after the other."""
         for key in keys:
-            for record, in self._rows(f"SELECT record FROM jobs WHERE {_THIS}", key):
+            for record, in self.rows(f"SELECT record FROM jobs WHERE {_THIS}", key):
                 yield _unpacked(record, self.path)
 
     def forget(self, reports_before, records_before):
         """Remove reports and records of jobs that were first heard of before these moments."""
-        self._change(
+        self.change(
             ("DELETE FROM reports WHERE (cluster, job, attempt) IN (SELECT cluster, job, attempt "
              "FROM jobs WHERE first < ? AND due IS NULL AND NOT closed)", (reports_before,)),
             ("UPDATE jobs SET closed = 1 WHERE first < ? AND due IS NULL", (reports_before,)),
+            (summaries.FORGET, (records_before,)),
             ("DELETE FROM jobs WHERE first < ? AND closed", (records_before,)))
 
 

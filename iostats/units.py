@@ -25,6 +25,20 @@ def bytes_text(number, units="binary"):
     return f"{value:.1f} {names[power]}"
 
 
+def bytes_in(number, unit, units="binary"):
+    """
+    `number` bytes in one unit: K, M, G, T or P; what is not 0 is never shown as 0.
+
+    >>> bytes_in(335544320, "G"), bytes_in(335544320, "M", "decimal"), bytes_in(23, "G")
+    ('0.31 GiB', '335.54 MB', '2.1e-08 GiB')
+    """
+    units = "binary" if units == "bytes" else units
+    power = "KMGTP".index(unit)
+    value = number / _STEP[units] ** (power + 1)
+    shown = f"{value:.2f}"
+    return f"{f'{value:.2g}' if number and float(shown) == 0 else shown} {_NAMES[units][power]}"
+
+
 def duration_text(seconds):
     """
     Hours, minutes and seconds.

@@ -202,9 +202,13 @@ class SiteDesk(Desk):
 
     # -- what is known
 
+    def asked(self, method, **params):
+        """What the site's server answers to root."""
+        return asked(self.config, method, params)
+
     def records(self, job):
         """The records of a job that the site's server has."""
-        return asked(self.config, "record", {"job": job})
+        return self.asked("record", job=job)
 
     def record(self, job, true=lambda record: True):
         """The one record of a job, when there is one of which `true` holds."""

@@ -25,9 +25,9 @@ OUTSIDE_WORLD = {"os", "socket", "subprocess", "time", "threading", "asyncio", "
                  "pathlib", "shutil", "tempfile", "urllib", "http", "signal", "multiprocessing"}
 # sys.stdlib_module_names is there since 3.10 only; this is what we use of it.
 STANDARD_LIBRARY = set(getattr(sys, "stdlib_module_names", ())) or {
-    "argparse", "array", "binascii", "collections", "csv", "ctypes", "datetime", "errno", "fnmatch",
-    "glob", "hashlib", "hmac", "io", "json", "os", "pwd", "re", "select", "signal", "socket",
-    "stat", "subprocess", "sys", "time", "typing", "zlib"}
+    "_thread", "argparse", "array", "binascii", "collections", "csv", "ctypes", "datetime", "errno",
+    "fcntl", "fnmatch", "glob", "hashlib", "hmac", "io", "itertools", "json", "os", "pwd", "re",
+    "select", "signal", "socket", "stat", "subprocess", "sys", "time", "typing", "zlib"}
 
 
 def imports_of(name):
@@ -124,7 +124,7 @@ def test_every_module_stands_in_the_map_and_every_name_of_the_map_is_there():
 def test_the_map_puts_words_before_thought_before_hands():
     """And these are where they belong; new ones have their place by the map."""
     assert {"errors", "counters", "units"} <= WORDS
-    assert {"lustre", "rpc_histogram", "snapshot", "delta", "jobid", "wire", "aggregate", "report",
+    assert {"lustre", "rpc_histogram", "job_stats", "snapshot", "delta", "jobid", "wire", "aggregate", "report",
             "jsonrpc"} <= THOUGHT
     assert {"files", "config", "node", "state", "secret", "post", "show", "server"} <= set(
         layers_of_the_map()[2])

@@ -13,18 +13,23 @@ The expected numbers are added up by hand from those files.  The workload in sho
 
 import errno
 import os
+import re
 
+import job_stats_text
 import pytest
 from conftest import record_between, report, samples, shared, snapshot
 from test_fixtures import (
+    in_use,
     parsed_from_histogram,
+    parsed_from_job_stats,
     parsed_from_stats,
     seen_in_histogram,
+    seen_in_job_stats,
     seen_in_stats,
     stats_in_lctl,
 )
 
-from iostats import delta, files, sources
+from iostats import delta, files, job_stats, sources
 from iostats.aggregate import Totals
 
 RELEASES = ["2.15.8", "2.16.1", "2.17.57", "2.17.57-client"]
@@ -65,6 +70,74 @@ def test_no_row_of_a_histogram_of_a_whole_tree_is_lost(step):
     texts = {path: path.read_bytes().decode("latin-1") for path in step.rglob("rpc_stats")}
     assert {path: seen_in_histogram(text) for path, text in texts.items()} == {
         path: parsed_from_histogram(text) for path, text in texts.items()}
+
+
+@pytest.mark.parametrize("step", samples("captures", "2.16.1*/s*") + samples(
+    "captures", "2.17.57/s*"))
+def test_no_entry_and_no_counter_of_job_stats_is_lost(step):
+    """Every OST and MDT of a real server: two witnesses see the same jobs and the same numbers."""
+    files_of = {path: path.read_bytes() for path in step.rglob("job_stats")}
+    assert {path: in_use(seen_in_job_stats(data.decode("latin-1")))
+            for path, data in files_of.items()} == {
+        path: parsed_from_job_stats(data) for path, data in files_of.items()}
+    assert all(job_stats_text.render(*entry) in files_of[path] for path, entry in
+               rendered_again(files_of))
+
+
+def rendered_again(files_of):
+    """(path, arguments of job_stats_text.render) of each entry, by what the parser saw of it."""
+    for path, data in files_of.items():
+        kind = "MDT" if path.parent.parent.name == "mdt" else "OST"
+        release = "2.17" if "2.17" in str(path) else "2.16"
+        for piece in job_stats.pieces([data]):
+            one = job_stats.parse(piece)
+            yield path, (job_stats_text.Job(
+                one.job_id.encode(), one.started_ns, one.seen_ns,
+                {name: job_stats_text.Value(*counter[:1], *counter[2:], hist=_hist(piece, name))
+                 for name, counter in one.counters.items()}), release, kind)
+
+
+def _hist(piece, name):
+    """((exponent of 2, count), ...) of a counter's `hist`."""
+    found = re.search(rf"(?m)^  {name}:.* hist: {{ (.*) }} }}$", piece.decode("latin-1"))
+    return tuple((int(size).bit_length() - 1 + {"": 0, "K": 10, "M": 20, "G": 30}[letter], int(n))
+                 for size, letter, n in re.findall(r"(\d+)([KMG]?): (\d+)", found[1])
+                 ) if found else ()
+
+
+def jobs_of(release, step, kind):
+    """[Entry] of all targets of this kind, obdfilter or mdt."""
+    return [job_stats.parse(piece) for path in captured(release, step).rglob(f"{kind}/*/job_stats")
+            for piece in job_stats.pieces([path.read_bytes()])]
+
+
+@pytest.mark.parametrize("release, step", [("2.16.1", "s04_after_w2_slurm"),
+                                           ("2.16.1-server", "s04_after_w2_slurm"),
+                                           ("2.17.57", "s07_odd_jobids")])
+def test_the_servers_know_what_a_job_of_slurm_did_to_the_byte(release, step):
+    """
+    By the true counts, 4711 wrote 630,784 + 15,728,640 bytes and read 15,728,640; 4712 wrote 3
+    files of 4096.
+    """
+    done = {}
+    for one in jobs_of(release, step, "obdfilter"):
+        for name in ("read_bytes", "write_bytes"):
+            if name in one.counters and one.job_id in ("4711", "4712"):
+                key = one.job_id, name
+                done[key] = done.get(key, 0) + one.counters[name].sum
+    assert {("4711", "write_bytes"): 16_359_424, ("4711", "read_bytes"): 15_728_640,
+            ("4712", "write_bytes"): 12_288} == done
+    [job] = [one for one in jobs_of(release, step, "mdt") if one.job_id == "4711"]
+    assert (7, 16) == (job.counters["unlink"].samples, job.counters["mknod"].samples)
+
+
+def test_the_odd_ids_of_a_real_server_are_read():
+    """2.17.57: the ids that were asked for, and none with a backslash or a quote."""
+    jobs = {one.job_id for kind in ("obdfilter", "mdt") for one in
+            jobs_of("2.17.57", "s20_more_jobids", kind)}
+    assert {"4711", "4712", "my prog:1.1000", "7:8 #9", "@x", "sess-0815", "prime_io.0",
+            "averyveryverylongjobidentifier_", "xy:z/éprime_io"} <= jobs
+    assert not [job for job in jobs if "\\" in job or '"' in job]
 
 
 @pytest.mark.parametrize("path", samples("captures", "*/s07_odd_jobids/lctl.*"))

@@ -10,7 +10,7 @@ import re
 import pytest
 from conftest import samples, shared
 
-from iostats import lustre, rpc_histogram
+from iostats import job_stats, lustre, rpc_histogram
 
 HEADER = re.compile(r"\s*(snapshot_time|start_time|elapsed_time):?\s+\d+\.\d+ "
                     r"\(?secs\.[un]secs\)?\s*")
@@ -63,6 +63,47 @@ def stats_in_lctl(text):
     ends = [found.start() for found in starts[1:]] + [len(text)]
     return {found[1]: text[found.start(2):end] for found, end in zip(starts, ends)
             if re.search(r"\.(md_|read_ahead_)?stats$", found[1])}
+
+
+def seen_in_job_stats(text):
+    """
+    [(id as printed, {name: (samples, unit, numbers)})] of job_stats, by regular expression.
+
+    With counters at 0; `hist` is cut off.  Every line is an entry's, a header, a time or a counter.
+    """
+    jobs = []
+    for line in text.split("\n"):
+        job = re.fullmatch(r"\s*- job_id:[ \t]*(.*)", line)
+        counter = re.fullmatch(r"\s*(\w+):\s*\{(.*)\}\s*", line)
+        if job:
+            jobs.append((job[1], {}))
+        elif counter:
+            fields = dict(re.findall(r"(\w+):\s*([^,{}]+)", counter[2].partition(", hist:")[0]))
+            count, unit = int(fields.pop("samples")), fields.pop("unit").strip()
+            jobs[-1][1][counter[1]] = (count, unit, tuple(int(n) for n in fields.values()))
+        else:
+            assert re.fullmatch(r"\s*|\s*job_stats:|\s*(snapshot|start|elapsed)_time:\s+\d+"
+                                r"(\.\d{9} secs\.nsecs)?", line), line
+    return jobs
+
+
+def parsed_from_job_stats(data):
+    """The same of iostats' parser, from the file's bytes, without the counters at 0."""
+    return [(one.job_id, {name: (counter.samples, counter.unit,
+                                 tuple(n for n in counter[2:] if n is not None))
+                          for name, counter in one.counters.items()})
+            for one in map(job_stats.parse, job_stats.pieces([data]))]
+
+
+def in_use(jobs):
+    """The same without the counters at 0, and with ids as they are meant."""
+    def meant(job_id):
+        if job_id[:1] != '"':
+            return job_id
+        raw = re.sub(r"\\x(..)", lambda found: chr(int(found[1], 16)), job_id[1:-1])
+        return raw.encode("latin-1").decode("utf-8")
+    return [(meant(job_id), {name: counter for name, counter in counters.items() if counter[0]})
+            for job_id, counters in jobs]
 
 
 STATS = """
@@ -129,12 +170,25 @@ LCTL = {
     "whamcloud__lustrefs-exporter/unknown-ai400x2/lctl_server_params_ai400x2.txt": 11,
 }
 
-JOB_STATS = "job_stats: a server's file, by job and not by node; this release reads nodes"
+# How many entries, and how many of their counters are not at 0.
+JOB_STATS = {
+    "GSI-HPC__lustre_exporter/unknown/ost_job_stats_loop36.txt": (1, 1),
+    "HewlettPackard__lustre_exporter/2.10.1/mdt_job_stats.txt": (15, 15),
+    "HewlettPackard__lustre_exporter/2.10.1/ost_job_stats.txt": (35, 70),
+    "influxdata__telegraf/labelled-2.12/mdt_job_stats.txt": (2, 32),
+    "influxdata__telegraf/labelled-2.12/ost_job_stats.txt": (2, 6),
+    "influxdata__telegraf/labelled-2.15/mdt_job_stats_yhcontrol.txt": (2, 2),
+    "influxdata__telegraf/unknown-2023/ost_job_stats_kworker_tabindent.txt": (2, 1),
+    "whamcloud__lustrefs-exporter/unknown-2.10-2.12/ost_job_stats_cp0.txt": (1, 1),
+    "whamcloud__lustrefs-exporter/unknown-2.14-ddn/lctl_job_stats_ost_mdt_slurm.txt": (16, 48),
+    "whamcloud__lustrefs-exporter/unknown-2.14-ddn/ost_job_stats_hist.txt": (1, 3),
+    "whamcloud__lustrefs-exporter/unknown-2.14/mdt_job_stats_usecs.txt": (1, 4),
+}
+
 BRW_STATS = "brw_stats: a server's histograms of its disks, never of a job"
 IMPORT = "import, state: the health of a connection, no counters"
 VALUE = "one value, no counters"
 OTHERS = {
-    "GSI-HPC__lustre_exporter/unknown/ost_job_stats_loop36.txt": JOB_STATS,
     "HewlettPackard__lustre_exporter/2.10.1/health_check.txt": VALUE,
     "HewlettPackard__lustre_exporter/2.10.1/job_cleanup_interval.txt": VALUE,
     "HewlettPackard__lustre_exporter/2.10.1/jobid_name_empty.txt": VALUE,
@@ -144,7 +198,6 @@ OTHERS = {
     "HewlettPackard__lustre_exporter/2.10.1/llite_statahead_stats.txt":
         "statahead_stats: the client's own look-ahead, no I/O of a program",
     "HewlettPackard__lustre_exporter/2.10.1/mdc_import.txt": IMPORT,
-    "HewlettPackard__lustre_exporter/2.10.1/mdt_job_stats.txt": JOB_STATS,
     "HewlettPackard__lustre_exporter/2.10.1/mdt_rename_stats.txt":
         "rename_stats: a server's histogram of its folders' sizes",
     "HewlettPackard__lustre_exporter/2.10.1/osc_import_OST0000.txt": IMPORT,
@@ -154,7 +207,6 @@ OTHERS = {
     "HewlettPackard__lustre_exporter/2.10.1/osd_brw_stats.txt": BRW_STATS,
     "HewlettPackard__lustre_exporter/2.10.1/osp_import.txt": IMPORT,
     "HewlettPackard__lustre_exporter/2.10.1/osp_state.txt": IMPORT,
-    "HewlettPackard__lustre_exporter/2.10.1/ost_job_stats.txt": JOB_STATS,
     "HewlettPackard__lustre_exporter/2.10.1/version.txt": VALUE,
     "LLNL__lmt/2.0.53/version_3line.txt": VALUE,
     "LLNL__lmt/2.10.8/obdfilter_brw_stats.txt": BRW_STATS,
@@ -165,20 +217,12 @@ OTHERS = {
     "LLNL__lmt/2.15.4/version.txt": VALUE,
     "influxdata__telegraf/labelled-2.12/eviction_count_ost.txt": VALUE,
     "influxdata__telegraf/labelled-2.12/health_check.txt": VALUE,
-    "influxdata__telegraf/labelled-2.12/mdt_job_stats.txt": JOB_STATS,
     "influxdata__telegraf/labelled-2.12/osd_brw_stats.txt": BRW_STATS,
-    "influxdata__telegraf/labelled-2.12/ost_job_stats.txt": JOB_STATS,
-    "influxdata__telegraf/labelled-2.15/mdt_job_stats_yhcontrol.txt": JOB_STATS,
-    "influxdata__telegraf/unknown-2023/ost_job_stats_kworker_tabindent.txt": JOB_STATS,
     "whamcloud__integrated-manager-for-lustre/unknown-1.8-to-2.1/kernel_log_connect_evict.txt":
         "the kernel log: events, no counters",
     "whamcloud__lustrefs-exporter/2.16.0_ddn56b/llite_extents_stats.txt":
         "extents_stats: sizes of single reads and writes, off by default",
     "whamcloud__lustrefs-exporter/2.16.0_ddn56b/osc_state_OST0000_idle_cycle.txt": IMPORT,
-    "whamcloud__lustrefs-exporter/unknown-2.10-2.12/ost_job_stats_cp0.txt": JOB_STATS,
-    "whamcloud__lustrefs-exporter/unknown-2.14-ddn/lctl_job_stats_ost_mdt_slurm.txt": JOB_STATS,
-    "whamcloud__lustrefs-exporter/unknown-2.14-ddn/ost_job_stats_hist.txt": JOB_STATS,
-    "whamcloud__lustrefs-exporter/unknown-2.14/mdt_job_stats_usecs.txt": JOB_STATS,
     "whamcloud__lustrefs-exporter/unknown-2.15+/brw_stats_with_start_time.txt": BRW_STATS,
     "whamcloud__lustrefs-exporter/unknown/brw_stats_with_data.txt": BRW_STATS,
 }
@@ -192,7 +236,8 @@ def text_of(name):
 def test_every_sample_is_read_or_stands_in_the_table_of_what_is_not(path):
     """A new file in the folder fails here until somebody has said what becomes of it."""
     name = path.relative_to(shared("fixtures")).as_posix()
-    assert 1 == [name in table for table in (STATS, HISTOGRAMS, LCTL, OTHERS)].count(True)
+    tables = (STATS, HISTOGRAMS, LCTL, JOB_STATS, OTHERS)
+    assert 1 == [name in table for table in tables].count(True)
 
 
 @pytest.mark.parametrize("name", STATS)
@@ -216,6 +261,43 @@ def test_the_stats_in_the_text_of_lctl_lose_no_line(name, how_many):
         parameter: parsed_from_stats(text) for parameter, text in blocks.items()}
     assert len(re.findall(r"\d samples \[", text_of(name))) == sum(
         len(parsed_from_stats(text)) for text in blocks.values())
+
+
+@pytest.mark.parametrize("name, how_many", JOB_STATS.items(), ids=list(JOB_STATS))
+def test_a_real_job_stats_file_loses_no_entry_and_no_counter(name, how_many):
+    """All that two witnesses see alike; the files were cut out of programs, or are lctl's text."""
+    data = shared("fixtures", name).read_bytes()
+    text = re.sub(r"(?m)^(obdfilter|mdt)\.[\w.-]+\.job_stats=", "", data.decode("latin-1"))
+    seen = in_use(seen_in_job_stats(text))
+    assert seen == parsed_from_job_stats(text.encode("latin-1"))
+    assert how_many == (len(seen), sum(len(counters) for _, counters in seen))
+    assert len(seen) == sum(1 for _ in job_stats.dump([data]))
+
+
+def test_numbers_of_real_job_stats_files_are_these():
+    """Read in the files by eye."""
+    def counter_of(name, job_id, counter):
+        return dict(parsed_from_job_stats(shared("fixtures", name).read_bytes()))[job_id][counter]
+    assert (25, "bytes", (1048576, 16777216, 26214400)) == counter_of(
+        "influxdata__telegraf/labelled-2.12/ost_job_stats.txt", "cluster-testjob1", "write_bytes")
+    assert (12999, "bytes", (4096, 1048576, 3918708736, 1989431670079488)) == counter_of(
+        "whamcloud__lustrefs-exporter/unknown-2.14-ddn/ost_job_stats_hist.txt",
+        "SLURM_JOB_machine176_2453:0:mac", "write_bytes")
+    assert (169256, "bytes", (4096, 4194304, 62372188160)) == counter_of(
+        "influxdata__telegraf/unknown-2023/ost_job_stats_kworker_tabindent.txt", "1306853",
+        "read_bytes")
+    assert (174, "reqs", ()) == counter_of(
+        "influxdata__telegraf/labelled-2.15/mdt_job_stats_yhcontrol.txt", "1311947", "getattr")
+
+
+def test_job_stats_among_other_parameters_are_found_under_their_names():
+    """A server's whole `lctl get_param`: two OSTs without jobs, an MDT with two."""
+    name = "whamcloud__lustre-collector/unknown-exa6.2/lctl_server_params_with_job_stats.txt"
+    found = [(parameter, job_stats.parse(piece)) for parameter, piece in
+             job_stats.dump([shared("fixtures", name).read_bytes()])]
+    assert [("mdt.fs-MDT0000.job_stats", "df.0"), ("mdt.fs-MDT0000.job_stats", "bash.0")] == [
+        (parameter, one.job_id) for parameter, one in found]
+    assert (1, "usecs", 55, 55, 55, 3025) == found[0][1].counters["getattr"]
 
 
 def test_the_witness_is_no_accomplice():

@@ -27,6 +27,7 @@ from iostats import site as site_module
 from iostats.cli.report import asked
 from iostats.config import Config
 from iostats.errors import NotDelivered, WireError
+from iostats.joblist import Summary
 from iostats.server import Caller
 from iostats.site import SiteServer
 from iostats.store import Key, Store
@@ -237,7 +238,8 @@ def test_no_node_is_answered_when_the_commit_fails(inside):
     async def turn():
         async def another():                               # a record, between report and commit
             with pytest.raises(Exception, match="full"):
-                inside.store.keep_record(Key("", "4700", 0), os.urandom(1 << 20), "", "", "", 1.0)
+                inside.store.keep_record(Key("", "4700", 0), os.urandom(1 << 20), "", "", "", 1.0,
+                                         Summary())
         answer = inside.answer("report", a_report("4711", "nid1"), node="nid1")
         await another()
         inside.server.send(Transport(happened, "nid1"), answer, keep=True)

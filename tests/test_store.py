@@ -14,11 +14,13 @@ from processes import REPOSITORY
 from site_desk import is_private
 
 from iostats.errors import StateError
+from iostats.joblist import Summary
 from iostats.store import Key, Store
 
 NOON = 1_795_225_060.0
 DAY = 86400.0
 KEY = Key("eiger", "4711", 0)
+NOTHING = Summary()
 
 
 @pytest.fixture
@@ -38,11 +40,12 @@ def add(store, key=KEY, node="nid00001", seq="23", body=b"body", about=b"about",
     return store.add(key, node, seq, body, about, user, now, due)
 
 
-def record(store, key, made=NOON, shown_as=None, whole="", user="alice", text=None):
+def record(store, key, made=NOON, shown_as=None, whole="", user="alice", text=None,
+           summary=NOTHING):
     """A job with one report, and its record."""
     add(store, key, now=made)
     store.keep_record(key, (text or f"{key.job}#{key.attempt}").encode(), shown_as or key.job,
-                      whole, user, made)
+                      whole, user, made, summary)
 
 
 def fill_up(store):
@@ -94,14 +97,14 @@ def test_a_file_that_is_none_of_ours_is_left_as_it_is(path):
     theirs = sqlite3.connect(path)
     theirs.execute("CREATE TABLE recipes (text)")
     theirs.close()
-    with pytest.raises(StateError, match="expected a store of version 1, got somebody else's"):
+    with pytest.raises(StateError, match="expected a store of version 2, got somebody else's"):
         Store(path)
     theirs = sqlite3.connect(path)
     assert [("recipes",)] == theirs.execute("SELECT name FROM sqlite_master").fetchall()
     assert "delete" == theirs.execute("PRAGMA journal_mode").fetchone()[0]
     theirs.execute("PRAGMA user_version = 37")
     theirs.close()
-    with pytest.raises(StateError, match="expected a store of version 1, got version 37, of anoth"):
+    with pytest.raises(StateError, match="expected a store of version 2, got version 37, of anoth"):
         Store(path)
 
 
@@ -165,7 +168,7 @@ def test_open_jobs_are_those_without_record_and_with_late_reports(store):
     store.commit()
     [job] = store.open_jobs()
     assert (KEY, b"second", NOON + 60, {"nid00001", "nid00002"}) == (*job[:3], set(job.nodes))
-    store.keep_record(KEY, b"record", "4711", "", "alice", NOON + 70)
+    store.keep_record(KEY, b"record", "4711", "", "alice", NOON + 70, NOTHING)
     assert [] == store.open_jobs()
     assert not add(store, due=NOON + 99)
     store.commit()
@@ -191,7 +194,8 @@ def test_commit_tells_of_all_that_was_dropped_since_the_last_one(store):
     add(store)
     fill_up(store)
     with pytest.raises(StateError, match="database or disk is full"):
-        store.keep_record(Key("eiger", "4700", 0), os.urandom(1 << 20), "4700", "", "", NOON)
+        store.keep_record(Key("eiger", "4700", 0), os.urandom(1 << 20), "4700", "", "", NOON,
+                          NOTHING)
     with pytest.raises(StateError, match="database or disk is full"):
         store.commit()
     assert [] == list(store.reports(KEY)) and store.job(KEY) is None
@@ -249,7 +253,7 @@ def test_any_text_can_be_kept(store):
         add(store, key, body=text.encode())
         store.commit()
         assert [text.encode()] == list(store.reports(key))
-        store.keep_record(key, b"record", text, text, text, NOON)
+        store.keep_record(key, b"record", text, text, text, NOON, NOTHING)
         assert [b"record"] == list(store.records(text + "x", text))
 
 

@@ -14,8 +14,10 @@ HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
 from iostats import config as site
-from iostats.cli import mail, node, report, run, server
+from iostats.cli import jobs, mail, node, query, report, run, server, top
 from iostats.counters import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
+from iostats.joblist import FIELDS
+from iostats.sinks import influxdb, prometheus
 
 
 def counters_table():
@@ -32,9 +34,41 @@ def not_operations():
     return ", ".join(f"`{name}`" for name in sorted(NOT_OPERATIONS))
 
 
+def fields_table():
+    """One line for each field of `iostats jobs`."""
+    lines = ["| -o, --sort | JSON | form | meaning |", "|---|---|---|---|"]
+    lines += [f"| {one.column} | {'' if one.kind == 'note' else f'`{one.name}`'} "
+              f"| {KINDS[one.kind]} | {one.help} |" for one in FIELDS]
+    return "\n".join(lines)
+
+
+# Of a field's kind: what it is in JSON.
+KINDS = {"text": "text, \"\" where it is not known", "names": "array of texts",
+         "count": "integer or null", "bytes": "integer or null: bytes",
+         "time": "number or null: seconds since 1970", "duration": "number or null: seconds",
+         "seconds": "the same", "yes": "true or false", "note": "not in JSON"}
+
+
 def always():
     """What --explain says below every report."""
     return "\n".join(f"* {line}" for line in EXPLAIN_ALWAYS)
+
+
+def metrics_of_prometheus():
+    """What GET /metrics has."""
+    labels = ", ".join(f"`{label}`" for label in prometheus.LABELS)
+    rows = [(f"{name}_total", labels + ", `operation`" * (name == "lustre_job_stats"), help)
+            for name, help in prometheus.FAMILIES.items()]
+    rows += [("lustre_job_lower_bound", labels, prometheus.LOWER_BOUND)]
+    rows += [(f"{name}_total", "`component`, `target`, `fs`", help)
+             for name, help in prometheus.REQUESTS.items()]
+    rows += [("iostats_agent_up", "`node`", prometheus.AGENT_UP),
+             ("iostats_sweep_timestamp_seconds", "", prometheus.SWEEP),
+             ("iostats_sweep_age_seconds", "", prometheus.AGE)]
+    rows += [(name + "_total" * (kind == "counter"), "", help)
+             for name, kind, help in (*prometheus.NUMBERS, *influxdb.NUMBERS)]
+    return "\n".join(["| metric | labels | |", "|---|---|---|",
+                      *(f"| `{name}` | {labels} | {help} |" for name, labels, help in rows)])
 
 
 def block(text):
@@ -48,7 +82,12 @@ PARTS = {
     "README.md": {"client-help": lambda: block(node.HELP),
                   "server-help": lambda: block(server.HELP),
                   "run-help": lambda: block(run.HELP),
-                  "report-help": lambda: block(report.HELP)},
+                  "report-help": lambda: block(report.HELP),
+                  "jobs-help": lambda: block(jobs.HELP),
+                  "top-help": lambda: block(top.HELP),
+                  "query-help": lambda: block(query.HELP)},
+    "docs/jobs.md": {"fields": fields_table},
+    "docs/sinks.md": {"prometheus-metrics": metrics_of_prometheus},
     "docs/batch.md": {"mail-help": lambda: block(mail.HELP)},
 }
 
@@ -72,7 +111,7 @@ def options(text):
 def _is_a_choice(option):
     """True when not every text is allowed."""
     return not option.expected.startswith(("a folder", "a file", "a glob", "a host", "a socket",
-                                           "a command", "names of"))
+                                           "a command", "a name", "names of"))
 
 
 def renewed(text, parts):

@@ -29,6 +29,7 @@ usage: iostats_client.py start|stop|show|doctor [options]
        iostats_client.py mark NAME [options]
        iostats_client.py watch --every SECONDS [options] &
        iostats_client.py prolog|epilog|deliver [options]
+       iostats_client.py harvest [SERVER[:PORT] [FILE_SYSTEM ...]] [options]
 
 Measure this node's Lustre I/O for one job and send it to the job's server.
 
@@ -44,6 +45,9 @@ Measure this node's Lustre I/O for one job and send it to the job's server.
                         measured, and reported to the site's server ([site] host
                         in site.cfg); both end within 1 s, with 0
   deliver               send the site's server what epilogs could not
+  harvest               on a storage server, as root: what all jobs do to its
+                        OSTs and MDTs, sweep after sweep, to the site's server
+                        (default: [site] host in site.cfg)
 
 options:
   --job ID              the job (default: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID,
@@ -52,7 +56,8 @@ options:
                         name without its domain)
   --server HOST[:PORT]  stop, doctor: where the job's server runs (default:
                         site.cfg)
-  --secret FILE         stop, doctor: the job's secret (default: in ~/.iostats)
+  --secret FILE         stop, doctor: the job's secret (default: in ~/.iostats);
+                        harvest: the site's (default: site.cfg)
   --state-dir DIR       where the start is kept (default: site.cfg, or a private
                         folder below /tmp)
   --root DIR            read proc/ and sys/ below DIR (default: /)
@@ -68,6 +73,8 @@ options:
                         each node works, and the server gets one message
   --public              start, as root in a prolog: keep it where the job's user
                         can use it, but not change it (see site.cfg)
+  --once                harvest: one sweep, in full, and the end
+  --list                harvest: print what there is to read, and send nothing
   --json                show, doctor: as JSON
   --quiet               say nothing but errors
   --never-fail          exit with 0 whatever happens, for prologs
@@ -79,6 +86,7 @@ examples:
   iostats_client.py start
   iostats_client.py stop --server login1
   iostats_client.py doctor --server login1
+  iostats_client.py harvest admin1 scratch
   iostats_client.py 1                    as lustre_iostats had it: start
   iostats_client.py 2 login1             as lustre_iostats had it: stop
 
@@ -91,9 +99,9 @@ exit status:
 _WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
                "--every", "--attempt", "--nodes", "--user", "--uid")
 _LONGEST_MARK = 60
-_FLAGS = ("--again", "--public", "--mpi", "--json", "--quiet", "--never-fail")
+_FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail")
 _ROLES = ("start", "mark", "watch", "stop", "show", "doctor", "prolog", "epilog", "deliver",
-          "attend")                      # attend: of `iostats run`, see attend.py
+          "harvest", "attend")                      # attend: of `iostats run`, see attend.py
 _HOOKS = ("prolog", "epilog", "deliver")
 
 
@@ -141,6 +149,9 @@ def parse(arguments):
         words = ["stop"]
     if words[:1] == ["mark"] and len(words) == 2:
         given["mark"] = words.pop()
+    if words[:1] == ["harvest"]:
+        given["harvest"] = words[1:]
+        words = words[:1]
     if words == ["mark"] and "mark" not in given:
         raise UsageError("mark: expected the name of the part that begins, got nothing")
     if len(words) != 1 or words[0] not in _ROLES:
@@ -163,7 +174,7 @@ def _run(arguments):
         return _hook(role, given, root)
     config = _config(given)
     return {"start": _start, "mark": _mark, "watch": _watch, "stop": _stop, "show": _show,
-            "attend": _attend}[role](given, config, root)
+            "attend": _attend, "harvest": _harvest}[role](given, config, root)
 
 
 def _root(given):
@@ -429,8 +440,7 @@ def _run_hook(role, given, root, config, until):
 
 def _about(given, config, schedulers):
     """(job, what the batch system and the command line tell of it)."""
-    system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
-              schedulers.here(os.environ))
+    system = schedulers.chosen(config, os.environ)
     about = dict(system.about(os.environ), scheduler=system.NAME)
     job = about.pop("job", "")
     if "--job" in given or not job:
@@ -465,6 +475,59 @@ def _show(given, config, root):
     for why in broken:
         _say({}, why)
     return UNREADABLE if broken else status
+
+
+# -- harvest ---------------------------------------------------------------------------------
+
+class _Ended(BaseException):
+    """A signal asked the agent to end."""
+
+
+def _harvest(given, config, root):
+    import signal
+
+    from iostats import harvest, post
+    words = list(given["harvest"])
+    server = given.get("--server") or (words.pop(0) if words else config["site.host"])
+    wanted = words or config["harvest.file_systems"]
+    if "--list" in given:
+        print(harvest.as_text(root, wanted), end="")
+        return DONE
+    if not server:
+        raise UsageError("harvest: no server: give HOST or HOST:PORT, or set [site] host in "
+                         "site.cfg")
+    host, port = post.split_server(server, "harvest")
+    if "--secret" in given:
+        config.take("site.secret", given["--secret"], "--secret")
+
+    def end(*_):
+        raise _Ended
+    try:
+        signal.signal(signal.SIGTERM, end)
+        if not os.isatty(0):                            # else: whose terminal has gone
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            os.nice(19)
+        except OSError:                                 # a sandbox, which has done so
+            pass
+        agent = harvest.Agent(config, root, this_node.name(given.get("--node")),
+                              (host, port or config["site.port"]), wanted,
+                              lambda text: _say_if_heard(given, text))
+        if "--once" in given:
+            agent.once()
+        else:
+            agent.run()
+    except _Ended:
+        pass
+    return DONE
+
+
+def _say_if_heard(given, text):
+    """_say, of a process that goes on when nobody listens any more."""
+    try:
+        _say(given, text)
+    except OSError:
+        pass
 
 
 # -- doctor ----------------------------------------------------------------------------------

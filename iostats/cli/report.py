@@ -131,8 +131,7 @@ def asked(config, method, params, within_s=_WITHIN_S):
 
 def _from_comment(job, config):
     """[record] in short, from the batch system's accounting."""
-    system = (schedulers.named(config["batch.system"]) if config["batch.system"] else
-              schedulers.here(os.environ))
+    system = schedulers.chosen(config, os.environ)
     if not hasattr(system, "comments_of_all"):
         system = schedulers.named("slurm")            # the only one that has comments
     found = []

@@ -128,18 +128,22 @@ def _run_site(options, config):
         _say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
     checks = credentials.of_server(config, wire.SITE, config["site.secret"], _say,
                                    uids=credentials.ANYONE)
-    store = Store(config["site.store"])
+    from iostats import sinks
+    store, outlets = Store(config["site.store"]), []
     event_loop_policy()
     try:
-        asyncio.run(_serve_site(store, checks, config, options))
+        outlets = sinks.of(config, _say)
+        asyncio.run(_serve_site(store, checks, config, options, outlets))
     finally:
+        for outlet in outlets:
+            outlet.close()
         store.close()
     return DONE
 
 
-async def _serve_site(store, checks, config, options):
+async def _serve_site(store, checks, config, options, outlets):
     from iostats.site import SiteServer
-    server = SiteServer(store, checks, config, time.time)
+    server = SiteServer(store, checks, config, time.time, outlets)
     _raise_limits(config)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

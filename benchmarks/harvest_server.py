@@ -1,0 +1,145 @@
+"""
+Figure: the site's server at one sweep of all storage servers: CPU, memory, growth.
+
+Each row is a process of its own: a real Harvest with a real store, and the bodies of messages as
+agents send them, decoded, checked, kept on the disk, corrected and added up; HTTP and the mac are
+not in it.  What an agent sends is made before the clock starts.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+from measure import HERE, BenchmarkError, Table, environment
+
+_PART = 2000                    # entries in one message, as the agent cuts them
+_EVERY_S = 20
+_COUNTERS = ("read_bytes", "write_bytes", "read", "write", "getattr", "setattr", "punch", "sync")
+_BASE_NS = 1_795_225_200 * 10**9
+
+
+def run(quick):
+    """The Tables of this figure."""
+    sizes = ((20, 1000), (20, 4000)) if quick else (
+        (200, 1000), (200, 10_000), (20, 10_000), (20, 100_000))
+    rows = []
+    for targets, jobs in sizes:
+        one = _child(targets, jobs)
+        entries = targets * jobs
+        rows.append((f"{targets} targets x {jobs:,} jobs", f"{one['first_s']:.2f}",
+                     f"{one['all_s']:.2f}", f"{one['all_s'] / entries * 1e6:.2f}",
+                     f"{one['some_s']:.3f}", f"{one['peak_mib']:.0f}",
+                     f"{one['bytes_each']:.0f}", f"{one['again_s']:.2f}"))
+    return [Table("The site's server: one sweep of all storage servers",
+                  ("", "first sweep, CPU s", "all changed, CPU s", "us an entry",
+                   "1 % changed, CPU s", "peak MiB", "bytes an entry", "restart, s"), rows,
+                  ["An entry is one job on one target, with eight counters.  CPU of one core; a "
+                   "sweep is due every 20 s."])]
+
+
+def _child(targets, jobs):
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), str(targets), str(jobs)],
+                          cwd=HERE, env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise BenchmarkError(f"{targets} x {jobs}: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout)
+
+
+def _bodies(targets, jobs, number, share):
+    """The bodies of the messages of one sweep, one after the other."""
+    slot = _BASE_NS // 10**9 + number * _EVERY_S
+    some = [one for one in range(jobs) if share == 1 or one % round(1 / share) == number]
+    for target in range(targets):
+        parts = [some[at:at + _PART] for at in range(0, len(some), _PART)] or [[]]
+        for place, part in enumerate(parts):
+            at, last = list(range(len(part))), place == len(parts) - 1
+            counters = {name: {
+                "unit": "bytes" if name.endswith("_bytes") else "usecs", "at": at,
+                "samples": [number * 23 + one % 37 + 1 for one in part],
+                "min": [41] * len(part), "max": [1_048_576] * len(part),
+                "sum": [(number * 23 + one % 37 + 1) * 4099 for one in part],
+                "sumsq": [(number * 23 + one % 37 + 1) * 16_801_801 for one in part],
+            } for name in _COUNTERS}
+            block = {"file_system": "scratch", "target": f"OST{target:04x}",
+                     "read_at": slot + 0.1, "cleanup_s": 600, "ended": last,
+                     "entries": jobs if last else 0, "ids": [str(4711 + one) for one in part],
+                     "started": [_BASE_NS + one for one in part],
+                     "seen": [slot * 10**9 - one for one in part], "counters": counters}
+            yield json.dumps({"jsonrpc": "2.0", "id": 1, "method": "sweep", "params": {
+                "protocol": 1, "node": f"oss{target:04d}", "boot_id": "b" * 32, "run": "1" * 16,
+                "seq": 1_000_000 * number + place + 1 if number == 0 else None, "full": number == 0,
+                "slot": slot, "every": _EVERY_S, "last": last, "targets": [block]}}), target
+
+
+def main(arguments=None):
+    """One run; its figures as JSON."""
+    parser = argparse.ArgumentParser(prog="harvest_server.py")
+    parser.add_argument("targets", type=int)
+    parser.add_argument("jobs", type=int)
+    options = parser.parse_args(arguments)
+    sys.path.insert(0, os.path.dirname(HERE))
+    from iostats import config as site
+    from iostats import harvested, jsonrpc, sweeps
+    from iostats.server import Caller
+    from iostats.store import Store
+
+    config = site.load(environ={})
+    config.take("batch.system", "none", "benchmark")
+    seqs, times = {}, []
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
+        def opened():
+            store = Store(os.path.join(folder, "site.sqlite"))
+            return store, harvested.Harvest(store, config, lambda: clock[0])
+
+        clock = [_BASE_NS / 1e9]
+        before = _rss()
+        store, harvest = opened()
+        methods = {"sweep": jsonrpc.Method(
+            lambda message, who: harvested.message_of(harvest, message, who), sweeps.Sweep)}
+        for number, share in enumerate((1, 1, 0.01)):
+            clock[0] = _BASE_NS / 1e9 + number * _EVERY_S
+            used = 0.0
+            for text, target in _bodies(options.targets, options.jobs, number, share):
+                message = json.loads(text)
+                seqs[target] = message["params"]["seq"] = seqs.get(target, 0) + 1
+                body = json.dumps(message).encode()
+                message = text = None
+                began = time.process_time()
+                answer = jsonrpc.dispatch(body, methods, Caller(f"oss{target:04d}", 0))
+                store.commit()
+                used += time.process_time() - began
+                if b'"taken":true' not in answer:
+                    raise SystemExit(answer.decode())
+            began = time.process_time()
+            harvest._end_sweep()
+            for _ in range(options.targets):
+                harvest._checkpoint()
+            times.append(used + time.process_time() - began)
+            if harvest.sweep is None or len(harvest.sweep.targets) != options.targets:
+                raise SystemExit("the sweep was not complete")
+        after = _rss()
+        store.close()
+        began = time.perf_counter()
+        store, harvest = opened()
+        again_s = time.perf_counter() - began
+        store.close()
+    print(json.dumps({
+        "first_s": times[0], "all_s": times[1], "some_s": times[2],
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "bytes_each": (after - before) * 1024 / (options.targets * options.jobs),
+        "again_s": again_s}))
+
+
+def _rss():
+    """KiB of memory in use."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
+
+if __name__ == "__main__":
+    main()

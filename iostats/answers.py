@@ -1,0 +1,257 @@
+"""
+What the site's server answers of the harvest: `load` (who loads the file systems now) and `query`
+(jobHarvest's levels of detail); docs/harvest.md has their forms.
+
+`harvest` is a harvested.Harvest, or what looks like one: targets, sweep, facts(id), job_of(id).  A
+sweep is added up when it is first asked for, with numpy, and kept until the next one.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+import numpy
+
+from iostats import loads, wire
+from iostats.counters import COUNTED_AGAIN
+from iostats.errors import WireError, one_line
+from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, TRANSFERS, Ask, Part
+
+_Text = Annotated[str, msgspec.Meta(max_length=256)]
+_Rows = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
+_GONE_S = 86400.0               # a target that was not seen for longer is missed no more
+
+# jobHarvest's levels: (letter, word, by, are they rates).
+LEVELS = (("a", "targets", JOB_TARGET, False), ("b", "jobs", "job", False),
+          ("c", "rates", "job", True), ("d", "rates-summed", JOB_SUMMED, True),
+          ("e", "file-systems", "fs", False))
+
+
+class LoadAsk(msgspec.Struct):
+    """The params of `load`."""
+
+    by: Literal["job", "user", "node", "server", "target", "fs"] = "job"
+    file_system: _Text = ""
+    user: _Text = ""
+    job: _Text = ""
+    text: _Text = ""
+    sort: Literal["write", "read", "requests", "metadata"] = "write"
+    count: _Rows = 1000
+
+
+class QueryAsk(msgspec.Struct):
+    """The params of `query`."""
+
+    level: Literal["a", "b", "c", "d", "e", "targets", "jobs", "rates", "rates-summed",
+                   "file-systems"]
+    file_system: _Text = ""
+    user: _Text = ""
+    job: _Text = ""
+    sort: Literal["write", "read", "requests", "metadata"] = "write"
+    count: _Rows = 1000
+
+
+class Answers:
+    """Remembers the last sweep, added up."""
+
+    def __init__(self):
+        self._sweep = self._rates = self._known = None
+
+    def load(self, harvest, ask, user):
+        """The answer to a LoadAsk; `user`: the one whose jobs alone may be shown, None for all."""
+        _check_user(ask.user, user)
+        load, known = self._of_sweep(harvest)
+        return loads.answer(load, Ask(ask.by, ask.file_system, ask.user, ask.job, ask.text,
+                                      ask.sort, ask.count), known, user)
+
+    def query(self, harvest, ask, user):
+        """The answer to a QueryAsk; `user` as in `load`."""
+        _check_user(ask.user, user)
+        [(letter, word, by, are_rates)] = [level for level in LEVELS if ask.level in level[:2]]
+        rates, known = self._of_sweep(harvest)
+        wanted = Ask(by, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count)
+        is_part = letter in "ab" and bool(ask.job or ask.user or user is not None)
+        load = rates if are_rates else _totals(harvest, rates, known, wanted, user, is_part)
+        answer = loads.answer(load, wanted, known, user)
+        if is_part:
+            answer["file_systems"] = []             # to add up everything for a few rows is long
+        if letter in "ab":
+            _with_details(answer["rows"], harvest, known, by)
+        if letter == "e" and user is None and not ask.user and not ask.job:
+            now = {fs["file_system"]: fs for fs in loads.answer(
+                rates, wanted, known)["file_systems"]}
+            for row in answer["rows"]:
+                row.update({name: number for name, number in now.get(
+                    row["file_system"], {}).items() if name.endswith("_per_s")})
+        if letter in "ae" and not is_part:
+            answer["targets"] = _shares(load, ask.file_system)
+        return {"level": letter, "word": word, **answer}
+
+    def _of_sweep(self, harvest):
+        """(Load of the rates of the last sweep, _Known)."""
+        sweep = harvest.sweep
+        if sweep is None:
+            raise WireError(wire.REFUSED, "no sweep of the storage servers is whole yet: has "
+                                          "`iostats harvest` been started there?"
+                            if not harvest.targets else
+                            "no sweep is whole yet; try again in some seconds")
+        if self._sweep is not sweep:
+            self._known = _Known(harvest)
+            parts, missing = [], _missing(harvest, sweep)
+            for target in sweep.targets:
+                gains = target.gains()
+                if gains is None or not gains.span_s:
+                    missing.setdefault(target.file_system, {})[target.target] = (
+                        "seen in one sweep only")
+                else:
+                    parts.append(_part_of_gains(target, gains))
+            self._rates = loads.load(
+                parts, self._known, loads.RATES, sweep.slot,
+                max((part.span_s for part in parts), default=float(sweep.every_s)), missing,
+                added=added_by_id)
+            self._sweep = sweep
+        return self._rates, self._known
+
+
+class _Known:
+    """What a harvest knows of ids, asked once for each sweep."""
+
+    def __init__(self, harvest):
+        self._harvest, self._facts = harvest, {}
+        self.job_of = harvest.job_of
+
+    def facts(self, id):
+        if id not in self._facts:
+            self._facts[id] = self._harvest.facts(id)
+        return self._facts[id]
+
+
+def _check_user(asked, own):
+    if own is not None and asked not in ("", own):
+        raise WireError(wire.REFUSED, f"expected your own jobs, of user {own}, got a question for "
+                                      f"those of {asked[:80]}, which root and [site] readers may "
+                                      f"ask")
+
+
+def _missing(harvest, sweep):
+    """{file system: {target: why}} of the targets that this sweep has nothing from."""
+    missing, here = {}, {(target.file_system, target.target) for target in sweep.targets}
+    agents = getattr(harvest, "agents", {})
+    for (fs, name), target in harvest.targets.items():
+        if (fs, name) in here or target.read_at is None or sweep.slot - target.read_at > _GONE_S:
+            continue
+        agent = agents.get(target.node)
+        late = f" since {sweep.slot - agent.slot:.0f} s" if agent is not None and (
+            0 < agent.slot < sweep.slot) else ""
+        missing.setdefault(fs, {})[name] = one_line(f"no sweep of {target.node}{late}")
+    return missing
+
+
+def _part_of_gains(target, gains):
+    return Part(target.file_system, target.target, target.node or "", gains.span_s, gains.ids,
+                [gains.write_bytes, gains.read_bytes,
+                 gains.reads + gains.writes + gains.operations,
+                 gains.operations if loads.is_mdt(target.target)
+                 else numpy.zeros(len(gains.ids), numpy.int64)])
+
+
+def added_by_id(parts):
+    """As loads.added_by_id, of numpy arrays: 5 times as fast."""
+    found = {}
+    for fs in dict.fromkeys(part.file_system for part in parts):
+        mine = [part for part in parts if part.file_system == fs]
+        row_of = {}
+        rows = [[row_of.setdefault(id, len(row_of)) for id in part.ids] for part in mine]
+        kind = numpy.result_type(*(column for part in mine for column in part.amounts))
+        sums = numpy.zeros((4, len(row_of)), kind)
+        for places, part in zip(rows, mine):
+            for row, column in zip(sums, part.amounts):
+                row[places] += column                # an id stands in a part once
+        found[fs] = dict(zip(row_of, map(list, zip(*(row.tolist() for row in sums)))))
+    return found
+
+
+# -- totals ------------------------------------------------------------------------------------
+
+def _totals(harvest, rates, known, ask, user, is_part):
+    """The Load of all that was counted for the ids that are known; or asked for, if `is_part`."""
+    ids, began, parts = None, None, []
+    if is_part:
+        wanted = loads.Wanted(None, ask, known, ask.user if user is None else user)
+        ids = {id for id in {id for target in harvest.targets.values() for id in target.ids()}
+               if wanted.id(id)}
+    for (fs, _), target in sorted(harvest.targets.items()):
+        if ask.file_system and fs != ask.file_system:
+            continue
+        known_ids = target.ids() if ids is None else [id for id in target.ids() if id in ids]
+        parts.append(_part_of_totals(target, target.totals(known_ids)))
+        if target.swept_since is not None:
+            began = min(target.swept_since, began or target.swept_since)
+    return loads.load(parts, known, loads.TOTALS, rates.at, None, {}, began, added=added_by_id)
+
+
+def _part_of_totals(target, totals):
+    counters, zero = totals.counters, numpy.zeros(len(totals.ids), numpy.int64)
+
+    # Signed, all of them: numpy makes a float of a sum of both kinds.
+    def samples(name):
+        return counters[name].samples.astype(numpy.int64) if name in counters else zero
+
+    def sums(name):
+        column = counters.get(name)
+        return zero if column is None or column.sums is None else column.sums.astype(numpy.int64)
+    operations = sum((samples(name) for name in counters
+                      if name not in TRANSFERS and name not in COUNTED_AGAIN), zero)
+    transfers = sum((samples(f"{way}_bytes" if f"{way}_bytes" in counters else way)
+                     for way in ("read", "write")), zero)
+    return Part(target.file_system, target.target, target.node or "", None, totals.ids,
+                [sums("write_bytes"), sums("read_bytes"), transfers + operations,
+                 operations if loads.is_mdt(target.target) else zero])
+
+
+def _with_details(rows, harvest, known, by):
+    """Add to each row what each counter has counted, and what may be missing in it."""
+    by_key = {}
+    for row in rows:
+        row["counters"], row["notes"] = {}, {}
+        by_key[row["file_system"], row.get("target"), row["job"], row["is_job"]] = row
+    for (fs, name), target in sorted(harvest.targets.items()):
+        rows_of = {}                                # id -> row
+        for id in target.ids():
+            job, _, is_job = loads.job_of(known, id)
+            row = by_key.get((fs, name if by == JOB_TARGET else None, one_line(job), is_job))
+            if row is not None:
+                rows_of[id] = row
+        totals = target.totals(list(rows_of))
+        for counter, column in totals.counters.items():
+            for place in column.samples.nonzero()[0].tolist():
+                mine = rows_of[totals.ids[place]]["counters"]
+                mine[counter] = mine.get(counter, 0) + int(column.samples[place])
+        for id, row in rows_of.items():
+            for why in _marks(harvest, target, id, known.facts(id)) if row["is_job"] else ():
+                row["notes"].setdefault(why, set()).add(name)
+    for row in rows:
+        row["lower_bound"] = bool(row["notes"])
+        row["notes"] = [f"{why} ({' '.join(sorted(names))})"
+                        for why, names in sorted(row["notes"].items())]
+
+
+def _marks(harvest, target, id, facts):
+    """Why the total of a job may be too low on a target, as far as it has come."""
+    ahead = 0.0
+    agent = getattr(harvest, "agents", {}).get(target.node)
+    if agent is not None:
+        ahead = agent.clock_ahead_s
+    if target.read_at is None:
+        return []
+    began = facts.started + ahead if facts is not None and facts.started else target.swept_since
+    ended = facts.ended + ahead if facts is not None and facts.ended else target.read_at
+    return target.marks(id, min(began, ended), ended)
+
+
+def _shares(load, file_system):
+    """Of each target, which part of its requests was of no job."""
+    return [{"file_system": part.file_system, "target": part.target, "server": part.server,
+             "requests": amounts[2], "no_job_requests": no_job[2],
+             "no_job_share": loads.share(no_job[2], amounts[2])}
+            for part, (amounts, no_job) in zip(load.parts, load.sums)
+            if file_system in ("", part.file_system)]

@@ -1,0 +1,241 @@
+"""
+iostats jobs: a line for each job, from the site's server, in the habits of sacct.
+"""
+
+import os
+import sys
+import time
+
+import msgspec
+
+from iostats import config as site
+from iostats import joblist, summaries
+from iostats.cli.parser import parser
+from iostats.cli.report import asked
+from iostats.errors import DONE, IostatsError, StateError, UsageError
+from iostats.jobid import checked_job_id
+from iostats.moments import moment
+
+_UNITS = "KMGTP"
+_MOST = 10**9
+
+HELP = """\
+usage: iostats jobs [options]
+
+Print a line for each job: what it read, wrote and opened, as the site's server
+has it.  Options, fields and times are those of sacct, as far as they fit.
+
+Without -S and -j these are the jobs of today.  An ordinary user sees his own
+jobs, root and [site] readers see all.  Of a job that was started again it is
+the last run.
+
+which jobs:
+  -S, --starttime, --since TIME    that were there at or after TIME (default:
+                        00:00 of today; with -j: any)
+  -E, --endtime, --until TIME      that were there at or before TIME
+  -u, --user USERS      of these users, names or numbers, commas between
+  -a, --allusers        of all users that may be seen (the default)
+  -A, --account ACCOUNTS
+  -r, --partition PARTITIONS
+  -M, --cluster CLUSTERS
+  -j, --jobs JOBS       an array's number stands for all of its tasks
+  -s, --state STATES    how they ended: FAILED, TIMEOUT, ... or F, TO, ...
+  -D, --duplicates      every run of a job that was started again
+
+what is shown:
+  -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: 12 wide and right,
+                        10 wide and left; a text that is too long ends with +, a
+                        number is never cut (default: [report] job_fields)
+  -b, --brief           JobID,State,ReadBytes,WriteBytes
+  -e, --helpformat      list the fields
+  --sort FIELD          the smallest first; -FIELD the largest (default: Start)
+  --reverse             the other way round
+  --limit N             the first N jobs of that order
+  -n, --noheader
+  -p, --parsable        | behind every field
+  -P, --parsable2       | between fields
+  --delimiter TEXT      with -p and -P: this instead of |
+  --units UNIT          bytes in K, M, G, T or P
+  --noconvert           bytes as they are
+  --json                one JSON document (docs/jobs.md)
+
+  -X, --allocations     taken, as it is with sacct: there are no steps here
+  --config FILE         the configuration (default: site.cfg, and
+                        ~/.iostats/site.cfg)
+  -h, --help            this text
+
+times:
+  YYYY-MM-DD[THH:MM[:SS]]  MMDD[YY][-HH:MM]  HH:MM[:SS]  today  yesterday
+  midnight  noon  now-3days  now-2hours ...
+
+examples:
+  iostats jobs
+  iostats jobs -S now-7days --sort -write_bytes --limit 10
+  iostats jobs -u alice -S 2026-11-01 -o JobID,Elapsed,ReadBytes,ServerReadBytes
+  iostats jobs -j 4711 -P -n --noconvert -o ReadBytes,WriteBytes
+
+exit status:
+  0 printed, if only a heading   1 it could not be written
+  2 bad usage or site.cfg        3 the site's server was not reached, or refused
+"""
+
+_VALUES = (                         # names, the attribute
+    (("-S", "--starttime", "--since"), "since"), (("-E", "--endtime", "--until"), "until"),
+    (("-o", "--format"), "format"), (("--sort",), "sort"), (("--limit",), "limit"),
+    (("--delimiter",), "delimiter"), (("--units",), "units"), (("--config",), "config"))
+_LISTS = (
+    (("-u", "--user", "--uid"), "users"), (("-A", "--account", "--accounts"), "accounts"),
+    (("-r", "--partition"), "partitions"), (("-M", "--cluster", "--clusters"), "clusters"),
+    (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"))
+_FLAGS = (
+    (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
+    (("-b", "--brief"), "brief"), (("-e", "--helpformat"), "helpformat"),
+    (("--reverse",), "reverse"), (("-n", "--noheader"), "noheader"),
+    (("-p", "--parsable"), "parsable"), (("-P", "--parsable2"), "parsable2"),
+    (("--noconvert",), "noconvert"), (("--json",), "json"), (("-X", "--allocations"), "steps"))
+
+
+def main(arguments=None):
+    """Print; the exit status."""
+    try:
+        return _run(_parsed(sys.argv[1:] if arguments is None else arguments))
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+
+
+def _print(lines):
+    """Put them out here, where a closed pipe or a full disk is no traceback."""
+    try:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)      # what is left is not tried again
+        raise StateError(f"standard output: cannot be written: {error.strerror}") from None
+
+
+def _parsed(arguments):
+    command_line = parser("iostats jobs", HELP, (), ())
+    for names, attribute in _VALUES:
+        command_line.add_argument(*names, dest=attribute)
+    for names, attribute in _LISTS:
+        command_line.add_argument(*names, dest=attribute, action="append", default=[])
+    for names, attribute in _FLAGS:
+        command_line.add_argument(*names, dest=attribute, action="store_true")
+    arguments = list(arguments)
+    if "--sort" in arguments[:-1]:                   # argparse takes -FIELD for an option
+        at = arguments.index("--sort")
+        arguments[at:at + 2] = [f"--sort={arguments[at + 1]}"]
+    return command_line.parse_args(arguments)
+
+
+def _run(options):
+    if options.helpformat:
+        _print([joblist.field_help()])
+        return DONE
+    config = site.load(options.config)
+    columns, how = _columns(options, config), _how(options, config)
+    delimiter = joblist.checked_delimiter("|" if options.delimiter is None else options.delimiter)
+    question = _question(options, time.time())
+    rows = _rows(config, question, _limit(options))
+    if options.json:
+        text = msgspec.json.format(msgspec.json.encode(
+            {"schema": 1, "since": question["since"], "until": question["until"],
+             "jobs": rows})) + b"\n"
+        lines = [text.decode()]
+    else:
+        for row in rows:
+            row["file_systems"] = [config.labels.get(name, name) for name in row["file_systems"]]
+        if options.parsable or options.parsable2:
+            lines = joblist.parsable(rows, columns, how, not options.noheader, delimiter,
+                                     not options.parsable2)
+        else:
+            lines = joblist.table(rows, columns, how, not options.noheader)
+    _print(lines)
+    return DONE
+
+
+def _columns(options, config):
+    if options.format is not None:
+        return joblist.columns_of(options.format)
+    if options.brief:
+        return joblist.columns_of(joblist.BRIEF)
+    where = config.origin["report.job_fields"]
+    return joblist.columns_of(config["report.job_fields"] or joblist.DEFAULT,
+                              f"{where}: [report] job_fields")
+
+
+def _how(options, config):
+    unit = options.units
+    if unit is not None:
+        if len(unit) != 1 or unit.upper() not in _UNITS:
+            raise UsageError(f"--units: expected one of K, M, G, T, P, got {unit[:40]!r}")
+        unit = unit.upper()
+    # As with sacct, --units wins over --noconvert.
+    return joblist.How(config["report.units"], unit, options.noconvert and unit is None)
+
+
+def _limit(options):
+    limit = options.limit
+    if limit is None:
+        return _MOST
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and int(limit) >= 1):
+        raise UsageError(f"--limit: expected a number from 1 to 999999999, got {limit[:40]!r}")
+    return int(limit)
+
+
+def _question(options, now):
+    """The params of the site server's `jobs`, as a dict."""
+    sort, descending = joblist.sort_of("Start" if options.sort is None else options.sort)
+    jobs = [checked_job_id(job, "--jobs") for job in _words(options.jobs, "--jobs",
+                                                            summaries.MOST_JOBS)]
+    if options.since is not None:
+        since = moment(options.since, now, "--since")
+    else:
+        since = None if jobs else moment("today", now)
+    # No -E is any: some node's clock may be ahead of ours.
+    until = None if options.until is None else moment(options.until, now, "--until")
+    if until is not None and since is not None and since > until:
+        raise UsageError(f"expected --since before --until, got {(options.since or 'today')[:40]!r}"
+                         f" and {options.until[:40]!r}")
+    if options.all_users and options.users:
+        raise UsageError("expected --allusers or --user, got both")
+    return {
+        "users": _words(options.users, "--user"), "accounts": _words(options.accounts, "--account"),
+        "partitions": _words(options.partitions, "--partition"),
+        "clusters": _words(options.clusters, "--cluster"), "jobs": jobs,
+        "states": [joblist.state_of(state) for state in _words(options.states, "--state")],
+        "since": since, "until": until, "all_runs": options.all_runs, "sort": sort,
+        "descending": descending != options.reverse}
+
+
+def _words(texts, what, most=summaries.MOST_NAMES):
+    """[word] of ["a,b", "c"], each once; UsageError names `what`."""
+    found = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+    if texts and not found:
+        raise UsageError(f"{what}: expected names with commas between, got {texts[0][:40]!r}")
+    if len(found) > most:
+        raise UsageError(f"{what}: expected at most {most}, got {len(found)}")
+    for word in found:
+        if len(word) > 128 or not word.isprintable():
+            raise UsageError(f"{what}: expected at most 128 printable characters, got "
+                             f"{word[:40]!r}")
+    return list(dict.fromkeys(found))
+
+
+def _rows(config, question, limit):
+    """All rows up to `limit`, asked for in parts, so that no answer keeps the server long."""
+    rows, after = [], None
+    while len(rows) < limit:
+        part = min(summaries.MOST_ROWS, limit - len(rows))
+        answer = asked(config, "jobs", {**question, "limit": part, "after": after})
+        rows += answer["jobs"]
+        after = answer["next"]
+        if after is None:
+            break
+    return rows

@@ -1,0 +1,170 @@
+"""
+iostats query: what the site's server knows of the jobs on the storage servers, at five levels of
+detail.
+"""
+
+import csv
+import json
+import os
+import sys
+
+from iostats import config as site
+from iostats import loads
+from iostats.cli.parser import parser
+from iostats.cli.report import asked
+from iostats.errors import DONE, IostatsError, NotDelivered, UsageError, one_line
+
+HELP = """\
+usage: iostats query LEVEL [options]
+
+Print what the storage servers have counted, from the site's server.
+
+LEVEL is a letter or its word:
+  a  targets            totals of each job on each target
+  b  jobs               totals of each job on each file system
+  c  rates              rates of each job on each file system, of the last sweep
+  d  rates-summed       rates of each job, all file systems together
+  e  file-systems       totals and rates of each file system
+
+Totals are of the jobs that are not settled yet, since their entries began;
+finished ones are in `iostats report` and `iostats jobs`.  a and e also say which
+part of each target's requests came under ids that are no job's.
+
+options:
+  --fs NAME             this file system alone
+  --job ID              this job alone, or all of an array
+  --user NAME           this user's jobs alone
+  --sort WHAT           write, read, requests or metadata (default: write)
+  --count N             so many rows at most (default: 1000)
+  --json                a JSON document, with what each counter has counted
+  --csv                 comma-separated values
+  --config FILE         the configuration (default: site.cfg, and
+                        ~/.iostats/site.cfg)
+  -h, --help            this text
+
+examples:
+  iostats query b --user alice
+  iostats query targets --job 4711 --json
+  iostats query e --csv
+
+exit status:
+  0 printed   2 bad usage or site.cfg   3 the site's server was not reached, or
+  refused
+"""
+
+_LEVELS = ("a", "b", "c", "d", "e", "targets", "jobs", "rates", "rates-summed", "file-systems")
+_WITHIN_S = 60.0
+_NOT_IN_TABLES = ("counters", "notes", "is_job")
+_TARGETS = ("file_system", "target", "server", "requests", "no_job_requests", "no_job_share")
+
+
+def main(arguments=None):
+    """Print; the exit status."""
+    command_line = parser("iostats query", HELP,
+                          ("--fs", "--job", "--user", "--sort", "--count", "--config"),
+                          ("--json", "--csv"))
+    command_line.add_argument("level", nargs="*")
+    try:
+        return _run(command_line.parse_args(arguments))
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+
+
+def _run(options):
+    config = site.load(options.config)
+    if len(options.level) != 1 or options.level[0] not in _LEVELS:
+        raise UsageError(f"LEVEL: expected one of {' '.join(_LEVELS)}, got "
+                         f"{' '.join(options.level)[:40] or 'none'}")
+    if options.sort is not None and options.sort not in loads.SORT:
+        raise UsageError(f"--sort: expected {', '.join(loads.SORT)}, got {options.sort[:40]!r}")
+    if options.json and options.csv:
+        raise UsageError("expected --json or --csv, got both")
+    count = options.count or "1000"
+    if not (count.isascii() and count.isdigit() and len(count) < 10
+            and 1 <= int(count) <= loads.MOST_ROWS):
+        raise UsageError(f"--count: expected a number from 1 to {loads.MOST_ROWS}, got "
+                         f"{count[:40]!r}")
+    answer = asked(config, "query", {
+        "level": options.level[0], "file_system": options.fs or "", "user": options.user or "",
+        "job": options.job or "", "sort": options.sort or "write", "count": int(count)}, _WITHIN_S)
+    if not isinstance(answer, dict) or not {"rows", "left_off", "level"} <= set(answer):
+        raise NotDelivered("the site's server answers in another form: use one release of iostats "
+                           "here and there")
+    if options.json:
+        print(json.dumps(answer, indent=2))
+    elif options.csv:
+        _write_csv(answer["rows"])
+    else:
+        _print_tables(answer, config)
+    return DONE
+
+
+def _write_csv(rows):
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    columns = _columns(rows)
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if row[name] is None else int(row[name])
+                         if isinstance(row[name], bool) else _cell(row[name]) for name in columns])
+
+
+def _cell(value):
+    """A text that a spreadsheet does not take for a formula."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value
+
+
+def _columns(rows):
+    return [name for name in rows[0] if name not in _NOT_IN_TABLES] if rows else []
+
+
+def _print_tables(answer, config):
+    from tabulate import tabulate
+    form = {"grid": "grid", "markdown": "pipe"}.get(config["report.format"], "plain")
+    rows = answer["rows"]
+    names = [name for name in _columns(rows) if name != "lower_bound"]
+    low = loads.METRICS + tuple(f"{metric}_per_s" for metric in loads.METRICS)
+
+    def table(some, names):
+        print(tabulate([[_shown(row, name, name in low and row.get("lower_bound"))
+                         for name in names] for row in some], names, form, disable_numparse=True,
+                       colalign=["left" if any(isinstance(row[name], str) for row in some)
+                                 else "right" for name in names]))
+    if rows:
+        table(rows, names)
+    else:
+        print("(no row)")
+    if answer["left_off"]:
+        print(f"({answer['left_off']} more)")
+    if answer.get("targets"):
+        print()
+        table(answer["targets"], _TARGETS)
+    notes = {}
+    for row in rows:
+        for note in row.get("notes", ()):
+            notes.setdefault(note, []).append(row["job"])
+    for note, jobs in notes.items():
+        print(one_line(f"note: {' '.join(jobs[:5])}{' ...' if len(jobs) > 5 else ''}: {note}: "
+                       f"lower bounds (>=)"))
+    for fs in answer["file_systems"]:
+        for target, why in fs["missing"].items():
+            print(one_line(f"note: {fs['file_system']}: {target}: {why}; numbers are lower bounds "
+                           f"(>=)"))
+
+
+def _shown(row, name, low):
+    value = row[name]
+    if value is None or value == "":
+        return "(empty)" if name == "job" else "-"
+    if name == "no_job_share":
+        return f"{100 * value:.1f} %"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        value = f"{value:.1f}"
+    return f">= {value}" if low else one_line(value)

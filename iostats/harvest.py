@@ -1,0 +1,636 @@
+"""
+The agent on a storage server: what changed in job_stats, to the site's server, sweep after sweep.
+
+    obdfilter/FS-OST000a/job_stats, mdt/FS-MDT0000/job_stats
+      -> pieces -> changed? -> parse -> blocks -> messages of at most 1 MB -> spool -> site's server
+
+All agents begin a sweep in the same second, at multiples of `every` by the server's clock.  A file
+is read through a buffer, whatever its size, and only what changed since the sweep before is parsed
+and sent.  Every message waits on the disk until the server has said that it has it.
+
+A run is a chain of messages that begins with a full sweep.  When a link is lost (a full disk, a
+damaged file, a server that was set up anew), or a target comes, the next sweep is full again, in
+a new run: numbers are never put together from what does not belong together.
+"""
+
+import json
+import os
+import time
+from collections import namedtuple
+
+from iostats import credentials, job_stats, post, wire
+from iostats import node as this_node
+from iostats.errors import (
+    ConfigError,
+    IostatsError,
+    JobStatsSyntaxError,
+    NotDelivered,
+    StateError,
+    one_line,
+)
+from iostats.files import PLACES, read_text
+from iostats.spool import Spool
+
+KINDS = ("obdfilter", "mdt")
+_HOW = "in site.cfg: [harvest] spool_dir"
+
+_WITHOUT_CLEANUP_S = 60            # nothing expires: any pause is short enough
+_LONGEST_EVERY_S = 200             # unless site.cfg says more
+_CHUNK = 1 << 18
+_MOST_ROWS = 2000                  # of a block
+_MOST_COUNTERS = 100
+_LARGEST_TIME, _LARGEST = 2**63 - 1, 2**64 - 1      # of a message
+_PART_BYTES = 1 << 20
+_ROW, _CELL, _COLUMN, _BLOCK = 50, 60, 100, 250     # about so many bytes of JSON
+_LATE = 0.25                       # of `every`: a sweep that would be later is left out
+_STEP_S = 5.0                      # the clock is looked at so often: it may be set
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_ANSWER_WITHIN_S = 10.0
+_LONGEST_WHY = 400
+_SAY_AGAIN_S, _MOST_SAID = 3600.0, 1000
+_FINAL = (wire.REFUSED, wire.INVALID_PARAMS)
+
+# What became of a message
+_TAKEN, _USELESS, _LATER = "taken", "useless", "later"
+
+Target = namedtuple("Target", "file_system name folders cleanup_s")
+Target.__doc__ = """
+One OST or MDT of this machine.
+
+Attributes:
+    name: "OST000a", "MDT0000".
+    folders: where its job_stats may be, the best place first.
+    cleanup_s: its job_cleanup_interval in seconds, 0 for never; None where it can't be read.
+"""
+
+
+class _Skipped(StateError):
+    """This sweep can't be kept; the text says why."""
+
+
+def targets(root, file_systems=()):
+    """[Target] of this machine, of these file systems or of all, in the order of their names."""
+    found = {}
+    for kind in KINDS:
+        for place in PLACES:
+            folder = os.path.join(root, place, kind)
+            try:
+                names = os.listdir(folder)
+            except OSError:
+                continue
+            for name in names:
+                key = split_name(name)
+                if key is not None and (not file_systems or key[0] in file_systems):
+                    found.setdefault(key, []).append(os.path.join(folder, name))
+    return [Target(*key, found[key], _cleanup_s(found[key])) for key in sorted(found)]
+
+
+def split_name(name):
+    """
+    (file system, target) of a folder below obdfilter/ or mdt/, or None.
+
+    >>> split_name("my-fs-OST000f")
+    ('my-fs', 'OST000f')
+    """
+    file_system, _, target = name.rpartition("-")
+    is_target = target[:3] in ("OST", "MDT") and len(target) == 7 and all(
+        c in "0123456789abcdef" for c in target[3:])
+    is_name = len(file_system) <= 64 and all(
+        (c.isascii() and c.isalnum()) or c in "_.-" for c in file_system)
+    return (file_system, target) if is_target and file_system and is_name else None
+
+
+def _cleanup_s(folders):
+    for folder in folders:
+        try:
+            text = read_text(os.path.join(folder, "job_cleanup_interval")).strip()
+        except OSError:
+            continue
+        if text.isascii() and text.isdigit() and len(text) < 12:
+            return int(text)
+    return None
+
+
+def pause_s(wanted, found, say=lambda text: None):
+    """
+    Seconds between two sweeps over the [Target] `found`; `wanted`: [harvest] every.
+
+    An entry lives for one cleanup interval at least after its last change.  With three sweeps in
+    it, two may be missed.
+    """
+    intervals = [one.cleanup_s for one in found if one.cleanup_s]
+    if not intervals:
+        return wanted or _WITHOUT_CLEANUP_S
+    most = max(1, min(intervals) // 3)
+    if wanted > most:
+        say(f"[harvest] every = {wanted}: expected at most {most} s, a third of the smallest "
+            f"job_cleanup_interval; sweeping every {most} s")
+    return min(wanted or _LONGEST_EVERY_S, most)
+
+
+def next_slot(now, every, last):
+    """
+    The moment of the next sweep: a multiple of `every` after `now`, seconds of the server's time.
+
+    `last`: that of the last one, which is not taken again though the clock may say so: it was
+    just corrected.
+    """
+    slot = (int(now // every) + 1) * every
+    return slot + every if slot == last else slot
+
+
+class Pace:
+    """No more than `percent` of one core: `rest` sleeps for what was too much."""
+
+    def __init__(self, percent):
+        self._share = percent / 100
+        self.begin()
+
+    def begin(self):
+        """Work begins here: what was idle before is no credit."""
+        self._cpu, self._wall = time.process_time(), time.monotonic()
+
+    def rest(self):
+        owed = ((time.process_time() - self._cpu) / self._share
+                - (time.monotonic() - self._wall))
+        if owed > 0.05:                        # in lumps: a file that is read at once is not torn
+            time.sleep(owed)
+        elif owed < -1:
+            self.begin()
+
+
+class Clock:
+    """
+    The wall clock, but that it never goes back: readings are told apart and ordered by it.
+
+    Where it was set back, this one goes on a tenth slower until it is overtaken: what is divided
+    by a pause is a tenth off at most.
+    """
+
+    _SLOWER = 0.9
+
+    def __init__(self):
+        self._last, self._at = 0.0, 0.0
+
+    def now(self):
+        at = time.monotonic()
+        self._last = max(time.time(), self._last + max(1e-5, (at - self._at) * self._SLOWER)
+                         if self._last else 0.0)
+        self._at = at
+        return self._last
+
+
+class _Block:
+    """
+    A part of one reading of a target, as docs/wire.md has it.
+
+    Attributes:
+        bytes: about so many it will have as JSON.
+        bad, why: entries that could not be understood, and the first of them.
+    """
+
+    def __init__(self, target, read_at):
+        self.bytes, self.bad, self.why = _BLOCK, 0, ""
+        self._head = {"file_system": target.file_system, "target": target.name,
+                      "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s}
+        self._rows, self._started, self._seen = {}, [], []
+        self._columns = {}                     # name -> [(row, *lustre.Counter)]
+
+    def __len__(self):
+        return len(self._rows)
+
+    def has_place_for(self, entry):
+        """False where it begins another block: an id comes once, and a column has one form."""
+        if (len(self._rows) >= _MOST_ROWS or entry.job_id in self._rows
+                or len(self._columns) > _MOST_COUNTERS):
+            return False
+        columns = self._columns.get
+        for name, (_, unit, low, _, _, squares) in entry.counters.items():
+            column = columns(name)
+            if column is not None:
+                _, _, its_unit, its_low, _, _, its_squares = column[0]
+                if (its_unit != unit or (its_low is None) != (low is None)
+                        or (its_squares is None) != (squares is None)):
+                    return False
+        return True
+
+    def add(self, entry):
+        """One row more, of a job_stats.Entry."""
+        row = self._rows[entry.job_id] = len(self._rows)
+        self._started.append(entry.started_ns)
+        self._seen.append(entry.seen_ns)
+        self.bytes += _ROW + _length((entry.job_id,)) + _CELL * len(entry.counters)
+        columns = self._columns
+        for name, counter in entry.counters.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = []
+                self.bytes += _COLUMN
+            column.append((row, *counter))
+
+    def as_json(self, ended, entries=0, gone=(), unreadable=""):
+        """The dict that is sent."""
+        counters = {}
+        for name, column in self._columns.items():
+            at, samples, units, *fields = zip(*column)
+            counters[name] = {"unit": units[0], "at": at, "samples": samples}
+            counters[name].update((field, numbers) for field, numbers in zip(
+                ("min", "max", "sum", "sumsq"), fields) if numbers[0] is not None)
+        return {**self._head, "ended": ended, "entries": entries, "bad": self.bad,
+                "why": self.why, "unreadable": unreadable, "ids": list(self._rows),
+                "started": self._started, "seen": self._seen, "counters": counters,
+                "gone": list(gone)}
+
+
+def _length(ids):
+    """Bytes of ids in JSON, where all but ASCII takes six."""
+    return sum(3 + (len(one) if one.isascii() else 6 * len(one)) for one in ids)
+
+
+def _check(entry, origin):
+    """JobStatsSyntaxError for what is of the form, and can't be true: no message could hold it."""
+    if not 0 <= entry.seen_ns <= _LARGEST_TIME or entry.started_ns > _LARGEST_TIME:
+        raise JobStatsSyntaxError(origin, entry.job_id, str(max(entry.seen_ns, entry.started_ns)),
+                                  "a time before the year 2262, in nanoseconds")
+    if len(entry.counters) > _MOST_COUNTERS:
+        raise JobStatsSyntaxError(origin, entry.job_id, str(len(entry.counters)),
+                                  f"at most {_MOST_COUNTERS} counters")
+    for name, counter in entry.counters.items():
+        if counter.sum is not None and counter.sum > _LARGEST:
+            raise JobStatsSyntaxError(origin, entry.job_id, f"{name}: {counter.sum}",
+                                      "a sum of 64 bits")
+
+
+class _Parts:
+    """The messages of one sweep: blocks are added, and a message goes when it is long enough."""
+
+    def __init__(self, keep, longest, **head):
+        """`keep`: gets each message, a dict; `longest`: bytes of JSON; `head`: in all of them."""
+        self._keep, self._longest, self._head = keep, longest, head
+        self._blocks, self._bytes = [], 0
+
+    def has_place_for(self, block):
+        return self._bytes + block.bytes < self._longest
+
+    def add(self, block, ended, entries=0, gone=(), unreadable=""):
+        self._blocks.append(block.as_json(ended, entries, gone, unreadable))
+        self._bytes += block.bytes + _length(gone)
+        if self._bytes >= self._longest or not ended:
+            self._send(last=False)
+
+    def end(self):
+        """The last one, which may be empty: it tells that there is nothing more."""
+        self._send(last=True)
+
+    def _send(self, last):
+        blocks, self._blocks, self._bytes = self._blocks, [], 0
+        self._keep({**self._head, "last": last, "targets": blocks})
+
+
+class Agent:
+    """
+    One storage server's agent.
+
+    `server`: (host, port) of the site's server; `say`: gets one line at a time.  Raises StateError
+    where the spool can't be used.
+    """
+
+    def __init__(self, config, root, node, server, file_systems, say):
+        self._config, self._root, self._node = config, root, node
+        self._host, self._port = server
+        self._file_systems, self._tell, self._said = file_systems, say, {}
+        self._spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], _HOW)
+        self._pace, self._clock = Pace(config["harvest.cpu_percent"]), Clock()
+        self._longest = min(_PART_BYTES, config["server.max_message_bytes"] // 3)
+        self._boot_id, self._boot_ns = this_node.boot_id(), booted_at_ns()
+        # The chain of messages, and what the server knows by them
+        self._prints = {}                      # (file system, target) -> job_stats.Fingerprints
+        self._run, self._seq, self._grown = "", 0, 0
+        self._is_broken = True                 # the next sweep begins another chain
+        # The way to the server
+        self._signs, self._ahead_s = None, 0.0
+        self._again_at, self._pause_s, self._is_away = 0.0, _FIRST_PAUSE_S, False
+        self._refused = ""                     # why the last message was
+
+    # -- sweep after sweep -----------------------------------------------------------------------
+
+    def run(self):
+        """Sweep until a signal ends it."""
+        self._meet()
+        last = None
+        while True:
+            every = self._every()
+            slot = self._wait(every, last)
+            if slot is None:
+                continue
+            last = slot
+            try:
+                self._sweep(slot, every)
+            except (IostatsError, OSError) as error:
+                self._is_broken = True
+                self._say(str(error))
+            except Exception as error:         # a bug is no reason to leave all jobs uncounted
+                self._is_broken = True
+                self._say(f"a bug of ours, please report it: {error!r}")
+            self._deliver(time.monotonic() + max(2.0, every / 2))
+
+    def once(self):
+        """One sweep now, and all that waits; NotDelivered where the server did not take it."""
+        self._meet()
+        every = self._every()
+        self._sweep(int(self._now() // every) * every, every)
+        until, self._refused = time.monotonic() + self._config["node.try_for"], ""
+        while not self._deliver(max(until, time.monotonic() + 1)):
+            left = until - time.monotonic()
+            if left <= 0:
+                raise NotDelivered(f"{len(self._spool)} messages wait in {self._spool.folder}; "
+                                   f"the next run sends them")
+            time.sleep(min(max(0.05, self._again_at - time.monotonic()), left))
+        if self._refused:
+            raise NotDelivered(self._refused)
+
+    def _now(self):
+        """The server's time, as far as it is known."""
+        return time.time() - self._ahead_s
+
+    def _every(self):
+        return pause_s(self._config["harvest.every"], targets(self._root, self._file_systems),
+                       self._say)
+
+    def _wait(self, every, last):
+        """
+        The slot whose time has come, delivering until then.
+
+        None where it was missed, or the clock was set: then the next one is to be found anew.
+        """
+        slot = next_slot(self._now(), every, last)
+        while True:
+            left = slot - self._now()
+            if left <= 0:
+                return slot if -left <= max(1.0, every * _LATE) else None
+            if left > 2 * every:
+                return None
+            if len(self._spool) and left > 0.5 and time.monotonic() >= self._again_at:
+                self._pace.begin()
+                self._deliver(time.monotonic() + left - 0.3)
+                continue
+            step = min(left, _STEP_S)
+            if len(self._spool) and self._again_at > time.monotonic():
+                step = min(step, self._again_at - time.monotonic() + 0.01)
+            time.sleep(step)
+
+    def _say(self, text, key=None):
+        """`text`, once in an hour; `key`: what it is about, where the text has numbers."""
+        now, key = time.monotonic(), key or text
+        if now - self._said.get(key, -_SAY_AGAIN_S) < _SAY_AGAIN_S:
+            return
+        if len(self._said) >= _MOST_SAID:
+            self._said = {one: at for one, at in self._said.items() if now - at < _SAY_AGAIN_S}
+            if len(self._said) >= _MOST_SAID:
+                return
+        self._said[key] = now
+        self._tell(text)
+
+    # -- one sweep -------------------------------------------------------------------------------
+
+    def _sweep(self, slot, every):
+        """Read all targets, and put what changed into the spool."""
+        self._pace.begin()
+        found = targets(self._root, self._file_systems)
+        known = {one.file_system for one in found}
+        for name in self._file_systems:
+            if name not in known:
+                self._say(f"no target of file system {name!r} on this machine; waiting for one")
+        keys = {(one.file_system, one.name) for one in found}
+        for key in self._prints.keys() - keys:
+            del self._prints[key]              # it is elsewhere now, and begins anew when it comes
+        if (self._is_broken or keys - self._prints.keys()
+                or self._grown > self._config["harvest.spool_bytes"] // 4):
+            self._run, self._seq, self._grown = os.urandom(8).hex(), 0, 0
+            self._prints = {key: job_stats.Fingerprints() for key in keys}
+            self._is_broken = False
+        began = self._seq + 1
+        parts = _Parts(self._keep, self._longest, full=began == 1, slot=slot, every=every)
+        try:
+            for target in found:
+                self._read(target, parts)
+            parts.end()
+        except _Skipped:
+            self._spool.drop(self._run, began)
+            self._is_broken = True
+            raise
+
+    def _read(self, target, parts):
+        """One target's job_stats, into messages."""
+        name = f"{target.file_system}-{target.name}"
+        prints = self._prints[target.file_system, target.name]
+        read_at, entries, bad, why = self._clock.now(), 0, 0, ""
+        block = _Block(target, read_at)
+        try:
+            handle, path = _opened(target)
+            try:
+                for piece in job_stats.pieces(_chunks(handle, self._pace.rest)):
+                    entries += 1
+                    if not prints.changed(piece):
+                        continue
+                    try:
+                        entry = job_stats.parse(piece, self._boot_ns, path)
+                        _check(entry, path)
+                    except JobStatsSyntaxError as error:
+                        prints.refuse(piece)
+                        block.bad += 1
+                        bad += 1
+                        why = why or str(error)
+                        block.why = block.why or str(error)[:_LONGEST_WHY]
+                        continue
+                    if not (block.has_place_for(entry) and parts.has_place_for(block)):
+                        parts.add(block, ended=False)
+                        block = _Block(target, read_at)
+                    block.add(entry)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            # What has been read is true.  What is gone is not known.
+            prints.abandon()
+            what = (error.strerror or str(error))[:_LONGEST_WHY]
+            self._say(f"{name}: {error.filename or target.folders[0]}: cannot be read: {what}")
+            if len(block):
+                parts.add(block, ended=False)
+                block = _Block(target, read_at)
+            parts.add(block, ended=True, unreadable=what)
+            return
+        if bad:
+            self._say(f"{name}: {bad} of {entries} entries could not be understood, the first: "
+                      f"{why}", (name, "bad"))
+        gone = [one for one in dict.fromkeys(prints.finish()) if len(one) <= job_stats.LONGEST_ID]
+        if _length(gone) > self._longest:
+            # A full sweep tells the same by what it leaves out, in messages of any number.
+            gone, self._is_broken = [], True
+        parts.add(block, ended=True, entries=entries, gone=gone)
+
+    def _keep(self, message):
+        """Put a message of this sweep into the spool; _Skipped."""
+        self._seq += 1
+        data = json.dumps({"protocol": wire.PROTOCOL, "node": self._node, "boot_id": self._boot_id,
+                           "run": self._run, "seq": self._seq, **message},
+                          separators=(",", ":")).encode()
+        self._pace.rest()
+        try:
+            self._spooled(data, message["full"])
+        except (OSError, StateError):
+            # There is no room.  What waits may go now, and this one after it.
+            is_empty = self._deliver(time.monotonic() + _ANSWER_WITHIN_S)
+            try:
+                self._spooled(data, message["full"])
+            except (OSError, StateError) as error:
+                if not (is_empty and self._send(data, _ANSWER_WITHIN_S) is _TAKEN):
+                    why = error if isinstance(error, StateError) else (
+                        f"{self._spool.folder}: a sweep cannot be kept: {error.strerror}")
+                    raise _Skipped(f"{why}; it is left out") from None
+
+    def _spooled(self, data, is_full):
+        size = self._spool.size
+        dropped = self._spool.keep(self._run, self._seq, data)
+        if dropped:
+            self._say(f"{self._spool.folder}: the oldest sweeps are dropped: more than "
+                      f"{self._config['harvest.spool_bytes']} bytes wait (site.cfg: [harvest] "
+                      f"spool_bytes)")
+        elif not is_full:
+            self._grown += self._spool.size - size
+
+    # -- to the server ---------------------------------------------------------------------------
+
+    def _meet(self):
+        """Learn the server's time, so that the first sweep is in step already."""
+        try:
+            self._call("hello", {"job": wire.SITE}, _ANSWER_WITHIN_S / 2)
+        except ConfigError:
+            raise
+        except IostatsError:
+            pass                               # it is said when a message can't be delivered
+
+    def _deliver(self, until):
+        """
+        Send what waits, the oldest first, until time.monotonic() is `until`; True when all is sent.
+
+        A server that is away costs one try, and the next one comes later and later.
+        """
+        while len(self._spool):
+            left = until - time.monotonic()
+            if left <= 0 or time.monotonic() < self._again_at:
+                return False
+            one = self._spool.first()
+            try:
+                data = self._spool.load(one)
+            except StateError as error:
+                self._say(f"{error}; it is put aside")
+                self._spool.put_aside(one)
+                if one.run == self._run:
+                    self._is_broken = True
+                continue
+            outcome = self._send(data, min(_ANSWER_WITHIN_S, left))
+            if outcome is _LATER:
+                return False
+            if outcome is _TAKEN:
+                self._spool.remove(one)
+            else:                              # nor is what follows it in its chain
+                self._spool.drop(one.run)
+                if one.run == self._run:
+                    self._is_broken = True
+            self._pace.rest()
+        self._grown = 0
+        return True
+
+    def _send(self, data, within_s):
+        """_TAKEN, _USELESS or _LATER, of one message."""
+        try:
+            answer = self._call("sweep", data, within_s)
+        except IostatsError as error:
+            if getattr(error, "code", None) in _FINAL:
+                self._refused = str(error)
+                self._say(f"{error}; the next sweep sends everything")
+                return _USELESS
+            self._signs = None                 # it may be another secret
+            self._again_at = time.monotonic() + self._pause_s * (0.5 + os.urandom(1)[0] / 256)
+            self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+            self._is_away = True
+            self._say(f"{error}; {len(self._spool)} messages wait in {self._spool.folder}",
+                      "".join(c for c in str(error) if not c.isdigit()))
+            return _LATER
+        if self._is_away:
+            self._is_away = False
+            self._say(f"the site's server is there again; {len(self._spool)} messages wait")
+        self._again_at, self._pause_s, self._refused = 0.0, _FIRST_PAUSE_S, ""
+        if isinstance(answer, dict) and answer.get("taken") is True:
+            return _TAKEN
+        why = answer.get("why", "") if isinstance(answer, dict) else answer
+        why = f"the site's server asks for everything: {one_line(why)[:_LONGEST_WHY]}"
+        self._refused = why
+        self._say(why, "".join(c for c in why if not c.isdigit()))
+        return _USELESS
+
+    def _call(self, method, params, within_s):
+        """What the site's server answers, in one try; IostatsError."""
+        def ask():
+            if self._signs is None:
+                self._signs = credentials.of_client(
+                    self._config, wire.SITE, self._config["site.secret"], self._say)
+            return post.call(self._host, self._port, wire.SITE, self._signs, self._node, method,
+                             params, within_s, learn=self._learn)
+        return post.in_time(within_s + 0.5, f"answer of {self._host}", ask)
+
+    def _learn(self, clock_ahead_s):
+        self._ahead_s = clock_ahead_s
+
+
+def booted_at_ns():
+    """When this machine was booted, ns of the wall clock; 2.15.0 counts from then."""
+    return time.time_ns() - time.clock_gettime_ns(
+        getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _opened(target):
+    """(handle, path) of a target's job_stats, from the first place that has it; OSError."""
+    failed = None
+    for folder in target.folders:
+        path = os.path.join(folder, "job_stats")
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
+        except OSError as error:
+            if failed is None or isinstance(failed, FileNotFoundError):
+                failed = error                 # "permission denied" tells more
+    raise failed
+
+
+def _chunks(handle, rest=lambda: None):
+    """The bytes of a file; a read gives one of the kernel's buffers at most.  `rest`: between."""
+    while True:
+        chunk = os.read(handle, _CHUNK)
+        if not chunk:
+            return
+        yield chunk
+        rest()
+
+
+def as_text(root, file_systems=()):
+    """What is there to harvest, for a person: a line for each target."""
+    lines = []
+    for target in targets(root, file_systems):
+        entries, bad, why = 0, 0, ""
+        try:
+            handle, path = _opened(target)
+            try:
+                for piece in job_stats.pieces(_chunks(handle)):
+                    entries += 1
+                    try:
+                        _check(job_stats.parse(piece, 0, path), path)
+                    except JobStatsSyntaxError as error:
+                        bad, why = bad + 1, why or str(error)
+            finally:
+                os.close(handle)
+            told = f"{entries} entries" + (f", {bad} not understood: {why}" if bad else "")
+        except OSError as error:
+            told = f"not readable: {error.filename or target.folders[0]}: {error.strerror}"
+        cleanup = "-" if target.cleanup_s is None else f"{target.cleanup_s} s"
+        lines.append(f"{target.file_system:<10} {target.name}  cleanup {cleanup:<7} {told}\n")
+    return "".join(lines) or "no target of Lustre on this machine\n"

@@ -1,0 +1,606 @@
+"""
+The harvest, on the site's server: sweeps of all storage servers -> what each job did there.
+
+    message  ->  its blocks in the store  ->  zeroing.Target, corrected  ->  the agent is answered
+    all agents have sent the sweep of one moment, or the next is due
+             ->  a Sweep: rates for screens and sinks, the lives of jobs (jobstate.py)
+    a job is settled  ->  its totals in the store; the targets forget it; its record is made
+
+A target's state is kept now and then (a checkpoint), and what came since then is replayed after a
+restart: each message is taken once, or not at all.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+from collections import namedtuple
+from typing import Optional
+
+import msgspec
+
+from iostats import schedulers, sweeps, wire, zeroing
+from iostats.attribution import Form
+from iostats.counters import metrics_of
+from iostats.delta import Delta
+from iostats.errors import ConfigError, IostatsError, StateError, WireError
+from iostats.filesystem import FileSystem
+from iostats.jobfacts import ENDED, Facts
+from iostats.jobstate import ACTIVE, QUIET, RUNNING, SETTLED, after, event
+from iostats.sweep_store import Logged, SweepStore
+
+log = logging.getLogger("iostats")
+
+_LOOK_EVERY_S = 0.25
+_ASK_EVERY_S, _ASK_BUSY_EVERY_S = 60.0, 600.0   # what does I/O is evidently running
+_MOST_JOBS_ASKED = 200                          # in one command
+_MOST_SETTLED = 200                             # between two looks at the network
+_GONE_S = 86400.0               # an agent that is silent for longer keeps no job from settling
+_CLEANUP_S = 600.0              # of a target that does not tell; Lustre's default
+_CHECKPOINT_BYTES = 1 << 20
+_KEEP_EVERY_S = 60.0            # a life that just goes on
+
+Sweep = namedtuple("Sweep", "slot every_s complete targets")
+Sweep.__doc__ = """
+What all storage servers have seen at one moment.
+
+Attributes:
+    slot: that moment, seconds since 1970.
+    every_s: seconds from one sweep to the next.
+    complete: every agent that is up has sent it.
+    targets: [zeroing.Target] whose last read is of this sweep.
+"""
+
+Part = namedtuple("Part", "final ids began ended file_systems notes lower_bound")
+Part.__doc__ = """
+What the storage servers counted for one job.
+
+Attributes:
+    final: the job is settled: nothing more will come.
+    ids: what it is called in job_stats.
+    began, ended: seconds since 1970, of the first and the last sweep that has seen it.
+    file_systems: {name: filesystem.FileSystem}, with Deltas of the source "job_stats" alone.
+    notes: what may be missing on file systems where nothing was seen of it.
+    lower_bound: as the notes say.
+"""
+
+
+class _Agent(msgspec.Struct):
+    """What is known of one storage server's agent."""
+
+    run: str = ""
+    seq: int = 0
+    slot: float = 0.0               # of its last whole sweep
+    every: float = 60.0
+    clock_ahead_s: float = 0.0
+    heard: float = 0.0
+    targets: list = []              # [[file system, target]] of its last whole sweep
+
+
+class _Life(msgspec.Struct):
+    """One job that is not settled; times in seconds since 1970."""
+
+    first: float
+    last: float
+    state: str = RUNNING
+    over_at: Optional[float] = None
+    ids: list = []
+    facts: dict = {}
+    asked_at: float = 0.0
+    kept: float = 0.0               # `last`, as it is on the disk
+
+
+class _Row(msgspec.Struct, omit_defaults=True):
+    """One row of `blocks`: a block as it came, or ids that are to be forgotten."""
+
+    node: str = ""
+    boot_id: str = ""
+    full: bool = False
+    slot: float = 0.0
+    block: Optional[sweeps.Block] = None
+    forget: list = []
+
+
+class _Saved(msgspec.Struct):
+    """One row of `harvests`."""
+
+    ids: list
+    began: float
+    ended: float
+    file_systems: dict
+    notes: list = []
+
+
+_row = msgspec.msgpack.Encoder().encode
+_row_of = msgspec.msgpack.Decoder(_Row).decode
+
+
+class Harvest:
+    """
+    Receives sweeps and answers for them.
+
+    Attributes:
+        targets: {(file system, target): zeroing.Target}.
+        sweep: the last Sweep, or None.
+        agents: {node: what is known of its agent}: slot, every, heard, clock_ahead_s.
+        scheduler: name of the batch system that is asked of the jobs; "" for none.
+        sinks: what gets every Sweep, by `sweep(sweep, harvest)`.
+    """
+
+    def __init__(self, store, config, now, sinks=()):
+        self.config, self._now, self.sinks = config, now, list(sinks)
+        self._store = SweepStore(store)
+        self.scheduler = _scheduler_of(config)
+        try:
+            self._form = Form(config["harvest.job_id"], self.scheduler)
+        except ValueError as error:
+            raise ConfigError(f"{config.origin['harvest.job_id']}: [harvest] job_id: "
+                              f"{error}") from None
+        self.reload()
+
+    def reload(self):
+        """Begin with what the store says."""
+        self.names, self.targets, self.sweep = zeroing.Names(), {}, None
+        self._job_of, self._strangers, self._fresh = {}, {}, {}
+        self._noted = (0.0, set())      # a slot, and what is noted of it already
+        self._slots, self._logged, self._sizes = {}, {}, {}
+        self._touched, self._facts = set(), {}
+        self._asking, self._done = None, 0.0
+        now = self._now()
+        self.agents = {node: msgspec.structs.replace(msgspec.json.decode(body, type=_Agent),
+                                                     heard=now)
+                       for node, body in self._store.agents().items()}
+        for key, state in self._store.targets().items():
+            self.targets[key] = zeroing.Target.from_state(self.names, state)
+            self._sizes[key] = len(state)
+        changed = {}                    # id -> slot, of what is not forgotten again
+        for one in self._store.blocks():
+            row, key = _row_of(one.body), (one.file_system, one.target)
+            self._logged[key] = self._logged.get(key, 0) + len(one.body)
+            target = self._target(key)
+            if row.block is None:
+                target.forget(row.forget)
+                for name in row.forget:
+                    changed.pop(name, None)
+                continue
+            target.take(row.block, row.node, row.boot_id, row.full)
+            if row.block.ended:
+                changed.update(dict.fromkeys(target.changed(), row.slot))
+        self._lives = {job: msgspec.json.decode(body, type=_Life)
+                       for job, body in self._store.lives().items()}
+        known = {one for life in self._lives.values() for one in life.ids}
+        for target in self.targets.values():
+            for one in target.ids():
+                if one not in known:
+                    self._note_id(one, changed.get(one, now))
+        for one, slot in changed.items():
+            self._note_id(one, slot)
+
+    def _target(self, key):
+        target = self.targets.get(key)
+        if target is None:
+            target = self.targets[key] = zeroing.Target(self.names, *key)
+        return target
+
+    # -- sweeps ----------------------------------------------------------------------------------
+
+    def take(self, message, node):
+        """Take a sweeps.Sweep of the storage server `node`; the answer."""
+        now = self._now()
+        agent = self.agents.get(node) or _Agent()
+        if message.run == agent.run and message.seq <= agent.seq:
+            return {"taken": True, "why": "this message was taken before"}
+        follows = message.run == agent.run and message.seq == agent.seq + 1
+        if not follows and not (message.full and message.seq == 1):
+            return {"taken": False, "want": "full",
+                    "why": f"expected message {agent.seq + 1} of run {agent.run or '-'}, got "
+                           f"{message.seq} of run {message.run}"}
+        agent = msgspec.structs.replace(
+            agent, run=message.run, seq=message.seq, every=message.every, heard=now,
+            clock_ahead_s=message.clock_ahead_s,
+            targets=agent.targets if follows else [])
+        # Those of one sweep go together: what the last one had counts until this one is whole.
+        mine = self._fresh.setdefault(node, set())
+        if not follows:
+            mine.clear()
+        blocks, others = [], {}
+        for block in message.targets:
+            key = (block.file_system, block.target)
+            owner = self._owner(key, node, now)
+            if owner:
+                others[key] = owner
+            else:
+                blocks.append((key, block))
+                mine.add(key)
+        if message.last:
+            agent.slot, agent.targets = float(message.slot), sorted(map(list, mine))
+            mine.clear()
+        slot = float(message.slot)
+        rows = [Logged(*key, _row(_Row(node, message.boot_id, message.full, slot, block)))
+                for key, block in blocks]
+        if others:
+            # Not its blocks alone: the next message must bring everything again.
+            agent.run = ""
+        self._store.add(node, msgspec.json.encode(agent), rows)
+        self.agents[node] = agent
+        for (key, block), row in zip(blocks, rows):
+            self._logged[key] = self._logged.get(key, 0) + len(row.body)
+            target = self._target(key)
+            target.take(block, node, message.boot_id, message.full)
+            if block.ended:
+                self._slots[key] = slot
+                self._note(target.changed(), slot)
+        if others:
+            what = ", ".join(f"{fs}-{target} ({owner})"
+                             for (fs, target), owner in sorted(others.items()))
+            return {"taken": False, "want": "full",
+                    "why": f"another agent reads the same targets: {what}; stop one of them"}
+        return {"taken": True, "why": ""}
+
+    def _owner(self, key, node, now):
+        """Who else reads this target just now; ""."""
+        target = self.targets.get(key)
+        owner = target.node if target is not None else None
+        if not owner or owner == node:
+            return ""
+        agent = self.agents.get(owner)
+        is_up = agent is not None and now - agent.heard < 2 * agent.every + 5
+        return owner if is_up and list(key) in agent.targets else ""
+
+    def _note(self, ids, slot):
+        """These ids have changed in the sweep of `slot`."""
+        if slot != self._noted[0]:
+            self._noted = (slot, set())
+        new = set(ids) - self._noted[1]
+        self._noted[1].update(new)
+        for one in new:
+            self._note_id(one, slot)
+
+    def _note_id(self, job_id, slot):
+        """An id has changed in the sweep of `slot`."""
+        job = self.job_of(job_id)
+        if not job:
+            self._strangers[job_id] = slot
+            return
+        life = self._lives.get(job)
+        if life is None:
+            life = self._lives[job] = _Life(slot, slot)
+        if job_id not in life.ids:
+            life.ids.append(job_id)
+            self._touched.add(job)
+        life.last = max(life.last, slot)
+        if life.state in (RUNNING, QUIET):
+            life.state = after(life.state, ACTIVE)
+        if life.last - life.kept >= _KEEP_EVERY_S:
+            self._touched.add(job)                  # its life is to be kept
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def job_of(self, job_id):
+        """The job that an id in job_stats is of; "" for none."""
+        job = self._job_of.get(job_id)
+        if job is None:
+            job = self._job_of[job_id] = self._form.job_of(job_id)
+        return job
+
+    def is_job(self, job_id):
+        """False for cp.0, kworker and the like."""
+        return bool(self.job_of(job_id))
+
+    def facts(self, job_id):
+        """jobfacts.Facts of the job that an id is of; None where nobody has told."""
+        job = self.job_of(job_id)
+        facts = self._facts.get(job)
+        if facts is None:
+            life = self._lives.get(job)
+            if life is not None and life.facts:
+                facts = self._facts[job] = Facts(**life.facts)
+        return facts
+
+    def state(self, job_id):
+        """The state of the job that an id is of, jobstate.RUNNING and so on; None for no job."""
+        life = self._lives.get(self.job_of(job_id))
+        return life.state if life is not None else None
+
+    def part(self, job, began=None, ended=None):
+        """
+        The Part of `job` (as job_stats have it), or None when nothing is known of it.
+
+        `began`, `ended`: when it ran, where that is known, in seconds since 1970.
+        """
+        saved = self._saved(job)
+        live = self._parts({job: (began, ended)}).get(job)
+        if saved is None or live is None:
+            return saved or live
+        return _joined(saved, live)
+
+    def _saved(self, job):
+        body = self._store.harvest_of(job)
+        if body is None:
+            return None
+        try:
+            saved = msgspec.json.decode(body, type=_Saved)
+        except msgspec.MsgspecError as error:
+            raise StateError(f"what was counted for job {job} is damaged: {error}") from None
+        return Part(True, saved.ids, saved.began, saved.ended,
+                    {name: FileSystem.from_state(state, str)
+                     for name, state in saved.file_systems.items()},
+                    saved.notes, bool(saved.notes))
+
+    def _parts(self, times, final=False):
+        """{job: Part} of {job: (began, ended)} that are not settled, or just being (`final`)."""
+        lives = {job: self._lives[job] for job in times if job in self._lives}
+        found = {job: {} for job in lives}
+        notes = {job: {} for job in lives}          # job -> (file system, why) -> {target}
+        wanted = {one: job for job, life in lives.items() for one in life.ids}
+        for (name, tag), target in self.targets.items():
+            ahead, totals = self._clock_ahead(target), target.totals(list(wanted))
+            for number, one in enumerate(totals.ids):
+                job = wanted[one]
+                values = _values(totals.counters, number)
+                began, ended = self._times(job, *times[job])
+                whys = list(target.marks(one, began + ahead, ended + ahead))
+                if final and (target.read_at or 0.0) < ended + ahead:
+                    whys.append("no sweep since the job's end")
+                if values:
+                    found[job].setdefault(name, FileSystem()).add(
+                        Delta("job_stats", name, tag, "", values, bool(whys), "; ".join(whys),
+                              True), tag, {}, {})
+                else:
+                    for why in whys:
+                        notes[job].setdefault((name, why), set()).add(tag)
+        parts = {}
+        for job, life in lives.items():
+            for (name, why), tags in notes[job].items():
+                if name in found[job]:              # else nothing was seen of it there
+                    for tag in tags:
+                        found[job][name].add(Delta("job_stats", name, tag, "", {}, True, why, True),
+                                             tag, {}, {})
+            elsewhere = [f"{name}: {', '.join(sorted(tags))}: {why}"
+                         for (name, why), tags in sorted(notes[job].items())
+                         if name not in found[job]]
+            parts[job] = Part(final, sorted(life.ids), life.first, life.last, found[job],
+                              elsewhere, bool(elsewhere))
+        return parts
+
+    def _times(self, job, began, ended):
+        """When a job ran, as far as anybody knows."""
+        life = self._lives[job]
+        return (began or life.facts.get("started") or life.first,
+                ended or life.facts.get("ended") or life.over_at or life.last)
+
+    def _clock_ahead(self, target):
+        agent = self.agents.get(target.node)
+        return agent.clock_ahead_s if agent is not None else 0.0
+
+    # -- the life of jobs --------------------------------------------------------------------------
+
+    async def work(self, on_settled):
+        """
+        Go on for ever; `on_settled(jobs)`: {job: Facts or None} whose totals are final now.
+        """
+        while True:
+            try:
+                self._end_sweep()
+                self._ask_in_turn()
+                await self._settle(on_settled)
+                self._checkpoint()
+            except StateError as error:
+                log.error("%s", error)
+                await asyncio.sleep(5)
+            except Exception:
+                log.exception("a bug of ours, please report it: in the harvest")
+                await asyncio.sleep(5)
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _end_sweep(self):
+        """Give out the sweep that is whole, or as whole as it will be."""
+        now = self._now()
+        up = [agent for agent in self.agents.values()
+              if now - agent.heard < 3 * agent.every + 5 and agent.slot]
+        slot = max((agent.slot for agent in up), default=0.0)
+        if slot <= self._done:
+            return
+        every = max(agent.every for agent in up)
+        complete = all(agent.slot >= slot for agent in up)
+        if not complete and now < slot + every:
+            return
+        self._done = slot
+        if self._touched:
+            lives = {job: self._lives[job] for job in self._touched if job in self._lives}
+            for life in lives.values():
+                life.kept = life.last
+            if lives:
+                self._store.keep_lives({job: msgspec.json.encode(life)
+                                        for job, life in lives.items()})
+            self._touched.clear()
+        self.sweep = Sweep(slot, every, complete,
+                           [target for key, target in self.targets.items()
+                            if self._slots.get(key) == slot])
+        for sink in self.sinks:
+            try:
+                sink.sweep(self.sweep, self)
+            except Exception:
+                log.exception("a bug of ours, please report it: a sweep was not written")
+
+    def _ask_in_turn(self):
+        """Ask the batch system for some jobs, while nobody waits for that."""
+        if not self.scheduler or (self._asking is not None and not self._asking.done()):
+            return
+        now, wanted = self._now(), []
+        for job, life in self._lives.items():
+            busy = life.facts and life.state == RUNNING and now - life.last < _ASK_EVERY_S
+            if life.over_at is None and now - life.asked_at >= (
+                    _ASK_BUSY_EVERY_S if busy else _ASK_EVERY_S):
+                wanted.append(job)
+                if len(wanted) == _MOST_JOBS_ASKED:
+                    break
+        if wanted:
+            self._asking = asyncio.ensure_future(self._ask(wanted))
+
+    async def _ask(self, jobs):
+        asked_at = self._now()
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(
+                None, schedulers.named(self.scheduler).facts, schedulers.askable(jobs))
+        except IostatsError as error:
+            log.warning("%s", error)
+            found = None
+        except Exception:
+            log.exception("a bug of ours, please report it: no facts from %s", self.scheduler)
+            found = None
+        for job in jobs:
+            life = self._lives.get(job)
+            if life is None:
+                continue
+            life.asked_at = asked_at
+            facts = (found or {}).get(job)
+            if facts is not None:
+                self.learn(job, facts)
+            elif found is not None and life.facts:
+                life.over_at = asked_at             # it knew of the job before
+            self._touched.add(job)
+
+    def learn(self, job, facts):
+        """What the batch system says of a job."""
+        life = self._lives.get(job)
+        if life is not None:
+            life.facts = {**facts._asdict(), "comments": {}, "steps": []}
+            if facts.state == ENDED and life.over_at is None:
+                life.over_at = facts.ended or self._now()
+            self._facts.pop(job, None)
+            self._touched.add(job)
+
+    def _swept_until(self):
+        """The moment up to which all storage servers have told what they saw."""
+        now = self._now()
+        reads = [target.read_at - self._clock_ahead(target) for target in self.targets.values()
+                 if target.read_at is not None]
+        return min((at for at in reads if now - at < _GONE_S), default=0.0)
+
+    def _cleanup_s(self):
+        return max((target.cleanup_s or _CLEANUP_S for target in self.targets.values()),
+                   default=_CLEANUP_S)
+
+    async def _settle(self, on_settled):
+        """Move the lives on, and let go of those that are over."""
+        until, cleanup_s, calm = self._swept_until(), self._cleanup_s(), []
+        for job, life in self._lives.items():
+            if until - life.last < cleanup_s and life.over_at is None:
+                continue
+            what = event(life.state, until, life.last, life.over_at, bool(life.facts), cleanup_s)
+            while what is not None:
+                life.state = after(life.state, what)
+                self._touched.add(job)
+                if life.state == SETTLED:
+                    calm.append(job)
+                    break
+                what = event(life.state, until, life.last, life.over_at, bool(life.facts),
+                             cleanup_s)
+        for at in range(0, len(calm), _MOST_SETTLED):
+            self._let_go(calm[at:at + _MOST_SETTLED], on_settled)
+            await asyncio.sleep(0)
+        idle = [one for one, last in self._strangers.items() if until - last >= 3 * cleanup_s]
+        if idle:
+            self._forget(idle, {})
+            for one in idle:
+                del self._strangers[one]
+
+    def _let_go(self, jobs, on_settled):
+        """Keep the totals of some jobs on the disk, and forget them here."""
+        parts, bodies = self._parts({job: (None, None) for job in jobs}, True), {}
+        for job, part in parts.items():
+            saved = self._saved(job)
+            whole = part if saved is None else _joined(saved, part)
+            bodies[job] = msgspec.json.encode(_Saved(
+                whole.ids, whole.began, whole.ended,
+                {name: fs.state() for name, fs in whole.file_systems.items()}, whole.notes))
+        # In this order: a kill in between leaves a record too many, and none too few.
+        try:
+            on_settled({job: self.facts(self._lives[job].ids[0]) for job in jobs})
+            self._forget([one for job in jobs for one in self._lives[job].ids], bodies)
+        except StateError:
+            for job in jobs:
+                self._lives[job].state = QUIET       # once more, later
+            raise
+        for job in jobs:
+            del self._lives[job]
+            self._facts.pop(job, None)
+
+    def _forget(self, ids, bodies):
+        known = {key: sorted(set(ids).intersection(target.ids()))
+                 for key, target in self.targets.items()}
+        self._store.settle(bodies, [Logged(*key, _row(_Row(forget=some)))
+                                    for key, some in known.items() if some], self._now())
+        for key, some in known.items():
+            if some:
+                self.targets[key].forget(some)
+        for one in ids:
+            self._job_of.pop(one, None)
+
+    def _checkpoint(self):
+        """Let the state of a target stand for its blocks, before there are too many of them."""
+        for key, size in self._logged.items():
+            if size > max(_CHECKPOINT_BYTES, self._sizes.get(key, 0)):
+                state = self.targets[key].state()
+                self._store.checkpoint({key: state})
+                self._sizes[key], self._logged[key] = len(state), 0
+                return
+
+    def forget_before(self, moment):
+        """Remove what is older than the site wants to keep."""
+        self._store.forget(moment)
+
+
+def message_of(harvest, message, caller):
+    """The method `sweep`: a checked message of `caller`; WireError."""
+    if message.protocol != wire.PROTOCOL:
+        raise WireError(wire.REFUSED, f"protocol {message.protocol} is not spoken here, only "
+                                      f"{wire.PROTOCOL}; use one release on all servers")
+    if message.node != caller.node:
+        raise WireError(wire.REFUSED, "the sweep is of another server than its header")
+    try:
+        return harvest.take(message, message.node)
+    except StateError as error:
+        raise WireError(wire.INTERNAL_ERROR, str(error)) from None
+
+
+def as_record(part, fold):
+    """A Part as the member `harvest` of a record; `fold`: [target] -> text."""
+    file_systems = [fs.at_servers(name, fold, not part.final)
+                    for name, fs in sorted(part.file_systems.items())]
+    return {"final": part.final, "ids": part.ids, "began": part.began, "ended": part.ended,
+            "file_systems": file_systems, "notes": part.notes,
+            "lower_bound": part.lower_bound or not part.final or any(
+                fs["lower_bound"] for fs in file_systems)}
+
+
+def _joined(a, b):
+    """Two Parts of one job as one."""
+    for name, fs in b.file_systems.items():
+        if name in a.file_systems:
+            a.file_systems[name].join(fs)
+        else:
+            a.file_systems[name] = fs
+    return Part(a.final and b.final, sorted({*a.ids, *b.ids}), min(a.began, b.began),
+                max(a.ended, b.ended), a.file_systems, sorted({*a.notes, *b.notes}),
+                a.lower_bound or b.lower_bound)
+
+
+def _values(counters, number):
+    """metric -> integer of one entry."""
+    values = {}
+    for name, column in counters.items():
+        samples = int(column.samples[number])
+        if samples:
+            total = None if column.sums is None else int(column.sums[number])
+            values.update(metrics_of(name, column.unit, samples, total, "_rpcs"))
+    return values
+
+
+def _scheduler_of(config):
+    """The name of the batch system that can be asked here; "" for none."""
+    name = config["batch.system"]
+    if name:
+        return name if name != "none" else ""
+    return "slurm" if shutil.which("squeue", path=os.environ.get("PATH", os.defpath)) else ""

@@ -1,0 +1,354 @@
+"""
+Lustre `job_stats` files of OSTs and MDTs: what each job has done to one target.
+
+    file    = ["job_stats:"] entry*                     2.17: the header anywhere, or not at all
+    entry   = "- job_id:" ID newline times counter*
+    times   = snapshot_time [start_time elapsed_time]   of the job's last and first request
+    counter = NAME ":" "{ samples:" N ", unit:" UNIT [", min:" N ", max:" N ", sum:" N]
+              [", sumsq:" N] [", hist: {" ... "}"] " }"
+
+    job_stats:
+    - job_id:          "my\\x20prog:1.1000"
+      snapshot_time:   1795224957.690335940 secs.nsecs
+      start_time:      1795224957.674899850 secs.nsecs
+      elapsed_time:    0.015436090 secs.nsecs
+      read_bytes:      { samples:           0, unit: bytes, min:        0, max:        0, sum: ...
+      write_bytes:     { samples:           1, unit: bytes, min:     8192, max:     8192, sum: ...
+
+It looks like YAML and is none: up to 2.14 a large number stands without a blank (`max:16777216`),
+up to 2.15.1 ids are raw (`kworker/13:2.0`, nothing at all, up to 2.7 even with a newline).  What
+the file shows decides, never the release.  A counter at zero has a line; it is left out here.
+
+A server has tens of thousands of entries, of which few change between two sweeps, so that there
+are three steps, each as cheap as it can be: `pieces` cuts the file into entries, `Fingerprints`
+says which of them changed, `parse` reads those.  A line that cannot be understood costs its entry.
+
+Source: lprocfs_jobstats_seq_show(), lustre/obdclass/lprocfs_jobstats.c, 2.5 to 2.17.
+"""
+
+import re
+from collections import namedtuple
+from itertools import groupby
+
+from iostats import lustre
+from iostats.errors import JobStatsSyntaxError, one_line
+from iostats.lustre import Counter
+
+Entry = namedtuple("Entry", "job_id started_ns seen_ns counters")
+Entry.__doc__ = """
+One job on one target.
+
+Attributes:
+    job_id: text of at most 128 characters, unescaped; what cannot be printed stands as \\xHH.
+        May be empty.
+    started_ns: when the kernel made this entry, ns of the wall clock; with the id it tells one
+        life of an entry from the next.  0 where the file does not show it (up to 2.14, and
+        enable_stats_header=0) or only as time since boot (2.15.0, 2.15.1).
+    seen_ns: when the job's last request came, ns of the wall clock.  The kernel writes it before
+        the counters: one that has not changed is no proof that they have not.
+    counters: name -> lustre.Counter of those that are not at 0.  `read_bytes` and `write_bytes`
+        are bytes in every release.
+"""
+
+LONGEST_ID = 128                   # characters; the kernel keeps 31 bytes, each at most `\xHH`
+_LONGEST_PIECE = 64 * 1024         # bytes; an MDT's entry of 2.17 has 4 kB
+_BLOCK = 256 * 1024                # cut at once: a read(2) of such a file gives 4 kB at most
+_LONGEST_START = 32                # bytes of a newline, an indentation and "- job_id:"
+_KEY, _NEWLINE = b"- job_id:", ord("\n")
+
+# In each of these no text can match in many ways, so that the time is a line in the length,
+# whatever the file.
+# The id goes up to the line of snapshot_time: up to 2.7 it may have newlines in it.  2.15.0 and
+# 2.15.1 print `snapshot_time   :` and do not indent it.
+_ID = re.compile(rb"[ \t]*- job_id:(?: {10}|[ \t]{0,20})(.{0,600}?)\n[ \t]*snapshot_time *: *",
+                 re.S)
+_TIMES = re.compile(rb"([0-8]?\d{1,9})(?:\.(\d{1,9}) secs\.nsecs)?\n"      # below 2**63 ns
+                    rb"(?:[ \t]*start_time *: *([0-8]?\d{1,9})\.(\d{1,9}) secs\.nsecs\n)?"
+                    rb"(?:[ \t]*elapsed_time *: *[\d.]{1,30} secs\.nsecs\n)?")
+# A counter that is not at 0, in the forms of the kernel.  Up to 2**64 in sumsq, which wraps; what
+# does not fit here is looked at by _unusual().
+_BUSY = re.compile(
+    rb"^[ \t]*(\w{1,100}): *\{ samples: *([1-9]\d{0,17}), unit: *(\w{1,20})"
+    rb"(?:, min: *(\d{1,19}), max: *(\d{1,19}), sum: *(\d{1,19})"
+    rb"(?:, sumsq: *(1[0-7]\d{18}|\d{1,19})(?:, hist: \{[^{}\n]*\})?)?)? \}$", re.M)
+_COUNTER = re.compile(rb"\s*(\w{1,100})\s*:\s*\{([^{}]*)(?:\{[^{}]*\}\s*)?\}\s*")
+_FIELD = re.compile(rb"\s*(\w+)\s*:\s*([^\s:]*)\s*")
+_HEADER = re.compile(rb"\s*(?:job_stats:\s*|\w{1,100} *: *[^\s{}][^{}]*)?")
+_ESCAPED = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+_PARAMETER = re.compile(rb"([A-Za-z][^\s=]*)=")
+
+_COUNTER_FORM = '"<name>: { samples: <n>, unit: <unit> ... }"'
+
+# Two memories that make it fast, and never make a difference: the lines of counters at 0, which
+# are the most of a file and all alike, and what the names are as text.
+_at_zero, _names = set(), {}
+_MOST_REMEMBERED = 2000            # there are some 30 in a release
+_LONGEST_REMEMBERED = 300          # bytes
+
+
+def pieces(chunks):
+    """
+    The bytes of one entry after the other: its `- job_id:` line and what follows.
+
+    `chunks` are the file's bytes as read(2) gives them.  What is no entry comes as a piece as
+    well, so that parse() refuses it and nothing is lost in silence.  Memory is bounded whatever
+    the file: of an entry that does not end, its beginning is given, which is too long for parse().
+    """
+    rest = b"\n"                   # from the newline before the entry at hand
+    begun = too_long = False       # there is one; its beginning was given, and it did not end
+    for block in _blocks(chunks):
+        text = b"".join([rest, *block])
+        at, find = 0, text.find
+        first = 1 if begun and not too_long else 0         # at 0 stands the entry at hand itself
+        # By the one character that is nowhere else but in ids, memchr() passes over the rest.
+        dash = find(b"-")
+        while dash >= 0:
+            if not text.startswith(_KEY, dash):
+                dash = find(_KEY, dash + 1)                # of an id, or of what is no job_stats
+                if dash < 0:
+                    break
+            start = dash - 1 if text[dash - 1] == _NEWLINE else _start(text, dash)
+            if start >= first:
+                if begun and not too_long:
+                    yield text[at + 1:start]
+                elif not (too_long or _is_header(text[:start])):
+                    yield text[1:start]
+                at, begun, too_long = start, True, False
+            dash = find(b"-", dash + len(_KEY))
+        rest = text[at:]
+        if len(rest) > _LONGEST_PIECE + 1:
+            if not too_long:
+                yield rest[1:_LONGEST_PIECE + 2]
+            too_long, rest = True, rest[-_LONGEST_START:]
+    if not too_long and (begun or not _is_header(rest)):
+        # Without its last newline, as in front of another one: its fingerprint is the same there.
+        yield rest[1:-1] if rest.endswith(b"\n") else rest[1:]
+
+
+def dump(chunks):
+    """
+    (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed.
+
+    The parameter is as lctl names it, "obdfilter.scratch-OST0000.job_stats", or "" where none
+    stands before (`lctl get_param -n`, or a file itself).  Parameters of another form in the same
+    text are passed over.
+    """
+    for name, lines in groupby(_named_lines(chunks), lambda pair: pair[0]):
+        if not name or name.endswith(".job_stats"):
+            for piece in pieces(line for _, line in lines):
+                yield name, piece
+
+
+def parse(piece, boot_ns=0, origin="job_stats"):
+    """
+    The Entry of one piece.
+
+    `boot_ns` is when this machine was booted, ns of the wall clock: 2.15.0 and 2.15.1 print
+    snapshot_time as time since then.  Raises JobStatsSyntaxError, which names `origin`, the job
+    and the line.
+    """
+    head = _ID.match(piece)
+    times = _TIMES.match(piece, head.end()) if head else None
+    if not times or len(piece) > _LONGEST_PIECE:
+        raise _not_an_entry(piece, head, origin)
+    job_id = _as_text(head[1])
+    if len(job_id) > LONGEST_ID:
+        raise JobStatsSyntaxError(origin, "", job_id, f"at most {LONGEST_ID} characters of job id")
+    seen, seen_part, started, started_part = times.groups()
+    seen_ns = _ns(seen, seen_part)
+    started_ns = _ns(started, started_part) if started else 0
+
+    lines = [line for line in piece[times.end():].split(b"\n") if line not in _at_zero]
+    busy = _BUSY.findall(b"\n".join(lines))
+    counters, named, new = {}, _names.get, tuple.__new__
+    for name, samples, unit, low, high, total, squares in busy:
+        name, unit = named((name, unit)) or _named(name, unit)
+        # Not Counter(...), which takes twice the time.
+        counter = new(Counter, (int(samples), unit, int(low), int(high), int(total),
+                                int(squares) if squares else None)
+                      if low else (int(samples), unit, None, None, None, None))
+        if name in counters:
+            counter = lustre.added(counters[name], counter)
+        counters[name] = counter
+    if len(busy) != len(lines):
+        for line in lines:
+            if not _BUSY.fullmatch(line):
+                _unusual(line, counters, job_id, origin)
+    if not counters and b" samples:" not in piece:
+        raise JobStatsSyntaxError(origin, job_id, "nothing", "its counters")
+    return Entry(job_id, started_ns if started_ns >= lustre.FIRST_WALL_CLOCK_NS else 0,
+                 seen_ns if seen_ns >= lustre.FIRST_WALL_CLOCK_NS else seen_ns + boot_ns, counters)
+
+
+class Fingerprints:
+    """
+    What the last sweep of one file looked like: 64 bits of each entry, and its id.
+
+        for piece in pieces(chunks):
+            if prints.changed(piece):
+                try: ... parse(piece) ...
+                except JobStatsSyntaxError: prints.refuse(piece)
+        gone = prints.finish()                 or abandon(), where the file could not be read on
+
+    An entry that is twice in one read (expired and made again while it was read: the old one, then
+    the new one) is two entries here, each looked at by itself.  About 150 bytes for each entry.
+    """
+
+    def __init__(self):
+        self._last, self._now = {}, {}         # hash of the piece -> the id as it is printed
+
+    def changed(self, piece):
+        """True where the last sweep had no entry that is the same to the last byte."""
+        # Python's hash of bytes is SipHash with a key of this process: nobody can make two alike.
+        mark = hash(piece)
+        job = self._last.pop(mark, None)
+        if job is not None:
+            self._now[mark] = job
+            return False
+        if mark in self._now:
+            return False
+        head = _ID.match(piece)
+        if head and len(piece) <= _LONGEST_PIECE:
+            self._now[mark] = head[1]
+        return True
+
+    def refuse(self, piece):
+        """The piece could not be parsed: it is looked at again in the next sweep."""
+        job = self._now.pop(hash(piece), None)
+        if job is not None:
+            self._now[job] = job               # its id is there, and like no piece
+
+    def finish(self):
+        """The file was read to its end: [ids that were there in the last sweep and are gone]."""
+        gone = set(self._last.values())
+        gone.difference_update(self._now.values())
+        self._last, self._now = self._now, {}
+        return sorted(map(_as_text, gone))
+
+    def abandon(self):
+        """The file was not read to its end: nothing is gone; what changed has been taken."""
+        self._last.update(self._now)
+        self._now = {}
+
+    def forget(self):
+        """As in the beginning: every entry is new."""
+        self._last, self._now = {}, {}
+
+
+def _blocks(chunks):
+    """Lists of chunks that together are worth cutting, and no longer than twice _BLOCK."""
+    held, size = [], 0
+    for chunk in chunks:
+        for at in range(0, len(chunk), _BLOCK):
+            held.append(chunk[at:at + _BLOCK])             # the chunk itself, if it is short
+            size += len(held[-1])
+            if size >= _BLOCK:
+                yield held
+                held, size = [], 0
+    yield held
+
+
+def _start(text, dash):
+    """Where the entry begins whose `- job_id:` is not at the beginning of a line, or -1."""
+    newline = text.rfind(b"\n", max(dash - _LONGEST_START, 0), dash)
+    return newline if newline >= 0 and text[newline + 1:dash].isspace() else -1
+
+
+def _lines(chunks):
+    """Line after line, each with its newline; one that is too long for an entry in parts."""
+    rest = b""
+    for block in _blocks(chunks):
+        lines = b"".join([rest, *block]).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            yield line + b"\n"
+        if len(rest) > _LONGEST_PIECE:
+            yield rest
+            rest = b""
+    yield rest
+
+
+def _named_lines(chunks):
+    """(name of the parameter it belongs to, line) of the text of lctl."""
+    name = ""
+    for line in _lines(chunks):
+        parameter = _PARAMETER.match(line)
+        if parameter:
+            name, line = parameter[1].decode("latin-1"), line[parameter.end():]
+        yield name, line
+
+
+def _is_header(text):
+    """True where no line says anything."""
+    return all(line.strip() in (b"", b"job_stats:") for line in text.split(b"\n"))
+
+
+def _as_text(raw):
+    """The id that is printed as `raw`: unescaped, UTF-8 or else Latin-1, safe on a terminal."""
+    if raw.isalnum():
+        return raw.decode("ascii")
+    # Inside of quotes alone, and there a backslash is always \xHH; else it is of the id itself.
+    if raw[:1] == raw[-1:] == b'"' and len(raw) > 1:
+        inner = raw[1:-1]
+        if b'"' not in inner and b"\\" not in _ESCAPED.sub(b"", inner):
+            raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    return one_line(text)
+
+
+def _ns(seconds, part):
+    return int(seconds) * 1_000_000_000 + (int(part.ljust(9, b"0")) if part else 0)
+
+
+def _named(name, unit):
+    """(name, unit) as text, and by what they mean."""
+    text, measured = name.decode("ascii"), unit.decode("ascii")
+    if measured == "bytes" and text in ("read", "write"):      # OST of 2.5
+        text += "_bytes"
+    elif text in ("read_bytes", "write_bytes"):                # MDT of 2.11 and 2.12: "reqs"
+        measured = "bytes"
+    if len(_names) < _MOST_REMEMBERED:
+        _names[name, unit] = text, measured
+    return text, measured
+
+
+def _unusual(line, counters, job_id, origin):
+    """Take a line that is no counter in use, or one in an unusual form, or raise."""
+    found = _COUNTER.fullmatch(line)
+    if not found:
+        if not _HEADER.fullmatch(line):        # also of a later release: `<name>: <value>`
+            raise JobStatsSyntaxError(origin, job_id, line.decode("latin-1"), _COUNTER_FORM)
+        return
+    pairs = [_FIELD.fullmatch(field) for field in found[2].split(b",")]
+    fields = {pair[1]: pair[2] for pair in pairs if pair}
+    numbers = [fields.get(key, b"") for key in (b"samples", b"min", b"max", b"sum", b"sumsq")]
+    if not (all(pairs) and numbers[0] and all(map(_is_number, filter(None, numbers)))
+            and (all(numbers[1:4]) or not any(numbers[1:]))):
+        raise JobStatsSyntaxError(origin, job_id, line.decode("latin-1"), _COUNTER_FORM)
+    samples, *rest = (int(number) if number else None for number in numbers)
+    if samples:
+        name, unit = _named(found[1], fields.get(b"unit", b""))
+        counter = Counter(samples, unit, *rest)
+        counters[name] = lustre.added(counters[name], counter) if name in counters else counter
+    elif len(_at_zero) < _MOST_REMEMBERED and len(line) <= _LONGEST_REMEMBERED:
+        _at_zero.add(line)
+
+
+def _is_number(text):
+    """True for what an unsigned 64-bit integer of the kernel looks like."""
+    return text.isdigit() and len(text) <= 20 and int(text) < 2**64
+
+
+def _not_an_entry(piece, head, origin):
+    """The error for a piece without id or times, or without end."""
+    start = piece[:200].decode("latin-1")
+    if len(piece) > _LONGEST_PIECE:
+        return JobStatsSyntaxError(origin, "", start, f"an entry of {_LONGEST_PIECE} bytes at most")
+    if head:
+        line = piece[head.end():].partition(b"\n")[0].decode("latin-1")
+        return JobStatsSyntaxError(origin, _as_text(head[1]), f"snapshot_time: {line}",
+                                   '"snapshot_time: <seconds>"')
+    return JobStatsSyntaxError(origin, "", start, '"- job_id: <id>" and "snapshot_time: <seconds>"')

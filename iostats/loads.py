@@ -1,0 +1,446 @@
+"""
+Who loads the file systems: what each id gained at each target, as rows by job, user, node, ...
+
+    [Part]  what the ids of one target did   ->  Load: added up by id  ->  answer(): ranked rows
+
+A Load is of rates (what came in between two sweeps, by the seconds between them) or of totals.  Of
+an id in job_stats the batch system's Facts are asked: `known` is an object with
+
+    job_of(id)   the job that it stands for; "" for what is none: "cp.0", "kworker", ""
+    facts(id)    the jobfacts.Facts of that job, or None
+
+Numbers are whole or a fraction a second; what is not known is None.
+"""
+
+import re
+from collections import namedtuple
+
+from iostats.counters import COUNTED_AGAIN
+from iostats.errors import one_line
+from iostats.nodelist import expanded
+
+METRICS = ("write_bytes", "read_bytes", "requests", "metadata")      # xltop's order
+BY = ("job", "user", "node", "server", "target", "fs")
+SORT = {"write": 0, "read": 1, "requests": 2, "metadata": 3}
+MOST_ROWS = 10_000
+RATES, TOTALS, GAINS = "rates", "totals", "gains"   # GAINS: it is not known how long it took
+
+# Besides those of BY, for `query`: a job on each target, and a job on all file systems together.
+JOB_TARGET, JOB_SUMMED = "job-target", "job-summed"
+
+TRANSFERS = frozenset(("read", "write", "read_bytes", "write_bytes"))
+
+Part = namedtuple("Part", "file_system target server span_s ids amounts")
+Part.__doc__ = """
+What the ids of one target did.
+
+Attributes:
+    server: the storage server that has the target now; "" where it is not known.
+    span_s: seconds that it took; None for totals.
+    ids: ids in job_stats; each stands there once.
+    amounts: four columns (lists or numpy arrays) as long as `ids`, in the order of METRICS.
+        requests: all that came, reads and writes too; metadata: those to an MDT that are neither.
+"""
+
+Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began")
+Load.__doc__ = """
+All that is known of one moment; see `load`.
+
+Attributes:
+    kind: RATES, TOTALS or GAINS.
+    at: seconds since 1970 of the end of it; None where it is not known.
+    span_s: seconds that the rates are over; None for others.
+    by_id: {file system: {id: [amounts]}}, all targets added up.
+    no_jobs: frozenset of the ids that are no jobs.
+    sums: [(amounts of all ids, amounts of those that are no jobs)], one of each part.
+    missing: {file system: {target: why it has no numbers}}.
+    began: seconds since 1970, when the oldest of what totals hold began; None: not known.
+"""
+
+Ask = namedtuple("Ask", "by file_system user job text sort count",
+                 defaults=("job", "", "", "", "", "write", 1000))
+Ask.__doc__ = """
+What is wanted.
+
+Attributes:
+    by: one of BY, JOB_TARGET, JOB_SUMMED.
+    file_system, user, job: only these; "" for all.
+    text: only rows that have it in one of their words, great letters or small; "" for all.
+    sort: one of SORT; the largest first.
+    count: rows at most.
+"""
+
+
+def amounts_of(counters, target):
+    """
+    (write_bytes, read_bytes, requests, metadata) of one entry: {counter: (samples, sum or None)}.
+
+    >>> amounts_of({"read_bytes": (23, 94208), "read": (23, 4100), "open": (37, 999),
+    ...             "rename": (3, 9), "samedir_rename": (3, 9)}, "MDT0000")
+    (0, 94208, 63, 40)
+    """
+    operations = sum(samples for name, (samples, _) in counters.items()
+                     if name not in TRANSFERS and name not in COUNTED_AGAIN)
+    transfers = sum(counters.get(f"{way}_bytes", counters.get(way, (0, 0)))[0]
+                    for way in ("read", "write"))
+    return (*((counters.get(f"{way}_bytes") or (0, 0))[1] or 0 for way in ("write", "read")),
+            transfers + operations, operations if is_mdt(target) else 0)
+
+
+def is_mdt(target):
+    """True for a metadata target: MDT0000."""
+    return target.startswith("MDT")
+
+
+# -- adding up ---------------------------------------------------------------------------------
+
+def load(parts, known, kind=RATES, at=None, span_s=None, missing=(), began=None, added=None):
+    """
+    The Load of [Part].
+
+    `missing`: {file system: {target: why}}; `added`: in place of `by_id`, a faster one.
+    """
+    if kind == RATES:
+        parts = [part._replace(amounts=[_divided(column, part.span_s) for column in part.amounts])
+                 for part in parts]
+    by_id = (added or added_by_id)(parts)
+    seen = {id for ids in by_id.values() for id in ids}
+    no_jobs = frozenset(id for id in seen if not known.job_of(id))
+    return Load(kind, at, span_s, parts, by_id, no_jobs,
+                [_sums(part, no_jobs) for part in parts], dict(missing), began)
+
+
+def _divided(column, span_s):
+    return [amount / span_s for amount in column] if isinstance(column, list) else column / span_s
+
+
+def _sums(part, no_jobs):
+    places = [place for place, id in enumerate(part.ids) if id in no_jobs] if no_jobs else ()
+    return ([_number(sum(column) if isinstance(column, list) else column.sum())
+             for column in part.amounts],
+            [sum(_number(column[place]) for place in places) for column in part.amounts])
+
+
+def _number(value):
+    """A plain number in place of one of numpy's, which JSON does not know."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def added_by_id(parts):
+    """{file system: {id: [amounts]}} of [Part]; lists alone, so nothing has to be installed."""
+    found = {}
+    for part in parts:
+        mine = found.setdefault(part.file_system, {})
+        for id, *amounts in zip(part.ids, *part.amounts):
+            _add(mine.setdefault(id, [0, 0, 0, 0]), amounts)
+    return found
+
+
+def _add(row, amounts, share=1):
+    for place in range(4):
+        row[place] += amounts[place] / share if share > 1 else amounts[place]
+
+
+# -- rows --------------------------------------------------------------------------------------
+
+def answer(load, ask, known, only=None):
+    """
+    The rows that are asked for, as docs/harvest.md describes them: what `load` answers.
+
+    `only`: the one user whose jobs may be shown; None for all.  The sums of the file systems are of
+    everybody's work in any case.
+    """
+    wanted = only if only is not None else ask.user
+    groups = _GROUPED[ask.by](load, Wanted(load, ask, known, wanted), known)
+    words = ask.text.casefold()
+    if words:
+        groups = {key: group for key, group in groups.items()
+                  if any(words in word.casefold() for word in group.words())}
+    if ask.by in ("job", "user", "node", JOB_TARGET, JOB_SUMMED):
+        groups = {key: group for key, group in groups.items() if any(group.amounts)}
+    ranked = sorted(groups.values(), key=lambda group: _rank(group, SORT[ask.sort]))
+    suffix = "_per_s" if load.kind == RATES else ""
+    return {
+        "at": load.at, "span_s": load.span_s, "kind": load.kind, "began": load.began,
+        "by": ask.by, "sort": ask.sort, "file_system": ask.file_system, "user": wanted or "",
+        "text": ask.text, "only": only or "",
+        "file_systems": _file_systems(load, ask, suffix),
+        "rows": [group.row(suffix, load) for group in ranked[:ask.count]],
+        "left_off": max(0, len(ranked) - ask.count)}
+
+
+def _rank(group, first):
+    amounts = group.amounts
+    return (-amounts[first], *(-amount for amount in amounts),
+            *map(natural, (group.name or "", group.file_system, group.target)))
+
+
+def natural(text):
+    """
+    A key that sorts numbers in a text by their value.
+
+    >>> sorted(["nid10", "nid9", "cp.0"], key=natural)
+    ['cp.0', 'nid9', 'nid10']
+    """
+    return [(0, int(piece), "") if piece.isascii() and piece.isdigit() else (1, 0, piece)
+            for piece in re.split(r"(\d{1,18})", text) if piece]
+
+
+def job_of(known, id):
+    """(what the job of an id is called, its Facts or None, whether it is one)."""
+    job = known.job_of(id)
+    if not job:
+        return id, None, False
+    facts = known.facts(id)
+    return (facts.job or job if facts is not None else job), facts, True
+
+
+class Wanted:
+    """Which file systems and ids are asked for; `user`: of this one alone, "" for all."""
+
+    def __init__(self, load, ask, known, user):
+        self._load, self._ask, self._known, self._user = load, ask, known, user
+        self._found = {}                            # an id is on many targets
+        self.is_whole = not user and not ask.job
+
+    def file_system(self, name):
+        return not self._ask.file_system or self._ask.file_system == name
+
+    def rows(self):
+        """(file system, amounts, job, facts, is it a job) of all that is wanted."""
+        for fs, ids in self._load.by_id.items():
+            if self.file_system(fs):
+                for id, amounts in ids.items():
+                    found = self.id(id)
+                    if found:
+                        yield (fs, amounts, *found)
+
+    def id(self, id):
+        """The same without file system and amounts, of one id; None where it is not wanted."""
+        try:
+            return self._found[id]
+        except KeyError:
+            found = self._found[id] = self._look_up(id)
+            return found
+
+    def _look_up(self, id):
+        job, facts, is_job = job_of(self._known, id)
+        if self._user and (facts is None or facts.user != self._user):
+            return None
+        # A whole array, a raw id, and what users call it are one job's names.
+        if self._ask.job and self._ask.job not in (
+                job, id, *((facts.raw_job, facts.array_job, facts.het_job) if facts else ())):
+            return None
+        return job, facts, is_job
+
+    def parts(self):
+        """(part, (amounts, amounts of no jobs), number of job ids) of the wanted file systems."""
+        for part, sums in zip(self._load.parts, self._load.sums):
+            if not self.file_system(part.file_system):
+                continue
+            if self.is_whole:
+                yield part, sums, len(part.ids) - len(self._load.no_jobs.intersection(part.ids)) \
+                    if self._load.no_jobs else len(part.ids)
+                continue
+            mine, no_job, jobs = [0, 0, 0, 0], [0, 0, 0, 0], 0
+            for place, id in enumerate(part.ids):
+                found = self.id(id)
+                if found:
+                    amounts = [_number(column[place]) for column in part.amounts]
+                    _add(mine, amounts)
+                    jobs += found[2]
+                    if not found[2]:
+                        _add(no_job, amounts)
+            yield part, (mine, no_job), jobs
+
+
+class _Group:
+    """One row, while it is added up."""
+
+    __slots__ = ("by", "name", "file_system", "target", "server", "amounts", "no_job", "facts",
+                 "is_job", "is_shared", "members", "targets")
+
+    def __init__(self, by, name, file_system, target="", server="", facts=None, is_job=True):
+        self.by, self.name, self.file_system = by, name, file_system
+        self.target, self.server, self.facts, self.is_job = target, server, facts, is_job
+        self.amounts, self.no_job, self.is_shared = [0, 0, 0, 0], [0, 0, 0, 0], False
+        self.members, self.targets = set(), 0       # jobs
+
+    def words(self):
+        """Everything in it that somebody may look for."""
+        facts = self.facts
+        yield from filter(None, (self.name, self.file_system, self.target, self.server))
+        if not self.is_job:
+            yield "(no job)"
+        if facts is not None:
+            yield from (facts.user, facts.account, facts.name)
+
+    def row(self, suffix, load):
+        by = "job" if self.by in (JOB_TARGET, JOB_SUMMED) else self.by
+        row = {} if by == "fs" else {by: self.name if self.name is None else one_line(self.name)}
+        if self.by != JOB_SUMMED:
+            row["file_system"] = self.file_system
+        if self.by == JOB_TARGET:
+            row.update(target=self.target, server=self.server)
+        elif by == "target":
+            row["server"] = self.server
+        row.update({metric + suffix: amount for metric, amount in zip(METRICS, self.amounts)})
+        row["lower_bound"] = bool(
+            False if self.by in ("target", JOB_TARGET) else any(load.missing.values())
+            if self.by == JOB_SUMMED else load.missing.get(self.file_system))
+        if by in ("job", "user", "node"):
+            row["is_job"] = self.is_job
+        if by == "job":
+            facts = self.facts
+            row.update(user=facts.user if facts else "", account=facts.account if facts else "",
+                       name=one_line(facts.name) if facts else "",
+                       nodes=node_count(facts) if facts else None)
+        else:
+            row["jobs"] = self.members if isinstance(self.members, int) else len(self.members)
+        if by == "node":
+            row["is_shared"] = self.is_shared
+        if by in ("server", "fs"):
+            row["targets"] = self.targets
+        if by in ("server", "target", "fs"):
+            row["no_job_share"] = share(self.no_job[2], self.amounts[2])
+        return row
+
+
+def share(part, whole):
+    """`part` of `whole`, 0 to 1; None where there is nothing to have a part of."""
+    return part / whole if whole else None
+
+
+def node_count(facts):
+    """How many nodes a job has, or None."""
+    return facts.node_count or len(_nodes(facts.nodes)) or None
+
+
+def _nodes(text, most=100_000):
+    try:
+        return expanded(text)[:most]
+    except ValueError:
+        return []
+
+
+def _by_job(load, wanted, known):
+    groups = {}
+    for fs, amounts, job, facts, is_job in wanted.rows():
+        group = groups.get((job, is_job, fs))
+        if group is None:
+            group = groups[job, is_job, fs] = _Group("job", job, fs, facts=facts, is_job=is_job)
+        _add(group.amounts, amounts)
+    return groups
+
+
+def _by_job_summed(load, wanted, known):
+    groups = {}
+    for _, amounts, job, facts, is_job in wanted.rows():
+        group = groups.get((job, is_job))
+        if group is None:
+            group = groups[job, is_job] = _Group(JOB_SUMMED, job, "", facts=facts, is_job=is_job)
+        _add(group.amounts, amounts)
+    return groups
+
+
+def _by_job_target(load, wanted, known):
+    groups = {}
+    for part, _, _ in wanted.parts():
+        for id, *amounts in zip(part.ids, *(column if isinstance(column, list) else
+                                            column.tolist() for column in part.amounts)):
+            found = wanted.id(id)
+            if not found:
+                continue
+            key = (*found[::2], part.file_system, part.target)
+            if key not in groups:
+                groups[key] = _Group(JOB_TARGET, found[0], part.file_system, part.target,
+                                     part.server, *found[1:])
+            _add(groups[key].amounts, amounts)
+    return groups
+
+
+def _by_user(load, wanted, known):
+    groups = {}
+    for fs, amounts, job, facts, is_job in wanted.rows():
+        user = facts.user or None if facts else None
+        group = groups.get((user, is_job, fs))
+        if group is None:
+            group = groups[user, is_job, fs] = _Group("user", user, fs, is_job=is_job)
+        _add(group.amounts, amounts)
+        if is_job:
+            group.members.add(job)
+    return groups
+
+
+def _by_node(load, wanted, known):
+    """A server knows of a job's ids, and not which of its nodes it was: each gets an equal part."""
+    groups, lists = {}, {}
+    for fs, amounts, job, facts, is_job in wanted.rows():
+        text = facts.nodes if facts else ""
+        nodes = lists.get(text)
+        if nodes is None:
+            nodes = lists[text] = _nodes(text) or [None]
+        for node in nodes:
+            group = groups.get((node, is_job, fs))
+            if group is None:
+                group = groups[node, is_job, fs] = _Group("node", node, fs, is_job=is_job)
+            _add(group.amounts, amounts, len(nodes))
+            group.is_shared |= len(nodes) > 1
+            if is_job:
+                group.members.add(job)
+    return groups
+
+
+def _by_place(by, name_of):
+    def grouped(load, wanted, known):
+        groups = {}
+        for part, (amounts, no_job), jobs in wanted.parts():
+            name = name_of(part)
+            group = groups.get((name, part.file_system))
+            if group is None:
+                group = groups[name, part.file_system] = _Group(
+                    by, name, part.file_system, server=part.server if by == "target" else "")
+            _add(group.amounts, amounts)
+            _add(group.no_job, no_job)
+            group.targets += 1
+            if by == "target":
+                group.members = jobs                # ids of one target are all different
+            else:
+                group.members.update(part.ids)
+        if by != "target":
+            for group in groups.values():
+                group.members = {job for job, _, is_job in filter(None, map(
+                    wanted.id, group.members)) if is_job}
+        return groups
+    return grouped
+
+
+_GROUPED = {"job": _by_job, "user": _by_user, "node": _by_node,
+            "server": _by_place("server", lambda part: part.server),
+            "target": _by_place("target", lambda part: part.target),
+            "fs": _by_place("fs", lambda part: part.file_system),
+            JOB_TARGET: _by_job_target, JOB_SUMMED: _by_job_summed}
+
+
+def _file_systems(load, ask, suffix):
+    """[sums of a file system]: of all ids, whoever asks."""
+    found = {}
+    for part, (amounts, no_job) in zip(load.parts, load.sums):
+        one = found.setdefault(part.file_system, ([0, 0, 0, 0], [0, 0, 0, 0], []))
+        _add(one[0], amounts)
+        _add(one[1], no_job)
+        one[2].append(part.target)
+    for fs in load.missing:
+        found.setdefault(fs, (None, None, []))
+    return [{"file_system": fs, **_named(amounts, suffix), "targets": len(targets),
+             "missing": dict(load.missing.get(fs, {})),
+             "lower_bound": bool(load.missing.get(fs)),
+             "no_job": _named(no_job, suffix),
+             "no_job_share": share(no_job[2], amounts[2]) if amounts else None}
+            for fs, (amounts, no_job, targets) in sorted(found.items())
+            if not ask.file_system or ask.file_system == fs]
+
+
+def _named(amounts, suffix):
+    return {metric + suffix: amounts[place] if amounts else None
+            for place, metric in enumerate(METRICS)}

@@ -1,0 +1,323 @@
+"""
+Who loads the file systems, as a table for a terminal of any width: the answer of loads.answer ->
+lines.
+
+A number is shown whole or not at all: names are cut first ("+" stands for what was cut, as in
+sacct), then whole columns go, the least important one first.  "-" is what is not known, ">=" a
+lower bound, "~" a job's load in equal parts on its nodes.
+"""
+
+import re
+import unicodedata
+from datetime import datetime
+
+from iostats.errors import one_line
+from iostats.loads import GAINS, METRICS, RATES, SORT, share
+
+_UNIT = {"binary": ("MiB", 1 << 20), "decimal": ("MB", 10**6), "bytes": ("B", 1)}
+_TITLES = ("WR", "RD", "REQS", "META")
+_SORTED = {"write": "written", "read": "read", "requests": "requests",
+           "metadata": "metadata"}
+_BY = {"job": "by job", "user": "by user", "node": "by compute node", "server":
+       "by storage server", "target": "by target", "fs": "by file system"}
+_MOST_SUMS = 4                # file systems that have their sums on top; more have them together
+_GAPS = ("  ", " ")           # between columns: where there is room, and where there is not
+_NAMELESS = {True: "(not known)", False: "(no job)"}
+
+# (title, text of a row, what it is narrowed to at the least) of the columns after the numbers.
+_AFTER = {
+    "job": (("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8),
+            ("NAME", lambda row: row["name"], 6),
+            ("NODES", lambda row: _count(row["nodes"]), None)),
+    "user": (("JOBS", lambda row: _count(row["jobs"]), None),),
+    "node": (("JOBS", lambda row: _count(row["jobs"]), None),),
+    "server": (("TARGETS", lambda row: _count(row["targets"]), None),
+               ("JOBS", lambda row: _count(row["jobs"]), None),
+               ("NO JOB", lambda row: _share(row["no_job_share"]), None)),
+    "target": (("SERVER", lambda row: row["server"], 6),
+               ("JOBS", lambda row: _count(row["jobs"]), None),
+               ("NO JOB", lambda row: _share(row["no_job_share"]), None)),
+    "fs": (("TARGETS", lambda row: _count(row["targets"]), None),
+           ("JOBS", lambda row: _count(row["jobs"]), None),
+           ("NO JOB", lambda row: _share(row["no_job_share"]), None)),
+}
+
+
+def lines(answer, width=None, units="binary", labels=(), most=None, origin=""):
+    """
+    [line] of the whole table.
+
+    `width`: characters in a line; None for as many as it takes.  `labels`: the site's names for its
+    file systems.  `most`: rows below the heading.  `origin`: what it was read from.
+    """
+    title, heading, sums, rows, notes = parts(answer, width, units, labels, most, origin)
+    return [title, heading, *sums, *rows, *notes]
+
+
+def parts(answer, width=None, units="binary", labels=(), most=None, origin=""):
+    """The same in parts: (title, heading, [sums of file systems], [rows], [notes])."""
+    labels = dict(labels)
+    shown = [row for row in answer["rows"] if not _is_on_top(row, answer)]
+    rows = shown[:most]
+    left_off = answer["left_off"] + len(shown) - len(rows)
+    sums = _sums(answer, labels, "_per_s" if answer["kind"] == RATES else "")
+    columns = _columns(answer, sums, rows, units, labels)
+    gap = _fit(columns, width, answer["sort"])
+    found = [gap.join(column.padded(place, column is columns[-1]) for column in columns).rstrip()
+             for place in range(-1, len(sums) + len(rows))]
+    for place, (*_, part) in enumerate(sums, 1):
+        for text in (f"{part} of requests", part) if part else ():
+            longer = f"{found[place]}{gap}{text}"
+            if width is None or len(longer) <= width:
+                found[place] = longer
+                break
+    found = [cut(line, width) for line in found]
+    notes = [] if rows else [_nothing(answer)]
+    if left_off:
+        notes.append(f"({left_off} more {'row' if left_off == 1 else 'rows'})")
+    notes += [f"note: {note}" for note in _notes(answer, labels)]
+    return (cut(_title(answer, labels, origin), width), found[0], found[1:1 + len(sums)],
+            found[1 + len(sums):], [line for note in notes for line in _wrapped(note, width)])
+
+
+def _title(answer, labels, origin):
+    at = answer["at"]
+    words = [] if at is None else [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")]
+    if answer["kind"] == RATES:
+        words.append(f"rates over {answer['span_s']:.{0 if answer['span_s'] >= 10 else 1}f} s")
+    elif answer["kind"] == GAINS:
+        words.append("what came in between (how long it took is not known: --every S)")
+    elif answer["began"] is not None:
+        words.append("totals since " + _moment(answer["began"], at))
+    else:
+        words.append("totals since the entries began")
+    words += [_BY[answer["by"]], f"{_SORTED[answer['sort']]} first"]
+    if answer["file_system"]:
+        words.append(labels.get(answer["file_system"], answer["file_system"]))
+    if answer["user"]:
+        words.append(f"user {answer['user']}")
+    if answer["text"]:
+        words.append(f"with {answer['text']!r}")
+    if origin:
+        words.append(origin)
+    return one_line(", ".join(words))
+
+
+def _moment(began, at):
+    """The time, and the day where it is another one."""
+    began = datetime.fromtimestamp(began)
+    is_today = at is not None and began.date() == datetime.fromtimestamp(at).date()
+    return began.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+
+
+def _nothing(answer):
+    what = "nothing was done" if answer["kind"] == RATES else "nothing has been done"
+    if answer["text"] or answer["user"]:
+        return f"(no row: {what} that is asked for)"
+    return f"(no row: {what})"
+
+
+def _notes(answer, labels):
+    if answer["only"]:
+        yield (f"rows are of {answer['only']}'s jobs alone; (all) and (no job) are of everybody's")
+    if answer["by"] == "node" and any(row["is_shared"] for row in answer["rows"]):
+        yield "~ job_stats do not tell a job's nodes apart: its load, in equal parts"
+    for fs in answer["file_systems"]:
+        by_why = {}
+        for target, why in fs["missing"].items():
+            by_why.setdefault(why, []).append(target)
+        for why, targets in by_why.items():
+            named = " ".join(targets[:8]) + (f" and {len(targets) - 8} more"
+                                             if len(targets) > 8 else "")
+            yield one_line(f"{_label(fs['file_system'], labels)}: {named}: {why}; "
+                           f"numbers are lower bounds (>=)")
+
+
+# -- columns -----------------------------------------------------------------------------------
+
+class _Column:
+    """Cells from the heading to the last row; `least` is None for what must not be cut."""
+
+    def __init__(self, title, cells, least=None, right=True, metric=None):
+        self.title, self.cells, self.least, self.right = title, cells, least, right
+        self.metric = metric
+        self.width = self.natural = max(map(_cells, (title, *cells)))
+
+    def padded(self, place, last=False):
+        text = self.title if place < 0 else self.cells[place]
+        text = cut(text, self.width)
+        blanks = " " * (self.width - _cells(text))
+        return blanks + text if self.right else text if last else text + blanks
+
+
+def _columns(answer, sums, rows, units, labels):
+    by, per_second = answer["by"], answer["kind"] == RATES
+    unit, per = _UNIT[units][0], "/S" if per_second else ""
+    columns = [_Column(by.upper(), [name for name, *_ in sums] + [
+        _name(row, "file_system" if by == "fs" else by, labels) for row in rows], 8, False)]
+    if by != "fs":
+        columns.append(_Column("FS", [fs for _, fs, *_ in sums] + [
+            _label(row["file_system"], labels) for row in rows], 8, False))
+    for place, metric in enumerate(METRICS):
+        name = metric + ("_per_s" if per_second else "")
+        title = f"{_TITLES[place]}_{unit}{per}" if place < 2 else f"{_TITLES[place]}{per}"
+        columns.append(_Column(title, [
+            _amount(amounts[name], place, per_second, units, low)
+            for _, _, amounts, low, _ in sums] + [
+            _amount(row[name], place, per_second, units, row["lower_bound"], row.get("is_shared"))
+            for row in rows], metric=metric))
+    for title, text, least in _AFTER[by]:
+        cells = [one_line(text(row)) or "-" for row in rows]
+        if set(cells) - {"-"}:                      # else nobody knows: it is not worth a column
+            columns.append(_Column(title, [""] * len(sums) + cells, least, least is None))
+    return columns
+
+
+def _sums(answer, labels, suffix):
+    """[(name, file system, amounts, is a lower bound, share of no jobs)]."""
+    found = answer["file_systems"]
+    if answer["by"] == "fs" and not answer["user"]:
+        return []                                   # the rows are the sums
+    if len(found) > _MOST_SUMS:
+        found = [_together(found, suffix)]
+    lines = []
+    for fs in found:
+        name = _label(fs["file_system"], labels)
+        lines.append(("(all)", name, fs, fs["lower_bound"], ""))
+        lines.append(("(no job)", name, fs["no_job"], fs["lower_bound"],
+                      "" if fs["no_job_share"] is None else _share(fs["no_job_share"])))
+    return lines
+
+
+def _is_on_top(row, answer):
+    """True for what users and nodes without a job did, where the sums on top say it already."""
+    return (answer["by"] in ("user", "node") and not row["is_job"] and not answer["text"]
+            and len(answer["file_systems"]) <= _MOST_SUMS)
+
+
+def _together(found, suffix):
+    names = [metric + suffix for metric in METRICS]
+    known = [fs for fs in found if fs[names[0]] is not None]
+
+    def added(rows):
+        return {name: sum(row[name] for row in rows) if known else None for name in names}
+    whole, no_job = added(known), added([fs["no_job"] for fs in known])
+    return {"file_system": f"({len(found)})", **whole, "no_job": no_job,
+            "lower_bound": any(fs["lower_bound"] for fs in found),
+            "no_job_share": share(no_job[names[2]], whole[names[2]])}
+
+
+def _fit(columns, width, sort):
+    """
+    What stands between columns, after they were narrowed, and taken away, until a line has `width`
+    characters.
+    """
+    if width is None:
+        return _GAPS[0]
+    while True:
+        for gap in _GAPS:
+            if _line(columns, gap) <= width:
+                return gap
+        widest = max((column for column in columns if column.least is not None
+                      and column.width > column.least), default=None,
+                     key=lambda column: column.width - column.least)
+        if widest is not None:
+            widest.width -= 1
+            continue
+        # Names of what a job is first, then the numbers that it is not sorted by.
+        spare = [column for column in columns[1:] if column.metric != METRICS[SORT[sort]]]
+        spare.sort(key=lambda column: (column.metric is not None, column.least is None))
+        if spare:
+            kind = [column for column in spare if (column.metric is None, column.least is None) == (
+                spare[0].metric is None, spare[0].least is None)]
+            columns.remove(kind[-1])
+            for column in columns:
+                column.width = column.natural           # there may be room again
+        elif columns[0].width > 1:
+            columns[0].least = 1
+        else:
+            return gap
+
+
+def _line(columns, gap):
+    return sum(column.width for column in columns) + len(gap) * (len(columns) - 1)
+
+
+# -- cells -------------------------------------------------------------------------------------
+
+def _name(row, key, labels):
+    name = row[key]
+    if key == "file_system":
+        return _label(name, labels)
+    if name is None:
+        return _NAMELESS[row["is_job"]]
+    return name or ("(empty)" if key == "job" else "(not known)")
+
+
+def _label(name, labels):
+    return one_line(labels.get(name, name)) or "-"
+
+
+def _amount(value, place, per_second, units, low=False, shared=False):
+    if value is None:
+        return "-"
+    mark = ">=" if low else ""
+    mark += "~" if shared else ""
+    unit = _UNIT[units][1] if place < 2 else 1
+    if unit == 1 and (not per_second or place < 2):
+        return f"{mark}{value:.0f}"
+    value /= unit
+    if 0 < value < 0.05:                            # there is something
+        return ">0.0" if low else f"{mark}<0.1"
+    return f"{mark}{value:.1f}"
+
+
+def _count(number):
+    return "-" if number is None else str(number)
+
+
+def _share(part):
+    """
+    A share for people; none that is there is shown as 0, and none that is not whole as 100.
+
+    >>> _share(0.123), _share(0.0001), _share(0.9999), _share(1.0), _share(0.0), _share(None)
+    ('12.3 %', '<0.1 %', '>99.9 %', '100.0 %', '0.0 %', '-')
+    """
+    if part is None:
+        return "-"
+    if 0 < part < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= part < 1:
+        return ">99.9 %"
+    return f"{100 * part:.1f} %"
+
+
+def _cells(text):
+    """How many places a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+               for c in text)
+
+
+def cut(text, width):
+    """`text` in at most `width` places, with a + for what was cut off."""
+    if width is None or _cells(text) <= width:
+        return text
+    while text and _cells(text) > width - 1:
+        text = text[:-1]
+    return text + "+" if width > 0 else ""
+
+
+def _wrapped(text, width):
+    """Lines of at most `width` places; words that are longer are cut."""
+    if width is None:
+        return [text]
+    found, line = [], ""
+    for word in re.split(r" ", text):
+        if line and _cells(line) + 1 + _cells(word) > width:
+            found.append(line)
+            line = "  " + word if width > 20 else word
+        else:
+            line = f"{line} {word}" if line else word
+    return [cut(one, width) for one in (*found, line)]

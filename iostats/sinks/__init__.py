@@ -1,0 +1,67 @@
+"""
+Sinks: where the site's server hands on what it knows of jobs, one file each.
+
+A sink is a file in this folder.  `[NAME] ...` in site.cfg turns it on; what it needs is imported
+when it is on, and not before.  Its module has
+
+    NAME                  as in site.cfg and in messages
+    NEEDS                 the packages that it imports, ("influxdb_client",)
+    EXTRA                 the extra of pyproject.toml that has them
+    is_on(config)         whether site.cfg asks for it
+    make(config, say)     the sink; `say(text)` takes a line for the administrator
+
+and the sink itself
+
+    sweep(sweep, harvest) called on the server's loop after each complete sweep; returns at once
+    numbers()             [Number] about itself, for the other sinks to show
+    beside                [sink] of the others, set by `of`
+    close()               what is not handed on yet is kept for the next start
+
+Adding a sink is adding a file; tests/test_sinks.py says what one lacks.
+"""
+
+import importlib.util
+import os
+import sys
+from collections import namedtuple
+
+from iostats.errors import ConfigError
+
+Number = namedtuple("Number", "name kind help value")
+Number.__doc__ = """
+One number that a sink tells of itself.
+
+Attributes:
+    name: as in Prometheus, without its "_total".
+    kind: "counter" or "gauge".
+    help: what it counts, in one sentence.
+    value: an integer.
+"""
+
+
+def names():
+    """The sinks that there are."""
+    found = (os.path.splitext(filename) for filename in os.listdir(os.path.dirname(__file__)))
+    return sorted(name for name, dot_py in found if dot_py == ".py" and not name.startswith("_"))
+
+
+def named(name):
+    """The module of sink `name`."""
+    __import__(f"{__name__}.{name}")
+    return sys.modules[f"{__name__}.{name}"]
+
+
+def of(config, say):
+    """[sink] of those that `config` turns on; ConfigError."""
+    found = []
+    for module in map(named, names()):
+        if module.is_on(config):
+            missing = [name for name in module.NEEDS if importlib.util.find_spec(name) is None]
+            if missing:
+                raise ConfigError(
+                    f"site.cfg: [{module.NAME}]: expected the Python package {missing[0]}, which "
+                    f"is not there; install it: pip install 'iostats[{module.EXTRA}]'")
+            found.append(module.make(config, say))
+    for sink in found:
+        sink.beside = [other for other in found if other is not sink]
+    return found

@@ -1,0 +1,251 @@
+"""
+What all jobs have done so far, as of one sweep and of the one before.
+
+A Part is a table: a row for each job id of job_stats, a column for each counter's samples and sums,
+of one target, or of all targets of one kind (ost, mdt) of a file system added up.  What a job did
+between two sweeps is the difference of two tables, so nothing is lost or counted twice when a sweep
+was missed, and what a target forgets is no loss of anybody.
+
+    targets -> Parts -> jobs, by what the batch system calls them -> a database
+
+The walk over the targets is a generator, so that a loop can do other things between two of them.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from iostats.loads import COUNTED_AGAIN, TRANSFERS
+
+UNATTRIBUTED = "(unattributed)"         # the ids that are no jobs' (cp.0, kworker), added up
+BYTES = ("read_bytes", "write_bytes")
+_DEAD_ROWS = 1000
+AT_ONCE = 500                           # ids that are looked at in one step of the walk
+
+Job = namedtuple("Job", "cluster job raw_job user account")
+Job.__doc__ = """
+Whose I/O it was.
+
+Attributes:
+    job: as users write it; as job_stats have it where no batch system tells; or UNATTRIBUTED.
+    raw_job: the batch system's own id.
+    cluster, user, account: "" where they are not known.
+"""
+NOBODY = Job("", UNATTRIBUTED, UNATTRIBUTED, "", "")
+
+
+def component_of(target):
+    """
+    What kind of target it is, as exporters call it.
+
+    >>> component_of("OST000a"), component_of("MDT0000")
+    ('ost', 'mdt')
+    """
+    return target[:3].lower()
+
+
+def is_operation(counter):
+    """False for transfers, and for what counts a rename once more."""
+    return counter not in TRANSFERS and counter not in COUNTED_AGAIN
+
+
+class Part:
+    """
+    A table of job ids.
+
+    Attributes:
+        fs, component, target: what it is of; target is "" for all of that component.
+        ids: the id of each row; `index`: the row of each id.
+        now, before: {counter: (samples, sums)}, arrays as long as `ids`, at this sweep and at
+            the one before.  They are not changed any more once the walk is over.
+        here, was_here: whether a target knew the id then.
+        is_job: whether the id is a job's; `low`: what is there may be too low, for good.
+    """
+
+    def __init__(self, fs, component, target):
+        self.fs, self.component, self.target = fs, component, target
+        self.ids, self.index, self._rows_of = [], {}, {}
+        self.now, self.before = {}, {}
+        self.here = self.was_here = self.low = self.is_job = np.zeros(0, bool)
+
+    def begin(self):
+        """A new sweep: what was now is before."""
+        dead = len(self.ids) - int(self.here.sum())
+        if dead > _DEAD_ROWS and 2 * dead > len(self.ids):
+            self._keep(np.flatnonzero(self.here))
+        self.before, self.now = self.now, {}
+        self.was_here, self.here = self.here, np.zeros(len(self.ids), bool)
+
+    def _keep(self, rows):
+        self.ids = [self.ids[row] for row in rows.tolist()]
+        self.index = {job_id: row for row, job_id in enumerate(self.ids)}
+        self.now = {name: (samples[rows], sums[rows])
+                    for name, (samples, sums) in self.now.items()}
+        self.here, self.low, self.is_job = self.here[rows], self.low[rows], self.is_job[rows]
+        self._rows_of = {}
+
+    def add(self, target, is_job):
+        """Add what `target` has; {id} that it did not have the last time."""
+        totals, new, came = target.totals(), [], set()
+        ids = list(totals.ids)
+        known = self._rows_of.get(target.target)
+        if known is None or known[0] != ids:
+            came = set(ids).difference(known[0] if known else ())
+            new = [job_id for job_id in ids if job_id not in self.index]
+            for job_id in new:
+                self.index[job_id] = len(self.ids)
+                self.ids.append(job_id)
+            rows = np.fromiter(map(self.index.__getitem__, ids), np.int64, len(ids))
+            known = self._rows_of[target.target] = (ids, rows)
+        rows, size = known[1], len(self.ids)
+        if new:
+            self._grow(size, np.fromiter(map(is_job, new), bool, len(new)))
+        self.here[rows] = True
+        for name, column in totals.counters.items():
+            if name not in self.now:
+                self.now[name] = (np.zeros(size, np.int64), np.zeros(size, np.int64))
+            samples, sums = self.now[name]
+            samples[rows] += np.asarray(column.samples).astype(np.int64)
+            if column.sums is not None and name in BYTES:
+                sums[rows] += np.asarray(column.sums).astype(np.int64)
+        return came
+
+    def _grow(self, size, are_jobs):
+        self.here, self.was_here, self.low = (_longer(flags, size) for flags in
+                                              (self.here, self.was_here, self.low))
+        self.is_job = np.concatenate((self.is_job, are_jobs))
+        self.now, self.before = ({name: (_longer(samples, size), _longer(sums, size))
+                                  for name, (samples, sums) in columns.items()}
+                                 for columns in (self.now, self.before))
+
+    def end(self):
+        """
+        No row falls as long as it is here: a job may have been forgotten while we went from one
+        target to the next, and a counter that falls is a new one to a database.
+        """
+        stays = self.here & self.was_here
+        zeros = np.zeros(len(self.ids), np.int64)
+        for name, then in self.before.items():
+            now = self.now.get(name, (zeros, zeros))
+            if any((old[stays] > new[stays]).any() for old, new in zip(then, now)):
+                self.now[name] = tuple(np.where(stays, np.maximum(old, new), new)
+                                       for old, new in zip(then, now))
+
+    def gains(self):
+        """{counter: (samples, sums)} of what came since the sweep before; all of a new id."""
+        zeros = np.zeros(len(self.ids), np.int64)
+        found = {}
+        for name, (samples, sums) in self.now.items():
+            then = self.before.get(name, (zeros, zeros))
+            # What a target has forgotten is gone, and was not undone.
+            found[name] = (np.maximum(samples - then[0], 0), np.maximum(sums - then[1], 0))
+        return found
+
+
+def _longer(array, size):
+    longer = np.zeros(size, array.dtype)
+    longer[:len(array)] = array
+    return longer
+
+
+class Tally:
+    """
+    All Parts, from sweep to sweep.
+
+    `by_target`: a Part for each target, else one for each kind of target of a file system.
+
+    Attributes:
+        parts: {(fs, component, target or ""): Part}.
+        slot, slot_before: the times of this sweep and of the one before, s; None for none.
+        first: {id: the sweep before the one that it was first seen in, or None}.
+        names: {id: its job, as job_stats have it; "" for no job}.
+    """
+
+    def __init__(self, by_target):
+        self.parts, self.first, self.names = {}, {}, {}
+        self.slot = self.slot_before = None
+        self._by_target, self._gaps = by_target, {}
+        self._without_start = set()          # ids of which nobody has told when their job began
+
+    def walk(self, sweep, harvest):
+        """Generator: take all targets, one at a step."""
+        self.slot_before, self.slot = self.slot, sweep.slot
+        for part in self.parts.values():
+            part.begin()
+
+        def is_job(job_id):
+            if job_id not in self.names:
+                self.names[job_id] = harvest.job_of(job_id)
+            return bool(self.names[job_id])
+        for fs, name in sorted(harvest.targets):
+            target = harvest.targets.get((fs, name))
+            if target is None:                           # it was forgotten meanwhile
+                continue
+            part = self._part(fs, name)
+            came = part.add(target, is_job)
+            for job_id in came:
+                self.first.setdefault(job_id, self.slot_before)
+            yield
+            yield from self._mark(part, target, harvest, came)
+        for part in self.parts.values():
+            part.end()
+        self._forget()
+
+    def _part(self, fs, name):
+        key = (fs, component_of(name), f"{fs}-{name}" if self._by_target else "")
+        if key not in self.parts:
+            self.parts[key] = Part(*key)
+        return self.parts[key]
+
+    def _mark(self, part, target, harvest, came):
+        """
+        Generator: note whose totals may be too low.
+
+        A doubt that was not there before is one of an id that is new there, of one that is told
+        now when it began, of a suspect; or comes with a gap, which is everybody's.
+        """
+        key, gaps = (part.fs, target.target), (target.cleanup_s is None, target.gaps[-1:])
+        everyone = self._gaps.get(key) != gaps
+        self._gaps[key] = gaps
+        suspects = set(target.suspects())
+        agent = getattr(harvest, "agents", {}).get(target.node)
+        ahead = agent.clock_ahead_s if agent is not None else 0.0
+        since = float("inf") if target.swept_since is None else target.swept_since
+        ids = target.ids() if everyone else {
+            **dict.fromkeys(came), **dict.fromkeys(suspects),
+            **dict.fromkeys(job_id for job_id in target.changed() if job_id in self._without_start)}
+        for number, job_id in enumerate(ids):
+            if number % AT_ONCE == 0:
+                yield
+            row = part.index.get(job_id)
+            if row is None or part.low[row] or not part.is_job[row]:
+                continue
+            facts = harvest.facts(job_id)
+            began = facts.started if facts is not None else None
+            if not began:
+                self._without_start.add(job_id)
+                began = self.first.get(job_id) or target.swept_since or 0.0
+            else:
+                self._without_start.discard(job_id)
+            began += ahead
+            # marks() of all ids of all targets would take longer than a sweep on a large system.
+            if ((began < since or gaps[0] or target.gaps or job_id in suspects)
+                    and target.marks(job_id, began, None)):
+                part.low[row] = True
+
+    def _forget(self):
+        if len(self.first) > _DEAD_ROWS + 2 * max(
+                (len(part.ids) for part in self.parts.values()), default=0):
+            alive = set().union(*(part.ids for part in self.parts.values()))
+            self.first = {job_id: slot for job_id, slot in self.first.items()
+                          if job_id in alive}
+            self._without_start &= alive
+            self.names = {job_id: job for job_id, job in self.names.items() if job_id in alive}
+
+
+def job_of(job_id, harvest):
+    """The Job of an id that is a job's, as far as it is known now."""
+    facts, job = harvest.facts(job_id), harvest.job_of(job_id)
+    if facts is None:
+        return Job("", job, job, "", "")
+    return Job(facts.cluster, facts.job or job, facts.raw_job or job, facts.user, facts.account)

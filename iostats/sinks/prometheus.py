@@ -1,0 +1,432 @@
+"""
+Prometheus: GET /metrics on an address of its own, with the names that dashboards already use.
+
+    lustre_job_read_bytes_total     lustre_job_read_samples_total     {component,jobid,target}
+    lustre_job_write_bytes_total    lustre_job_write_samples_total
+    lustre_job_stats_total{operation}
+    lustre_job_lower_bound                            1 where a job's amounts may be too low
+    iostats_...                                       about the harvest, the agents, the sinks
+
+as the lustre_exporter of HPE and GSI and Whamcloud's lustrefs-exporter have them, with the labels
+fs, cluster, user and account as well; a label that is not known is empty, which is no label to
+Prometheus.  Zeros have no line.
+
+The page is made after each sweep, and is the same until the next.  It has a bounded number of jobs,
+the busiest ones; what the others gained is added up as jobid="(others)", and what ids gained that
+are no jobs' as "(unattributed)".  These two count from the server's start, so that they never fall.
+So a sum of rates is right; a sum of totals is not, as with any exporter whose series come and go.
+"""
+
+import asyncio
+import collections
+import gzip
+import heapq
+import http.server
+import logging
+import socket
+import socketserver
+import threading
+import time
+
+from iostats.errors import ConfigError
+from iostats.loads import TRANSFERS
+from iostats.sinks import Number
+from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, is_operation, job_of
+
+log = logging.getLogger("iostats")
+
+NAME = "prometheus"
+NEEDS = ("prometheus_client",)
+EXTRA = "prometheus"
+
+OTHERS = "(others)"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_FADES = 0.8                    # of a job's weight stays from one sweep to the next
+_STAYS = 2.0                    # a job that is shown counts double: the page is not to flicker
+_FORGOTTEN = 1e-9
+_STALE_SWEEPS, _STALE_S = 5, 300.0      # then amounts would be shown that nobody has read
+_REQUESTS_AT_ONCE = 16
+_REQUEST_WITHIN_S = 10.0
+
+LABELS = ("component", "jobid", "target", "fs", "cluster", "user", "account")
+FAMILIES = {
+    "lustre_job_read_bytes": "Bytes that the job read from the targets.",
+    "lustre_job_write_bytes": "Bytes that the job wrote to the targets.",
+    "lustre_job_read_samples": "Requests in which it read them.",
+    "lustre_job_write_samples": "Requests in which it wrote them.",
+    "lustre_job_stats": "Requests of the job for an operation; a rename counts twice, as rename "
+                        "and by its kind.",
+}
+LOWER_BOUND = "1 where the job's amounts may be too low: a clear, a gap, a doubt."
+REQUESTS = {
+    "iostats_requests": "Requests to the targets, since the server's start.",
+    "iostats_unattributed_requests": "Those of ids that are no job's, since the server's start.",
+}
+AGENT_UP = "1 for a storage server whose agent has sent its part of the last sweep."
+SWEEP = "When the last sweep was taken, seconds since 1970."
+AGE = "Seconds since the last sweep was taken."
+# (name, kind, help) of what numbers() tells, in its order.
+NUMBERS = (
+    ("iostats_jobs", "gauge", "Jobs that the targets know."),
+    ("iostats_prometheus_shown_jobs", "gauge",
+     "Jobs that have lines of their own here ([prometheus] max_jobs)."),
+    ("iostats_prometheus_left_out_sweeps", "counter",
+     "Sweeps after which no page was made for lack of time."),
+)
+
+
+def is_on(config):
+    """Whether it is to listen anywhere."""
+    return bool(config["prometheus.listen"])
+
+
+def make(config, say):
+    """The sink; ConfigError."""
+    return Prometheus(config, say)
+
+
+def address_of(config):
+    """(host, port) of [prometheus] listen; ConfigError."""
+    host, colon, port = config["prometheus.listen"].rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: expected "
+                          f"HOST:PORT such as 127.0.0.1:9464, got "
+                          f"'{config['prometheus.listen']}'")
+    return host.strip("[]"), int(port)
+
+
+# -- what is on the page -----------------------------------------------------------------------
+
+class Amounts:
+    """
+    What a page shows, from sweep to sweep.
+
+    `most`: so many jobs have lines of their own.
+
+    Attributes:
+        shown: {job, as job_stats have it}; `jobs`: how many there are.
+    """
+
+    def __init__(self, most, by_target):
+        self.tally = Tally(by_target)
+        self.shown, self.jobs = frozenset(), 0
+        self._most, self._weight = most, {}
+        # Part key -> {counter: [samples, sums]}, and -> [requests, unattributed ones]
+        self._others, self._nobody = {}, {}
+        self.requests = collections.defaultdict(lambda: [0, 0])
+        self._any_hidden = False
+
+    def choose(self):
+        """After a walk: who is shown, and what the others gained."""
+        tally, first = self.tally, self.tally.slot_before is None
+        gains = {key: part.gains() for key, part in tally.parts.items()}
+        self._weigh(gains, first)
+        present = {tally.names[part.ids[row]] for part in tally.parts.values()
+                   for row in (part.here & part.is_job).nonzero()[0].tolist()}
+        self.jobs = len(present)
+        if len(present) <= self._most:
+            chosen = frozenset(present)
+        else:
+            self._any_hidden = True
+            chosen = frozenset(heapq.nlargest(self._most, present, key=lambda job: (
+                self._weight.get(job, 0.0) * (_STAYS if job in self.shown else 1.0), job)))
+        for key, part in tally.parts.items():
+            self._count(key, part, gains[key], chosen, first)
+        self.shown = chosen
+
+    def _weigh(self, gains, first):
+        """Each job's share of all bytes and of all requests, of late."""
+        self._weight = {job: weight * _FADES for job, weight in self._weight.items()
+                        if weight > _FORGOTTEN}
+        totals, by_part = [0, 0], {}
+        for key, columns in gains.items():
+            part = self.tally.parts[key]
+            moved = sum((columns[name][1] for name in BYTES if name in columns), 0)
+            asked = sum((samples for name, (samples, _) in columns.items()
+                         if name in BYTES or is_operation(name)), 0)
+            if columns:
+                by_part[key] = (part, moved, asked)
+                totals[0] += int(_sum(moved))
+                totals[1] += int(_sum(asked))
+        for part, moved, asked in by_part.values():
+            weight = moved / max(totals[0], 1) + asked / max(totals[1], 1)
+            for row in ((weight > 0) & part.is_job).nonzero()[0].tolist():
+                job = self.tally.names[part.ids[row]]
+                self._weight[job] = self._weight.get(job, 0.0) + float(weight[row])
+
+    def _count(self, key, part, gains, chosen, first):
+        others, nobody = self._others.setdefault(key, {}), self._nobody.setdefault(key, {})
+        requests = self.requests[key]
+        names, rows = self.tally.names, part.is_job.nonzero()[0].tolist()
+        # A job that comes onto the page begins there with its total, of which no rate can be made:
+        # what it gained just now was gained by one of the others.
+        hidden = part.is_job & False
+        for row in rows:
+            job = names[part.ids[row]]
+            hidden[row] = job not in chosen or (job not in self.shown and bool(part.was_here[row]))
+        if first:
+            return
+        for counter, (samples, sums) in gains.items():
+            for group, mask in ((others, hidden), (nobody, ~part.is_job)):
+                entry = group.setdefault(counter, [0, 0])
+                entry[0] += int(samples[mask].sum())
+                entry[1] += int(sums[mask].sum())
+            if counter in BYTES or is_operation(counter):
+                requests[0] += int(samples.sum())
+                requests[1] += int(samples[~part.is_job].sum())
+
+    def rows(self):
+        """
+        (Part, jobid, {counter: (samples, sums)}, low) of all that is shown, with the labels' order.
+        """
+        for key, part in self.tally.parts.items():
+            by_job = collections.defaultdict(list)
+            for row in (part.here & part.is_job).nonzero()[0].tolist():
+                job = self.tally.names[part.ids[row]]
+                if job in self.shown:
+                    by_job[job].append(row)
+            for job, rows in by_job.items():
+                amounts = {}
+                for counter, (samples, sums) in part.now.items():
+                    count = sum(int(samples[row]) for row in rows)
+                    if count:
+                        amounts[counter] = (count, sum(int(sums[row]) for row in rows))
+                yield part, job, amounts, any(bool(part.low[row]) for row in rows)
+            if self._any_hidden:
+                yield part, OTHERS, self._others.get(key, {}), False
+            yield part, UNATTRIBUTED, self._nobody.get(key, {}), False
+
+
+def _sum(array):
+    return array.sum() if hasattr(array, "sum") else array
+
+
+class _Families:
+    """What prometheus_client asks for the metrics of a page: a collector."""
+
+    def __init__(self, families):
+        self._families = families
+
+    def collect(self):
+        return self._families
+
+
+def page_of(families):
+    """The page of prometheus_client's families, bytes."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return generate_latest(registry)
+
+
+def job_families(amounts, jobs):
+    """[family] of an Amounts; `jobs`: {jobid: _tally.Job} of those that are shown."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    made = {name: CounterMetricFamily(name, help, labels=(
+        *LABELS[:2], "operation", *LABELS[2:]) if name == "lustre_job_stats" else LABELS)
+        for name, help in FAMILIES.items()}
+    low = GaugeMetricFamily("lustre_job_lower_bound", LOWER_BOUND, labels=LABELS)
+    for part, jobid, counters, is_low in amounts.rows():
+        job = jobs.get(jobid) or Job("", jobid, jobid, "", "")
+        first = (part.component, _clean(job.raw_job))
+        rest = tuple(map(_clean, (part.target, part.fs, job.cluster, job.user, job.account)))
+        for counter, (samples, sums) in counters.items():
+            if counter in BYTES:
+                way = counter.partition("_")[0]
+                _add(made[f"lustre_job_{way}_samples"], first + rest, samples)
+                _add(made[f"lustre_job_{way}_bytes"], first + rest, sums)
+            elif counter not in TRANSFERS:
+                _add(made["lustre_job_stats"], (*first, _clean(counter), *rest), samples)
+        if is_low:
+            low.add_metric(first + rest, 1)
+    requests = [CounterMetricFamily(name, help, labels=("component", "target", "fs"))
+                  for name, help in REQUESTS.items()]
+    for (fs, component, target), numbers in amounts.requests.items():
+        for family, number in zip(requests, numbers):
+            family.add_metric((component, _clean(target), _clean(fs)), number)
+    return [*made.values(), low, *requests]
+
+
+def _add(family, labels, amount):
+    if amount:
+        family.add_metric(labels, amount)
+
+
+def _clean(text):
+    """`text` without halves of characters, which are no UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+# -- the sink ----------------------------------------------------------------------------------
+
+class Prometheus:
+    """
+    See the module.
+
+    Attributes:
+        address: (host, port) that it listens on.
+    """
+
+    def __init__(self, config, say, clock=time.time):
+        self._say, self._clock, self.beside = say, clock, []
+        self._amounts = Amounts(config["prometheus.max_jobs"],
+                                config["prometheus.by_target"] == "yes")
+        self._making, self._late = None, 0
+        self._jobs_page, self._swept, self._every_s = b"", None, 0.0
+        self._served = None, b""
+        self._agents = {}
+        self._server = _Server(address_of(config), self.page, config)
+        self.address = self._server.server_address[:2]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,),
+                                        name="prometheus", daemon=True)
+        self._thread.start()
+
+    def sweep(self, sweep, harvest):
+        """Take all targets' totals, between the other things that the loop does."""
+        if self._making is not None and not self._making.done():
+            self._late += 1                              # the next page has it all
+            return
+        self._making = asyncio.ensure_future(self._make(sweep, harvest))
+
+    async def _make(self, sweep, harvest):
+        loop, amounts = asyncio.get_running_loop(), self._amounts
+        try:
+            for _ in amounts.tally.walk(sweep, harvest):
+                await asyncio.sleep(0)
+            await loop.run_in_executor(None, amounts.choose)
+            ids = {amounts.tally.names[job_id]: job_id for part in amounts.tally.parts.values()
+                   for job_id in part.ids if amounts.tally.names[job_id] in amounts.shown}
+            jobs = {job: job_of(job_id, harvest) for job, job_id in ids.items()}
+            agents = _agents(sweep, harvest)
+            page = await loop.run_in_executor(None, lambda: page_of(job_families(amounts, jobs)))
+            self._jobs_page, self._agents = page, agents
+            self._swept, self._every_s = sweep.slot, sweep.every_s
+            self._served = None, b""
+        except Exception:
+            log.exception("a bug of ours, please report it: no page for Prometheus")
+
+    def page(self):
+        """(page, page compressed), as of now."""
+        fresh = self._swept is not None and self._clock() - self._swept <= max(
+            _STALE_S, _STALE_SWEEPS * self._every_s)
+        jobs = self._jobs_page if fresh else b""
+        own = page_of(self._own_families())
+        made, packed = self._served
+        if made is not jobs:
+            packed = gzip.compress(jobs, 1)
+            self._served = jobs, packed
+        return jobs + own, packed + gzip.compress(own, 1)     # gzip may be put together like this
+
+    def _own_families(self):
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        up = GaugeMetricFamily("iostats_agent_up", AGENT_UP, labels=("node",))
+        for node, is_up in self._agents.items():
+            up.add_metric((_clean(node),), int(is_up))
+        families = [up]
+        if self._swept is not None:
+            families += [GaugeMetricFamily("iostats_sweep_timestamp_seconds", SWEEP, self._swept),
+                         GaugeMetricFamily("iostats_sweep_age_seconds", AGE,
+                                           max(0.0, self._clock() - self._swept))]
+        numbers = [*self.numbers(), *(one for sink in self.beside for one in sink.numbers())]
+        for name, kind, help, value in numbers:
+            family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+            families.append(family(name, help, value))
+        return families
+
+    def numbers(self):
+        """[Number] for other sinks to show."""
+        values = self._amounts.jobs, len(self._amounts.shown), self._late
+        return [Number(*about, value) for about, value in zip(NUMBERS, values)]
+
+    def close(self):
+        """Listen no more."""
+        if self._making is not None:
+            self._making.cancel()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(2.0)
+
+
+def _agents(sweep, harvest):
+    """{storage server: whether its agent has sent its part of this sweep}."""
+    agents = getattr(harvest, "agents", None)
+    if agents is not None:
+        return {node: agent.slot >= sweep.slot for node, agent in agents.items()}
+    nodes = {target.node: False for target in harvest.targets.values() if target.node}
+    return {**nodes, **{target.node: True for target in sweep.targets}}
+
+
+# -- HTTP --------------------------------------------------------------------------------------
+
+class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """Serves one page; more requests at once than some wait."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+
+    def __init__(self, address, page, config):
+        host, port = address
+        self.page = page
+        self._places = threading.BoundedSemaphore(_REQUESTS_AT_ONCE)
+        try:
+            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM,
+                                       flags=socket.AI_PASSIVE)
+            self.address_family, at = found[0][0], found[0][4]
+            super().__init__(at, _Handler)
+        except OSError as error:
+            raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: cannot "
+                              f"listen on {config['prometheus.listen']}: {error.strerror}; is "
+                              f"another exporter there?") from None
+
+    def server_bind(self):
+        socketserver.TCPServer.server_bind(self)         # HTTPServer asks the DNS for its name
+        self.server_name, self.server_port = self.server_address[:2]
+
+    def process_request(self, request, client_address):
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request, client_address):
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request, client_address):
+        """One who went away in the midst is nobody's trouble."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """GET /metrics."""
+
+    timeout = _REQUEST_WITHIN_S
+    server_version, sys_version = "iostats", ""
+
+    def do_GET(self):
+        if self.path.partition("?")[0] != "/metrics":
+            self.send_error(404, "expected /metrics")
+            return
+        plain, packed = self.server.page()
+        wants = {one.partition(";")[0].strip()
+                 for one in self.headers.get("Accept-Encoding", "").split(",")}
+        body = packed if "gzip" in wants else plain
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        if body is packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *args):
+        """Nothing: it is asked every few seconds, for ever."""

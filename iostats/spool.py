@@ -1,0 +1,163 @@
+"""
+Messages that wait for a server: a queue of bounded size, in a folder that is this user's alone.
+
+    FOLDER/NUMBER.RUN.SEQ.message    one message, compressed; sent in the order of NUMBER
+    FOLDER/NAME.damaged              what could not be read back, put aside; the last ten
+    FOLDER/lock                      held by the process that uses the folder; its number
+
+A run is a chain of messages, each of which says something only with all before it: it begins with
+one that needs none.  When there is no more room, whole runs go, the oldest first, so that what is
+left can be used.  A file is there whole or not at all, a kill at any moment leaves a queue that is
+right.
+"""
+
+import os
+import zlib
+from collections import deque, namedtuple
+
+from iostats import state
+from iostats.errors import StateError
+from iostats.files import read_text
+
+_LEAST = 4096                                  # what the smallest file takes on a disk
+_LARGEST = 1 << 26                             # of one message, before compression
+_DAMAGED_KEPT = 10
+_ENDING = ".message"
+
+Waiting = namedtuple("Waiting", "number run seq size")
+Waiting.__doc__ = """
+One message that waits.
+
+Attributes:
+    number: its place in the queue.
+    run: name of its chain; `seq`: its place there.
+    size: bytes that it takes on the disk.
+"""
+
+
+class Full(StateError):
+    """There is no room for a message, whatever older ones would go."""
+
+
+class Spool:
+    """
+    The queue in one folder; made and locked, or StateError.
+
+    `most_bytes`: how much may wait; `how`: how to name another folder, for messages.
+
+    Attributes:
+        size: bytes that wait.
+    """
+
+    def __init__(self, folder, most_bytes, how):
+        self.folder, self._most, self._how = folder, most_bytes, how
+        state.make_private(folder, how)
+        self._lock = self._locked()
+        self._queue = deque(sorted(self._found()))
+        self.size = sum(one.size for one in self._queue)
+        self._next = self._queue[-1].number + 1 if self._queue else 1
+
+    def __len__(self):
+        return len(self._queue)
+
+    def keep(self, run, seq, data):
+        """
+        Put the bytes `data` at the end; how many messages of older runs had to go for it.
+
+        Raises Full, or OSError where the disk does not take it.
+        """
+        packed, gone = zlib.compress(data, 1), 0
+        size = max(_LEAST, len(packed))
+        while self.size + size > self._most:
+            if not self._queue or self._queue[0].run == run:
+                raise Full(f"{self.folder}: expected at most {self._most} bytes, and one sweep is "
+                           f"more; set [harvest] spool_bytes to more in site.cfg")
+            gone += self.drop(self._queue[0].run)
+        one = Waiting(self._next, run, seq, size)
+        try:
+            state.write_whole(self._path(one), packed)
+        except FileNotFoundError:              # somebody has removed the folder
+            state.make_private(self.folder, self._how)
+            state.write_whole(self._path(one), packed)
+        self._next += 1
+        self._queue.append(one)
+        self.size += size
+        return gone
+
+    def first(self):
+        """The Waiting that is to be sent next, or None."""
+        return self._queue[0] if self._queue else None
+
+    def load(self, one):
+        """The bytes of a message; StateError where they are not what was kept."""
+        path = self._path(one)
+        try:
+            packed, whole = read_text(path).encode("latin-1"), zlib.decompressobj()
+            data = whole.decompress(packed, _LARGEST)
+            if not whole.eof or whole.unused_data:
+                raise zlib.error("it is cut off")
+        except (OSError, zlib.error) as error:
+            raise StateError(f"{path}: a message that waited is damaged: "
+                             f"{getattr(error, 'strerror', None) or error}") from None
+        return data
+
+    def remove(self, one):
+        """Forget the first message: it was delivered."""
+        self._queue.remove(one)
+        self.size -= one.size
+        state.forget(self._path(one))
+
+    def put_aside(self, one):
+        """Keep a damaged message for a person to look at, and send it no more."""
+        path = self._path(one)
+        self._queue.remove(one)
+        self.size -= one.size
+        try:
+            os.rename(path, path + ".damaged")
+        except OSError:
+            state.forget(path)
+        damaged = sorted(name for name in os.listdir(self.folder) if name.endswith(".damaged"))
+        for name in damaged[:-_DAMAGED_KEPT]:
+            state.forget(os.path.join(self.folder, name))
+
+    def drop(self, run, seq=0):
+        """Forget all messages of a run, or those from `seq` on; how many there were."""
+        those = [one for one in self._queue if one.run == run and one.seq >= seq]
+        for one in those:
+            self.remove(one)
+        return len(those)
+
+    def _path(self, one):
+        return os.path.join(self.folder, f"{one.number:012d}.{one.run}.{one.seq}{_ENDING}")
+
+    def _found(self):
+        for name in os.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            if name.endswith(".new"):          # of a writer that was killed
+                state.forget(path)
+                continue
+            number, run, seq = (name[:-len(_ENDING)].split(".") + ["", ""])[:3]
+            if name.endswith(_ENDING) and number.isdigit() and seq.isdigit():
+                yield Waiting(int(number), run, int(seq), max(_LEAST, os.lstat(path).st_size))
+
+    def _locked(self):
+        import fcntl
+        path = os.path.join(self.folder, "lock")
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateError(f"{path}: cannot be made: {error.strerror}; name another folder "
+                             f"{self._how}") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            other = os.read(handle, 32).decode("ascii", "replace").strip()
+            os.close(handle)
+            raise StateError(f"{path}: another agent harvests on this machine (process "
+                             f"{other or 'unknown'}); stop it first") from None
+        os.ftruncate(handle, 0)
+        try:
+            os.write(handle, b"%d\n" % os.getpid())
+        except OSError:                        # a full disk; the lock holds all the same
+            pass
+        return handle

@@ -1,0 +1,95 @@
+"""
+What the site's server keeps of the harvest, in the file of store.py.
+
+    agents     who has sent what: the last message of each storage server
+    targets    one row for each target: its state, as of some sweep (a checkpoint)
+    blocks     what has come of a target since then, in its order: replayed after a restart
+    lives      jobs that are not settled
+    harvests   what the storage servers counted for settled jobs
+
+A message is in `blocks` before it is answered, and `agents` says so in the same transaction; a
+checkpoint takes the place of a target's blocks in one transaction.  So a server that is killed at
+any byte begins again with each message taken once, or not at all.
+"""
+
+from collections import namedtuple
+
+Logged = namedtuple("Logged", "file_system target body")
+Logged.__doc__ = """Bytes that came of one target."""
+
+
+class SweepStore:
+    """The tables of the harvest in a store.Store; every method may raise StateError."""
+
+    def __init__(self, store):
+        self._store = store
+
+    # -- sweeps: on the disk with the store's next `commit`
+
+    def add(self, node, agent, logged):
+        """Keep a message: [Logged], and what is known of its agent from now on (bytes)."""
+        for one in logged:
+            self._store.do("INSERT INTO blocks (file_system, target, body) VALUES (?, ?, ?)", one)
+        self._store.do("INSERT OR REPLACE INTO agents VALUES (?, ?)", (node, agent))
+
+    # -- committed at once
+
+    def keep_lives(self, lives):
+        """Keep {job: bytes}."""
+        self._store.change(*(("INSERT OR REPLACE INTO lives VALUES (?, ?)", one)
+                             for one in lives.items()))
+
+    def checkpoint(self, states):
+        """{(file system, target): state} stands for all that came of these targets so far."""
+        self._store.change(*(
+            statement for key, state in states.items() for statement in (
+                ("DELETE FROM blocks WHERE file_system = ? AND target = ?", key),
+                ("INSERT OR REPLACE INTO targets VALUES (?, ?, ?)", (*key, state)))))
+
+    def settle(self, harvests, logged, now):
+        """
+        {job: bytes} is what the storage servers counted; the jobs leave `lives`, and [Logged]
+        makes the targets forget them when it is replayed.
+        """
+        self._store.change(
+            *(("INSERT INTO blocks (file_system, target, body) VALUES (?, ?, ?)", one)
+              for one in logged),
+            *(("DELETE FROM lives WHERE job = ?", (job,)) for job in harvests),
+            *(("INSERT OR REPLACE INTO harvests VALUES (?, ?, ?)", (job, now, body))
+              for job, body in harvests.items() if body))
+
+    def forget(self, before):
+        """Remove what was counted for jobs that were settled before this moment."""
+        self._store.change("DELETE FROM harvests WHERE made < ?", (before,))
+
+    # -- what is there
+
+    def agents(self):
+        """{node: bytes}."""
+        return dict(self._store.rows("SELECT node, body FROM agents"))
+
+    def targets(self):
+        """{(file system, target): state}."""
+        return {(file_system, target): state for file_system, target, state in self._store.rows(
+            "SELECT file_system, target, state FROM targets")}
+
+    def blocks(self):
+        """Logged, one after the other in the order in which they came."""
+        last = 0
+        while True:
+            found = self._store.rows("SELECT id, file_system, target, body FROM blocks "
+                                     "WHERE id > ? ORDER BY id LIMIT 100", (last,))
+            for row in found:
+                yield Logged(*row[1:])
+            if not found:
+                return
+            last = found[-1][0]
+
+    def lives(self):
+        """{job: bytes}."""
+        return dict(self._store.rows("SELECT job, body FROM lives"))
+
+    def harvest_of(self, job):
+        """What was counted for a settled job, as bytes, or None."""
+        found = self._store.rows("SELECT body FROM harvests WHERE job = ?", (job,))
+        return found[0][0] if found else None

@@ -1,0 +1,138 @@
+"""
+The message `sweep`: what a storage server's agent read in its job_stats, as docs/wire.md has it.
+
+    Sweep   one message of one sweep; its `targets`: [Block]
+    Block   a part of one reading of one target's job_stats: rows, by the jobs' ids
+    Column  one counter of these rows
+
+These types check all that can be checked without knowing what came before: what has been decoded
+can be indexed, and put into arrays of 64 bits, without another look.
+"""
+
+from typing import Annotated, Optional
+
+import msgspec
+
+from iostats.jobid import LONGEST_NODE_NAME
+
+LONGEST_ID = 128                   # characters of a job's id, unescaped; the kernel keeps 31 bytes
+_MOST_ROWS, _MOST_GONE, _MOST_COUNTERS, _MOST_BLOCKS = 20_000, 200_000, 256, 10_000
+_LARGEST = 2**64 - 1               # the kernel prints %llu; msgspec's own bounds end at 2**63 - 1
+
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+_Numbers = Annotated[list[_Number], msgspec.Meta(max_length=_MOST_ROWS)]
+_Samples = Annotated[list[Annotated[int, msgspec.Meta(ge=1)]], msgspec.Meta(max_length=_MOST_ROWS)]
+_Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Times = Annotated[list[_Nanoseconds], msgspec.Meta(max_length=_MOST_ROWS)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Id = Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
+_Why = Annotated[str, msgspec.Meta(max_length=500)]
+_Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+_Name = Annotated[str, msgspec.Meta(pattern=r"\A[\w.-]{1,64}\Z")]
+_Counter = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{1,128}\Z")]
+_Unit = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{0,32}\Z")]
+
+
+class Column(msgspec.Struct, gc=False):
+    """
+    One counter of some rows; an absent row has no samples.
+
+    Attributes:
+        unit: bytes, reqs or usecs.
+        at: which rows; all other lists are as long.
+        samples: how often it was counted, at least once.
+        min, max, sum, sumsq: as the kernel prints them, 0 to 2^64-1; None where it does not.
+    """
+
+    unit: _Unit
+    at: _Numbers
+    samples: _Samples
+    min: Optional[_Numbers] = None
+    max: Optional[_Numbers] = None
+    sum: Optional[_Numbers] = None
+    sumsq: Optional[_Numbers] = None
+
+    def __post_init__(self):
+        rows = len(self.at)
+        for numbers in (self.samples, self.min, self.max, self.sum, self.sumsq):
+            if numbers is None:
+                continue
+            if len(numbers) != rows:
+                raise ValueError(f"expected lists as long as `at`, {rows}, got {len(numbers)}")
+            if rows and max(numbers) > _LARGEST:
+                raise ValueError(f"expected numbers of at most 64 bits, got {max(numbers)}"[:200])
+        if len(set(self.at)) != rows:
+            raise ValueError("expected every row once in `at`")
+
+
+class Block(msgspec.Struct):
+    """
+    A part of one reading of one target's job_stats.
+
+    Attributes:
+        read_at: agent's clock when this reading began, seconds since 1970.
+        cleanup_s: the target's job_cleanup_interval; None where it can't be read.
+        ended: it is the last block of this reading; it has `entries` and `gone`.
+        entries: how many the whole file has.
+        bad: entries of this block that could not be understood; `why`: the first of them.
+        unreadable: why the file could not be read; such a block proves nothing.
+        ids: of the entries that changed; in a block each once.
+        started, seen: of each, nanoseconds since 1970; `started` 0 where the file has none.
+        counters: name -> Column.
+        gone: ids that the reading before had, and this one has not.
+    """
+
+    file_system: _Name
+    target: _Name
+    read_at: _Seconds
+    ended: bool
+    cleanup_s: Optional[_Count] = None
+    entries: _Count = 0
+    bad: _Count = 0
+    why: _Why = ""
+    unreadable: _Why = ""
+    ids: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_ROWS)] = []
+    started: _Times = []
+    seen: _Times = []
+    counters: Annotated[dict[_Counter, Column], msgspec.Meta(max_length=_MOST_COUNTERS)] = {}
+    gone: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_GONE)] = []
+
+    def __post_init__(self):
+        rows = len(self.ids)
+        if len(self.started) != rows or len(self.seen) != rows:
+            raise ValueError(f"expected lists as long as `ids`, {rows}, got {len(self.started)} "
+                             f"and {len(self.seen)}")
+        if len(set(self.ids)) != rows or len(set(self.gone)) != len(self.gone):
+            raise ValueError("expected every id once in a block")
+        for name, column in self.counters.items():
+            if column.at and max(column.at) >= rows:
+                raise ValueError(f"{name}: expected rows below {rows}, got {max(column.at)}")
+        if self.unreadable and (rows or self.gone):
+            raise ValueError("expected no ids of a file that could not be read")
+        if self.gone and not self.ended:
+            raise ValueError("expected `gone` in the last block of a reading")
+
+
+class Sweep(msgspec.Struct):
+    """
+    The params of the method `sweep`: one message of one sweep.
+
+    Attributes:
+        clock_ahead_s: the agent's clock less the server's.
+        run, seq: the agent's chain of messages, and the place in it, from 1.
+        full: nothing that was sent before is presumed.
+        slot: the planned moment of the sweep, in the server's time; a multiple of `every`.
+        last: no other message of this sweep follows.
+    """
+
+    protocol: int
+    node: Annotated[str, msgspec.Meta(max_length=LONGEST_NODE_NAME)]
+    run: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
+    seq: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+    full: bool
+    slot: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+    every: Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+    last: bool
+    targets: Annotated[list[Block], msgspec.Meta(max_length=_MOST_BLOCKS)]
+    boot_id: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    clock_ahead_s: _Seconds = 0.0

@@ -1,0 +1,1202 @@
+"""
+Zeroing correction: what each job did at one target, although the target forgets silent jobs.
+
+A target's job_stats has an entry for each job id, whose counters only grow.  An entry that has
+been silent for job_cleanup_interval (I, 600 s by default) is removed, and the job's next RPC makes
+another one, which begins at 0.  The life of one entry is an incarnation; a job's total is the sum
+of the last values of all its incarnations.  What has to be found out, between two readings of the
+file, is whether an entry is still the same one.
+
+What the kernel does (lustre/obdclass/lprocfs_jobstats.c, 2.5 to 2.17), and what follows:
+
+    lprocfs_job_stats_log   finds the entry, or makes one; sets its time of last use
+                            (`seen`, printed as snapshot_time) before it counts
+    lprocfs_job_cleanup     removes the entries with  seen < now - I.  It is called when an entry
+                            is to be made, from 2.8 also when a reader closes the file, and does
+                            nothing when the last time is less than I/2 ago (2.5 to 2.7: it is
+                            called at each RPC, and I ago)
+    job_alloc               `started` (from 2.15.2 printed as start_time): when the entry was made
+    seq_start               up to 2.15 a reader goes on by number after each piece of the file, so
+                            that entries removed meanwhile make it skip as many others
+    list_add_tail           the file has the entries in the order in which they were made
+
+So an entry that is another one was made more than I after the last use of the one before it; and
+nothing is ever lost by this as long as two readings are less than I apart.  All else is a deletion
+by hand (`clear`, or one id), or a target that was stopped, and may have cost what was done since
+the last reading: that is a gap, and marks() tells it.
+
+The rules; 1 is what we knew, 2 is now; `seen`, `started` of the entry, `read_at` of the reading:
+
+ 1. Both have `started`: another one if and only if it differs.
+ 2. Without: another one if anything went back (samples, sum, max; min rose; a counter is gone);
+    if it stands behind an entry in the file that was made after it; if it was absent so often
+    that no race explains it (rule 5) and I has gone by since seen1; if what was gained cannot be:
+    the gained sum is not within gained samples x [min2, max2], or the gained sum of squares does
+    not fit (only where it cannot have overrun, and no RPC was under way at either reading).
+ 3. Without, and nothing of rule 2: the same one for certain if  seen2 - seen1 < I,  or if it
+    stands before an entry that is the same for certain and was made after it.  Otherwise it is in
+    doubt: counted as the same one, which is the lower number, and marked for this job.
+ 4. Another one that was made before seen1 + I, or an entry that was absent before that, and still
+    is in the next reading: it was deleted by hand, or the target was stopped.  The gap is from the
+    last reading that had it.
+ 5. Absent once proves nothing: readers race.  A reader skips entries only when a scan falls into
+    its reading, and scans are I/2 apart, so k absences in a row within the time T prove that it is
+    gone if  k > 1 + floor(T / (I/2)):  two, for readings less than I/2 apart.
+ 6. Two readings I or more apart: what was done from the first on, until I before the second, may
+    have expired unseen: a gap; not for entries that were made (or first seen) before read_at1 + I,
+    because nothing of theirs can have expired between.  A deletion by hand cannot be told from an
+    expiry then.  When no entry proves, by being the same one, that there was none, the gap is all
+    of the time between, and spares only the entries that were made before it.
+ 7. Another boot of the server, or another server: all entries are others, and a gap for everybody.
+ 8. A job that began before the first reading may have had entries before that are gone.
+ 9. job_cleanup_interval may change: the shortest since seen1 counts; 0 means never.
+10. Values of one entry are not of one moment: `seen` may be older or newer than the counters.
+
+Times: `seen` and `started` in ns since 1970, `read_at` in s, all by the storage server's clock.
+Numbers are unsigned 64-bit integers, as the kernel prints them (%llu).
+
+What is in memory: for each target one row of each column for each job that it has seen (a slot);
+`Names` gives each job id one number for all targets.  Earlier incarnations are added up in a table
+of their own, which only jobs with more than one have.
+"""
+
+import json
+import zlib
+from array import array
+from bisect import bisect_left
+from collections import namedtuple
+
+import numpy
+
+from iostats.counters import COUNTED_AGAIN
+from iostats.errors import StateError
+
+# Why a total may be too low, in the words of marks() and gaps.
+NO_SWEEP = "no sweep"
+CLEARED = "job_stats were cleared"
+RESTARTED = "the server was started again"
+DOUBTFUL = "cannot be told from an expiry"
+LATE = "the harvest began after the job"
+NO_INTERVAL = "job_cleanup_interval cannot be read"
+AT_LIMIT = "a sum has reached the kernel's limit"
+
+DEFAULT_CLEANUP_S = 600                    # the kernel's own, lprocfs_job_stats_init()
+MOST_GAPS = 64
+
+_NS = 1_000_000_000
+_LIMIT = 2**63 - 1                         # sums stay there from 2.17 on (lprocfs_counter_add)
+_NEVER_S = 1e9                             # as an interval: longer than anything here lives
+_READING_TAKES = 0.05                      # of I: from the begin of the file to its end, at most
+_CLOCKS_DIFFER = 0.01                      # of I: boot clock made wall clock, whole seconds
+_UNDER_WAY_S = 2                           # an RPC so long before a reading may be half counted
+_MOST_READINGS = 64                        # whose times are remembered
+_MOST_BOOTS = 16                           # whose old messages are known as such
+_NO_ENTRY = 255                            # `absent`: there is no incarnation that could go on
+_MOST_ABSENT = 250
+_U64, _I64, _I32 = numpy.uint64, numpy.int64, numpy.int32
+_MAGIC = b"iostats zeroing 1\n"
+
+Column = namedtuple("Column", "unit samples sums")
+Column.__doc__ = """
+One counter of some jobs.
+
+Attributes:
+    unit: bytes, reqs or usecs, as the file has it.
+    samples: how often, array of uint64.
+    sums: of what was counted, in `unit`, array of uint64; None where the file has none.
+"""
+
+Totals = namedtuple("Totals", "ids counters")
+Totals.__doc__ = "All incarnations added up: counter name -> Column, in the order of `ids`."
+
+Gains = namedtuple("Gains", "ids read_bytes write_bytes reads writes operations span_s")
+Gains.__doc__ = """
+What the jobs that changed gained between the last two readings.
+
+Attributes:
+    ids: of these jobs.
+    read_bytes, write_bytes, reads, writes, operations: arrays of int64, in the order of `ids`;
+        operations: samples of all counters but read, write, read_bytes and write_bytes, and
+        those that count a rename once more.
+    span_s: between the two readings; 0 after the first one, which has no gains.
+"""
+
+_GAIN_NAMES = ("read_bytes", "write_bytes", "reads", "writes", "operations")
+_SUM_GAINS = {"read_bytes": ("read_bytes", "reads"), "write_bytes": ("write_bytes", "writes")}
+_NO_OPERATION = {"read", "write", "read_bytes", "write_bytes"} | COUNTED_AGAIN
+
+
+class Names:
+    """Job id <-> row, one for all targets; an id that no target knows any more leaves its row."""
+
+    def __init__(self):
+        self._row_of = {}
+        self._ids = []
+        self._users = array("i")
+        self._free = []
+
+    def __len__(self):
+        return len(self._row_of)
+
+    def rows(self, ids):
+        """Array of their rows; ids that are new get one."""
+        rows = list(map(self._row_of.get, ids))
+        if None in rows:
+            for at, row in enumerate(rows):
+                if row is None:
+                    rows[at] = self._add(ids[at])
+        return numpy.frombuffer(array("i", rows), _I32)
+
+    def found(self, ids):
+        """Array of their rows; -1 where an id is not known."""
+        get = self._row_of.get
+        return numpy.frombuffer(array("i", [get(one, -1) for one in ids]), _I32)
+
+    def ids(self, rows):
+        """List of the ids in these rows."""
+        return list(map(self._ids.__getitem__, rows.tolist()))
+
+    def hold(self, rows):
+        """One more target knows these."""
+        for row in rows.tolist():
+            self._users[row] += 1
+
+    def release(self, rows):
+        """One target less knows these."""
+        for row in rows.tolist():
+            self._users[row] -= 1
+            if not self._users[row]:
+                del self._row_of[self._ids[row]]
+                self._ids[row] = None
+                self._free.append(row)
+
+    def _add(self, one):
+        known = self._row_of.get(one)                   # twice in `ids`
+        if known is not None:
+            return known
+        if self._free:
+            row = self._free.pop()
+            self._ids[row] = one
+        else:
+            row = len(self._ids)
+            self._ids.append(one)
+            self._users.append(0)
+        self._row_of[one] = row
+        return row
+
+
+class _Counter:
+    """One counter's columns; without start_time also what rule 2 needs of it."""
+
+    __slots__ = ("maxima", "minima", "samples", "squares", "sums", "unit")
+
+    def __init__(self, unit, length):
+        self.unit, self.samples = unit, numpy.zeros(length, _U64)
+        self.sums = self.minima = self.maxima = self.squares = None
+
+    def columns(self):
+        """(attribute, array) of those that are there."""
+        return [(name, getattr(self, name)) for name in self.__slots__
+                if name != "unit" and getattr(self, name) is not None]
+
+    def resize(self, kept, length):
+        """Keep the slots `kept` (array or slice), and make room for `length`."""
+        for name, column in self.columns():
+            setattr(self, name, _resized(column, kept, length))
+
+    def column(self, name):
+        """The array of this name, made when it is not there."""
+        if getattr(self, name) is None:
+            setattr(self, name, numpy.zeros(len(self.samples), _U64))
+        return getattr(self, name)
+
+
+class _Reading:
+    """
+    A reading whose last block has not come yet.
+
+    Attributes:
+        read_at, full: as in the blocks.
+        number: of all readings of this target.
+        bad: some entries could not be understood; absence proves nothing.
+        rows: entries so far, that is the next one's place in it.
+        done: what tells its blocks apart, so that one that comes again is known.
+        slots, moved, gains: of its entries; lists of arrays, one a block.
+        doubts: [(slots, places, from_s)] that a later entry may still clear up.
+        same: arrays of slots that are the same entries for certain.
+        top: the largest place of the entries so far, and the last reading one was not in.
+        cleared: (from, to) of a deletion by hand, or None.
+    """
+
+    def __init__(self, read_at, full, number):
+        self.read_at, self.full, self.number = read_at, full, number
+        self.bad, self.rows, self.done = False, 0, set()
+        self.slots, self.moved, self.gains = [], [], []
+        self.doubts, self.same, self.top, self.cleared = [], [], (-1, -1), None
+
+    def clear_between(self, began, ended):
+        """Note a deletion by hand."""
+        if self.cleared:
+            began, ended = min(began, self.cleared[0]), max(ended, self.cleared[1])
+        self.cleared = (float(began), float(ended))
+
+
+class _Gap:
+    """When something may have been lost, and which slots are known to have lost nothing."""
+
+    __slots__ = ("began", "by_expiry", "ended", "spared", "why")
+
+    def __init__(self, began, ended, why, spared, by_expiry=False):
+        self.began, self.ended, self.why = float(began), float(ended), why
+        self.by_expiry = by_expiry                      # nothing else can have taken anything
+        self.spared = numpy.packbits(spared)
+
+    def spares(self, slot):
+        """True where this slot has lost nothing."""
+        byte = slot >> 3
+        return byte < len(self.spared) and bool(self.spared[byte] >> (7 - (slot & 7)) & 1)
+
+    def bits(self, length):
+        """Array of bool, one for each slot."""
+        bits = numpy.zeros(length, bool)
+        spared = numpy.unpackbits(self.spared)[:length]
+        bits[:len(spared)] = spared
+        return bits
+
+
+class Target:
+    """
+    The entries of one target, corrected.
+
+    Attributes:
+        file_system, target: names, "scratch" and "OST000a".
+        node, boot_id: the storage server that read it last, and that server's boot.
+        read_at: of the last whole reading; None before it.
+        swept_since: of the first whole reading; None before it.
+        cleanup_s: job_cleanup_interval; None where it cannot be read.
+        entries: in the file at the last whole reading.
+    """
+
+    def __init__(self, names, file_system, target):
+        self.file_system, self.target = file_system, target
+        self.node = self.boot_id = self.read_at = self.swept_since = self.cleanup_s = None
+        self.entries = 0
+        self._names = names
+        self._slot_of = numpy.full(0, -1, _I32)         # row of Names -> slot
+        self._used, self._free = 0, []                  # slots in use are below _used
+        self._row = numpy.zeros(0, _I32)                # -1: free
+        self._seen = numpy.zeros(0, _I64)
+        self._born = numpy.zeros(0, _I64)               # started, or when it was first seen
+        self._dated = numpy.zeros(0, bool)              # _born is start_time
+        self._origin = numpy.zeros(0, _I64)             # _born of the first one ever
+        self._absent = numpy.zeros(0, numpy.uint8)      # 0: there; n+1: n proofs of absence
+        self._absent_at = numpy.zeros(0, numpy.float64)
+        # Where it stood in the file when it was first seen: reading << 32 | place; and the last
+        # reading in which it certainly was not there yet.  -1: not known.  None: all are dated.
+        self._place = self._not_in = None
+        self._base = numpy.zeros(0, _I32)               # row in _bases, or -1
+        self._counters = {}
+        self._bases, self._bases_used, self._bases_free = {}, 0, []
+        self._gaps, self._doubts = [], {}               # _doubts: slot -> (from_s, to_s)
+        self._past_intervals = []                       # [(until read_at, cleanup_s)]
+        self._readings, self._number = [], 0            # times of the last ones; how many
+        self._whole = 0                                 # readings in a row that prove absence
+        self._heard = {}                                # (node, boot_id) -> its last read_at
+        self._reading = None
+        self._gained, self._span_s = None, 0.0
+
+    # ---- what comes in
+
+    def take(self, block, node, boot_id, full):
+        """
+        Take one block; True, or False for one that is old, or of a file that could not be read.
+
+        Blocks of one reading come in their order, readings in theirs.
+
+        Args:
+            block: as in sweeps.Block.
+            node, boot_id: who has read it.
+            full: what is in no block of this reading is not there.
+        """
+        if block.unreadable:
+            return False
+        if block.read_at <= self._heard.get((node, boot_id), float("-inf")):
+            return False
+        if (node, boot_id) != (self.node, self.boot_id):
+            self._begin_anew(block.read_at, node, boot_id)
+        reading = self._reading
+        if reading is None or reading.read_at != block.read_at:
+            if reading is not None:
+                if block.read_at < reading.read_at:
+                    return False
+                self._whole = 0                         # it was never ended: its rest is not known
+            reading = self._begin(block, full)
+        key = (block.ids[0], block.seen[0], len(block.ids)) if block.ids else None
+        if key is None or key not in reading.done:      # else it has come before
+            reading.done.add(key)
+            reading.bad |= bool(block.bad)
+            if block.ids:
+                self._take_entries(block, reading)
+        if block.ended:
+            self._end(block, reading)
+        return True
+
+    def _begin_anew(self, read_at, node, boot_id):
+        """Another server, or another boot of it: all entries that we know are gone."""
+        if self.read_at is not None:
+            self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
+            self._absent[:] = _NO_ENTRY
+            self._add_gap(min(self.read_at, read_at), max(self.read_at, read_at), RESTARTED,
+                          numpy.zeros(self._used, bool))
+        elif self._used:                                # only parts of a first reading
+            self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
+            self._absent[:] = _NO_ENTRY
+        self.node, self.boot_id, self._reading = node, boot_id, None
+        self._past_intervals, self._readings, self._whole = [], [], 0
+        if self._place is not None:
+            self._place[:] = self._not_in[:] = -1
+
+    def _begin(self, block, full):
+        self._number += 1
+        if block.cleanup_s != self.cleanup_s:
+            if self.read_at is not None:
+                self._past_intervals.append((block.read_at, self._interval_s()))
+                if len(self._past_intervals) > 8:
+                    (_, a), (until, b) = self._past_intervals[:2]
+                    self._past_intervals[:2] = [(until, min(a or b, b or a))]
+            self.cleanup_s = block.cleanup_s
+        self._reading = _Reading(block.read_at, full, self._number)
+        if self._readings and (2 * (block.read_at - self._readings[-1])
+                               >= self._shortest_s(self._readings[-1]) * (1 - _READING_TAKES)):
+            self._whole = 0                             # rule 5 needs them closer together
+        return self._reading
+
+    def _interval_s(self):
+        return DEFAULT_CLEANUP_S if self.cleanup_s is None else self.cleanup_s
+
+    def _shortest_s(self, since):
+        """The shortest job_cleanup_interval in use since this time; infinite: never."""
+        known = [(since, self._interval_s()), *self._past_intervals]
+        return min((one for until, one in known if one and until >= since), default=_NEVER_S)
+
+    def _shortest_ns(self, seen):
+        """The same for each entry, in ns, by when it was used last."""
+        shortest = numpy.full(len(seen), float(self._interval_s() or _NEVER_S) * _NS)
+        for until, one in self._past_intervals:
+            if one:
+                numpy.minimum(shortest, one * float(_NS), out=shortest, where=seen <= until * _NS)
+        return shortest
+
+    def _take_entries(self, block, reading):
+        """The entries of one block: decide for each whether it is another one, then store it."""
+        slots, fresh = self._slots(block.ids)
+        seen, started = _signed(block.seen), _signed(block.started)
+        old_seen, absent = self._seen[slots], self._absent[slots]
+        known = ~fresh & (absent != _NO_ENTRY)
+        was_dated = known & self._dated[slots]
+        dated = started > 0
+        blind = known & ~(was_dated & dated)
+        new = known & ~blind & (self._born[slots] != started)
+        columns = {name: _Arrived(column) for name, column in block.counters.items()}
+        any_blind = bool(blind.any())
+        if any_blind or not dated.all():
+            self._need_places()
+        if self._place is not None:
+            place, not_in = self._place[slots], self._not_in[slots]
+        if any_blind:
+            new |= self._others(blind, slots, seen, old_seen, absent, columns, reading)
+        if new.any():
+            self._judge_deaths(slots[new], numpy.where(dated, started, seen)[new], absent[new],
+                               reading)
+            self._fold(slots[new])
+        begun = new | ~known
+        self._seen[slots] = seen
+        self._born[slots] = numpy.where(begun | (dated & ~was_dated),
+                                        numpy.where(dated, started, seen), self._born[slots])
+        self._dated[slots] = dated
+        self._absent[slots] = 0
+        first = self._origin[slots] == 0
+        self._origin[slots[first]] = self._born[slots[first]]
+        if self._place is not None:
+            reading.top = (max(reading.top[0], int(place.max())),
+                           max(reading.top[1], int(not_in.max())))
+            self._put(begun | (place < 0), slots, reading)
+            # The entry before it was in the last reading, or in the one before; one that nobody
+            # knows was absent from both, which proves it (rule 5).
+            if self._whole >= 2:
+                before = reading.number - numpy.where(new & (absent == 0), 1, 2)
+            else:
+                before = numpy.where(new, place >> 32, -1)
+            self._not_in[slots] = numpy.where(begun, before, not_in)
+        moved = begun | (seen != old_seen)
+        gains = self._store(slots, columns, ~dated, moved)
+        reading.rows += len(slots)
+        reading.slots.append(slots)
+        reading.moved.append(moved)
+        reading.gains.append(gains)
+
+    def _slots(self, ids):
+        """(slots of these ids, which of them are new)."""
+        rows = self._names.rows(ids)
+        top = int(rows.max()) + 1
+        if top > len(self._slot_of):
+            longer = numpy.full(max(top, len(self._slot_of) * 5 // 4), -1, _I32)
+            longer[:len(self._slot_of)] = self._slot_of
+            self._slot_of = longer
+        slots = self._slot_of[rows]
+        fresh = slots < 0
+        if fresh.any():
+            new_rows = rows[fresh]
+            new_slots = self._allot(len(new_rows))
+            self._slot_of[new_rows] = slots[fresh] = new_slots
+            self._row[new_slots] = new_rows
+            self._absent[new_slots] = _NO_ENTRY
+            self._base[new_slots] = -1
+            if self._place is not None:
+                self._place[new_slots] = self._not_in[new_slots] = -1
+            self._names.hold(new_rows)
+        return slots, fresh
+
+    def _allot(self, count):
+        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        more = count - len(reused)
+        if self._used + more > len(self._row):
+            self._resize(slice(self._used), max(self._used + more, self._used * 9 // 8 + 16))
+        new = numpy.arange(self._used, self._used + more, dtype=_I32)
+        self._used += more
+        return numpy.concatenate([numpy.array(reused, _I32), new])
+
+    def _resize(self, kept, length):
+        for name in ("_row", "_seen", "_born", "_dated", "_origin", "_absent", "_absent_at",
+                     "_place", "_not_in", "_base"):
+            column = getattr(self, name)
+            if column is not None:
+                setattr(self, name, _resized(column, kept, length))
+        for counter in self._counters.values():
+            counter.resize(kept, length)
+
+    def _store(self, slots, columns, blind, moved):
+        """Put the values into the columns; what was gained, by the names of Gains."""
+        gains = {name: numpy.zeros(len(slots), _I64) for name in _GAIN_NAMES}
+        any_blind = bool(blind.any())
+        for name, arrived in columns.items():
+            counter = self._counters.get(name)
+            if counter is None:
+                counter = self._counters[name] = _Counter(arrived.unit, len(self._row))
+            counter.unit = arrived.unit or counter.unit
+            at, where = arrived.at, slots[arrived.at]
+            gained = _gain(arrived.samples, counter.samples[where])
+            counter.samples[where] = arrived.samples
+            moved[at] |= gained > 0
+            if name not in _NO_OPERATION:
+                gains["operations"][at] += gained
+            elif name in _SUM_GAINS:
+                gains[_SUM_GAINS[name][1]][at] += gained
+            if arrived.sums is not None:
+                sums = counter.column("sums")
+                gained = _gain(arrived.sums, sums[where])
+                sums[where] = arrived.sums
+                moved[at] |= gained > 0
+                if name in _SUM_GAINS:
+                    gains[_SUM_GAINS[name][0]][at] += gained
+            if any_blind:
+                for kept in ("minima", "maxima", "squares"):
+                    values = arrived.optional(kept)
+                    if values is not None:
+                        counter.column(kept)[where] = values
+        return gains
+
+    # ---- is it another one?  (no start_time)
+
+    def _others(self, blind, slots, seen, old_seen, absent, columns, reading):
+        """Which of the entries `blind` are others; those in doubt are noted."""
+        new = blind & self._went_back(slots, columns, ~self._dated[slots])
+        place, not_in = self._place[slots], self._not_in[slots]
+        twice = place >> 32 == reading.number           # an id twice in this reading
+        place[twice] = not_in[twice] = -1
+        before = [numpy.maximum.accumulate(numpy.concatenate(([top], some)))[:-1]
+                  for top, some in zip(reading.top, (place, not_in))]
+        moved_back = blind & ~new & _made_after(*before, place)
+        interval = self._shortest_ns(old_seen)
+        silent = seen - old_seen
+        sure = blind & ~new & (silent < interval * (1 - _CLOCKS_DIFFER)) & (silent > -2 * _NS)
+        rest = blind & ~new & ~sure
+        if moved_back.any():
+            new |= moved_back & ~sure
+            rest &= ~new
+            # It is another one, but since when?  A deletion by hand went unseen: what it had done
+            # until then was overtaken.
+            for slot in slots[moved_back & sure].tolist():
+                self._doubt(slot, int(self._born[slot]) / _NS, reading.read_at)
+            self._put(moved_back & sure, slots, reading)
+        if rest.any():
+            gone = rest & (absent >= 2)
+            if gone.any():
+                gone &= self._is_gone(slots, absent)
+                new |= gone
+                rest &= ~gone
+        certain = sure | (~blind & ~new & (absent != _NO_ENTRY))    # dated ones are certain, too
+        after = [numpy.where(certain, some, -1) for some in (place, not_in)]
+        self._settle_doubts([int(some.max()) for some in after], reading)
+        if rest.any():
+            behind = [numpy.concatenate((numpy.maximum.accumulate(some[::-1])[::-1][1:], [-1]))
+                      for some in after]
+            same = rest & _made_after(*behind, place)
+            rest &= ~same
+            for at in numpy.flatnonzero(rest).tolist():
+                if self._is_impossible(at, int(slots[at]), int(seen[at]), columns, reading):
+                    new[at] = True
+                    rest[at] = False
+            for at in numpy.flatnonzero(rest).tolist():
+                self._doubt(int(slots[at]), int(old_seen[at]) / _NS,
+                            max(int(seen[at]) / _NS, reading.read_at))
+            if rest.any():
+                reading.doubts.append((slots[rest], place[rest]))
+                self._put(rest, slots, reading)         # it may be another one since now
+            reading.same.append(slots[same])
+        reading.same.append(slots[sure])
+        return new
+
+    def _went_back(self, slots, columns, undated):
+        # Extremes are kept of the `undated` alone: a server can be told to show start_time or not.
+        back = numpy.zeros(len(slots), bool)
+        for name, counter in self._counters.items():
+            old = counter.samples[slots]
+            arrived = columns.get(name)
+            if arrived is None:
+                back |= old > 0
+                continue
+            here, at = numpy.zeros(len(slots), bool), arrived.at
+            here[at] = True
+            back |= ~here & (old > 0)
+            was = old[at] > 0
+            back[at] |= arrived.samples < old[at]
+            for kept, values in (("sums", arrived.sums), ("maxima", arrived.optional("maxima"))):
+                column = getattr(counter, kept)
+                if column is not None and values is not None:
+                    back[at] |= values < column[slots[at]]
+            minima = arrived.optional("minima")
+            if counter.minima is not None and minima is not None:
+                back[at] |= was & undated[at] & (minima > counter.minima[slots[at]])
+        return back
+
+    def _is_gone(self, slots, absent):
+        """Rule 5: were they absent so often, up to the last reading, that no race explains it?"""
+        half = self._shortest_ns(self._seen[slots]) / _NS / 2
+        span = self.read_at - self._absent_at[slots] + 2 * half * _READING_TAKES
+        return absent.astype(float) - 1 > 1 + numpy.floor(span / half)
+
+    def _is_impossible(self, at, slot, seen, columns, reading):
+        """Can what one entry has gained not have been gained?  False where an RPC was under way."""
+        quiet = (seen / _NS < reading.read_at - _UNDER_WAY_S
+                 and int(self._seen[slot]) / _NS < (self.read_at or 0) - _UNDER_WAY_S)
+        if self._dated[slot] or not quiet:
+            return False
+        for name, arrived in columns.items():
+            counter = self._counters.get(name)
+            if counter is None or arrived.sums is None or counter.sums is None:
+                continue
+            old, numbers = int(counter.samples[slot]), arrived.of(at)
+            if numbers is None or not old:
+                continue
+            samples, low, high, total, squares = numbers
+            gained, sum_gained = samples - old, total - int(counter.sums[slot])
+            if low is None or high is None or total >= _LIMIT:
+                continue
+            if not gained * low <= sum_gained <= gained * high:
+                return True
+            if squares is None or counter.squares is None or high * total >= _LIMIT:
+                continue
+            squares_gained = squares - int(counter.squares[slot])
+            if not (gained * squares_gained >= sum_gained ** 2
+                    and gained * low ** 2 <= squares_gained <= gained * high ** 2):
+                return True
+        return False
+
+    def _doubt(self, slot, began, ended):
+        if slot in self._doubts:
+            began, ended = (min(began, self._doubts[slot][0]), max(ended, self._doubts[slot][1]))
+        self._doubts[slot] = (began, ended)
+
+    def _put(self, which, slots, reading):
+        """Where these entries of a block stand in the file."""
+        places = (reading.number << 32) + reading.rows + numpy.flatnonzero(which)
+        self._place[slots[which]] = places
+
+    def _settle_doubts(self, last, reading):
+        """One that is the same for certain has come: those before it that are older are, too."""
+        left = []
+        for slots, places in reading.doubts:
+            same = _made_after(*last, places)
+            for slot in slots[same].tolist():
+                self._doubts.pop(slot, None)
+            reading.same.append(slots[same])
+            if not same.all():
+                left.append((slots[~same], places[~same]))
+        reading.doubts = left
+
+    def _need_places(self):
+        if self._place is None:
+            self._place = numpy.full(len(self._row), -1, _I64)
+            self._not_in = numpy.full(len(self._row), -1, _I32)
+
+    # ---- it is another one
+
+    def _fold(self, slots):
+        """Add these entries to the sums of earlier incarnations; their counters are 0 again."""
+        if not len(slots):
+            return
+        without = slots[self._base[slots] < 0]
+        if len(without):
+            reused = [self._bases_free.pop() for _ in range(min(len(without),
+                                                                len(self._bases_free)))]
+            more = len(without) - len(reused)
+            self._base[without] = reused + list(range(self._bases_used, self._bases_used + more))
+            self._bases_used += more
+            for counter in self._bases.values():
+                if self._bases_used > len(counter.samples):
+                    counter.resize(slice(self._bases_used - more), self._bases_used * 9 // 8 + 4)
+        rows = self._base[slots]
+        for name, counter in self._counters.items():
+            if not counter.samples[slots].any():
+                continue
+            base = self._bases.get(name)
+            if base is None:
+                base = self._bases[name] = _Counter(counter.unit, self._bases_used * 9 // 8 + 4)
+            base.samples[rows] += counter.samples[slots]
+            if counter.sums is not None:
+                base.column("sums")[rows] += counter.sums[slots]
+            for _, column in counter.columns():
+                column[slots] = 0
+
+    def _judge_deaths(self, slots, made, absent, reading):
+        """Rule 4 for entries in whose place there are others, made (or seen) at `made`."""
+        early = made < self._seen[slots] + self._shortest_ns(self._seen[slots])
+        if early.any() and self.read_at is not None:
+            reading.clear_between(self._last_there(slots[early], absent[early]),
+                                  int(made[early].max()) / _NS + 1)
+
+    def _last_there(self, slots, absent):
+        """
+        When the last reading was before which nothing was lost, if these were deleted together.
+
+        Not the last one that had all of them: they may have been deleted while it went on, when
+        it had not come yet to others.
+        """
+        since = self._absent_at[slots[absent > 0]].min(initial=numpy.inf)
+        at = bisect_left(self._readings, since) - 2
+        if at >= 0:
+            return self._readings[at]
+        return min(self.swept_since, int(self._seen[slots].min()) / _NS)
+
+    # ---- the end of a reading
+
+    def _end(self, block, reading):
+        used, now = self._used, reading.read_at
+        slots = (numpy.concatenate(reading.slots) if reading.slots else numpy.zeros(0, _I32))
+        here = numpy.zeros(used, bool)
+        here[slots] = True
+        absent = self._absent[:used]
+        missing = (self._row[:used] >= 0) & ~here & (absent != _NO_ENTRY)
+        if not reading.full:
+            gone = self._known(block.gone)
+            listed = numpy.zeros(used, bool)
+            listed[gone] = True
+            missing &= listed | (absent > 0)
+        self._miss(numpy.flatnonzero(missing), reading)
+        self._whole = 0 if reading.bad else self._whole + 1
+        self._find_gaps(reading)
+        self.entries = block.entries
+        self._gained = self._added_up(slots, reading)
+        self._span_s = now - self.read_at if self.read_at is not None else 0.0
+        if self.swept_since is None:
+            self.swept_since = now
+        self.read_at, self._reading = now, None
+        self._heard.pop((self.node, self.boot_id), None)
+        self._heard[self.node, self.boot_id] = now
+        if len(self._heard) > _MOST_BOOTS:
+            del self._heard[next(iter(self._heard))]
+        self._readings = self._readings[1 - _MOST_READINGS:] + [now]
+
+    def _miss(self, slots, reading):
+        """Entries that this reading has not; rule 4 for those that are gone for certain."""
+        count = self._absent[slots]
+        self._absent_at[slots[count == 0]] = reading.read_at
+        if reading.bad:
+            self._absent[slots] = numpy.maximum(count, 1)
+            return
+        self._absent[slots] = count = numpy.minimum(numpy.maximum(count, 1) + 1, _MOST_ABSENT)
+        again = slots[(count == 3)]
+        if not len(again):
+            return
+        interval = self._shortest_ns(self._seen[again])
+        early = again[self._seen[again] + interval * (1 - _READING_TAKES)
+                      > self._absent_at[again] * _NS]
+        if len(early):
+            reading.clear_between(self._last_there(early, self._absent[early]), reading.read_at)
+
+    def _find_gaps(self, reading):
+        if self.read_at is None:
+            return
+        there = (self._row[:self._used] >= 0) & (self._absent[:self._used] == 0)
+        born, dated = self._born[:self._used], self._dated[:self._used]
+        if reading.cleared:
+            began, ended = reading.cleared
+            self._add_gap(began, ended, CLEARED, there & dated & (born < _before(began)))
+        if not self._readings:                          # the first one of another boot
+            return
+        interval = self._shortest_s(self.read_at) * (1 - _READING_TAKES)
+        if reading.read_at - self.read_at >= interval:
+            same = there & (born < _before(self.read_at)) & (dated | (
+                self._seen[:self._used] < (self.read_at + interval) * _NS))
+            for slots in reading.same:                  # since the last part that came
+                same[slots] |= born[slots] < _before(self.read_at)
+            if same.any():
+                self._add_gap(self.read_at, reading.read_at - interval, NO_SWEEP,
+                              same | (there & (born < (self.read_at + interval) * _NS)), True)
+            else:
+                self._add_gap(self.read_at, reading.read_at, NO_SWEEP, same)
+
+    def _add_gap(self, began, ended, why, spared, by_expiry=False):
+        self._gaps.append(_Gap(began, ended, why, spared, by_expiry))
+        if len(self._gaps) > MOST_GAPS:
+            a, b = self._gaps[:2]
+            self._gaps[:2] = [_Gap(min(a.began, b.began), max(a.ended, b.ended), CLEARED
+                                   if CLEARED in (a.why, b.why) else b.why,
+                                   a.bits(self._used) & b.bits(self._used))]
+
+    def _added_up(self, slots, reading):
+        """(slots that moved, each once; gains by name)."""
+        if not len(slots):
+            return slots, {name: numpy.zeros(0, _I64) for name in _GAIN_NAMES}
+        moved = numpy.concatenate(reading.moved)
+        gains = {name: numpy.concatenate([one[name] for one in reading.gains])[moved]
+                 for name in _GAIN_NAMES}
+        slots = slots[moved]
+        once, where = numpy.unique(slots, return_inverse=True)
+        if len(once) == len(slots):
+            return slots, gains
+        for name, gained in gains.items():
+            gains[name] = numpy.zeros(len(once), _I64)
+            numpy.add.at(gains[name], where, gained)
+        return once, gains
+
+    # ---- what comes out
+
+    @property
+    def gaps(self):
+        """[(from, to, why)]: when something may have been lost; s, the storage server's clock."""
+        return [(gap.began, gap.ended, gap.why) for gap in self._gaps]
+
+    def ids(self):
+        """All that are known and not forgotten."""
+        rows = self._row[:self._used]
+        return self._names.ids(rows[rows >= 0])
+
+    def changed(self):
+        """Those that changed in the last whole reading."""
+        return self._names.ids(self._row[self._gained[0]]) if self._gained else []
+
+    def gains(self):
+        """What was gained in the last whole reading: Gains."""
+        if not self._gained or not self._span_s:
+            return Gains([], *(numpy.zeros(0, _I64) for _ in _GAIN_NAMES), 0.0)
+        slots, gains = self._gained
+        return Gains(self._names.ids(self._row[slots]), *(gains[name] for name in _GAIN_NAMES),
+                     self._span_s)
+
+    def totals(self, ids=None):
+        """Totals of these jobs (default: all); 0 for one that is not known."""
+        if ids is None:
+            slots = numpy.flatnonzero(self._row[:self._used] >= 0)
+            ids = self._names.ids(self._row[slots])
+            lost = None
+        else:
+            ids = list(ids)
+            slots = self._slots_or_none(ids)
+            lost = slots < 0
+            if not self._used:
+                return Totals(ids, {})
+        based = numpy.flatnonzero(self._base[slots] >= 0)
+        bases = self._base[slots[based]]
+        counters = {}
+        for name in {**self._counters, **self._bases}:
+            counter, base = self._counters[name], self._bases.get(name)
+            samples = counter.samples[slots]
+            sums = None if counter.sums is None else counter.sums[slots]
+            if base is not None:
+                samples[based] += base.samples[bases]
+                if base.sums is not None:
+                    sums[based] += base.sums[bases]
+            if lost is not None:
+                samples[lost] = 0
+                if sums is not None:
+                    sums[lost] = 0
+            counters[name] = Column(counter.unit, samples, sums)
+        return Totals(ids, counters)
+
+    def marks(self, one, began, ended):
+        """
+        [why]: each reason for which this id's total here may be too low; [] when there is none.
+
+        Args:
+            began, ended: of the job, s of the storage server's clock; ended: None while it runs.
+        """
+        if self.swept_since is None:
+            return [LATE]
+        ended = float("inf") if ended is None else ended
+        slot = int(self._slots_or_none([one])[0])
+        origin = int(self._origin[slot]) / _NS if slot >= 0 else 0
+        # Before its first entry it cannot have had another one that expired.
+        whole = bool(origin) and origin < began + self._shortest_s(began)
+        why = []
+        if began < self.swept_since:
+            why.append(LATE)
+        for gap in self._gaps:
+            if gap.began <= ended and gap.ended >= began and gap.why not in why and not (
+                    slot >= 0 and gap.spares(slot)) and not (
+                    whole and gap.by_expiry and gap.ended <= origin):
+                why.append(gap.why)
+        doubt = self._doubts.get(slot)
+        if doubt and doubt[0] <= ended and doubt[1] >= began:
+            why.append(DOUBTFUL)
+        if self.cleanup_s is None:
+            why.append(NO_INTERVAL)
+        if slot >= 0 and self._is_at_limit(slot):
+            why.append(AT_LIMIT)
+        return why
+
+    def suspects(self):
+        """Ids of which marks() may say more than LATE, NO_INTERVAL and the gaps: they are few."""
+        slots, bases = set(self._doubts), self._base[:self._used]
+        for counter in self._counters.values():
+            if counter.sums is not None:
+                slots.update(numpy.flatnonzero(counter.sums[:self._used] >= _LIMIT).tolist())
+        for counter in self._bases.values():
+            full = [] if counter.sums is None else numpy.flatnonzero(counter.sums >= _LIMIT)
+            if len(full):
+                slots.update(numpy.flatnonzero(numpy.isin(bases, full)).tolist())
+        rows = self._row[sorted(slots)]
+        return self._names.ids(rows[rows >= 0])
+
+    def _is_at_limit(self, slot):
+        base = int(self._base[slot])
+        return any(counter.sums is not None and counter.sums[slot] >= _LIMIT
+                   for counter in self._counters.values()) or (base >= 0 and any(
+                       counter.sums is not None and counter.sums[base] >= _LIMIT
+                       for counter in self._bases.values()))
+
+    def _slots_or_none(self, ids):
+        """Array of their slots; -1 where one is not known here."""
+        rows = self._names.found(ids)
+        known = (rows >= 0) & (rows < len(self._slot_of))
+        slots = numpy.full(len(rows), -1, _I32)
+        slots[known] = self._slot_of[rows[known]]
+        return slots
+
+    def _known(self, ids):
+        slots = self._slots_or_none(ids)
+        return slots[slots >= 0]
+
+    # ---- forgetting
+
+    def forget(self, ids):
+        """Leave nothing of these jobs in memory; one that comes again is a new one."""
+        slots = numpy.unique(self._known(list(ids)))
+        if not len(slots):
+            return
+        rows, bases = self._row[slots], self._base[slots]
+        self._slot_of[rows] = -1
+        self._names.release(rows)
+        self._row[slots] = -1
+        self._origin[slots] = 0
+        self._dated[slots] = False
+        self._absent[slots] = _NO_ENTRY
+        self._absent_at[slots] = 0
+        if self._place is not None:
+            self._place[slots] = self._not_in[slots] = -1
+        for counter in self._counters.values():
+            for _, column in counter.columns():
+                column[slots] = 0
+        bases = bases[bases >= 0]
+        for counter in self._bases.values():
+            for _, column in counter.columns():
+                column[bases] = 0
+        self._bases_free.extend(bases.tolist())
+        self._base[slots] = -1
+        for slot in slots.tolist():
+            self._doubts.pop(slot, None)
+        self._free.extend(slots.tolist())
+        kept = numpy.ones(self._used, bool)
+        kept[slots] = False
+        for gap in self._gaps:
+            gap.spared = numpy.packbits(gap.bits(self._used) & kept)
+        self._renumber(lambda some: kept[some], None)
+        if len(self._free) > 256 and 2 * len(self._free) > self._used:
+            self._compact()
+
+    def _compact(self):
+        """Move all slots together."""
+        live = numpy.flatnonzero(self._row[:self._used] >= 0)
+        now = numpy.full(self._used, -1, _I32)
+        now[live] = numpy.arange(len(live), dtype=_I32)
+        for gap in self._gaps:
+            gap.spared = numpy.packbits(gap.bits(self._used)[live])
+        self._resize(live, len(live) * 9 // 8 + 16)
+        self._used, self._free = len(live), []
+        rows = self._row[:self._used]
+        self._slot_of = numpy.full(int(rows.max(initial=-1)) + 1, -1, _I32)
+        self._slot_of[rows] = numpy.arange(len(live), dtype=_I32)
+        self._doubts = {int(now[slot]): doubt for slot, doubt in self._doubts.items()}
+        self._renumber(lambda some: now[some] >= 0, now)
+        based = numpy.flatnonzero(self._base[:self._used] >= 0)
+        bases = self._base[based].copy()
+        for counter in self._bases.values():
+            counter.resize(bases, len(bases) * 9 // 8 + 4)
+        self._base[based] = numpy.arange(len(bases), dtype=_I32)
+        self._bases_used, self._bases_free = len(bases), []
+
+    def _renumber(self, is_kept, now):
+        """Drop slots from, and renumber them in, what was kept of the last and the open reading."""
+        def numbered(slots):
+            return slots if now is None else now[slots]
+
+        if self._gained:
+            slots, gains = self._gained
+            kept = is_kept(slots)
+            self._gained = (numbered(slots[kept]),
+                            {name: gained[kept] for name, gained in gains.items()})
+        reading = self._reading
+        if reading is None:
+            return
+        for at, slots in enumerate(reading.slots):
+            kept = is_kept(slots)
+            reading.slots[at] = numbered(slots[kept])
+            reading.moved[at] = reading.moved[at][kept]
+            reading.gains[at] = {name: gained[kept]
+                                 for name, gained in reading.gains[at].items()}
+        reading.same = [numbered(slots[is_kept(slots)]) for slots in reading.same]
+        reading.doubts = [(numbered(slots[is_kept(slots)]), places[is_kept(slots)])
+                          for slots, places in reading.doubts]
+
+    # ---- to bytes and back
+
+    def state(self):
+        """All of it but gains(), as bytes: the form, a checksum, what is where, the columns."""
+        live = numpy.flatnonzero(self._row[:self._used] >= 0)
+        now = numpy.full(max(self._used, 1), -1, _I32)
+        now[live] = numpy.arange(len(live), dtype=_I32)
+        based = self._base[live]
+        new_base = numpy.full(len(live), -1, _I32)
+        new_base[based >= 0] = numpy.arange(numpy.count_nonzero(based >= 0), dtype=_I32)
+        based = based[based >= 0]
+        arrays = [("", name, getattr(self, name)[live]) for name in _PLAIN
+                  if getattr(self, name) is not None] + [("", "_base", new_base)]
+        for kind, table, rows in (("c", self._counters, live), ("b", self._bases, based)):
+            arrays += [(f"{kind} {name}", column, values[rows])
+                       for name, counter in table.items() for column, values in counter.columns()]
+        arrays += [("g", str(at), numpy.packbits(gap.bits(self._used)[live]))
+                   for at, gap in enumerate(self._gaps)]
+        reading, open_reading = self._reading, None
+        if reading is not None:
+            open_reading = [reading.read_at, reading.full, reading.number, reading.bad,
+                            reading.rows, [list(key) if key else None for key in reading.done],
+                            reading.top, reading.cleared]
+            for name, some, kind in (("slots", reading.slots, _I32), ("moved", reading.moved, bool),
+                                     ("same", reading.same, _I32)):
+                values = numpy.concatenate([*some, numpy.zeros(0, kind)])
+                arrays.append(("r", name, values if name == "moved" else now[values]))
+            arrays += [("r", name, numpy.concatenate([*(one[name] for one in reading.gains),
+                                                      numpy.zeros(0, _I64)]))
+                       for name in _GAIN_NAMES]
+            arrays += [("r", "doubtful", now[numpy.concatenate(
+                [*(slots for slots, _ in reading.doubts), numpy.zeros(0, _I32)])]),
+                ("r", "places", numpy.concatenate(
+                    [*(places for _, places in reading.doubts), numpy.zeros(0, _I64)]))]
+        stored = [(kind, name, *_narrow(values)) for kind, name, values in arrays]
+        about = {
+            "file_system": self.file_system, "target": self.target, "node": self.node,
+            "boot_id": self.boot_id, "read_at": self.read_at, "swept_since": self.swept_since,
+            "cleanup_s": self.cleanup_s, "entries": self.entries, "number": self._number,
+            "whole": self._whole,
+            "readings": self._readings, "intervals": self._past_intervals,
+            "heard": [(*who, at) for who, at in self._heard.items()],
+            "units": {name: counter.unit for name, counter in self._counters.items()},
+            "gaps": [(gap.began, gap.ended, gap.why, gap.by_expiry) for gap in self._gaps],
+            "reading": open_reading,
+            "doubts": [(int(now[slot]), *when) for slot, when in self._doubts.items()],
+            "ids": self._names.ids(self._row[live]), "based": len(based),
+            "arrays": [(kind, name, width, bias, len(values))
+                       for kind, name, values, width, bias in stored]}
+        head = json.dumps(about, separators=(",", ":")).encode()
+        body = b"".join([b"%d\n" % len(head), head, *(values.tobytes() for _, _, values, _, _
+                                                       in stored)])
+        return _MAGIC + b"%08x\n" % zlib.crc32(body) + body
+
+    @classmethod
+    def from_state(cls, names, data):
+        """The Target that state() made `data` of; StateError when these are not such bytes."""
+        start = len(_MAGIC) + 9
+        if data[:len(_MAGIC)] != _MAGIC:
+            raise StateError(f"a target's saved entries: expected {_MAGIC.decode().strip()!r}, got "
+                             f"{bytes(data[:len(_MAGIC)])!r}; the next full sweep makes them anew")
+        if data[len(_MAGIC):start] != b"%08x\n" % zlib.crc32(data[start:]):
+            raise StateError(f"a target's saved entries ({len(data)} bytes) are damaged: the "
+                             "checksum differs; the next full sweep makes them anew")
+        try:
+            return cls._from_body(names, memoryview(data)[start:])
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise StateError(f"a target's saved entries cannot be understood ({error}); the next "
+                             "full sweep makes them anew")
+
+    @classmethod
+    def _from_body(cls, names, body):
+        length, _, _ = bytes(body[:24]).partition(b"\n")
+        at = len(length) + 1
+        about = json.loads(bytes(body[at:at + int(length)]))
+        at += int(length)
+        self = cls(names, about["file_system"], about["target"])
+        for name in ("node", "boot_id", "read_at", "swept_since", "cleanup_s", "entries"):
+            setattr(self, name, about[name])
+        self._number, self._whole = about["number"], about["whole"]
+        self._readings = about["readings"]
+        self._heard = {(node, boot_id): at for node, boot_id, at in about["heard"]}
+        self._past_intervals = [tuple(one) for one in about["intervals"]]
+        arrays = {}
+        for kind, name, width, bias, count in about["arrays"]:
+            kept = numpy.dtype(width)
+            end = at + count * kept.itemsize
+            arrays.setdefault(kind, {})[name] = (numpy.frombuffer(body[at:end], kept), bias)
+            at = end
+        count = len(about["ids"])
+        plain = arrays.pop("")
+        for name in (*_PLAIN, "_base"):
+            if name in plain:
+                setattr(self, name, _widened(*plain[name], _PLAIN.get(name, _I32), count))
+        self._used, self._bases_used = count, about["based"]
+        for kind, table in (("c", self._counters), ("b", self._bases)):
+            length = count if kind == "c" else self._bases_used
+            for name, unit in about["units"].items():
+                if f"{kind} {name}" in arrays:
+                    counter = table[name] = _Counter(unit, length)
+                    for column, values in arrays[f"{kind} {name}"].items():
+                        setattr(counter, column, _widened(*values, _U64, length))
+        for at, (*gap, by_expiry) in enumerate(about["gaps"]):
+            gap = _Gap(*gap, numpy.zeros(0, bool), by_expiry)
+            gap.spared = arrays["g"][str(at)][0].copy()
+            self._gaps.append(gap)
+        self._doubts = {slot: (began, ended) for slot, began, ended in about["doubts"]}
+        if about["reading"]:
+            self._reading = cls._open_reading(about["reading"], arrays["r"])
+        rows = names.rows(about["ids"])
+        names.hold(rows)
+        self._row = rows.copy()
+        self._slot_of = numpy.full(int(rows.max(initial=-1)) + 1, -1, _I32)
+        self._slot_of[rows] = numpy.arange(count, dtype=_I32)
+        return self
+
+    @staticmethod
+    def _open_reading(about, arrays):
+        read_at, full, number, bad, rows, done, top, cleared = about
+        reading = _Reading(read_at, full, number)
+        reading.bad, reading.rows, reading.top = bad, rows, tuple(top)
+        reading.done = {tuple(key) if key else None for key in done}
+        reading.cleared = tuple(cleared) if cleared else None
+
+        def whole(name, kind):
+            values, bias = arrays[name]
+            return _widened(values, bias, kind, len(values))
+
+        reading.slots, reading.same = [whole("slots", _I32)], [whole("same", _I32)]
+        reading.moved = [whole("moved", bool)]
+        reading.gains = [{name: whole(name, _I64) for name in _GAIN_NAMES}]
+        reading.doubts = [(whole("doubtful", _I32), whole("places", _I64))]
+        return reading
+
+
+_PLAIN = {"_seen": _I64, "_born": _I64, "_dated": bool, "_origin": _I64, "_absent": numpy.uint8,
+          "_absent_at": numpy.float64, "_place": _I64, "_not_in": _I32}
+
+
+class _Arrived:
+    """One counter of a block as arrays; those that few need are made when they are."""
+
+    def __init__(self, column):
+        self._column = column
+        self.unit = column.unit
+        self.at = numpy.frombuffer(array("q", column.at), _I64)
+        self.samples = _unsigned(column.samples)
+        self.sums = None if column.sum is None else _unsigned(column.sum)
+        self._made = {}
+
+    def optional(self, name):
+        """Array of minima, maxima or squares; None where the file has none."""
+        if name not in self._made:
+            values = getattr(self._column, _FIELDS[name])
+            self._made[name] = None if values is None else _unsigned(values)
+        return self._made[name]
+
+    def of(self, row):
+        """(samples, min, max, sum, sumsq) of one row as int, None for one that is not there."""
+        [*where] = numpy.flatnonzero(self.at == row)
+        if not where:
+            return None
+        column = self._column
+        return [None if values is None else values[where[0]] for values in (
+            column.samples, column.min, column.max, column.sum, column.sumsq)]
+
+
+_FIELDS = {"minima": "min", "maxima": "max", "squares": "sumsq"}
+
+
+def _unsigned(numbers):
+    return numpy.frombuffer(array("Q", numbers), _U64)
+
+
+def _signed(numbers):
+    return numpy.frombuffer(array("q", numbers), _I64)
+
+
+def _gain(now, before):
+    """now - before as int64, 0 where it is less."""
+    return numpy.where(now > before, now - before, 0).astype(_I64)
+
+
+def _made_after(places, not_in, place):
+    """
+    Were entries certainly made after those in `place`, which were not in the reading `not_in`, or
+    some of which stood in `places`?  -1: not known.
+    """
+    reading = place >> 32
+    return (place >= 0) & ((not_in >= reading) | ((places >> 32 == reading) & (places > place)))
+
+
+def _before(read_at):
+    """ns, a little less: as float64, times of today are exact to 256 ns."""
+    return read_at * _NS - 1_000_000
+
+
+def _resized(column, kept, length):
+    longer = numpy.zeros(length, column.dtype)
+    values = column[kept]
+    longer[:len(values)] = values
+    return longer
+
+
+def _narrow(values):
+    """(values less a bias in the fewest bytes, their dtype, the bias)."""
+    if values.dtype.kind not in "iu" or not len(values):
+        return values, values.dtype.str, 0
+    low, high = int(values.min()), int(values.max())
+    if values.dtype.kind == "u":
+        low = 0
+    for kind in ("u1", "<u2", "<u4"):
+        if high - low < 1 << 8 * numpy.dtype(kind).itemsize:
+            return (values - values.dtype.type(low)).astype(kind), kind, low
+    return values, values.dtype.str, 0
+
+
+def _widened(values, bias, kind, length):
+    if len(values) != length:
+        raise ValueError(f"expected {length} values, got {len(values)}")
+    return values.astype(kind) + kind(bias) if bias else values.astype(kind)

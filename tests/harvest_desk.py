@@ -1,0 +1,257 @@
+"""
+A storage server at a desk: job_stats in a folder, the agent as its administrator starts it, and a
+site's server in this process that keeps what it is told.
+
+`told()` replays the messages as docs/wire.md has them, and is another account of what they mean
+than the one of the site's server.
+"""
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from job_stats_text import Job, Value, text
+from processes import CLIENT, Desk, Done, until
+from site_desk import SiteDesk, free_port
+
+from iostats import config as site
+from iostats import wire
+from iostats.credentials import Secret
+from iostats.errors import WireError
+from iostats.jsonrpc import Method
+from iostats.server import Server
+from iostats.sweeps import Sweep
+
+NS = 1_000_000_000
+BEGAN = 1_795_225_320 * NS
+SECRET = "0123456789abcdef0123456789abcdef"
+
+
+class SiteOfTest(Server):
+    """
+    The site's server in a thread: takes sweeps in their order, and answers as it should.
+
+    Attributes:
+        messages: every Sweep that was taken, once; `heard`: (run, seq, outcome) of all that came.
+        refusal: a WireError that is answered instead, or None.
+    """
+
+    def __init__(self, port, ahead_s=0.0, known=None):
+        """`ahead_s`: its clock is so far ahead of this machine's; `known`: another's messages."""
+        self.messages, self.heard, self.refusal = list(known or ()), [], None
+        self._loop, self._ready = None, threading.Event()
+        config = site.load(os.devnull, environ={})
+        super().__init__(wire.SITE, [Secret(wire.SITE, SECRET.encode(), now=self._clock)], config,
+                         self._clock)
+        self._ahead_s = ahead_s
+        self.methods["sweep"] = Method(self._sweep, Sweep)
+        self._wanted = port
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(20)
+
+    def _clock(self):
+        return time.time() + self._ahead_s
+
+    async def _serve(self):
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        await self.listen_on("127.0.0.1", [self._wanted])
+        self._ready.set()
+        await self._end.wait()
+        super().close()
+
+    def close(self):
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(20)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def _sweep(self, message, who):
+        assert message.node == self.believed(who).node
+        here = (message.run, message.seq)
+        if self.refusal is not None:
+            self.heard.append((*here, "refused"))
+            raise self.refusal
+        run, seq = (self.messages[-1].run, self.messages[-1].seq) if self.messages else ("", 0)
+        if message.run == run and message.seq <= seq:
+            self.heard.append((*here, "again"))
+            return {"taken": True, "why": "taken before"}
+        if here != (run, seq + 1) and not (message.seq == 1 and message.full):
+            self.heard.append((*here, "hole"))
+            return {"taken": False, "want": "full", "why": f"expected {seq + 1} of {run}"}
+        self.messages.append(message)
+        self.heard.append((*here, "taken"))
+        return {"taken": True, "why": ""}
+
+    # -- what the messages say
+
+    def sweeps(self):
+        """[[Sweep]]: the messages of each whole sweep."""
+        found, parts = [], []
+        for message in list(self.messages):
+            if parts and (parts[0].run, parts[0].slot) != (message.run, message.slot):
+                parts = []
+            parts.append(message)
+            if message.last:
+                found.append(parts)
+                parts = []
+        return found
+
+    def told(self):
+        """{(file system, target): {id: (started, seen, {counter: numbers})}} after all of them."""
+        known, reading = {}, {}
+        for message in list(self.messages):
+            for block in message.targets:
+                key = (block.file_system, block.target)
+                rows = known.setdefault(key, {})
+                mark, seen = reading.get(key, (None, None))
+                if mark != (message.run, block.read_at):
+                    seen = set()
+                    reading[key] = (message.run, block.read_at), seen
+                for row, job in enumerate(block.ids):
+                    rows[job] = (block.started[row], block.seen[row], {
+                        name: _numbers(column, column.at.index(row))
+                        for name, column in block.counters.items() if row in column.at})
+                seen.update(block.ids)
+                if block.ended and not block.unreadable:
+                    for job in block.gone:
+                        del rows[job]
+                    for job in set(rows) - seen if message.full else ():
+                        del rows[job]
+        return known
+
+
+def _numbers(column, place):
+    return (column.unit, column.samples[place], *(
+        None if numbers is None else numbers[place]
+        for numbers in (column.min, column.max, column.sum, column.sumsq)))
+
+
+def refusal(code=wire.REFUSED, text="no"):
+    return WireError(code, text)
+
+
+# -- job_stats ---------------------------------------------------------------------------------
+
+def a_job(number, amount=41_003, name=None, seen_s=37):
+    """A Job of 23 writes, and so many bytes."""
+    return Job((name or str(4711 + number)).encode(), BEGAN + number, BEGAN + seen_s * NS + number,
+               {"write_bytes": Value(23, 1, 1009, amount, 1009 * amount),
+                "punch": Value(37, 31, 8117, 61_403, 402_653_184)})
+
+
+def shown(jobs):
+    """What `told()` says of these Jobs, as 2.15.2 to 2.17 print them."""
+    return {job.job_id.decode(): (job.started_ns, job.seen_ns, {
+        name: ("bytes" if name.endswith("_bytes") else "usecs", value.samples, value.min,
+               value.max, value.sum, value.sumsq) for name, value in job.counters.items()})
+        for job in jobs}
+
+
+class StorageDesk(Desk):
+    """The desk of one storage server's administrator."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.port, self.root, self.spool = free_port(), self.folder / "oss1", self.folder / "spool"
+        self.root.mkdir()
+        (self.folder / "site.secret").write_text(SECRET)
+        (self.folder / "site.secret").chmod(0o600)
+        self.choices = {
+            "site.host": "127.0.0.1", "site.port": self.port, "harvest.every": 1,
+            "site.secret": self.folder / "site.secret", "harvest.spool_dir": self.spool,
+            "harvest.cpu_percent": 100, "node.try_for": 5}
+        self._sites = []
+
+    def site(self, ahead_s=0.0, known=None):
+        """The site's server."""
+        one = SiteOfTest(self.port, ahead_s, known)
+        self._sites.append(one)
+        return one
+
+    def show(self, jobs, target="OST0000", file_system="scratch", release="2.15.2", cleanup_s=600,
+             place="proc/fs/lustre"):
+        """Let a target print these Jobs (or bytes), from one moment to the next."""
+        kind = "obdfilter" if target.startswith("OST") else "mdt"
+        folder = self.root / place / kind / f"{file_system}-{target}"
+        folder.mkdir(parents=True, exist_ok=True)
+        if cleanup_s is not None:
+            (folder / "job_cleanup_interval").write_text(f"{cleanup_s}\n")
+        data = jobs if isinstance(jobs, bytes) else text(jobs, release, target[:3])
+        new = folder.parent / f"new-{target}"
+        new.write_bytes(data)
+        new.rename(folder / "job_stats")
+        return folder / "job_stats"
+
+    def begin(self, *arguments, root=None, python=sys.executable, before=(), env=None, **choices):
+        """An Agent that was started; `choices`: section_key=value."""
+        self._number += 1
+        config = self.folder / f"agent-{self._number}.cfg"
+        config.write_text(SiteDesk.text({**self.choices, **{
+            name.replace("_", ".", 1): value for name, value in choices.items()}}))
+        err = self.folder / f"agent-{self._number}.err"
+        with err.open("w") as file:
+            process = subprocess.Popen(
+                [*before, python, "-I", "-S", str(CLIENT), "harvest", *map(str, arguments),
+                 "--root", str(root or self.root), "--node", "oss1", "--config", str(config)],
+                env=self.environment(env), cwd=self.folder, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=file, text=True)
+        self._started.append(process)
+        return Agent(process, err)
+
+    def once(self, *arguments, **how):
+        """One sweep, to its end; the Done."""
+        return self.begin("--once", *arguments, **how).wait()
+
+    def waiting(self):
+        """Names of the messages that wait, in their order."""
+        return sorted(path.name for path in self.spool.glob("*.message"))
+
+    def close(self):
+        super().close()
+        for one in self._sites:
+            one.close()
+
+
+class Agent:
+    """A running agent."""
+
+    def __init__(self, process, err):
+        self.process, self._err = process, err
+
+    @property
+    def err(self):
+        return self._err.read_text(encoding="utf-8")
+
+    def says(self, words):
+        """Wait until it has said that."""
+        until(lambda: words in self.err or self.process.poll() is not None, what=words)
+        assert words in self.err, self.err
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number=15):
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self, within_s=60):
+        out, _ = self.process.communicate(timeout=within_s)
+        return Done(self.process.returncode, out, self.err)
+
+
+def peak_kib(process):
+    """The most memory that a running process has had, KiB."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])

@@ -1,0 +1,75 @@
+"""
+Storage servers at a SiteDesk: folders with job_stats as the kernel prints them, and agents.
+"""
+
+import subprocess
+import sys
+import time
+
+from job_stats_text import Job, Value, text
+from processes import CLIENT, Done
+
+NS = 1_000_000_000
+
+
+def moved(read=0, written=0, opens=0):
+    """Counters of one job at an OST, or with `opens` at an MDT: so many bytes in RPCs of 1009."""
+    found = {}
+    for name, amount in (("read", read), ("write", written)):
+        if amount:
+            calls = -(-amount // 1009)
+            found[f"{name}_bytes"] = Value(calls, 1, 1009, amount, 1009 * amount)
+            found[name] = Value(calls, 1, 37, 23 * calls, 0)
+    if opens:
+        found["open"] = Value(opens, 31, 8117, 37 * opens, 402_653_184)
+    return found
+
+
+class StorageServer:
+    """
+    One OSS or MDS of the file system `scratch`; its job_stats change by `show` alone.
+
+    `release`: whose form they have; `cleanup_s`: job_cleanup_interval.
+    """
+
+    def __init__(self, desk, name="oss1", release="2.15.2", cleanup_s=600):
+        self.desk, self.name, self.release = desk, name, release
+        self.cleanup_s, self.root = cleanup_s, desk.folder / name
+        self.root.mkdir()
+        self._began = {}                    # (target, job) -> when its entry was made
+
+    def show(self, target, jobs, file_system="scratch", anew=()):
+        """
+        Let `target` print {job id: counters}; entries of `anew` began again.
+        """
+        kind = "obdfilter" if target.startswith("OST") else "mdt"
+        folder = self.root / "proc/fs/lustre" / kind / f"{file_system}-{target}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "job_cleanup_interval").write_text(f"{self.cleanup_s}\n")
+        now = time.time_ns()
+        for job in [one for where, one in self._began if where == target]:
+            if job not in jobs or job in anew:
+                del self._began[target, job]
+        (folder / "job_stats.new").write_bytes(text(
+            [Job(job.encode(), self._began.setdefault((target, job), now - NS), now, counters)
+             for job, counters in jobs.items()], self.release, target[:3]))
+        (folder / "job_stats.new").rename(folder / "job_stats")
+
+    def agent(self, *arguments):
+        """A running agent, as a Popen whose output is read at the end."""
+        config = self.desk.folder / f"{self.name}.cfg"
+        config.write_text(self.desk.text({**self.desk.choices,
+                                          "harvest.spool_dir": self.root / "spool"}))
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(CLIENT), "harvest", "--root", str(self.root),
+             "--node", self.name, "--config", str(config), *map(str, arguments)],
+            env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.desk._started.append(process)
+        return process
+
+    def sweep(self):
+        """One sweep, to its end; the Done."""
+        agent = self.agent("--once")
+        out, err = agent.communicate(timeout=60)
+        return Done(agent.returncode, out, err)

@@ -1,0 +1,288 @@
+"""
+The site server's side of the harvest: what has come of the storage servers, kept and added up.
+
+A Harvest with a store of its own, and messages as an agent sends them.  An hour has 3600 seconds
+here as well, but nobody waits for them.
+"""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from iostats import config as site
+from iostats import harvested, sweeps
+from iostats.store import Store
+
+BOOT = "b" * 32
+NS = 1_000_000_000
+BEGAN = 1_795_225_200                        # a multiple of 20
+
+
+class Desk:
+    """A Harvest, its clock, and what its agents have sent so far."""
+
+    def __init__(self, path, **choices):
+        self.path, self.now, self.settled = path, float(BEGAN), {}
+        self.config = site.load(environ={})
+        for name, value in {"batch.system": "none", **choices}.items():
+            self.config.take(name.replace("_", ".", 1), str(value), "a test")
+        self.store = self.harvest = None
+        self.seqs = {}
+        self.open()
+
+    def open(self):
+        self.store = Store(str(self.path))
+        self.harvest = harvested.Harvest(self.store, self.config, lambda: self.now)
+
+    def again(self):
+        """The server is killed, and begins again."""
+        self.store.close()
+        self.open()
+
+    def send(self, node, *blocks, run="1" * 16, full=None, seq=None, **fields):
+        """A message of one sweep; the answer."""
+        if seq is None:
+            seq = self.seqs[node, run] = self.seqs.get((node, run), 0) + 1
+        message = {"protocol": 1, "node": node, "boot_id": BOOT, "clock_ahead_s": 0.0, "run": run,
+                   "seq": seq, "full": seq == 1 if full is None else full,
+                   "slot": int(self.now), "every": 20, "last": True, "targets": list(blocks),
+                   **fields}
+        answer = self.harvest.take(msgspec.convert(message, sweeps.Sweep), node)
+        self.store.commit()
+        return answer
+
+    def block(self, target="OST0000", ids=(), started=BEGAN, gone=(), ended=True, **counters):
+        """
+        What one target shows: `ids`, with the same counters=(samples, sum, ...) for each of them.
+        """
+        ids = list(ids)
+        at = list(range(len(ids)))
+        columns = {
+            name: {"unit": "bytes", "at": at, "samples": [one[0]] * len(ids),
+                   "min": [1] * len(ids), "max": [one[1]] * len(ids), "sum": [one[1]] * len(ids),
+                   "sumsq": [one[1] ** 2 % 2**64] * len(ids)}
+            if isinstance(one, tuple) else
+            {"unit": "reqs", "at": at, "samples": [one] * len(ids)}
+            for name, one in counters.items()} if ids else {}
+        return {"file_system": "scratch", "target": target, "read_at": self.now + 0.1,
+                "cleanup_s": 600, "ended": ended, "entries": len(ids), "ids": ids,
+                "started": [int(started * NS)] * len(ids), "seen": [int(self.now) * NS] * len(ids),
+                "counters": columns, "gone": list(gone)}
+
+    def turn(self):
+        """One look of the server at what there is to do."""
+        async def look():
+            self.harvest._end_sweep()
+            await self.harvest._settle(self.settled.update)
+            self.harvest._checkpoint()
+        asyncio.run(look())
+
+    def totals(self, job):
+        """{file system: (read_bytes, write_bytes, is anything noted)} of what is known."""
+        part = self.harvest.part(job)
+        record = harvested.as_record(part, ",".join)
+        for fs in record["file_systems"]:
+            assert fs["lower_bound"] is (bool(fs["notes"]) or not part.final)
+        return {fs["name"]: (fs["read_bytes"], fs["write_bytes"], bool(fs["notes"]))
+                for fs in record["file_systems"]}
+
+
+@pytest.fixture
+def desk(tmp_path):
+    one = Desk(tmp_path / "site.sqlite")
+    yield one
+    one.store.close()
+
+
+def quiet(desk, seconds):
+    """Sweeps in which nothing has changed."""
+    for _ in range(0, seconds, 20):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+        desk.turn()
+
+
+def test_a_job_of_two_targets_is_added_up(desk):
+    desk.send("oss1", desk.block("OST0000"), desk.block("OST0001"))
+    desk.now += 20
+    desk.send("oss1",
+              desk.block("OST0000", ["4711", "cp.0"], desk.now - 3, read_bytes=(23, 41_003)),
+              desk.block("OST0001", ["4711"], desk.now - 3, write_bytes=(37, 53_007)))
+    assert {"scratch": (41_003, 53_007, False)} == desk.totals("4711")
+    assert desk.harvest.part("cp.0") is None
+
+
+def test_a_message_that_comes_twice_is_taken_once(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    one = desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
+    assert {"taken": True, "why": ""} == desk.send("oss1", one, seq=2)
+    answer = desk.send("oss1", one, seq=2)
+    assert (True, "this message was taken before") == (answer["taken"], answer["why"])
+    assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
+
+
+@pytest.mark.parametrize("seq, run, full", [(4, "1" * 16, False), (2, "2" * 16, False),
+                                            (1, "2" * 16, False), (2, "2" * 16, True)],
+                         ids=["one is missing", "another run", "a new run that is not full",
+                              "the second of a new run"])
+def test_after_a_hole_everything_is_asked_for_again(desk, seq, run, full):
+    desk.send("oss1", desk.block())
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    answer = desk.send("oss1", desk.block(ids=["4711"], read_bytes=(23, 41_003)), seq=seq, run=run,
+                       full=full)
+    assert (False, "full") == (answer["taken"], answer["want"])
+    assert desk.harvest.part("4711") is None
+    assert desk.send("oss1", desk.block(ids=["4711"], read_bytes=(23, 41_003)), run="3" * 16,
+                     full=True)["taken"]
+    assert 41_003 == desk.totals("4711")["scratch"][0]
+
+
+def test_a_server_that_is_killed_has_lost_nothing_and_takes_nothing_twice(desk):
+    desk.send("oss1", desk.block())
+    for number in range(1, 38):
+        desk.now += 20
+        one = desk.block(ids=["4711"], started=BEGAN + 3, read_bytes=(number, 1009 * number))
+        desk.send("oss1", one, seq=number + 1)
+        desk.turn()
+        if number % 5 == 0:
+            desk.again()
+            assert desk.send("oss1", one, seq=number + 1)["why"]
+        if number % 7 == 0:
+            desk.harvest._logged = dict.fromkeys(desk.harvest._logged, 1 << 30)
+            desk.harvest._checkpoint()
+    assert {"scratch": (37 * 1009, 0, False)} == desk.totals("4711")
+    desk.again()
+    assert {"scratch": (37 * 1009, 0, False)} == desk.totals("4711")
+
+
+def test_a_job_without_a_batch_system_is_settled_by_silence_and_leaves_memory(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.turn()
+    quiet(desk, 1780)
+    assert {} == desk.settled
+    assert "quiet" == desk.harvest.state("4711")
+    quiet(desk, 40)
+    assert ["4711"] == list(desk.settled)
+    assert desk.harvest.state("4711") is None
+    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.part("4711").final,
+                                                       desk.totals("4711"))
+    desk.again()
+    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.part("4711").final,
+                                                       desk.totals("4711"))
+    assert desk.harvest.state("4711") is None
+    desk.turn()
+    assert ["4711"] == list(desk.settled)
+
+
+def test_a_job_that_comes_back_after_it_was_settled_is_added_to_what_it_was(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    quiet(desk, 1840)
+    desk.send("oss1", desk.block(gone=["4711"]))
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009)))
+    desk.turn()
+    part = desk.harvest.part("4711")
+    assert (False, {"scratch": (42_012, 0, False)}) == (part.final, desk.totals("4711"))
+    desk.again()
+    assert {"scratch": (42_012, 0, False)} == desk.totals("4711")
+    quiet(desk, 1840)
+    assert (True, {"scratch": (42_012, 0, False)}) == (desk.harvest.part("4711").final,
+                                                       desk.totals("4711"))
+
+
+def test_an_entry_that_never_expires_is_not_counted_again_by_a_full_sweep(desk):
+    """job_cleanup_interval 0: what is settled still stands in job_stats."""
+    def everlasting(**counters):
+        return {**desk.block(ids=["4711"] if counters else (), started=BEGAN + 3, **counters),
+                "cleanup_s": 0}
+    desk.send("oss1", everlasting())
+    desk.now += 20
+    desk.send("oss1", everlasting(read_bytes=(23, 41_003)))
+    for _ in range(95):
+        desk.now += 20
+        desk.send("oss1", everlasting())
+        desk.turn()
+    assert ["4711"] == list(desk.settled)
+    desk.send("oss1", everlasting(read_bytes=(23, 41_003)), run="2" * 16, full=True)
+    assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
+    desk.again()
+    desk.now += 20
+    desk.send("oss1", everlasting(read_bytes=(24, 42_012)), run="2" * 16)
+    assert {"scratch": (42_012, 0, False)} == desk.totals("4711")
+
+
+def test_two_agents_for_one_target_are_told_so_and_nothing_is_counted_twice(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    one = desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
+    desk.send("oss1", one)
+    answer = desk.send("oss2", one)
+    assert (False, "full", "another agent reads the same targets: scratch-OST0000 (oss1); stop one "
+            "of them") == (answer["taken"], answer["want"], answer["why"])
+    assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
+
+
+def test_a_target_that_moves_to_another_server_goes_on(desk):
+    desk.send("oss1", desk.block(), desk.block("OST0001"))
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)),
+              desk.block("OST0001"))
+    desk.now += 20
+    desk.send("oss1", desk.block("OST0001"))                   # it has the other one no more
+    desk.now += 20
+    answer = desk.send("oss2", desk.block(ids=["4711"], started=desk.now - 3,
+                                          read_bytes=(5, 1009)), boot_id="c" * 32)
+    assert answer["taken"]
+    read, _, marked = desk.totals("4711")["scratch"]
+    assert (42_012, True) == (read, marked)
+
+
+def test_a_sweep_is_complete_when_all_agents_have_sent_it_and_given_out_late_when_one_is_away(desk):
+    for node in ("oss1", "oss2"):
+        desk.send(node, desk.block(f"OST000{node[-1]}"))
+    desk.turn()
+    assert (BEGAN, True, 2) == (desk.harvest.sweep.slot, desk.harvest.sweep.complete,
+                                len(desk.harvest.sweep.targets))
+    desk.now += 20
+    desk.send("oss1", desk.block("OST0001"))
+    desk.turn()
+    assert BEGAN == desk.harvest.sweep.slot
+    desk.now += 20
+    desk.turn()
+    assert (BEGAN + 20, False, ["OST0001"]) == (
+        desk.harvest.sweep.slot, desk.harvest.sweep.complete,
+        [target.target for target in desk.harvest.sweep.targets])
+
+
+def test_a_job_that_ran_while_nobody_looked_is_marked(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.turn()
+    desk.now += 3600                                           # the storage server was away
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009)))
+    desk.turn()
+    assert {"scratch": (42_012, 0, True)} == desk.totals("4711")
+    [fs] = harvested.as_record(desk.harvest.part("4711"), ",".join)["file_systems"]
+    assert fs["notes"] and "OST0000" in fs["notes"][0]
+
+
+def test_what_cannot_be_kept_is_not_counted(desk, monkeypatch):
+    from iostats.errors import StateError
+    desk.send("oss1", desk.block())
+    desk.now += 20
+
+    def full(*_):
+        raise StateError("the disk is full")
+    monkeypatch.setattr(desk.harvest._store, "add", full)
+    with pytest.raises(StateError):
+        desk.send("oss1", desk.block(ids=["4711"], read_bytes=(23, 41_003)), seq=2)
+    assert desk.harvest.part("4711") is None
+    assert 1 == desk.harvest.agents["oss1"].seq

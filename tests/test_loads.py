@@ -1,0 +1,400 @@
+"""
+Who loads the file systems: sums, groups, ranks and shares, of parts made by hand; and the site's
+server's answers, of real targets that a model of the kernel has filled.
+"""
+from __future__ import annotations
+
+from collections import namedtuple
+
+import kernel
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iostats import answers, loads, loadtable, zeroing
+from iostats.answers import Answers, LoadAsk, QueryAsk
+from iostats.attribution import Form
+from iostats.errors import WireError
+from iostats.jobfacts import Facts
+from iostats.loads import Ask, Load, Part
+
+MIB = 1 << 20
+T = 1_795_225_380
+FACTS = {
+    "4711": Facts(job="4711", raw_job="4711", user="alice", account="climate", name="ensemble",
+                  nodes="nid[001-004]", node_count=4, started=T - 100),
+    "12366": Facts(job="12345_10", raw_job="12366", array_job="12345", user="bob", name="train",
+                   nodes="nid[001-002]"),
+}
+
+
+class Known:
+    """What a batch system knows of four jobs: of 4999 nothing."""
+
+    job_of = staticmethod(Form("%j", "slurm").job_of)
+
+    @staticmethod
+    def facts(id):
+        return FACTS.get(id)
+
+
+def part(target="OST0000", fs="scratch", server="oss1", span_s=20, **ids):
+    """A Part; ids: j4711=(written, read, requests, metadata), x for no job."""
+    names = [{"xcp": "cp.0", "xempty": ""}.get(name, name[1:]) for name in ids]
+    return Part(fs, target, server, span_s, names, [list(column) for column in zip(*ids.values())]
+                or [[], [], [], []])
+
+
+def two_targets():
+    """
+    In 20 s on scratch: 4711 has written 23 MiB/s on each of two OSTs, 12366 read 37 MiB/s, cp.0
+    made 3 of 160 requests a second; on home: 12366 and 4999 asked an MDT.
+    """
+    return loads.load([
+        part("OST0000", j4711=(460 * MIB, 0, 820, 0), xcp=(0, 0, 60, 0)),
+        part("OST0001", server="oss2", j4711=(460 * MIB, 0, 820, 0),
+             j12366=(0, 740 * MIB, 1500, 0)),
+        part("MDT0000", "home", "mds1", j12366=(0, 0, 140, 140), j4999=(0, 0, 20, 20)),
+    ], Known, at=T, span_s=20)
+
+
+def rows(answer, *names):
+    """The columns `names` of the rows, as tuples."""
+    return [tuple(row[name] for name in names) for row in answer["rows"]]
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+def test_a_job_is_added_up_over_the_targets_of_a_file_system():
+    answer = loads.answer(two_targets(), Ask(), Known)
+    assert [("4711", "scratch", 46 * MIB, 0, 82, "alice", "ensemble", 4),
+            ("12345_10", "scratch", 0, 37 * MIB, 75, "bob", "train", 2),
+            ("12345_10", "home", 0, 0, 7, "bob", "train", 2),
+            ("cp.0", "scratch", 0, 0, 3, "", "", None),
+            ("4999", "home", 0, 0, 1, "", "", None)] == rows(
+        answer, "job", "file_system", "write_bytes_per_s", "read_bytes_per_s", "requests_per_s",
+        "user", "name", "nodes")
+    assert [True, True, True, False, True] == [row["is_job"] for row in answer["rows"]]
+
+
+@pytest.mark.parametrize("by, expected", [
+    ("user", [("alice", "scratch", 82, 1), ("bob", "scratch", 75, 1), ("bob", "home", 7, 1),
+              (None, "scratch", 3, 0), (None, "home", 1, 1)]),
+    ("server", [("oss2", "scratch", 116, 2), ("oss1", "scratch", 44, 1), ("mds1", "home", 8, 2)]),
+    ("target", [("OST0001", "scratch", 116, 2), ("OST0000", "scratch", 44, 1),
+                ("MDT0000", "home", 8, 2)]),
+    ("fs", [(None, "scratch", 160, 2), (None, "home", 8, 2)])])
+def test_the_same_load_by_other_things(by, expected):
+    """Requests a second, and how many jobs they are of."""
+    answer = loads.answer(two_targets(), Ask(by, sort="requests"), Known)
+    for row in answer["rows"]:
+        row.setdefault("fs")
+    assert expected == rows(answer, by, "file_system", "requests_per_s", "jobs")
+
+
+def test_a_jobs_load_is_shared_among_its_nodes_and_says_so():
+    """4711 is on four nodes with 82/s together, 12366 on two of them with 75/s."""
+    answer = loads.answer(two_targets(), Ask("node", "scratch", sort="requests"), Known)
+    assert [("nid001", 58.0, 2, True), ("nid002", 58.0, 2, True), ("nid003", 20.5, 1, True),
+            ("nid004", 20.5, 1, True), (None, 3, 0, False)] == rows(
+        answer, "node", "requests_per_s", "jobs", "is_shared")
+
+
+def test_the_share_of_no_job_is_that_of_the_requests():
+    """3 of 160 on scratch; of OST0000 3 of 44; none on home, where an unknown job is a job."""
+    load = two_targets()
+    sums = loads.answer(load, Ask(), Known)["file_systems"]
+    assert [("home", 8, 0, 0.0), ("scratch", 160, 3, 3 / 160)] == [
+        (fs["file_system"], fs["requests_per_s"], fs["no_job"]["requests_per_s"],
+         fs["no_job_share"]) for fs in sums]
+    answer = loads.answer(load, Ask("target"), Known)
+    assert {"OST0000": 3 / 44, "OST0001": 0.0, "MDT0000": 0.0} == dict(
+        rows(answer, "target", "no_job_share"))
+
+
+def test_a_target_without_requests_has_no_share():
+    """Unknown is not 0 %."""
+    load = loads.load([part("OST0000")], Known, at=T, span_s=20)
+    [row] = loads.answer(load, Ask("target"), Known)["rows"]
+    assert (0, None) == (row["requests_per_s"], row["no_job_share"])
+    assert [] == loads.answer(load, Ask("job"), Known)["rows"]
+
+
+# -- filters -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("ask, expected", [
+    (Ask(user="bob"), ["12345_10", "12345_10"]), (Ask(job="12345"), ["12345_10", "12345_10"]),
+    (Ask(job="12366"), ["12345_10", "12345_10"]), (Ask(file_system="home"), ["12345_10", "4999"]),
+    (Ask(text="ENSEM"), ["4711"]), (Ask(text="clima"), ["4711"]), (Ask(text="no job"), ["cp.0"]),
+    (Ask(text="nothing of that"), []), (Ask(count=2), ["4711", "12345_10"]),
+    (Ask(sort="metadata"), ["12345_10", "4999", "4711", "12345_10", "cp.0"])],
+    ids=["user", "array", "raw id", "file system", "name", "account", "no job", "none", "count",
+         "sort"])
+def test_rows_can_be_chosen(ask, expected):
+    answer = loads.answer(two_targets(), ask, Known)
+    assert expected == [row["job"] for row in answer["rows"]]
+    assert answer["left_off"] == (3 if ask.count == 2 else 0)
+
+
+def test_a_user_sees_the_own_jobs_and_the_sums_of_all():
+    """By target as well: nobody else's work is in the rows."""
+    answer = loads.answer(two_targets(), Ask(), Known, "bob")
+    assert ["12345_10", "12345_10"] == [row["job"] for row in answer["rows"]]
+    assert [8, 160] == [fs["requests_per_s"] for fs in answer["file_systems"]]
+    by_target = loads.answer(two_targets(), Ask("target", sort="requests"), Known, "bob")
+    assert [("OST0001", 75.0, 1), ("MDT0000", 7.0, 1), ("OST0000", 0, 0)] == rows(
+        by_target, "target", "requests_per_s", "jobs")
+
+
+def test_a_missing_target_makes_lower_bounds_of_its_file_system_alone():
+    load = loads.load([part(j4711=(0, 0, 20, 0)), part("MDT0000", "home", j4711=(0, 0, 20, 20))],
+                      Known, at=T, span_s=20, missing={"scratch": {"OST0001": "no sweep of oss2"}})
+    assert {"scratch": True, "home": False} == dict(rows(
+        loads.answer(load, Ask(), Known), "file_system", "lower_bound"))
+    assert [("home", {}), ("scratch", {"OST0001": "no sweep of oss2"})] == [
+        (fs["file_system"], fs["missing"])
+        for fs in loads.answer(load, Ask(), Known)["file_systems"]]
+    by_target = loads.answer(load, Ask("target"), Known)       # that one was read
+    assert [False, False] == [row["lower_bound"] for row in by_target["rows"]]
+
+
+# -- what is counted -----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("target, counters, expected", [
+    ("OST0000", {"read_bytes": (23, 94208), "read": (23, 41), "punch": (37, 5)}, (0, 94208, 60, 0)),
+    ("OST0000", {"write_bytes": (23, 94208), "write": (23, 41)}, (94208, 0, 23, 0)),
+    ("MDT0000", {"open": (23, 41), "getattr": (37, None)}, (0, 0, 60, 60)),
+    ("MDT0000", {"rename": (23, 41), "samedir_rename": (20, 37), "crossdir_rename": (3, 4),
+                 "parallel_rename_file": (20, 5)}, (0, 0, 23, 23)),
+    ("MDT0000", {"write_bytes": (23, 94208), "open": (37, 5)}, (94208, 0, 60, 37)),
+    ("OST0000", {"read": (23, None)}, (0, 0, 23, 0)), ("OST0000", {}, (0, 0, 0, 0))],
+    ids=["timed reads", "timed writes", "MDT", "renames", "data on MDT", "counts", "none"])
+def test_a_request_counts_once(target, counters, expected):
+    """Reads have two counters since 2.14, renames three: each request is one of them."""
+    assert expected == loads.amounts_of(counters, target)
+
+
+_IDS = ["4711", "12366", "4999", "cp.0", "kworker/0:1", ""]
+_AMOUNTS = st.tuples(*[st.integers(0, 10**15)] * 4)
+_PARTS = st.lists(st.tuples(
+    st.sampled_from(["scratch", "home"]), st.sampled_from(["oss1", "oss2"]),
+    st.dictionaries(st.sampled_from(_IDS), _AMOUNTS)), max_size=5)
+
+
+def _made(parts, as_arrays=False):
+    found = []
+    for number, (fs, server, ids) in enumerate(parts):
+        columns = [list(column) for column in zip(*ids.values())] or [[], [], [], []]
+        found.append(Part(fs, f"OST{number:04x}", server, None, list(ids), [
+            numpy.array(column, numpy.int64) for column in columns] if as_arrays else columns))
+    return found
+
+
+@given(_PARTS, st.sampled_from([*loads.BY, loads.JOB_TARGET, loads.JOB_SUMMED]))
+def test_the_groups_sums_are_the_whole(parts, by):
+    """Whatever it is grouped by: nothing is lost, and nothing there twice."""
+    load = loads.load(_made(parts), Known, loads.TOTALS)
+    answer = loads.answer(load, Ask(by), Known)
+    for place, metric in enumerate(loads.METRICS):
+        whole = sum(amounts[place] for _, _, ids in parts for amounts in ids.values())
+        assert whole == pytest.approx(sum(row[metric] for row in answer["rows"]), rel=1e-12)
+        assert whole == sum(fs[metric] for fs in answer["file_systems"])
+
+
+@given(_PARTS)
+def test_numpy_adds_up_to_the_same(parts):
+    assert loads.added_by_id(_made(parts)) == answers.added_by_id(_made(parts, True))
+
+
+@given(_PARTS, st.sampled_from(loads.BY), st.sampled_from(list(loads.SORT)), st.randoms())
+def test_the_order_is_that_of_the_numbers_and_no_other(parts, by, sort, random):
+    """Rows do not jump about when nothing has changed: whatever order the targets come in."""
+    one = loads.answer(loads.load(_made(parts), Known, loads.TOTALS), Ask(by, sort=sort), Known)
+    mixed = _made(parts)
+    random.shuffle(mixed)
+    other = loads.answer(loads.load(mixed, Known, loads.TOTALS), Ask(by, sort=sort), Known)
+    metric = loads.METRICS[loads.SORT[sort]]
+    numbers = [row[metric] for row in one["rows"]]
+    assert numbers == sorted(numbers, reverse=True)
+    if by != "node":                                 # thirds of a number add up in any order
+        assert one["rows"] == other["rows"]
+
+
+@given(_PARTS, st.sampled_from(loads.BY), st.integers(1, 120), st.sampled_from(
+    ["binary", "decimal", "bytes"]))
+def test_a_table_of_any_width_has_its_numbers_whole(parts, by, width, units):
+    """No line is wider than the terminal; where there is room for a number it is a whole one."""
+    answer = loads.answer(loads.load(_made(parts), Known, loads.TOTALS), Ask(by), Known)
+    for line in loadtable.lines(answer, width, units):
+        assert len(line) <= width
+    if width >= 60:
+        *_, lines, _ = loadtable.parts(answer, None, units)
+        wide = {word for line in lines for word in line.split()}
+        *_, lines, _ = loadtable.parts(answer, width, units)
+        for line in lines:
+            for word in line.split():
+                assert not word.replace(".", "").isdigit() or word in wide
+
+
+# -- the site's server ---------------------------------------------------------------------------
+
+Sweep = namedtuple("Sweep", "slot every_s complete targets")
+
+
+class Harvest:
+    """What harvested.Harvest offers, over real targets."""
+
+    job_of, facts = staticmethod(Known.job_of), staticmethod(Known.facts)
+
+    def __init__(self):
+        self.names, self.targets, self.agents, self.sweep = zeroing.Names(), {}, {}, None
+        self.kernels = {}
+
+    def add(self, kind, fs, name, node):
+        one = kernel.Kernel("2.16", kind, T * kernel.NS, 600, fs, name)
+        self.kernels[fs, name] = one, kernel.Agent(one), node
+        self.targets[fs, name] = zeroing.Target(self.names, fs, name)
+        return one
+
+    def read(self, at, *without):
+        """A sweep of all targets but those."""
+        seen = []
+        for key, (_, agent, node) in self.kernels.items():
+            if key[1] in without:
+                continue
+            blocks, full = agent.sweep(at * kernel.NS)
+            for block in blocks:
+                self.targets[key].take(block, node, "b" * 32, full)
+            seen.append(self.targets[key])
+        self.sweep = Sweep(at, 20, not without, seen)
+
+
+@pytest.fixture
+def harvest():
+    """Between two sweeps, 20 s apart: 4711 wrote 40 x 1 MiB, cp.0 read, 12366 opened."""
+    one = Harvest()
+    ost = one.add("OST", "scratch", "OST0000", "oss1")
+    mdt = one.add("MDT", "scratch", "MDT0000", "mds1")
+    for job in ("4711", "cp.0"):
+        ost.rpc((T + 1) * kernel.NS, job, "write_bytes", 4096)
+    mdt.rpc((T + 1) * kernel.NS, "12366", "open", 23)
+    one.read(T + 20)
+    for _ in range(40):
+        ost.rpc((T + 30) * kernel.NS, "4711", "write_bytes", MIB)
+    for _ in range(10):
+        ost.rpc((T + 30) * kernel.NS, "cp.0", "read_bytes", 4096)
+    for _ in range(30):
+        mdt.rpc((T + 31) * kernel.NS, "12366", "open", 23)
+    one.read(T + 40)
+    return one
+
+
+def test_a_rename_is_one_request_in_rates_and_in_totals(harvest):
+    """The MDT counts it as rename and as samedir_rename."""
+    mdt = harvest.kernels["scratch", "MDT0000"][0]
+    for _ in range(30):
+        for name in ("rename", "samedir_rename"):
+            mdt.rpc((T + 50) * kernel.NS, "4999", name, 23)
+    harvest.read(T + 60)
+    [row] = Answers().load(harvest, LoadAsk(job="4999"), None)["rows"]
+    assert (1.5, 1.5) == (row["requests_per_s"], row["metadata_per_s"])
+    [row] = Answers().query(harvest, QueryAsk("b", job="4999"), None)["rows"]
+    assert (30, 30) == (row["requests"], row["metadata"])
+    assert {"rename": 30, "samedir_rename": 30} == row["counters"]
+
+
+def test_load_answers_with_the_rates_of_the_last_sweep(harvest):
+    answer = Answers().load(harvest, LoadAsk(), None)
+    assert (T + 40, 20.0, "rates") == (answer["at"], answer["span_s"], answer["kind"])
+    assert [("4711", 2 * MIB, 0.0, 2.0, 0.0), ("cp.0", 0.0, 2048.0, 0.5, 0.0),
+            ("12345_10", 0.0, 0.0, 1.5, 1.5)] == rows(
+        answer, "job", "write_bytes_per_s", "read_bytes_per_s", "requests_per_s",
+        "metadata_per_s")
+    assert 0.5 / 4 == answer["file_systems"][0]["no_job_share"]
+
+
+def test_the_levels_are_those_of_jobharvest(harvest):
+    """a, b: totals since the entries began; c, d: rates; e: both."""
+    def of(level, *names):
+        answer = Answers().query(harvest, QueryAsk(level), None)
+        assert level == answer["level"]
+        return rows(answer, *names)
+    assert [("4711", "OST0000", 40 * MIB + 4096, 41, {"write_bytes": 41}),
+            ("cp.0", "OST0000", 4096, 11, {"read_bytes": 10, "write_bytes": 1}),
+            ("12345_10", "MDT0000", 0, 31, {"open": 31})] == [
+        (*row[:4], {name: count for name, count in row[4].items()
+                    if name not in ("read", "write")})
+        for row in of("a", "job", "target", "write_bytes", "requests", "counters")]
+    assert [("4711", "scratch", 41), ("cp.0", "scratch", 11), ("12345_10", "scratch", 31)] == of(
+        "b", "job", "file_system", "requests")
+    assert [("4711", "scratch", 2.0), ("cp.0", "scratch", 0.5), ("12345_10", "scratch", 1.5)] == of(
+        "c", "job", "file_system", "requests_per_s")
+    assert [("4711", 2.0), ("cp.0", 0.5), ("12345_10", 1.5)] == of("d", "job", "requests_per_s")
+    assert [("scratch", 83, 4.0, 2, 11 / 83)] == of(
+        "e", "file_system", "requests", "requests_per_s", "targets", "no_job_share")
+
+
+@pytest.mark.parametrize("level", ["a", "e", "targets", "file-systems"])
+def test_the_share_of_no_job_is_told_for_each_target(harvest, level):
+    """11 of the 52 requests to the OST."""
+    answer = Answers().query(harvest, QueryAsk(level), None)
+    assert [("MDT0000", 31, 0, 0.0), ("OST0000", 52, 11, 11 / 52)] == [
+        (one["target"], one["requests"], one["no_job_requests"], one["no_job_share"])
+        for one in answer["targets"]]
+
+
+def test_a_total_that_may_be_too_low_says_why(harvest):
+    """The job 4711 is older than the harvest; of 12366 nobody knows when it began."""
+    [row] = Answers().query(harvest, QueryAsk("b", job="4711"), None)["rows"]
+    assert row["lower_bound"] and any("the harvest began after the job" in note
+                                      for note in row["notes"])
+    [row] = Answers().query(harvest, QueryAsk("b", job="12366"), None)["rows"]
+    assert not row["lower_bound"] and [] == row["notes"]
+
+
+def test_a_target_that_misses_a_sweep_is_named(harvest):
+    harvest.read(T + 60, "MDT0000")
+    [fs] = Answers().load(harvest, LoadAsk(), None)["file_systems"]
+    assert (["MDT0000"], True) == (list(fs["missing"]), fs["lower_bound"])
+    assert "no sweep of mds1" in fs["missing"]["MDT0000"]
+
+
+def test_a_target_of_one_sweep_has_no_rates_yet(harvest):
+    late = harvest.add("OST", "scratch", "OST0001", "oss2")
+    late.rpc((T + 50) * kernel.NS, "4711", "write_bytes", MIB)
+    harvest.read(T + 60)
+    [fs] = Answers().load(harvest, LoadAsk(), None)["file_systems"]
+    assert {"OST0001": "seen in one sweep only"} == fs["missing"]
+
+
+def test_an_ordinary_user_gets_the_own_rows_and_may_not_ask_for_others(harvest):
+    asked = Answers()
+    assert ["4711"] == [row["job"] for row in asked.load(harvest, LoadAsk(), "alice")["rows"]]
+    assert ["12345_10"] == [row["job"] for row in asked.query(
+        harvest, QueryAsk("b"), "bob")["rows"]]
+    assert [] == asked.load(harvest, LoadAsk(), "carol")["rows"]
+    for call in (lambda: asked.load(harvest, LoadAsk(user="bob"), "alice"),
+                 lambda: asked.query(harvest, QueryAsk("a", user="bob"), "alice")):
+        with pytest.raises(WireError, match="expected your own jobs, of user alice"):
+            call()
+
+
+@pytest.mark.parametrize("level", "abcde")
+def test_levels_show_an_ordinary_user_no_job_of_others(harvest, level):
+    answer = Answers().query(harvest, QueryAsk(level), "alice")
+    assert {"4711"} >= {row["job"] for row in answer["rows"] if "job" in row}
+    assert "bob" not in repr(answer) and "12345" not in repr(answer)
+
+
+def test_before_the_first_sweep_there_is_no_answer():
+    with pytest.raises(WireError, match="no sweep of the storage servers is whole yet"):
+        Answers().load(Harvest(), LoadAsk(), None)
+
+
+def test_a_sweep_is_added_up_once(harvest, monkeypatch):
+    asked = Answers()
+    first = asked.load(harvest, LoadAsk(), None)
+    monkeypatch.setattr(answers, "added_by_id", None)
+    assert first == asked.load(harvest, LoadAsk(), None)
+    assert isinstance(asked._rates, Load)

@@ -1,0 +1,145 @@
+"""
+`iostats query` and `iostats top` against a real site server, which a storage server has told.
+"""
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from processes import Done, until
+from site_desk import SiteDesk, script
+from storage import StorageServer, moved
+
+from iostats.cli.query import main
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """
+    A desk whose storage server, OSS and MDS, has swept twice; in between 4711 read 41,003 bytes and
+    wrote 53,007, in 41 + 53 requests, and opened 23 times; cp.0 read 37 bytes, and so did 4713.
+    """
+    with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
+        desk.configure(harvest_every=1)
+        desk.site()
+        both = StorageServer(desk, "oss1")
+        for ost, mdt in ((({}, {})), ({"4711": moved(41_003, 53_007), "cp.0": moved(37),
+                                       "4713": moved(37)}, {"4711": moved(opens=23)})):
+            both.show("OST0000", ost)
+            both.show("MDT0000", mdt)
+            done = both.sweep()
+            assert (0, "") == (done.status, done.err), done
+        until(lambda: len(rows(desk, "a")) == 4, what="the second sweep")
+        yield desk
+
+
+def rows(desk, level, *options):
+    """The rows of `iostats query LEVEL --json`; none while there is no sweep."""
+    done = desk.iostats("query", level, "--json", *options)
+    return json.loads(done.out)["rows"] if done.status == 0 else []
+
+
+def test_totals_of_each_job_on_each_file_system(site):
+    """The harvest is older than these entries, so nothing is in doubt."""
+    done = site.iostats("query", "b", "--sort", "requests", env={"IOSTATS_REPORT_FORMAT": "plain"})
+    assert (0, "") == (done.status, done.err)
+    assert ["job", "file_system", "write_bytes", "read_bytes", "requests", "metadata", "user",
+            "account", "name", "nodes"] == done.out.splitlines()[0].split()
+    assert ["4711", "scratch", "53007", "41003", "117", "23", "-", "-", "-", "-"] == (
+        done.out.splitlines()[1].split())
+
+
+def test_totals_of_each_job_on_each_target_with_the_share_of_no_job(site):
+    """41 + 53 + 1 + 1 requests to the OST, one of them of cp.0."""
+    answer = json.loads(site.iostats("query", "targets", "--json", "--sort", "requests").out)
+    assert [("4711", "OST0000", "oss1", 94, 0), ("4711", "MDT0000", "oss1", 23, 23),
+            ("4713", "OST0000", "oss1", 1, 0), ("cp.0", "OST0000", "oss1", 1, 0)] == [
+        (row["job"], row["target"], row["server"], row["requests"], row["metadata"])
+        for row in answer["rows"]]
+    assert {"read_bytes": 41, "write_bytes": 53, "read": 41, "write": 53} == (
+        answer["rows"][0]["counters"])
+    assert [("MDT0000", 23, 0, 0.0), ("OST0000", 96, 1, 1 / 96)] == [
+        (one["target"], one["requests"], one["no_job_requests"], one["no_job_share"])
+        for one in answer["targets"]]
+
+
+def test_one_job_alone(site):
+    """And no share of a target that would be of this job's requests alone."""
+    assert [("4713", 37)] == [(row["job"], row["read_bytes"])
+                              for row in rows(site, "jobs", "--job", "4713")]
+    answer = json.loads(site.iostats("query", "a", "--json", "--job", "4711").out)
+    assert [94, 23] == [row["requests"] for row in answer["rows"]]
+    assert "targets" not in answer and [] == answer["file_systems"]
+    answer = json.loads(site.iostats("query", "e", "--json", "--job", "4711").out)
+    assert [117] == [row["requests"] for row in answer["rows"]]
+    assert [119] == [fs["requests"] for fs in answer["file_systems"]]
+    assert [0.0, 1 / 96] == [one["no_job_share"] for one in answer["targets"]]
+
+
+def test_rates_have_the_totals_ratio(site):
+    """How long it was from one sweep to the next only the clock knows."""
+    by_job = {row["job"]: row for row in rows(site, "c")}
+    assert 41_003 / 53_007 == pytest.approx(by_job["4711"]["read_bytes_per_s"]
+                                            / by_job["4711"]["write_bytes_per_s"])
+    assert {"4711", "4713", "cp.0"} == {row["job"] for row in rows(site, "rates-summed")}
+
+
+def test_file_systems_have_totals_and_rates(site):
+    [row] = rows(site, "e")
+    assert ("scratch", 53_007, 41_077, 119, 2, 1 / 119) == (
+        row["file_system"], row["write_bytes"], row["read_bytes"], row["requests"],
+        row["targets"], row["no_job_share"])
+    assert row["write_bytes_per_s"] > 0
+
+
+def test_csv_has_a_heading_and_a_line_for_each_row(site):
+    found = list(csv.DictReader(io.StringIO(site.iostats("query", "b", "--csv").out)))
+    assert {("4711", "53007"), ("cp.0", "0"), ("4713", "0")} == {
+        (row["job"], row["write_bytes"]) for row in found}
+    assert {"0"} == {row["lower_bound"] for row in found}
+
+
+def test_top_asks_the_same_server(site):
+    done = site.iostats("top", "--once", "--sort", "requests")
+    assert (0, "") == (done.status, done.err)
+    lines = done.out.splitlines()
+    assert "by job, requests first" in lines[0]
+    assert ["JOB", "FS", "WR_MiB/S", "RD_MiB/S", "REQS/S", "META/S", "USER"] == lines[1].split()
+    assert ["(all)", "(no", "4711"] == [line.split()[0] for line in lines[2:5]]
+    assert lines[3].endswith(" % of requests")         # each target has been read at its own time
+    answer = json.loads(site.iostats("top", "--once", "--json", "--by", "target").out)
+    assert {"OST0000", "MDT0000"} == {row["target"] for row in answer["rows"]}
+
+
+def test_an_unknown_file_system_has_no_row(site):
+    done = site.iostats("query", "b", "--fs", "home")
+    assert (0, "(no row)\n") == (done.status, done.out)
+
+
+def test_a_server_without_sweeps_says_what_to_do(tmp_path):
+    with SiteDesk(tmp_path) as desk:
+        desk.site()
+        for role in (("query", "a"), ("top", "--once")):
+            done = desk.iostats(*role)
+            assert 3 == done.status and "has `iostats harvest` been started there?" in done.line
+
+
+def test_munge_or_not_a_user_without_the_secret_is_refused(tmp_path):
+    """One line: where the secret is missing."""
+    with SiteDesk(tmp_path) as desk:
+        script(desk.bin / "nothing", "#!/bin/sh\n")
+        done = desk.iostats("query", "a")
+        assert 3 == done.status and "no secret" in done.line
+
+
+@pytest.mark.parametrize("arguments, why", [
+    ((), "LEVEL: expected one of a b c d e targets"), (("f",), "got f"), (("a", "b"), "got a b"),
+    (("a", "--sort", "x"), "--sort: expected write"), (("a", "--count", "0"), "--count: expected"),
+    (("a", "--json", "--csv"), "expected --json or --csv, got both"),
+    (("a", "--bogus"), "unrecognized arguments: --bogus")])
+def test_bad_usage_is_one_line_and_2(capsys, arguments, why):
+    status = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert (2, "") == (status, out) and why in Done(status, out, err).line

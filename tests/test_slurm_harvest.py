@@ -1,0 +1,104 @@
+"""
+The harvest beside a real Slurm: ids in job_stats are Slurm's own, users see their names for them.
+"""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from cluster import ALICE
+from processes import until
+from storage import StorageServer, moved
+from test_slurm_site import Site, when_done, written
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(240)]
+
+HARVEST = """
+[harvest]
+every = 1
+spool_dir = {folder}/spool
+"""
+
+
+class Harvested:
+    """A Site with a storage server whose agent runs on ctl; it forgets jobs after 4 s."""
+
+    def __init__(self, slurm, folder):
+        self.site, self.slurm = Site(slurm), slurm
+        with self.site.site_cfg.open("a") as file:
+            file.write(HARVEST.format(folder=folder))
+        self.oss = StorageServer(SimpleNamespace(folder=folder), cleanup_s=4)
+        self.oss.show("OST0000", {})
+        self.agent = slurm.begin(
+            "ctl", "/bin/sh", "-c", f"exec /usr/bin/python3 -I -S {slurm.home}/iostats_client.py "
+            f"harvest --root {self.oss.root} --node oss1 2>>{self.site.folder}/agent")
+        until(lambda: self.query("e"), 30, "the first sweeps")
+
+    def query(self, level, *more):
+        """The rows of `iostats query` on ctl."""
+        done = self.slurm.ctl("env", f"PYTHONPATH={self.slurm.home}", self.slurm.python, "-m",
+                              "iostats", "query", level, "--json", *more, check=False)
+        return json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+
+    def close(self):
+        self.agent.kill()
+        self.agent.wait()
+        self.site.close()
+
+
+@pytest.fixture
+def harvested(slurm, tmp_path):
+    folder = slurm.folder / f"harvest-{tmp_path.name}"         # ctl has a /tmp of its own
+    folder.mkdir()
+    found = Harvested(slurm, folder)
+    yield found
+    found.close()
+
+
+def test_the_tasks_of_an_array_have_their_names_and_their_user(harvested):
+    """Each of three tasks; job_stats have Slurm's raw ids, of which two are nobody's guess."""
+    slurm, site = harvested.slurm, harvested.site
+    job = slurm.submit("sleep 6", "--array=0-2", "--nodes=1", "--ntasks=1", "--job-name=climate")
+
+    def raw():
+        lines = slurm.ctl("squeue", "--noheader", "--array", "--states=RUNNING",
+                          "--format=%A %K").stdout.split("\n")
+        found = {task: one for one, task in (line.split() for line in lines if line)}
+        return found if len(found) == 3 else None
+    ids = until(raw, 40, "three running tasks")
+    harvested.oss.show("OST0000", {ids[str(task)]: moved(1009 * (23 + task), 4099)
+                                   for task in range(3)} | {"cp.0": moved(37)})
+    rows = until(lambda: [row for row in harvested.query("b") if row["user"] == ALICE][2:] and
+                 harvested.query("b"), 40, "what Slurm says of them")
+    assert {f"{job}_{task}": 1009 * (23 + task) for task in range(3)} | {"cp.0": 37} == {
+        row["job"]: row["read_bytes"] for row in rows}
+    assert "COMPLETED" == slurm.wait(job)
+
+    def final():
+        records = site.records(job, 3)
+        return records if all(one["harvest"] and one["harvest"]["final"]
+                              for one in records) else None
+    records = until(final, 60, "the final numbers of all three")
+    assert {(f"{job}_{task}", 1009 * (23 + task), False) for task in range(3)} == {
+        (one["job"]["id"], one["harvest"]["file_systems"][0]["read_bytes"],
+         one["harvest"]["lower_bound"]) for one in records}
+    assert {("climate", ALICE, 1)} == {(one["batch"]["name"], one["job"]["user"],
+                                        one["coverage"]["reported"]) for one in records}
+    assert "" == (site.folder / "agent").read_text()
+
+
+def test_a_job_of_four_nodes_is_seen_from_both_sides(harvested):
+    """What each side counted stands side by side, and is not mixed."""
+    slurm, site = harvested.slurm, harvested.site
+    job = slurm.submit(site.srun(more=f"; : >{site.lustre.data}/done.$SLURM_NODEID; sleep 5"),
+                       "--nodes=4")
+    when_done(site)
+    harvested.oss.show("OST0000", {job: moved(written=98 * 65536)})
+    assert "COMPLETED" == slurm.wait(job)
+    record = until(lambda: next((one for one in site.records(job) if one["harvest"]
+                                 and one["harvest"]["final"]), None), 60, "the final numbers")
+    assert (98, 98, 4, True) == written(record)
+    [fs] = record["harvest"]["file_systems"]
+    assert (98 * 65536, 0) == (fs["write_bytes"], fs["read_bytes"])
+    text = site.report(job).stdout
+    assert "From both sides, the nodes and the storage servers:" in text
