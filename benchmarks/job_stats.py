@@ -1,25 +1,24 @@
 """
 Figure: job_stats of one OST with 10,000 jobs: to read all of it, and to sweep when 1 % changed.
 
-The file is in memory, in chunks of 4 KiB as a kernel gives them.  The peers are minimal equivalents,
-written for this figure: what lljobstat does with PyYAML's C loader, what glljobstat does line by
-line, and what jobHarvest does on the form before 2.14.  Each run is a process of its own, so that
-its peak memory is its own; they take turns.
+The peers are minimal equivalents, written for this figure: what lljobstat does with PyYAML's C
+loader, what glljobstat does line by line, and what jobHarvest does on the form before 2.14.  Each
+run is a process of its own, so that its peak memory is its own; they take turns.
 
-    job_stats.py WHAT RELEASE JOBS all|some      one run: prints jobs a second
+    job_stats.py WHAT FILE [FILE]      one run: prints jobs a second and its peak memory
 """
 
 import os
 import random
 import re
-import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-_CHUNK = 4096
+_CHUNK = 1 << 16
 
 # What the jobs use of an OST's counters: as in real files, 3 of 15 (12 before 2.14) is usual.
 _MIX = (
@@ -32,32 +31,37 @@ _MIX = (
 
 # -- the file ----------------------------------------------------------------------------
 
-def chunks_of(release, jobs, busy="some", changed=0):
-    """The file in chunks; `changed` jobs of it (one in so many) have gone on since changed=0."""
-    data = _text(release, jobs, busy)
-    if changed:
-        parts = data.split(b"\n- job_id:")
-        for at in range(1, len(parts), changed):
-            # Another time of the last request: the last digit of its seconds.
-            parts[at] = re.sub(rb"(snapshot_time:   \d{9})\d", rb"\g<1>x", parts[at], count=1)
-            parts[at] = parts[at].replace(b"x", b"7", 1)
-        data = b"\n- job_id:".join(parts)
-    return [data[at:at + _CHUNK] for at in range(0, len(data), _CHUNK)]
-
-
-def _text(release, jobs, busy):
+def write(path, release, jobs, busy="some", changed=0):
+    """A file of so many jobs; of every `changed` jobs one has gone on since changed=0."""
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests"))
-    from job_stats_text import Job, counters_of, text
+    from job_stats_text import Job, counters_of, render
     drawn = random.Random(4711)
     names = [name for name, _ in counters_of(release)]
     weights, uses = [weight for weight, _ in _MIX], [use or names for _, use in _MIX]
 
-    def job(at):
-        use = names if busy == "all" else drawn.choices(uses, weights)[0]
-        seen_ns = 1_795_000_000 * 10**9 + drawn.randrange(10**14) // 10**10 * 10**10
-        return Job(b"%d" % (4_700_000 + 3 * at), seen_ns - drawn.randrange(1, 10**13), seen_ns,
-                   {name: _value(drawn, name) for name in names if name in use})
-    return text(map(job, range(jobs)), release)
+    def made():
+        for at in range(jobs):
+            use = names if busy == "all" else drawn.choices(uses, weights)[0]
+            seen_ns = 1_795_000_000 * 10**9 + drawn.randrange(10**14)
+            job = Job(b"%d" % (4_700_000 + 3 * at), seen_ns - drawn.randrange(1, 10**13), seen_ns,
+                      {name: _value(drawn, name) for name in names if name in use})
+            if changed and not at % changed:
+                job = job._replace(seen_ns=seen_ns + 10**9)
+            yield job
+    with open(path, "wb") as file:
+        file.write(b"job_stats:\n")
+        for job in made():
+            file.write(render(job, release))
+    return path
+
+
+def _chunks(path):
+    with open(path, "rb", buffering=0) as file:
+        while True:
+            chunk = file.read(_CHUNK)
+            if not chunk:
+                return
+            yield chunk
 
 
 def _value(drawn, name):
@@ -74,43 +78,38 @@ def _value(drawn, name):
                  total**2 // samples % 2**64)
 
 
-# -- what is measured: functions of chunks, that return how many jobs they read -----------
+# -- what is measured: each reads a file and returns how many jobs it found ---------------
 
-def iostats(chunks):
+def iostats(path):
     """All of it."""
     from iostats import job_stats
-    return sum(1 for piece in job_stats.pieces(chunks) if job_stats.parse(piece))
+    return sum(1 for piece in job_stats.pieces(_chunks(path)) if job_stats.parse(piece))
 
 
-def sweeps(before, after, rounds):
-    """Seconds of each of `rounds` sweeps, in each of which the same jobs have changed."""
+def sweep(prints, path):
+    """What changed since the last sweep."""
     from iostats import job_stats
-    prints, taken = job_stats.Fingerprints(), []
-    for number in range(rounds + 1):
-        began = time.perf_counter()
-        for piece in job_stats.pieces(after if number % 2 else before):
-            if prints.changed(piece):
-                job_stats.parse(piece)
-        prints.finish()
-        if number:
-            taken.append(time.perf_counter() - began)
-    return taken
+    found = 0
+    for piece in job_stats.pieces(_chunks(path)):
+        found += 1
+        if prints.changed(piece):
+            job_stats.parse(piece)
+    prints.finish()
+    return found
 
 
-def yaml(chunks):
+def yaml(path):
     """As lljobstat: the whole text to a YAML loader."""
     import yaml
-    text = b"".join(chunks).decode("utf-8")
-    if "max:16777216" in text:                  # it would be a key; lljobstat repairs it so
-        text = re.sub(r"(min|max|sum):(\d)", r"\1: \2", text)
+    text = b"".join(_chunks(path)).decode("utf-8")
     return len(yaml.load(text, yaml.CSafeLoader)["job_stats"])
 
 
-def by_line(chunks):
+def by_line(path):
     """As glljobstat: line after line, by split and one expression, into a dict of each job."""
     jobs, job = {}, None
     counter = re.compile(r"^\s*(\w+):\s*\{(.*)\}$")
-    for line in b"".join(chunks).decode("utf-8").split("\n"):
+    for line in b"".join(_chunks(path)).decode("utf-8").split("\n"):
         if line.startswith("- job_id:"):
             job = jobs[line.split(":", 1)[1].strip().strip('"')] = {}
             continue
@@ -134,10 +133,10 @@ def by_line(chunks):
     return len(jobs)
 
 
-def by_column(chunks):
+def by_column(path):
     """As jobHarvest: by words at fixed places, bytes and the sum of all calls; up to 2.12 alone."""
     jobs, job = {}, None
-    for line in b"".join(chunks).decode("ascii").split("\n"):
+    for line in b"".join(_chunks(path)).decode("ascii").split("\n"):
         words = line.split()
         if not words:
             continue
@@ -170,99 +169,77 @@ _RUNS = [                # name, function, release, which counters are in use, w
 def run(quick):
     """The Tables of this figure."""
     from measure import Table
-    jobs, rounds = (500, 2) if quick else (10_000, 5)
+    jobs, many, rounds = (500, 3000, 2) if quick else (10_000, 100_000, 5)
     told = {}
-    for number in range(rounds):
-        for name, what, release, busy in _RUNS:
-            if what != "yaml" or number < 2:    # half a minute each
-                told.setdefault((release, name), []).append(_told(what, release, jobs, busy))
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
+        files = {key: write(os.path.join(folder, "-".join(map(str, key))), *key)
+                 for key in [(release, jobs, busy, changed) for release, busy, changed in
+                             (("2.16", "some", 0), ("2.16", "some", 100), ("2.16", "all", 0),
+                              ("2.12", "some", 0), ("2.12", "some", 100))]
+                 + [("2.16", many, "some", changed) for changed in (0, 100, 1)]}
+        sizes = {release: os.path.getsize(files[release, jobs, "some", 0]) / 1e6
+                 for release in ("2.16", "2.12")}
+        for number in range(rounds):
+            for name, what, release, busy in _RUNS:
+                if what != "yaml" or number < 2:               # half a minute each
+                    told.setdefault((release, name), []).append(_told(what, *(
+                        files[release, jobs, busy, changed] for changed in
+                        ((0, 100) if what == "sweeps" else (0,)))))
+        large = [[f"{count:,}", f"{share} %", f"{rate:,.0f}", f"{peak / 2**20:.0f}"]
+                 for count, share, (rate, peak) in (
+                     (jobs, 1, _told("sweeps", files["2.16", jobs, "some", 0],
+                                     files["2.16", jobs, "some", 100])),
+                     (many, 1, _told("sweeps", files["2.16", many, "some", 0],
+                                     files["2.16", many, "some", 100])),
+                     (many, 100, _told("sweeps", files["2.16", many, "some", 0],
+                                       files["2.16", many, "some", 1])))]
+        size = os.path.getsize(files["2.16", many, "some", 0]) / 1e6
     rows, ours = [], {}
     for (release, name), runs in told.items():
         rate = statistics.median(rate for rate, _ in runs)
         ours.setdefault(release, rate)
         rows.append([f"{release}: {name}", f"{rate:,.0f}", f"{rate / ours[release]:.3f}",
                      f"{statistics.median(peak for _, peak in runs) / 2**20:.0f}"])
-    sizes = {release: sum(map(len, chunks_of(release, jobs))) for release in ("2.16", "2.12")}
-    tables = [Table(f"job_stats: one OST, {jobs:,} jobs", ["run", "jobs/s", "/ iostats", "MiB"],
-                    rows,
-                    [f"median of {rounds} processes that took turns; 2.16: with hist, "
-                     f"{sizes['2.16'] / 1e6:.1f} MB; 2.12: {sizes['2.12'] / 1e6:.1f} MB"])]
-    large = [_told("stream", "2.16", many, "some") for many in
-             ((1000, 3000) if quick else (10_000, 100_000))]
-    tables.append(Table("job_stats: the memory of an agent that sweeps one file twice",
-                        ["jobs", "jobs/s", "MiB"],
-                        [[f"{many:,}", f"{rate:,.0f}", f"{peak / 2**20:.0f}"] for many, (rate, peak)
-                         in zip((1000, 3000) if quick else (10_000, 100_000), large)],
-                        ["read from a file; all entries change between the two sweeps"]))
-    return tables
+    return [Table(f"job_stats: one OST, {jobs:,} jobs", ["run", "jobs/s", "/ iostats", "MiB"], rows,
+                  [f"median of {rounds} processes that took turns; 2.16: with hist, "
+                   f"{sizes['2.16']:.1f} MB; 2.12: {sizes['2.12']:.1f} MB"]),
+            Table("job_stats: sweeps over one file", ["jobs", "changed", "jobs/s", "MiB"], large,
+                  [f"{many:,} jobs are {size:.0f} MB"])]
 
 
-def _told(what, release, jobs, busy):
+def _told(what, *paths):
     """(jobs a second, peak memory in bytes) of a process of its own."""
     from measure import BenchmarkError, environment
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), what, release, str(jobs),
-                           busy], env=environment(), stdout=subprocess.PIPE, check=False)
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), what, *paths],
+                          env=environment(), stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        raise BenchmarkError(f"job_stats.py {what} {release}: exit status {done.returncode}")
+        raise BenchmarkError(f"job_stats.py {what}: exit status {done.returncode}")
     rate, peak = done.stdout.split()
     return float(rate), int(peak)
 
 
-def _stream(jobs):
-    """Two sweeps over a file that is read 64 KiB at a time: jobs a second of the second one."""
-    import tempfile
-
-    from iostats import job_stats
-    with tempfile.TemporaryFile() as file:
-        # Written by a child: this process is not to have had the text in its memory.
-        subprocess.run([sys.executable, os.path.abspath(__file__), "write", "2.16", str(jobs),
-                        "some"], stdout=file, check=True)
-
-        def chunks(number):
-            file.seek(0)
-            while True:
-                chunk = os.read(file.fileno(), 1 << 16)
-                if not chunk:
-                    return
-                yield chunk.replace(b"secs.nsecs\n  start", b"secs.nsecs\n" + b" " * (2 + number)
-                                    + b"start")
-        prints = job_stats.Fingerprints()
-        for number in range(2):
-            began, changed = time.perf_counter(), 0
-            for piece in job_stats.pieces(chunks(number)):
-                if prints.changed(piece):
-                    job_stats.parse(piece)
-                    changed += 1
-            assert prints.finish() == [] and changed >= 0.98 * jobs
-    return jobs / (time.perf_counter() - began)
-
-
-def _main(what, release, jobs, busy):
-    jobs = int(jobs)
-    if what == "write":
-        for first in range(0, jobs, 10_000):
-            data = _text(release, min(jobs, 10_000), busy)
-            sys.stdout.buffer.write(data.replace(b"- job_id:          47", b"- job_id:          "
-                                                 b"%d" % (47 + first // 10_000)))
-        return
-    if what == "stream":
-        rate = _stream(jobs)
-    else:
-        chunks = chunks_of(release, jobs, busy)
-        if what == "sweeps":
-            after, same = chunks_of(release, jobs, busy, 100), {}
-            # One object for what is the same, so that both fit into the processor's cache alike.
-            before = [same.setdefault(chunk, chunk) for chunk in chunks]
-            after = [same.setdefault(chunk, chunk) for chunk in after]
-            rate = jobs / statistics.median(sweeps(before, after, 9))
-        else:
+def _main(what, *paths):
+    sys.path.insert(0, os.path.dirname(HERE))
+    if what == "sweeps":
+        from iostats.job_stats import Fingerprints
+        prints, rates = Fingerprints(), []
+        for number in range(8):
             began = time.perf_counter()
-            assert jobs == globals()[what](chunks)
-            rate = jobs / (time.perf_counter() - began)
-    # Of this process alone: not what its parent had when it was forked.
+            jobs = sweep(prints, paths[number % 2])
+            if number:
+                rates.append(jobs / (time.perf_counter() - began))
+        rate = statistics.median(rates)
+    else:
+        if what == "iostats":
+            import iostats.job_stats  # noqa: F401
+        elif what == "yaml":
+            import yaml  # noqa: F401
+        began = time.perf_counter()
+        jobs = globals()[what](paths[0])
+        rate = jobs / (time.perf_counter() - began)
+    # ru_maxrss would be the parent's where that had more when it was forked.
     with open("/proc/self/status", encoding="ascii") as file:
-        peak = int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) * 1024
-    print(rate, max(peak, 0) or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(rate, int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) * 1024)
 
 
 if __name__ == "__main__":

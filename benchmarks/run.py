@@ -14,7 +14,8 @@ import platform
 import sys
 import time
 
-FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "zeroing")
+FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "zeroing",
+           "job_stats")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

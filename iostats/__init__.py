@@ -19,12 +19,14 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     merged            the totals of many nodes in one message
     compact           the record -> one short line for the batch system's own accounting
     jobfacts          what a batch system says of a job
-    filesystem        one file system of a job, added up
+    beside            one job as its nodes and as the storage servers have counted it
     report            the record -> tables
     moments           times as users of Slurm write them
     joblist           the record -> one row of `iostats jobs`; its fields and its forms
     summaries         the table of these rows, and the SQL that asks for them
     zeroing           entries of job_stats, which begin again at 0 -> totals and marks
+    attribution       which ids in job_stats are jobs
+    jobstate          the life of a job: running, quiet, ended, settled
     loads             what ids did at targets -> rows by job, user, node, server, target
     loadtable         these rows -> a table for a terminal
     answers           the harvest -> what `top` and `query` ask of it
@@ -53,6 +55,8 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     doctor            what is in the way on this node, and the command that mends it
     server            the server of one job
     store             what the site's server keeps
+    sweep_store       what it keeps of the harvest
+    harvested         sweeps -> what each job did at the servers; its life
     handover          a report to where its user sees it
     sinks/            one file for each database that is told what jobs do
     on_server         who loads this storage server's targets, without any server of ours

@@ -12,7 +12,7 @@ import msgspec
 from tabulate import tabulate
 
 from iostats.compact import OTHERS
-from iostats.counters import EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS
+from iostats.counters import COUNTED_AGAIN, EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS
 from iostats.errors import one_line
 from iostats.series import sparkline
 from iostats.units import bytes_text, duration_text
@@ -239,19 +239,19 @@ def _at_servers(shown, harvested, long, units, form):
     rows, here = [], {fs["name"]: fs for fs in shown}
     align = ("left", "left") + ("right",) * 5
     for fs in harvested:
-        sides = [(_BY[layer].capitalize(), here[fs["name"]][layer], "calls" if layer == "application"
-                  else "rpcs", None) for layer in _BY if fs["name"] in here]
-        sides.append(("At the servers", fs, "rpcs",
-                      sum(row["count"] for row in fs["operations"].values())))
+        sides = [("At the servers", fs, "rpcs", {
+            name: row for name, row in fs["operations"].items() if name not in COUNTED_AGAIN})]
+        if fs["name"] in here:
+            nodes = here[fs["name"]]
+            sides = [("By the application", nodes["application"], "calls", nodes["operations"]),
+                     ("Over the network", nodes["network"], "rpcs", None), *sides]
         for side, numbers, calls, operations in sides:
-            if side == "By the application" and here[fs["name"]]["operations"] is not None:
-                operations = sum(row["count"] for row
-                                 in here[fs["name"]]["operations"].values())
             rows.append((fs["label"], side, *(
                 "-" if count is None else _bound(numbers) + (
                     bytes_text(count, units) if name.endswith("_bytes") else str(count))
                 for name, count in _moved(numbers, calls)),
-                "-" if operations is None else f"{_bound(numbers)}{operations}"))
+                "-" if operations is None else
+                f"{_bound(numbers)}{sum(row['count'] for row in operations.values())}"))
     parts = ["From both sides, the nodes and the storage servers:" if shown else
              "At the storage servers, under this job's id:",
              _table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),

@@ -222,7 +222,7 @@ class _Reading:
         rows: entries so far, that is the next one's place in it.
         done: what tells its blocks apart, so that one that comes again is known.
         slots, moved, gains: of its entries; lists of arrays, one a block.
-        doubts: [(slots, places, from_s)] that a later entry may still clear up.
+        doubts: [(slots, places, from_s, to_s)], arrays, that a later entry may still clear up.
         same: arrays of slots that are the same entries for certain.
         top: the largest place of the entries so far, and the last reading one was not in.
         cleared: (from, to) of a deletion by hand, or None.
@@ -330,6 +330,7 @@ class Target:
                 if block.read_at < reading.read_at:
                     return False
                 self._whole = 0                         # it was never ended: its rest is not known
+                self._keep_doubts()
             reading = self._begin(block, full)
         key = (block.ids[0], block.seen[0], len(block.ids)) if block.ids else None
         if key is None or key not in reading.done:      # else it has come before
@@ -343,6 +344,7 @@ class Target:
 
     def _begin_anew(self, read_at, node, boot_id):
         """Another server, or another boot of it: all entries that we know are gone."""
+        self._keep_doubts()
         if self.read_at is not None:
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY
@@ -547,11 +549,9 @@ class Target:
                 if self._is_impossible(at, int(slots[at]), int(seen[at]), columns, reading):
                     new[at] = True
                     rest[at] = False
-            for at in numpy.flatnonzero(rest).tolist():
-                self._doubt(int(slots[at]), int(old_seen[at]) / _NS,
-                            max(int(seen[at]) / _NS, reading.read_at))
             if rest.any():
-                reading.doubts.append((slots[rest], place[rest]))
+                reading.doubts.append((slots[rest], place[rest], old_seen[rest] / _NS,
+                                       numpy.maximum(seen[rest] / _NS, reading.read_at)))
                 self._put(rest, slots, reading)         # it may be another one since now
             reading.same.append(slots[same])
         reading.same.append(slots[sure])
@@ -626,14 +626,19 @@ class Target:
     def _settle_doubts(self, last, reading):
         """One that is the same for certain has come: those before it that are older are, too."""
         left = []
-        for slots, places in reading.doubts:
+        for slots, places, began, ended in reading.doubts:
             same = _made_after(*last, places)
-            for slot in slots[same].tolist():
-                self._doubts.pop(slot, None)
             reading.same.append(slots[same])
             if not same.all():
-                left.append((slots[~same], places[~same]))
+                left.append((slots[~same], places[~same], began[~same], ended[~same]))
         reading.doubts = left
+
+    def _keep_doubts(self):
+        """What the open reading has left in doubt stays so."""
+        if self._reading is not None:
+            for slots, _, began, ended in self._reading.doubts:
+                for doubt in zip(slots.tolist(), began.tolist(), ended.tolist()):
+                    self._doubt(*doubt)
 
     def _need_places(self):
         if self._place is None:
@@ -705,6 +710,7 @@ class Target:
             missing &= listed | (absent > 0)
         self._miss(numpy.flatnonzero(missing), reading)
         self._whole = 0 if reading.bad else self._whole + 1
+        self._keep_doubts()
         self._find_gaps(reading)
         self.entries = block.entries
         self._gained = self._added_up(slots, reading)
@@ -857,8 +863,10 @@ class Target:
                     slot >= 0 and gap.spares(slot)) and not (
                     whole and gap.by_expiry and gap.ended <= origin):
                 why.append(gap.why)
-        doubt = self._doubts.get(slot)
-        if doubt and doubt[0] <= ended and doubt[1] >= began:
+        doubts = [self._doubts[slot]] if slot in self._doubts else []
+        for slots, _, *when in self._reading.doubts if self._reading else ():
+            doubts += [[one[at] for one in when] for at in numpy.flatnonzero(slots == slot)]
+        if any(doubt[0] <= ended and doubt[1] >= began for doubt in doubts):
             why.append(DOUBTFUL)
         if self.cleanup_s is None:
             why.append(NO_INTERVAL)
@@ -976,8 +984,9 @@ class Target:
             reading.gains[at] = {name: gained[kept]
                                  for name, gained in reading.gains[at].items()}
         reading.same = [numbered(slots[is_kept(slots)]) for slots in reading.same]
-        reading.doubts = [(numbered(slots[is_kept(slots)]), places[is_kept(slots)])
-                          for slots, places in reading.doubts]
+        reading.doubts = [(numbered(slots[is_kept(slots)]),
+                           *(one[is_kept(slots)] for one in others))
+                          for slots, *others in reading.doubts]
 
     # ---- to bytes and back
 
@@ -1009,10 +1018,10 @@ class Target:
             arrays += [("r", name, numpy.concatenate([*(one[name] for one in reading.gains),
                                                       numpy.zeros(0, _I64)]))
                        for name in _GAIN_NAMES]
-            arrays += [("r", "doubtful", now[numpy.concatenate(
-                [*(slots for slots, _ in reading.doubts), numpy.zeros(0, _I32)])]),
-                ("r", "places", numpy.concatenate(
-                    [*(places for _, places in reading.doubts), numpy.zeros(0, _I64)]))]
+            for at, (name, kind) in enumerate(_DOUBTS.items()):
+                values = numpy.concatenate([*(one[at] for one in reading.doubts),
+                                            numpy.zeros(0, kind)])
+                arrays.append(("r", name, values if at else now[values]))
         stored = [(kind, name, *_narrow(values)) for kind, name, values in arrays]
         about = {
             "file_system": self.file_system, "target": self.target, "node": self.node,
@@ -1110,12 +1119,16 @@ class Target:
         reading.slots, reading.same = [whole("slots", _I32)], [whole("same", _I32)]
         reading.moved = [whole("moved", bool)]
         reading.gains = [{name: whole(name, _I64) for name in _GAIN_NAMES}]
-        reading.doubts = [(whole("doubtful", _I32), whole("places", _I64))]
+        reading.doubts = [tuple(whole(name, kind) for name, kind in _DOUBTS.items())]
         return reading
 
 
 _PLAIN = {"_seen": _I64, "_born": _I64, "_dated": bool, "_origin": _I64, "_absent": numpy.uint8,
           "_absent_at": numpy.float64, "_place": _I64, "_not_in": _I32}
+
+
+_DOUBTS = {"doubtful": _I32, "places": _I64, "doubtful from": numpy.float64,
+           "doubtful to": numpy.float64}
 
 
 class _Arrived:

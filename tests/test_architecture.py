@@ -124,8 +124,8 @@ def test_every_module_stands_in_the_map_and_every_name_of_the_map_is_there():
 def test_the_map_puts_words_before_thought_before_hands():
     """And these are where they belong; new ones have their place by the map."""
     assert {"errors", "counters", "units"} <= WORDS
-    assert {"lustre", "rpc_histogram", "job_stats", "snapshot", "delta", "jobid", "wire", "aggregate", "report",
-            "jsonrpc"} <= THOUGHT
+    assert {"lustre", "rpc_histogram", "job_stats", "snapshot", "delta", "jobid", "wire",
+            "aggregate", "zeroing", "jobstate", "report", "jsonrpc"} <= THOUGHT
     assert {"files", "config", "node", "state", "secret", "post", "show", "server"} <= set(
         layers_of_the_map()[2])
 

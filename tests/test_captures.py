@@ -133,8 +133,8 @@ def test_the_servers_know_what_a_job_of_slurm_did_to_the_byte(release, step):
 
 def test_the_odd_ids_of_a_real_server_are_read():
     """2.17.57: the ids that were asked for, and none with a backslash or a quote."""
-    jobs = {one.job_id for kind in ("obdfilter", "mdt") for one in
-            jobs_of("2.17.57", "s20_more_jobids", kind)}
+    jobs = {one.job_id for kind in ("obdfilter", "mdt") for step in
+            ("s07_odd_jobids", "s20_more_jobids") for one in jobs_of("2.17.57", step, kind)}
     assert {"4711", "4712", "my prog:1.1000", "7:8 #9", "@x", "sess-0815", "prime_io.0",
             "averyveryverylongjobidentifier_", "xy:z/éprime_io"} <= jobs
     assert not [job for job in jobs if "\\" in job or '"' in job]

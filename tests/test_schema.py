@@ -14,10 +14,11 @@ from conftest import DATA, ROOT, record_between, snapshot
 from conftest import report as of_node
 from test_aggregate import llite, osc, unread
 
-from iostats import compact, report, server, show, site, sources
+from iostats import beside, compact, harvested, report, server, show, site, sources
 from iostats.aggregate import SCHEMA, Totals
 from iostats.config import Config
 from iostats.delta import Delta
+from iostats.filesystem import FileSystem
 from iostats.jobfacts import ENDED, Facts
 from iostats.store import Key
 
@@ -59,6 +60,18 @@ def everything():
         series={"scratch": server.Series(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])})
 
 
+def at_servers():
+    """What the storage servers counted, on one of two file systems."""
+    fs = FileSystem()
+    for target, values in (("OST0000", {"read_bytes": 13, "read_rpcs": 2, "read": 2,
+                                        "read_us": 29, "write_us": 31, "write": 3}),
+                           ("MDT0000", {"open": 5, "open_us": 500})):
+        fs.add(Delta("job_stats", "scratch", target, "", values, True, "no sweep", True), target,
+               {}, {})
+    return harvested.Part(True, ["4733"], 1_795_225_000.0, 1_795_225_060.0, {"scratch": fs},
+                          ["home: OST0003: no sweep"], True)
+
+
 class OfASite:
     """The record that a site's server makes of everything: with what the batch system says."""
 
@@ -66,7 +79,10 @@ class OfASite:
         about = site.About("slurm", "sim", 1, "nid00001", 1001, "alice", "physics", "main")
         facts = Facts("4711_10", "4733", "4711", "10", user="alice", state=ENDED, restarts=1,
                       outcome="FAILED", exit_status=37, exit_signal=0)
-        return site._with_facts(totals(everything()).record(), Key("sim", "4733", 1), about, facts)
+        record = site._with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
+                                  facts)
+        return {**record, "harvest": beside.compared(
+            record, harvested.as_record(at_servers(), report.folded), {("scratch", "OST0000")})}
 
 
 class Short:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 
 import pytest
 from conftest import ROOT
@@ -29,8 +30,8 @@ def test_the_folder_is_the_list():
 def test_a_sink_has_what_it_needs(name, tmp_path):
     """Its name, its packages and where they come from; and it is off by default."""
     module = sinks.named(name)
-    extras = re.findall(r"(?m)^(\w+) = \[", (ROOT / "pyproject.toml").read_text())
-    assert name == module.NAME and module.EXTRA in extras and module.NEEDS
+    extra = re.search(rf'(?m)^{name} = \["([\w-]+)', (ROOT / "pyproject.toml").read_text())
+    assert (name, extra[1]) == (module.NAME, module.PACKAGE)
     assert not module.is_on(config_of())
     options = {**ON[name], "influxdb_spool_dir": tmp_path}
     assert module.is_on(config_of(**options))
@@ -102,11 +103,12 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_package_is_one_line(name, monkeypatch):
     """With the command that installs it."""
-    monkeypatch.setattr(sinks.named(name), "NEEDS", ("no_such_package",))
+    monkeypatch.setattr(sinks.named(name), "NEEDS", "no_such_package")
     with pytest.raises(ConfigError) as caught:
         sinks.of(config_of(**ON[name]), Said())
-    assert (f"site.cfg: [{name}]: expected the Python package no_such_package, which is not there; "
-            f"install it: pip install 'iostats[{name}]'") == str(caught.value)
+    package = sinks.named(name).PACKAGE
+    assert (f"site.cfg: [{name}]: expected the Python package {package}, which is not there; "
+            f"install it: {sys.executable} -m pip install {package}") == str(caught.value)
 
 
 def test_the_documents_name_every_metric_that_is_there(tmp_path):

@@ -19,7 +19,7 @@ import termios
 
 import pytest
 from conftest import shared
-from processes import REPOSITORY, Done, put, until
+from processes import REPOSITORY, Done, Listener, put, until
 
 from iostats.cli.top import main
 
@@ -478,6 +478,23 @@ def test_targets_that_go_away_are_said_and_the_terminal_is_as_before(terminal):
     until(lambda: "no OST" not in "\n".join(live.screen()), what="the end of the message")
     live.press("q")
     assert (0, True) == (live.end(), live.is_given_back())
+
+
+def test_a_server_that_never_answers_keeps_no_key_waiting(tmp_path):
+    """It accepts, and says nothing: q works all the same, and gives the terminal back."""
+    with Listener(0, None) as silent:
+        (tmp_path / "site.secret").write_text("s" * 64)
+        (tmp_path / "site.secret").chmod(0o600)
+        (tmp_path / "site.cfg").write_text(
+            f"[site]\nhost = 127.0.0.1\nport = {silent.port}\nsecret = {tmp_path}/site.secret\n")
+        live = Terminal("--config", tmp_path / "site.cfg")
+        try:
+            live.shows("^reading")
+            until(lambda: silent.met, what="a question")
+            live.press("q")
+            assert (0, True) == (live.end(), live.is_given_back())
+        finally:
+            live.close()
 
 
 @pytest.mark.parametrize("columns, rows", [(20, 16), (20, 2), (5, 3), (1, 1), (300, 60)])

@@ -246,6 +246,18 @@ def test_the_order_in_the_file_says_what_the_numbers_cannot(last, expected, mark
     assert marks == target.marks("4711", T + 150, T + 1000)
 
 
+def test_a_doubt_that_is_cleared_up_leaves_an_earlier_one():
+    """4711 comes back at 990 with nobody beside it, and at 2190 before 4712, which is younger."""
+    target = taken(EMPTY, block(200, opens(None, 199, 23)), *(block(at, {}) for at in (400, 600)),
+                   block(800, {}), block(1000, opens(None, 990, 41)), block(1200, {}),
+                   *(block(at, {"4712": (None, at, {"open": at})})
+                     for at in (1400, 1600, 1800, 2000)),
+                   block(2200, {**opens(None, 2190, 60), "4712": (None, 2200, {"open": 2200})}))
+    assert 60 == target.totals(["4711"]).counters["open"].samples[0]
+    assert [DOUBTFUL] == target.marks("4711", T + 150, T + 2300)
+    assert [] == target.marks("4711", T + 1100, T + 2300)
+
+
 @pytest.mark.parametrize("now, expected, marks", [
     ((5, 4096, 8192, 28672, 11 * 2**24), 28672, [DOUBTFUL]),
     ((5, 8192, 8192, 40960, 5 * 2**26), 61440, []),

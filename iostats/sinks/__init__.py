@@ -5,8 +5,8 @@ A sink is a file in this folder.  `[NAME] ...` in site.cfg turns it on; what it 
 when it is on, and not before.  Its module has
 
     NAME                  as in site.cfg and in messages
-    NEEDS                 the packages that it imports, ("influxdb_client",)
-    EXTRA                 the extra of pyproject.toml that has them
+    NEEDS                 the package that it imports, "influxdb_client"
+    PACKAGE               what pip calls it; pyproject.toml has it in the extra NAME
     is_on(config)         whether site.cfg asks for it
     make(config, say)     the sink; `say(text)` takes a line for the administrator
 
@@ -54,14 +54,22 @@ def named(name):
 def of(config, say):
     """[sink] of those that `config` turns on; ConfigError."""
     found = []
-    for module in map(named, names()):
-        if module.is_on(config):
-            missing = [name for name in module.NEEDS if importlib.util.find_spec(name) is None]
-            if missing:
-                raise ConfigError(
-                    f"site.cfg: [{module.NAME}]: expected the Python package {missing[0]}, which "
-                    f"is not there; install it: pip install 'iostats[{module.EXTRA}]'")
-            found.append(module.make(config, say))
+    try:
+        for module in map(named, names()):
+            if module.is_on(config):
+                found.append(_made(module, config, say))
+    except BaseException:
+        for sink in found:
+            sink.close()
+        raise
     for sink in found:
         sink.beside = [other for other in found if other is not sink]
     return found
+
+
+def _made(module, config, say):
+    if importlib.util.find_spec(module.NEEDS) is None:
+        raise ConfigError(f"site.cfg: [{module.NAME}]: expected the Python package "
+                          f"{module.PACKAGE}, which is not there; install it: {sys.executable} -m "
+                          f"pip install {module.PACKAGE}")
+    return module.make(config, say)

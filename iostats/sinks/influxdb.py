@@ -44,8 +44,8 @@ from iostats.sinks._tally import AT_ONCE, BYTES, NOBODY, Tally, is_operation, jo
 log = logging.getLogger("iostats")
 
 NAME = "influxdb"
-NEEDS = ("influxdb_client",)
-EXTRA = "influxdb"
+NEEDS = "influxdb_client"
+PACKAGE = "influxdb-client"
 
 TOO_OLD_S = 3600                    # jobHarvest's rule
 SERVER_OF = {"ost": "oss", "mdt": "mds"}

@@ -36,8 +36,7 @@ from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, is_operation, 
 log = logging.getLogger("iostats")
 
 NAME = "prometheus"
-NEEDS = ("prometheus_client",)
-EXTRA = "prometheus"
+NEEDS = PACKAGE = "prometheus_client"
 
 OTHERS = "(others)"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
