@@ -93,6 +93,7 @@ _MOST_READINGS = 64                        # whose times are remembered
 _MOST_BOOTS = 16                           # whose old messages are known as such
 _NO_ENTRY = 255                            # `absent`: there is no incarnation that could go on
 _MOST_ABSENT = 250
+_GONE_FOR_CERTAIN = 3                      # `absent` of an entry that will not come back
 _U64, _I64, _I32 = numpy.uint64, numpy.int64, numpy.int32
 _MAGIC = b"iostats zeroing 1\n"
 
@@ -295,6 +296,7 @@ class Target:
         # reading in which it certainly was not there yet.  -1: not known.  None: all are dated.
         self._place = self._not_in = None
         self._base = numpy.zeros(0, _I32)               # row in _bases, or -1
+        self._asleep = numpy.zeros(0, bool)             # forgotten, and its entry is there still
         self._counters = {}
         self._bases, self._bases_used, self._bases_free = {}, 0, []
         self._gaps, self._doubts = [], {}               # _doubts: slot -> (from_s, to_s)
@@ -331,7 +333,9 @@ class Target:
                     return False
                 self._whole = 0                         # it was never ended: its rest is not known
                 self._keep_doubts()
-            reading = self._begin(block, full)
+            before, reading = reading, self._begin(block, full)
+            if before is not None:
+                reading.cleared = before.cleared
         key = (block.ids[0], block.seen[0], len(block.ids)) if block.ids else None
         if key is None or key not in reading.done:      # else it has come before
             reading.done.add(key)
@@ -345,6 +349,8 @@ class Target:
     def _begin_anew(self, read_at, node, boot_id):
         """Another server, or another boot of it: all entries that we know are gone."""
         self._keep_doubts()
+        if self._reading is not None and self._reading.cleared:
+            self._add_gap(*self._reading.cleared, CLEARED, numpy.zeros(self._used, bool))
         if self.read_at is not None:
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY
@@ -432,6 +438,7 @@ class Target:
             self._not_in[slots] = numpy.where(begun, before, not_in)
         moved = begun | (seen != old_seen)
         gains = self._store(slots, columns, ~dated, moved)
+        self._asleep[slots[moved]] = False
         reading.rows += len(slots)
         reading.slots.append(slots)
         reading.moved.append(moved)
@@ -470,7 +477,7 @@ class Target:
 
     def _resize(self, kept, length):
         for name in ("_row", "_seen", "_born", "_dated", "_origin", "_absent", "_absent_at",
-                     "_place", "_not_in", "_base"):
+                     "_place", "_not_in", "_base", "_asleep"):
             column = getattr(self, name)
             if column is not None:
                 setattr(self, name, _resized(column, kept, length))
@@ -651,6 +658,27 @@ class Target:
         """Add these entries to the sums of earlier incarnations; their counters are 0 again."""
         if not len(slots):
             return
+        rows = self._base_rows(slots)
+        for name, counter in self._counters.items():
+            if not counter.samples[slots].any():
+                continue
+            base = self._base_of(name)
+            base.samples[rows] += counter.samples[slots]
+            if counter.sums is not None:
+                base.column("sums")[rows] += counter.sums[slots]
+            for _, column in counter.columns():
+                column[slots] = 0
+
+    def _base_of(self, name):
+        """The sums of earlier incarnations of one counter."""
+        base = self._bases.get(name)
+        if base is None:
+            base = self._bases[name] = _Counter(self._counters[name].unit,
+                                                self._bases_used * 9 // 8 + 4)
+        return base
+
+    def _base_rows(self, slots):
+        """Their rows in the table of earlier incarnations; those without one get one."""
         without = slots[self._base[slots] < 0]
         if len(without):
             reused = [self._bases_free.pop() for _ in range(min(len(without),
@@ -661,18 +689,7 @@ class Target:
             for counter in self._bases.values():
                 if self._bases_used > len(counter.samples):
                     counter.resize(slice(self._bases_used - more), self._bases_used * 9 // 8 + 4)
-        rows = self._base[slots]
-        for name, counter in self._counters.items():
-            if not counter.samples[slots].any():
-                continue
-            base = self._bases.get(name)
-            if base is None:
-                base = self._bases[name] = _Counter(counter.unit, self._bases_used * 9 // 8 + 4)
-            base.samples[rows] += counter.samples[slots]
-            if counter.sums is not None:
-                base.column("sums")[rows] += counter.sums[slots]
-            for _, column in counter.columns():
-                column[slots] = 0
+        return self._base[slots]
 
     def _judge_deaths(self, slots, made, absent, reading):
         """Rule 4 for entries in whose place there are others, made (or seen) at `made`."""
@@ -723,6 +740,8 @@ class Target:
         if len(self._heard) > _MOST_BOOTS:
             del self._heard[next(iter(self._heard))]
         self._readings = self._readings[1 - _MOST_READINGS:] + [now]
+        self._release(numpy.flatnonzero(self._asleep[:self._used]
+                                        & (self._absent[:self._used] >= _GONE_FOR_CERTAIN)))
 
     def _miss(self, slots, reading):
         """Entries that this reading has not; rule 4 for those that are gone for certain."""
@@ -732,7 +751,7 @@ class Target:
             self._absent[slots] = numpy.maximum(count, 1)
             return
         self._absent[slots] = count = numpy.minimum(numpy.maximum(count, 1) + 1, _MOST_ABSENT)
-        again = slots[(count == 3)]
+        again = slots[count == _GONE_FOR_CERTAIN]
         if not len(again):
             return
         interval = self._shortest_ns(self._seen[again])
@@ -796,8 +815,10 @@ class Target:
 
     def ids(self):
         """All that are known and not forgotten."""
-        rows = self._row[:self._used]
-        return self._names.ids(rows[rows >= 0])
+        return self._names.ids(self._row[self._awake()])
+
+    def _awake(self):
+        return numpy.flatnonzero((self._row[:self._used] >= 0) & ~self._asleep[:self._used])
 
     def changed(self):
         """Those that changed in the last whole reading."""
@@ -814,7 +835,7 @@ class Target:
     def totals(self, ids=None):
         """Totals of these jobs (default: all); 0 for one that is not known."""
         if ids is None:
-            slots = numpy.flatnonzero(self._row[:self._used] >= 0)
+            slots = self._awake()
             ids = self._names.ids(self._row[slots])
             lost = None
         else:
@@ -889,10 +910,15 @@ class Target:
 
     def _is_at_limit(self, slot):
         base = int(self._base[slot])
-        return any(counter.sums is not None and counter.sums[slot] >= _LIMIT
-                   for counter in self._counters.values()) or (base >= 0 and any(
-                       counter.sums is not None and counter.sums[base] >= _LIMIT
-                       for counter in self._bases.values()))
+        for name, counter in self._counters.items():
+            if counter.sums is None:
+                continue
+            now, before = int(counter.sums[slot]), self._bases.get(name)
+            if base >= 0 and before is not None and before.sums is not None:
+                now = max(now, (now + int(before.sums[base])) % 2**64)
+            if now >= _LIMIT:
+                return True
+        return False
 
     def _slots_or_none(self, ids):
         """Array of their slots; -1 where one is not known here."""
@@ -909,10 +935,35 @@ class Target:
     # ---- forgetting
 
     def forget(self, ids):
-        """Leave nothing of these jobs in memory; one that comes again is a new one."""
+        """
+        Begin to count from 0 for these jobs, and leave nothing of them in memory.
+
+        What job_stats still show of one stays until it is gone there, so that it is not counted
+        again: by a full sweep, or because job_cleanup_interval is 0.
+        """
         slots = numpy.unique(self._known(list(ids)))
+        there = self._absent[slots] < _GONE_FOR_CERTAIN
+        self._put_to_sleep(slots[there])
+        self._release(slots[~there])
+
+    def _put_to_sleep(self, slots):
+        """Their totals are 0 from now on: what they have shown is taken off as a base."""
         if not len(slots):
             return
+        rows = self._base_rows(slots)
+        for name, counter in self._counters.items():
+            base = self._base_of(name)
+            base.samples[rows] = _U64(0) - counter.samples[slots]       # modulo 2**64
+            if counter.sums is not None:
+                base.column("sums")[rows] = _U64(0) - counter.sums[slots]
+        for slot in slots.tolist():
+            self._doubts.pop(slot, None)
+        self._asleep[slots] = True
+
+    def _release(self, slots):
+        if not len(slots):
+            return
+        self._asleep[slots] = False
         rows, bases = self._row[slots], self._base[slots]
         self._slot_of[rows] = -1
         self._names.release(rows)
@@ -1124,7 +1175,7 @@ class Target:
 
 
 _PLAIN = {"_seen": _I64, "_born": _I64, "_dated": bool, "_origin": _I64, "_absent": numpy.uint8,
-          "_absent_at": numpy.float64, "_place": _I64, "_not_in": _I32}
+          "_asleep": bool, "_absent_at": numpy.float64, "_place": _I64, "_not_in": _I32}
 
 
 _DOUBTS = {"doubtful": _I32, "places": _I64, "doubtful from": numpy.float64,

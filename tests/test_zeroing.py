@@ -276,6 +276,20 @@ def test_what_cannot_have_been_gained_tells_another_entry(now, expected, marks):
     assert marks == target.marks("4711", T + 150, T + 1000)
 
 
+@pytest.mark.parametrize("now, expected", [
+    ((5, 8192, 8192, 40960, 5 * 2**26), 61440),
+    ((5, 4096, 4096, 20480, 5 * 2**24), 40960),
+], ids=["min rose", "max fell"])
+def test_extremes_tell_another_entry_also_while_it_is_busy(now, expected):
+    """Its sum cannot be trusted then: a request may be half counted."""
+    before = {"4711": (None, 190, {"write_bytes": (3, 4096, 8192, 20480, 9 * 2**24)})}
+    after = {"4711": (None, 1000, {"write_bytes": now})}
+    target = taken(EMPTY, block(200, before), block(400, {}), block(600, {}), block(800, {}),
+                   block(1000, after))
+    assert expected == target.totals(["4711"]).counters["write_bytes"].sums[0]
+    assert [] == target.marks("4711", T + 150, T + 1000)
+
+
 def test_another_boot_is_another_life_of_every_entry():
     """Even where the numbers have grown."""
     target = taken(EMPTY, block(200, opens(None, 199, 23)))
@@ -284,6 +298,15 @@ def test_another_boot_is_another_life_of_every_entry():
     assert [RESTARTED] == target.marks("4711", T + 150, T + 400)
     assert [] == target.marks("4712", T + 410, T + 500)
     assert [(T + 200, T + 400, RESTARTED)] == target.gaps
+
+
+def test_a_deletion_seen_in_a_reading_that_never_ended_is_not_forgotten():
+    """Its other messages were lost, and the next sweep is full."""
+    target = taken(EMPTY, block(200, opens(190, 199, 23)),
+                   block(400, opens(390, 399, 37), ended=False))
+    target.take(block(600, opens(390, 399, 37)), "oss1", "boot 1", True)
+    assert 60 == target.totals(["4711"]).counters["open"].samples[0]
+    assert [CLEARED] == target.marks("4711", T + 150, T + 400)
 
 
 def test_a_message_of_a_server_that_had_the_target_before_is_old():
@@ -361,12 +384,44 @@ def test_forgetting_leaves_nothing_and_others_as_they_were():
     target.take(block(220, {job: (210, 219, {"open": 37}) for job in many}), "oss1", "boot 1",
                 False)
     target.forget([job for job in many if job not in ("4733", "5000")])
+    assert [0, 4770] == target.totals(["4712", "4733"]).counters["open"].samples.tolist()
+    for at in (240, 260):                # what is gone from the file is gone from memory
+        target.take(block(at, {one: (210, 219, {"open": 37}) for one in ("4733", "5000")}),
+                    "oss1", "boot 1", True)
     assert 2 == len(names)
     assert ["4733", "5000"] == sorted(target.ids())
     assert [4770, 5037] == sorted(target.totals().counters["open"].samples.tolist())
     assert len(target.state()) < 2000
-    target.take(block(240, opens(230, 239, 7)), "oss1", "boot 1", False)
+    target.take(block(280, opens(270, 279, 7)), "oss1", "boot 1", False)
     assert [7, 4770, 0] == target.totals(["4711", "4733", "4712"]).counters["open"].samples.tolist()
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("then, expected", [
+    ([block(400, opens(190, 199, (60, 1, 41, 1009, 37_037)))], (0, 0)),
+    ([block(400, opens(190, 390, (97, 1, 41, 2018, 74_074)))], (37, 1009)),
+    ([block(900, opens(890, 899, (23, 1, 41, 500, 12_000)))], (23, 500)),
+    ([block(900, opens(890, 899, (97, 1, 41, 2018, 74_074))),
+      block(1000, opens(890, 990, (99, 1, 41, 2055, 75_443)))], (99, 2055)),
+    ([block(400, {}), block(500, {}), block(600, {}),
+      block(900, opens(890, 899, (60, 1, 41, 1009, 37_037)))], (60, 1009)),
+], ids=["it is told again", "it goes on", "another one", "another one that goes on",
+        "it was gone, and another one is as large"])
+def test_a_job_that_was_forgotten_counts_from_then_on(then, expected, saved):
+    """Whether its entry is still there, as with job_cleanup_interval 0, or is not."""
+    names = zeroing.Names()
+    target = zeroing.Target(names, "scratch", "OST0000")
+    target.take(EMPTY, "oss1", "boot 1", True)
+    target.take(block(200, opens(190, 199, (60, 1, 41, 1009, 37_037))), "oss1", "boot 1", True)
+    target.forget(["4711"])
+    assert [] == target.ids()
+    for one in then:
+        if saved:
+            target = zeroing.Target.from_state(names, target.state())
+        target.take(one, "oss1", "boot 1", True)
+    open_ = target.totals(["4711"]).counters["open"]
+    assert expected == (int(open_.samples[0]), int(open_.sums[0]))
+    assert (["4711"] if expected[0] else []) == target.ids()
 
 
 @settings(max_examples=60)
