@@ -1,6 +1,8 @@
 # make demo    all set-up, then a real job over four simulated nodes, with its table
 # make test    all set-up, then all tests
 # make bench   the figures of benchmarks/README.md
+# make lock    tools/requirements-ci.txt anew: what CI installs, with hashes
+# make audit   ask PyPI for known vulnerabilities of these packages
 # make clean   remove what these made
 #
 # make install-node [PREFIX=/usr/local] [DESTDIR=]     as root, on a node or its image: prolog, epilog
@@ -23,11 +25,11 @@ READER_UNITS  := iostats-reader.socket iostats-reader@.service
 SITE_UNITS    := iostats-site.service
 HARVEST_UNITS := iostats-harvest.service
 
-.PHONY: demo test bench clean setup install-files install-harvest install-node install-reader install-site uninstall
+.PHONY: demo test bench clean setup install-files install-harvest install-node install-reader install-site uninstall lock audit
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: pyproject.toml tools/setup
+$(VENV)/ready: pyproject.toml tools/setup tools/requirements-ci.txt
 	PYTHON="$(PYTHON)" tools/setup "$(VENV)"
 	touch $@
 
@@ -42,6 +44,18 @@ test: setup
 bench: setup
 	$(BIN)/pip install -q -e '.[bench]'
 	$(BIN)/python benchmarks/run.py
+
+# One list for all of Python 3.9 and newer.
+LOCK := uv pip compile --universal --python-version 3.9 --generate-hashes --upgrade -q
+LOCK += --extra server --extra influxdb --extra mpi --extra prometheus --extra sim --extra test
+LOCK += --custom-compile-command "make lock"
+lock: setup
+	$(BIN)/pip install -q uv
+	$(BIN)/$(LOCK) pyproject.toml tools/requirements-build.in -o tools/requirements-ci.txt
+
+audit: setup
+	$(BIN)/pip install -q pip-audit
+	$(BIN)/pip-audit --require-hashes --disable-pip -r tools/requirements-ci.txt
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache

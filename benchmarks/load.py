@@ -1,7 +1,8 @@
 """
 The nodes of a job, all at once, from one process: `python load.py SPEC.json`.
 
-SPEC: {port, key (hex) or null, kind, nodes, at_once, report}; `kind` is
+SPEC: {port, key (hex) or null, kind, nodes, at_once, report, jobs}; `jobs`, if there, is how many
+jobs of the site's server the nodes are of, in equal parts; each node is named after its job.  `kind` is
 
     report           a connection for each node that says hello and then reports, as post.py
     two connections  the same, but the server closes after each answer (python-jsonrpc)
@@ -10,7 +11,7 @@ SPEC: {port, key (hex) or null, kind, nodes, at_once, report}; `kind` is
 All bytes are made before the clock starts.  Answers are read as far as HTTP goes, and counted as
 failed unless they are a 200 with a "result".  Prints one JSON object:
 
-    {"seconds": first connection to last answer, "cpu_s": ours in that time,
+    {"began_at": time.monotonic(), "seconds": first connection to last answer, "cpu_s": ours in that time,
      "last_sent_at": time.monotonic() when the last message had left, "failed": n, "why": text}
 """
 
@@ -42,17 +43,32 @@ def _prepared(spec):
                        separators=(",", ":")).encode()
     if spec["kind"] == "hello":
         return [[_message("-", key, hello)]] * spec["nodes"]
-    params = {**spec["report"], "node": "@", "seq": "@"}
+    params = dict.fromkeys(_own(spec, 0), "@")
+    params.update((name, value) for name, value in spec["report"].items() if name not in params)
     call = json.dumps({"jsonrpc": "2.0", "method": "report", "params": params, "id": 1},
                       separators=(",", ":")).encode()
-    head, tail = call.split(b'"node":"@","seq":"@"')
+    head, tail = call.split(json.dumps(dict.fromkeys(_own(spec, 0), "@"),
+                                       separators=(",", ":"))[1:-1].encode())
     found = []
     for number in range(spec["nodes"]):
-        node = f"nid{number:05d}"
-        own = head + f'"node":"{node}","seq":"{os.urandom(8).hex()}"'.encode()
+        fields = _own(spec, number)
+        node = fields["node"]
+        own = head + json.dumps(fields, separators=(",", ":"))[1:-1].encode()
         messages = [_message(node, key, hello), _message(node, key, own, tail)]
         found += [messages] if spec["kind"] == "report" else [[one] for one in messages]
     return found
+
+
+def _own(spec, number):
+    """What the report of a node has that no other's has."""
+    fields = {"node": f"nid{number:05d}", "seq": os.urandom(8).hex()}
+    if spec.get("jobs"):
+        each = spec["nodes"] // spec["jobs"]
+        job, place = divmod(number, each)
+        fields.update(job=str(4711 + job), node=f"j{job}n{place}",
+                      about={"scheduler": "none", "user": "alice",
+                             "nodes": f"j{job}n[0-{each - 1}]" if each > 1 else f"j{job}n0"})
+    return fields
 
 
 def _message(node, key, body, tail=b""):
@@ -88,7 +104,7 @@ class _Crowd:
             for key, _ in ready:
                 key.data.go_on()
             self.connect()
-        return {"seconds": time.monotonic() - began, "cpu_s": time.process_time() - cpu,
+        return {"began_at": began, "seconds": time.monotonic() - began, "cpu_s": time.process_time() - cpu,
                 "last_sent_at": self.last_sent_at, "failed": self.failed, "why": self.why}
 
     def connect(self):

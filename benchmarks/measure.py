@@ -131,6 +131,11 @@ class Server:
         """CPU seconds since it listened, in the kernel's ticks (10 ms)."""
         return self._cpu_s() - self._cpu_before_s
 
+    def peak_bytes(self):
+        """The most memory that it has had so far."""
+        with open(f"/proc/{self._child.pid}/status", encoding="ascii") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
     def wait(self, within_s=_CHILD_ENDS_WITHIN_S):
         """Wait for its end: (peak memory in bytes, CPU seconds since it listened)."""
         ends_at = time.monotonic() + within_s

@@ -15,7 +15,7 @@ import sys
 import time
 
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "zeroing",
-           "job_stats")
+           "job_stats", "harvest_server")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -43,18 +43,18 @@ def report_of(folder):
 
 
 def _runs(folder, message, nodes, rounds):
-    """server -> [what _one_run says], one a round; the servers take turns."""
+    """server -> [what one_run says], one a round; the servers take turns."""
     found = {name: [] for name in _SERVERS}
     for _ in range(rounds):
         for name in _SERVERS:
             try:
-                found[name].append(_one_run(name, folder, message, nodes))
+                found[name].append(one_run(name, folder, message, nodes))
             except BenchmarkError as error:
                 raise BenchmarkError(f"{name}, {nodes} nodes: {error}") from None
     return found
 
 
-def _one_run(name, folder, message, nodes):
+def one_run(name, folder, message, nodes, at_once=_AT_ONCE):
     """{nodes_per_s, memory_bytes, cpu_s, load_share, table_s} of a server's whole life."""
     from iostats import wire
     port, secret = free_port(), os.path.join(folder, "secret")
@@ -73,7 +73,7 @@ def _one_run(name, folder, message, nodes):
     kind = "two connections" if name.endswith("two connections") else "report"
     with Server(command, port) as server:
         said = load({"port": port, "key": key, "kind": kind, "nodes": nodes,
-                     "at_once": _AT_ONCE, "report": {**message, "ended": time.time()}}, folder)
+                     "at_once": at_once, "report": {**message, "ended": time.time()}}, folder)
         memory_bytes, cpu_s = server.wait()
         if f"{nodes} of {nodes} nodes reported".encode() not in server.output:
             raise BenchmarkError(f"{name}: {server.output[:200]!r}")

@@ -11,9 +11,21 @@ to the last byte.  `state` is what travels between processes.
 What is not known is None, never 0; what may be too low says `lower_bound`, and why.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 
 from iostats.filesystem import FileSystem, added, notes_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Set
+    from typing import Any, Optional
+
+    from iostats.delta import Delta
+
+    Short = dict[str, Any]           # of one node: elapsed_s, and file system -> metrics
+    Refusal = Optional[tuple[str, str]]          # why: for the counts, for the sender
 
 SCHEMA = 1
 
@@ -48,36 +60,40 @@ Attributes:
 _Part = namedtuple("_Part", "seq boot_id started ended started_up ended_up")
 
 
-def _part_of(report):
+def _part_of(report: Report) -> _Part:
     return _Part(report.seq, report.boot_id, report.ended - report.elapsed_s, report.ended,
                  report.uptime_s - report.elapsed_s, report.uptime_s)
 
 
-def _overlap(a, b):
+def _overlap(a: _Part, b: _Part) -> bool:
     """True when two reports of one node, of one boot, are of the same time."""
     if a.boot_id != b.boot_id:
         return False
     if a.ended_up and b.ended_up:
-        return a.started_up < b.ended_up - _EQUAL_S and b.started_up < a.ended_up - _EQUAL_S
-    return a.started < b.ended - _OVERLAP_S and b.started < a.ended - _OVERLAP_S
+        return bool(a.started_up < b.ended_up - _EQUAL_S and b.started_up < a.ended_up - _EQUAL_S)
+    return bool(a.started < b.ended - _OVERLAP_S and b.started < a.ended - _OVERLAP_S)
 
 
 class _Phase:
     """One part of the job."""
 
-    def __init__(self, at, seconds=(), file_systems=()):
+    def __init__(
+            self, at: tuple[float, int],
+            seconds: Mapping[str, float] | Iterable[tuple[str, float]] = (),
+            file_systems: Mapping[str, FileSystem] | Iterable[tuple[str, FileSystem]] = ()) -> None:
         self.at = at                        # (when, which of its report's) it first began
         self.seconds = dict(seconds)        # node -> its seconds
         self.file_systems = dict(file_systems)
 
-    def add(self, at, elapsed_s, node, deltas):
+    def add(self, at: tuple[float, int], elapsed_s: float, node: str,
+            deltas: Iterable[Delta]) -> None:
         """Add what one node did in it; a name may come again, as in a loop."""
         self.at = min(self.at, at)
         self.seconds[node] = self.seconds.get(node, 0.0) + elapsed_s
         for delta in deltas:
             _of_name(self.file_systems, delta.file_system).add(delta, node, {}, {})
 
-    def join(self, other):
+    def join(self, other: _Phase) -> None:
         """Add what other nodes, or these at another time, did in it."""
         self.at = min(self.at, other.at)
         for node, elapsed_s in other.seconds.items():
@@ -95,8 +111,10 @@ class Totals:
         expected: names of its nodes, or how many there are, or None when that is not known.
     """
 
-    def __init__(self, job, expected=None, fold=", ".join, pack=dict, unpack=dict,
-                 max_nodes=100_000):
+    def __init__(self, job: str, expected: frozenset[str] | int | None = None,
+                 fold: Callable[[Iterable[str]], str] = ", ".join,
+                 pack: Callable[[Short], Any] = dict, unpack: Callable[[Any], Short] = dict,
+                 max_nodes: int = 100_000) -> None:
         """
         `fold`: [node name] -> text, such as "nid[00001-00004]".  `pack`, `unpack`: how a node's
         short record is kept (an encoder saves memory with many nodes).
@@ -104,23 +122,25 @@ class Totals:
         self.job, self.expected = job, expected
         self._by_short_name = _by_short_name(expected if isinstance(expected, frozenset) else ())
         self._fold, self._pack, self._unpack, self._max_nodes = fold, pack, unpack, max_nodes
-        self._nodes = {}            # node -> its short record, packed
-        self._without = {}          # node -> why it has no numbers
-        self._gaps = set()          # nodes with numbers, and a part without
-        self._parts = {}            # node -> [_Part]
-        self._file_systems = {}
-        self._notes = {}            # text -> {node}
-        self._refused = {}          # why -> count
-        self._refused_nodes = {}    # node, as a refused message named it -> {why}
-        self._shared = {}           # node -> how many other jobs were there
+        self._nodes: dict[str, Any] = {}            # node -> its short record, packed
+        self._without: dict[str, str] = {}          # node -> why it has no numbers
+        self._gaps: set[str] = set()                # nodes with numbers, and a part without
+        self._parts: dict[str, list[_Part]] = {}    # node -> [_Part]
+        self._file_systems: dict[str, FileSystem] = {}
+        self._notes: dict[str, set[str]] = {}       # text -> {node}
+        self._refused: dict[str, int] = {}          # why -> count
+        # node, as a refused message named it -> {why}
+        self._refused_nodes: dict[str, set[str]] = {}
+        self._shared: dict[str, int] = {}           # node -> how many other jobs were there
         self._node_ns = 0
-        self._phases = {}           # name -> _Phase
-        self._started = self._ended = None
-        self._user = None           # (the first node by name that told, user)
+        self._phases: dict[str, _Phase] = {}        # name -> _Phase
+        self._started: float | None = None
+        self._ended: float | None = None
+        self._user: tuple[str, str] | None = None   # (the first node by name that told, user)
 
     # -- taking reports ------------------------------------------------------------------
 
-    def add(self, report):
+    def add(self, report: Any) -> Outcome:
         """
         Add one node's report; the Outcome.
 
@@ -156,13 +176,13 @@ class Totals:
             began += phase.elapsed_s
         return Outcome(True, "")
 
-    def name_of(self, node):
+    def name_of(self, node: str) -> str:
         """`node` as the job's node list has it: lists may have domains where nodes have none."""
         if isinstance(self.expected, frozenset) and node not in self.expected:
             return self._by_short_name.get(node.partition(".")[0], node)
         return node
 
-    def _not_ours(self, nodes):
+    def _not_ours(self, nodes: Set[str]) -> Refusal:
         """(why, for the counts; why, for the sender) when one of `nodes` can't be the job's."""
         if isinstance(self.expected, frozenset) and not nodes <= self.expected:
             return "unknown node", (f"{min(nodes - self.expected)} is not among the job's nodes "
@@ -175,7 +195,7 @@ class Totals:
                                       f"{more} more {'is' if more == 1 else 'are'} refused")
         return None
 
-    def _twice(self, node, part):
+    def _twice(self, node: str, part: _Part) -> Refusal:
         """(why, for the counts; why, for the sender) when `part` of a node's time is counted."""
         if any(part.seq == known.seq or _overlap(part, known)
                for known in self._parts.get(node, ())):
@@ -184,7 +204,7 @@ class Totals:
                 f"the same work twice")
         return None
 
-    def refuse(self, why, node=None):
+    def refuse(self, why: str, node: str | None = None) -> None:
         """Count a message that was not taken; `node` is who it said that it came from."""
         self._refused[why] = self._refused.get(why, 0) + 1
         if isinstance(self.expected, frozenset) and node is not None:
@@ -192,10 +212,10 @@ class Totals:
             if node in self.expected:
                 self._refused_nodes.setdefault(node, set()).add(why)
 
-    def _note(self, text, node):
+    def _note(self, text: str, node: str) -> None:
         self._notes.setdefault(text, set()).add(node)
 
-    def _add_without(self, node, why):
+    def _add_without(self, node: str, why: str) -> None:
         """A node, or a part of its work, has no numbers."""
         if node not in self._nodes:
             self._without[node] = why
@@ -203,18 +223,20 @@ class Totals:
             self._gaps.add(node)
             self._note(f"a later part of its work has no numbers: {why}", node)
 
-    def _add_part(self, node, part):
+    def _add_part(self, node: str, part: _Part) -> None:
         parts = self._parts.setdefault(node, [])
         if any(known.boot_id != part.boot_id for known in parts):
             self._note("two nodes report under one name, or it was booted in between", node)
         parts.append(part)
 
-    def _add_times(self, started, ended, user):
+    def _add_times(self, started: float | None, ended: float | None,
+                   user: tuple[str, str] | None) -> None:
         self._started = _of_both(min, self._started, started)
         self._ended = _of_both(max, self._ended, ended)
         self._user = _of_both(min, self._user, user)
 
-    def _add_short(self, node, elapsed_s, file_systems):
+    def _add_short(self, node: str, elapsed_s: float,
+                   file_systems: dict[str, dict[str, int]]) -> None:
         """Add what one node did in `elapsed_s`."""
         self._without.pop(node, None)
         if node in self._nodes:
@@ -225,8 +247,10 @@ class Totals:
         self._nodes[node] = self._pack({"elapsed_s": round(elapsed_s, 3),
                                         "file_systems": file_systems})
 
-    def _add_deltas(self, report, node):
-        short, metadata, mine = {}, {}, {}
+    def _add_deltas(self, report: Report, node: str) -> None:
+        short: dict[str, dict[str, int]] = {}
+        metadata: dict[tuple[str, str], dict[str, int]] = {}
+        mine: dict[str, FileSystem] = {}
         if not report.deltas:
             self._note("no Lustre file system is mounted", node)
         for delta in report.deltas:
@@ -250,7 +274,7 @@ class Totals:
 
     # -- merging ---------------------------------------------------------------------------
 
-    def merge(self, other):
+    def merge(self, other: Totals) -> Outcome:
         """
         Add all that other Totals of this job know; the Outcome, for all of it or nothing.
 
@@ -288,9 +312,9 @@ class Totals:
             self._phases.setdefault(name, _Phase(phase.at)).join(phase)
         return Outcome(True, "")
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """All that is known, as what JSON can carry; `from_state` makes the same of it."""
-        def states(file_systems):
+        def states(file_systems: dict[str, FileSystem]) -> dict[str, Any]:
             return {name: one.state() for name, one in file_systems.items()}
         return {
             "job": self.job, "nodes": {node: self._unpack(packed)
@@ -308,19 +332,20 @@ class Totals:
         }
 
     @classmethod
-    def from_state(cls, state, expected=None, named=str, **options):
+    def from_state(cls, state: dict[str, Any], expected: frozenset[str] | int | None = None,
+                   named: Callable[[str], str] = str, **options: Any) -> Totals:
         """
         The Totals that `state` was made of; `expected` and `options` as for a new one.
 
         `named`: a node's name there -> its name here; ValueError where two get the same.
         """
-        def nodes_in(found):
+        def nodes_in(found: dict[str, Any]) -> dict[str, Any]:
             here = {named(node): value for node, value in found.items()}
             if len(here) < len(found):
                 raise ValueError("two nodes under one name: " + ", ".join(sorted(found)[:5]))
             return here
 
-        def file_systems_in(found):
+        def file_systems_in(found: dict[str, Any]) -> dict[str, FileSystem]:
             return {name: FileSystem.from_state(one, named) for name, one in found.items()}
         self = cls(state["job"], expected, **options)
         self._nodes = {node: self._pack(short) for node, short in nodes_in(state["nodes"]).items()}
@@ -345,24 +370,24 @@ class Totals:
     # -- coverage --------------------------------------------------------------------------
 
     @property
-    def reported(self):
+    def reported(self) -> int:
         """How many nodes have numbers in the totals."""
         return len(self._nodes)
 
     @property
-    def expected_count(self):
+    def expected_count(self) -> int | None:
         """How many nodes the job has; None when that is not known."""
         if isinstance(self.expected, frozenset):
             return len(self.expected)
         return self.expected
 
     @property
-    def all_heard(self):
+    def all_heard(self) -> bool:
         """True when every node of the job has reported, or said that it can't."""
         expected = self.expected_count
         return expected is not None and len(self._nodes) + len(self._without) >= expected
 
-    def missing(self):
+    def missing(self) -> dict[str, str]:
         """{node: why}; nodes that are known only as a number have no name here."""
         missing = dict(self._without)
         if isinstance(self.expected, frozenset):
@@ -373,14 +398,14 @@ class Totals:
         return dict(sorted(missing.items()))
 
     @property
-    def missing_count(self):
+    def missing_count(self) -> int:
         """How many nodes of the job have no numbers in the totals."""
         expected = self.expected_count
         return len(self._without) if expected is None else max(0, expected - self.reported)
 
     # -- the record -------------------------------------------------------------------------
 
-    def record(self, per_node=True):
+    def record(self, per_node: bool = True) -> dict[str, Any]:
         """
         The job as the JSON record of docs/record.schema.json.
 
@@ -388,7 +413,7 @@ class Totals:
         else together when there are thousands.
         """
         started, ended, incomplete = self._started, self._ended, self._incomplete
-        elapsed_s = None if started is None else round(ended - started, 3)
+        elapsed_s = None if started is None or ended is None else round(ended - started, 3)
         spread = self._spread() if per_node else {}
         return {
             "schema": SCHEMA,
@@ -417,13 +442,14 @@ class Totals:
         }
 
     @property
-    def _incomplete(self):
+    def _incomplete(self) -> bool:
         """True when a node, or a part of one's work, is missing: all numbers may be too low."""
         return bool(self.missing_count or self._gaps)
 
-    def _spread(self):
+    def _spread(self) -> dict[str, dict[str, dict[str, Any]]]:
         """{file system: {metric: min, median, max, busiest}} over the nodes that could read it."""
-        columns, nodes = {}, {}
+        columns: dict[str, dict[str, list[tuple[int, str]]]] = {}
+        nodes: dict[str, int] = {}
         for node, packed in self._nodes.items():
             for name, values in self._unpack(packed)["file_systems"].items():
                 nodes[name] = nodes.get(name, 0) + 1
@@ -433,20 +459,20 @@ class Totals:
                 for name, found in columns.items()}
 
 
-def _of_name(file_systems, name):
+def _of_name(file_systems: dict[str, FileSystem], name: str) -> FileSystem:
     found = file_systems.get(name)
     if found is None:
         found = file_systems[name] = FileSystem()
     return found
 
 
-def _of_both(choose, one, other):
+def _of_both(choose: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     if one is None or other is None:
         return one if other is None else other
     return choose(one, other)
 
 
-def _by_short_name(nodes):
+def _by_short_name(nodes: Iterable[str]) -> dict[str, str]:
     """{name without its domain: name}, where that is one node's alone and no part of an address."""
     found = {}
     for node in nodes:
@@ -455,7 +481,7 @@ def _by_short_name(nodes):
     return {short: node for short, node in found.items() if node}
 
 
-def _spread_of(column, nodes):
+def _spread_of(column: list[tuple[int, str]], nodes: int) -> dict[str, Any]:
     """Minimum, median (the lower one of two) and maximum of [(value, node)] and zeros, and who."""
     values = [0] * (nodes - len(column)) + sorted(value for value, _ in column)
     most = values[-1]
@@ -463,5 +489,5 @@ def _spread_of(column, nodes):
             "busiest": min(node for value, node in column if value == most) if most else ""}
 
 
-def _round(seconds):
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)

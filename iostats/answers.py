@@ -6,18 +6,21 @@ What the site's server answers of the harvest: `load` (who loads the file system
 sweep is added up when it is first asked for, with numpy, and kept until the next one.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Optional
 
 import msgspec
 import numpy
+import numpy.typing
 
 from iostats import loads, wire
 from iostats.counters import COUNTED_AGAIN
 from iostats.errors import WireError, one_line
-from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, TRANSFERS, Ask, Part
+from iostats.jobfacts import Facts
+from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, TRANSFERS, Ask, Load, Part
 
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Rows = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
+_Array = numpy.typing.NDArray[Any]
 _GONE_S = 86400.0               # a target that was not seen for longer is missed no more
 
 # jobHarvest's levels: (letter, word, by, are they rates).
@@ -53,17 +56,19 @@ class QueryAsk(msgspec.Struct):
 class Answers:
     """Remembers the last sweep, added up."""
 
-    def __init__(self):
-        self._sweep = self._rates = self._known = None
+    def __init__(self) -> None:
+        self._sweep: Any = None                     # that the others are of
+        self._rates: Optional[Load] = None
+        self._known: Optional[_Known] = None
 
-    def load(self, harvest, ask, user):
+    def load(self, harvest: Any, ask: LoadAsk, user: Optional[str]) -> dict[str, Any]:
         """The answer to a LoadAsk; `user`: the one whose jobs alone may be shown, None for all."""
         _check_user(ask.user, user)
         load, known = self._of_sweep(harvest)
         return loads.answer(load, Ask(ask.by, ask.file_system, ask.user, ask.job, ask.text,
                                       ask.sort, ask.count), known, user)
 
-    def query(self, harvest, ask, user):
+    def query(self, harvest: Any, ask: QueryAsk, user: Optional[str]) -> dict[str, Any]:
         """The answer to a QueryAsk; `user` as in `load`."""
         _check_user(ask.user, user)
         [(letter, word, by, are_rates)] = [level for level in LEVELS if ask.level in level[:2]]
@@ -86,7 +91,7 @@ class Answers:
             answer["targets"] = _shares(load, ask.file_system)
         return {"level": letter, "word": word, **answer}
 
-    def _of_sweep(self, harvest):
+    def _of_sweep(self, harvest: Any) -> tuple[Load, "_Known"]:
         """(Load of the rates of the last sweep, _Known)."""
         sweep = harvest.sweep
         if sweep is None:
@@ -94,7 +99,7 @@ class Answers:
                                           "`iostats harvest` been started there?"
                             if not harvest.targets else
                             "no sweep is whole yet; try again in some seconds")
-        if self._sweep is not sweep:
+        if self._sweep is not sweep or self._rates is None or self._known is None:
             self._known = _Known(harvest)
             parts, missing = [], _missing(harvest, sweep)
             for target in sweep.targets:
@@ -115,26 +120,28 @@ class Answers:
 class _Known:
     """What a harvest knows of ids, asked once for each sweep."""
 
-    def __init__(self, harvest):
-        self._harvest, self._facts = harvest, {}
+    def __init__(self, harvest: Any) -> None:
+        self._harvest = harvest
+        self._facts: dict[str, Optional[Facts]] = {}
         self.job_of = harvest.job_of
 
-    def facts(self, id):
+    def facts(self, id: str) -> Optional[Facts]:
         if id not in self._facts:
             self._facts[id] = self._harvest.facts(id)
         return self._facts[id]
 
 
-def _check_user(asked, own):
+def _check_user(asked: str, own: Optional[str]) -> None:
     if own is not None and asked not in ("", own):
         raise WireError(wire.REFUSED, f"expected your own jobs, of user {own}, got a question for "
                                       f"those of {asked[:80]}, which root and [site] readers may "
                                       f"ask")
 
 
-def _missing(harvest, sweep):
+def _missing(harvest: Any, sweep: Any) -> dict[str, dict[str, str]]:
     """{file system: {target: why}} of the targets that this sweep has nothing from."""
-    missing, here = {}, {(target.file_system, target.target) for target in sweep.targets}
+    missing: dict[str, dict[str, str]] = {}
+    here = {(target.file_system, target.target) for target in sweep.targets}
     agents = getattr(harvest, "agents", {})
     for (fs, name), target in harvest.targets.items():
         if (fs, name) in here or target.read_at is None or sweep.slot - target.read_at > _GONE_S:
@@ -146,7 +153,7 @@ def _missing(harvest, sweep):
     return missing
 
 
-def _part_of_gains(target, gains):
+def _part_of_gains(target: Any, gains: Any) -> Part:
     return Part(target.file_system, target.target, target.node or "", gains.span_s, gains.ids,
                 [gains.write_bytes, gains.read_bytes,
                  gains.reads + gains.writes + gains.operations,
@@ -154,12 +161,12 @@ def _part_of_gains(target, gains):
                  else numpy.zeros(len(gains.ids), numpy.int64)])
 
 
-def added_by_id(parts):
+def added_by_id(parts: list[Part]) -> dict[str, dict[str, list[float]]]:
     """As loads.added_by_id, of numpy arrays: 5 times as fast."""
     found = {}
     for fs in dict.fromkeys(part.file_system for part in parts):
         mine = [part for part in parts if part.file_system == fs]
-        row_of = {}
+        row_of: dict[str, int] = {}
         rows = [[row_of.setdefault(id, len(row_of)) for id in part.ids] for part in mine]
         kind = numpy.result_type(*(column for part in mine for column in part.amounts))
         sums = numpy.zeros((4, len(row_of)), kind)
@@ -172,7 +179,8 @@ def added_by_id(parts):
 
 # -- totals ------------------------------------------------------------------------------------
 
-def _totals(harvest, rates, known, ask, user, is_part):
+def _totals(harvest: Any, rates: Load, known: _Known, ask: Ask, user: Optional[str],
+            is_part: bool) -> Load:
     """The Load of all that was counted for the ids that are known; or asked for, if `is_part`."""
     ids, began, parts = None, None, []
     if is_part:
@@ -189,14 +197,14 @@ def _totals(harvest, rates, known, ask, user, is_part):
     return loads.load(parts, known, loads.TOTALS, rates.at, None, {}, began, added=added_by_id)
 
 
-def _part_of_totals(target, totals):
+def _part_of_totals(target: Any, totals: Any) -> Part:
     counters, zero = totals.counters, numpy.zeros(len(totals.ids), numpy.int64)
 
     # Signed, all of them: numpy makes a float of a sum of both kinds.
-    def samples(name):
+    def samples(name: str) -> _Array:
         return counters[name].samples.astype(numpy.int64) if name in counters else zero
 
-    def sums(name):
+    def sums(name: str) -> _Array:
         column = counters.get(name)
         return zero if column is None or column.sums is None else column.sums.astype(numpy.int64)
     operations = sum((samples(name) for name in counters
@@ -208,7 +216,7 @@ def _part_of_totals(target, totals):
                  operations if loads.is_mdt(target.target) else zero])
 
 
-def _with_details(rows, harvest, known, by):
+def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known, by: str) -> None:
     """Add to each row what each counter has counted, and what may be missing in it."""
     by_key = {}
     for row in rows:
@@ -218,9 +226,9 @@ def _with_details(rows, harvest, known, by):
         rows_of = {}                                # id -> row
         for id in target.ids():
             job, _, is_job = loads.job_of(known, id)
-            row = by_key.get((fs, name if by == JOB_TARGET else None, one_line(job), is_job))
-            if row is not None:
-                rows_of[id] = row
+            wanted = by_key.get((fs, name if by == JOB_TARGET else None, one_line(job), is_job))
+            if wanted is not None:
+                rows_of[id] = wanted
         totals = target.totals(list(rows_of))
         for counter, column in totals.counters.items():
             for place in column.samples.nonzero()[0].tolist():
@@ -235,7 +243,7 @@ def _with_details(rows, harvest, known, by):
                         for why, names in sorted(row["notes"].items())]
 
 
-def _marks(harvest, target, id, facts):
+def _marks(harvest: Any, target: Any, id: str, facts: Optional[Facts]) -> list[str]:
     """Why the total of a job may be too low on a target, as far as it has come."""
     ahead = 0.0
     agent = getattr(harvest, "agents", {}).get(target.node)
@@ -245,10 +253,11 @@ def _marks(harvest, target, id, facts):
         return []
     began = facts.started + ahead if facts is not None and facts.started else target.swept_since
     ended = facts.ended + ahead if facts is not None and facts.ended else target.read_at
-    return target.marks(id, min(began, ended), ended)
+    whys: list[str] = target.marks(id, min(began, ended), ended)
+    return whys
 
 
-def _shares(load, file_system):
+def _shares(load: Load, file_system: str) -> list[dict[str, Any]]:
     """Of each target, which part of its requests was of no job."""
     return [{"file_system": part.file_system, "target": part.target, "server": part.server,
              "requests": amounts[2], "no_job_requests": no_job[2],

@@ -9,6 +9,8 @@ command then has `grace_s` to end, and after that the counters are read all the 
 Other signals are the command's: `sbatch --signal=USR1@300` sends one to every process of a job.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal
@@ -19,11 +21,11 @@ CUT = ("the job was ended (SIGTERM) and its command went on: what it did more th
 _NOT_TOLD = "nobody could tell when the command ended: what it did after that is not counted"
 _NOT_OURS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
              signal.SIGALRM, signal.SIGXCPU)
-_told = []                        # when SIGTERM came
-_woken = []                       # a pipe that wakes up who waits
+_told: list[float] = []           # when SIGTERM came
+_woken: list[int] = []            # a pipe that wakes up who waits
 
 
-def listen():
+def listen() -> None:
     """From now on no signal ends this process; before it says that it has started."""
     for number in _NOT_OURS:
         signal.signal(number, signal.SIG_IGN)
@@ -38,7 +40,7 @@ def listen():
     signal.set_wakeup_fd(_woken[1], warn_on_full_buffer=False)
 
 
-def until_told(grace_s, stdin=0):
+def until_told(grace_s: float, stdin: int = 0) -> str:
     """Wait; "" when the command has ended, or why that is not known."""
     if not _woken:
         listen()

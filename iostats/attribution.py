@@ -11,6 +11,8 @@ and lost names are there as well.  Those are no jobs, and are kept apart.
 Source: jobid_interpret_string(), lustre/obdclass/jobid.c, 2.16.
 """
 
+from __future__ import annotations
+
 import re
 
 # What the batch systems call a job, as the job's environment has it.
@@ -35,7 +37,7 @@ class Form:
     one that is not known takes any number, with what PBS and arrays put behind it.
     """
 
-    def __init__(self, text="%j", scheduler=""):
+    def __init__(self, text: str = "%j", scheduler: str = "") -> None:
         pieces = re.split(r"%(.)", text)
         names = pieces[1::2]
         if names.count("j") != 1 or not set(names) <= set(_PARTS):
@@ -50,7 +52,7 @@ class Form:
         self._match_cut = re.compile(before_end + r"(?P<rest>.*)", re.ASCII | re.DOTALL).fullmatch
         self._then = next(iter(re.split(r"%.", text.partition("%j")[2])), "")
 
-    def job_of(self, job_id):
+    def job_of(self, job_id: str) -> str:
         """
         The job that an id in job_stats is of; "" for none.
 

@@ -10,10 +10,18 @@ The nodes count all that happens on them; the servers count what carries the job
 the two can be the larger one, and neither is wrong.
 """
 
+from __future__ import annotations
+
 from iostats.units import bytes_text
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
 
-def compared(record, harvest, targets):
+
+def compared(record: dict[str, Any], harvest: dict[str, Any],
+             targets: Collection[tuple[str, str]]) -> dict[str, Any]:
     """
     `harvest` (the member of a record, without its comparison) with notes on what differs.
 
@@ -38,8 +46,10 @@ def compared(record, harvest, targets):
                                                          for fs in file_systems)}
 
 
-def _differences(record, here, there, final):
-    network, lines = here["network"], []
+def _differences(record: dict[str, Any], here: dict[str, Any], there: dict[str, Any],
+                 final: bool) -> list[str]:
+    lines: list[str] = []
+    network = here["network"]
     if network is None or network["read_bytes"] is None:
         return lines
     for way, done in (("read", "read"), ("write", "written")):

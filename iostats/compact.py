@@ -13,10 +13,18 @@ strip_quotes()) and alters quotes, a shell much else, and `sacct -P` prints fiel
 them.  What is not known is "-" or is not there, never 0.
 """
 
+from __future__ import annotations
+
 from binascii import crc32
 from collections import namedtuple
 
 from iostats.errors import IostatsError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    Pair = tuple[Optional[int], Optional[int]]           # bytes, calls
 
 MARK = "io1:"
 OTHERS = "(others)"                 # operations that are only there as a sum
@@ -56,7 +64,7 @@ Attributes:
 # -- writing -----------------------------------------------------------------------------------
 
 
-def encode(record, limit=1500):
+def encode(record: dict[str, Any], limit: int = 1500) -> str:
     """
     The line of `record` (docs/record.schema.json), at most `limit` bytes long.
 
@@ -72,12 +80,12 @@ def encode(record, limit=1500):
     raise CompactError(f"expected a limit that a short form fits in, got {limit} bytes")
 
 
-def _importance(entry):
+def _importance(entry: Entry) -> tuple[int, int, int, str]:
     moved = sum(bytes_ or 0 for bytes_, _ in (entry.read, entry.write))
     return -moved, -sum((entry.operations or {}).values()), -(entry.metadata or 0), entry.name
 
 
-def _fitting(entries, limit):
+def _fitting(entries: list[Entry], limit: int) -> list[str] | None:
     """[text] of all entries in at most `limit` bytes, with one for each ":"; None if they don't."""
     texts = [[_text(entry, level) for level in (_ALL, _FEWER, _LEAST)] for entry in entries]
     kept = [text[_ALL] for text in texts]
@@ -104,7 +112,7 @@ def _fitting(entries, limit):
     return kept + ([_text(rest, _LEAST)] if rest else [])
 
 
-def _more(entry, rest, size):
+def _more(entry: Entry, rest: Entry | None, size: int) -> tuple[Entry, int]:
     """(`entry` and `rest` in one, the size of all entries then)."""
     if rest is not None:
         size -= len(_text(rest, _LEAST)) + 1
@@ -112,7 +120,7 @@ def _more(entry, rest, size):
     return rest, size + len(_text(rest, _LEAST)) + 1
 
 
-def _together(one, rest):
+def _together(one: Entry, rest: Entry | None) -> Entry:
     """The Entry of `one` more than `rest`; what is unknown of either makes a lower bound of it."""
     if rest is None:
         return one._replace(name="", more=1)
@@ -125,12 +133,12 @@ def _together(one, rest):
                  operations, None, None, one.low | rest.low | ({"llite"} if unread else set()))
 
 
-def _sum(one, other):
+def _sum(one: Pair, other: Pair) -> Pair:
     known = [bytes_ for bytes_, _ in (one, other) if bytes_ is not None]
     return sum(known) if known else None, None
 
 
-def _entry(fs):
+def _entry(fs: dict[str, Any]) -> Entry:
     """The Entry of one file system of a record."""
     application, network, operations = fs["application"], fs["network"], fs["operations"]
     read = write = None, None
@@ -152,7 +160,7 @@ def _entry(fs):
         sum(requests) if requests else None, set(fs["low"]))
 
 
-def _head(record, with_job):
+def _head(record: dict[str, Any], with_job: bool) -> str:
     job, coverage = record["job"], record["coverage"]
     fields = [("a", _number(job.get("attempt")))]
     name = _encoded(job["id"], _PLAIN)
@@ -167,7 +175,7 @@ def _head(record, with_job):
     return MARK + ",".join(f"{key}={value}" for key, value in fields)
 
 
-def _text(entry, level):
+def _text(entry: Entry, level: int) -> str:
     """The text of one Entry: all of it, or only a few operations, or only bytes and a sum."""
     fields = [_encoded(entry.name, _PLAIN) if not entry.more else f"+{entry.more}"]
     for key, (bytes_, calls) in ((".r", entry.read), (".w", entry.write)):
@@ -191,21 +199,21 @@ def _text(entry, level):
 _OPERATION = _PLAIN - {"."}          # so that none is called .r
 
 
-def _encoded(name, plain):
+def _encoded(name: str, plain: frozenset[str]) -> str:
     """`name` with all but `plain` characters as %XX, a byte each; never empty."""
     return "".join(chr(byte) if chr(byte) in plain else f"%{byte:02x}"
                    for byte in name.encode("utf-8", "surrogatepass")) or "%"
 
 
-def _pair(one, other):
+def _pair(one: int | None, other: int | None) -> str:
     return _number(one) + ("" if other is None else f"/{other}")
 
 
-def _number(value):
+def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _seconds(value):
+def _seconds(value: float | None) -> str:
     if value is None:
         return "-"
     text = repr(float(value))
@@ -215,7 +223,7 @@ def _seconds(value):
 # -- reading -----------------------------------------------------------------------------------
 
 
-def find(text):
+def find(text: str) -> str | None:
     """
     Our part of a text with other things in it as well, or None.
 
@@ -238,12 +246,12 @@ def find(text):
     return damaged
 
 
-def _small(text):
+def _small(text: str) -> str:
     """`text` with small letters; as sacctmgr does it, those of ASCII alone."""
     return text.translate(_SMALL)
 
 
-def decode(text):
+def decode(text: str) -> dict[str, Any]:
     """
     What the line `text` says, as a dict: job, attempt, reported, expected, missing_count, shared,
     started, elapsed_s (None where not known), incomplete, and `file_systems`, a list of Entry.
@@ -263,9 +271,9 @@ def decode(text):
         reported, expected = fields["n"].split("/")
         return {
             "job": _decoded(fields["j"]) if "j" in fields else None,
-            "attempt": _count(fields["a"]), "reported": int(_count(reported)),
-            "expected": _count(expected), "missing_count": int(_count(fields["m"])),
-            "shared": int(_count(fields["x"])), "started": _time(fields["t"]),
+            "attempt": _count(fields["a"]), "reported": _known(reported),
+            "expected": _count(expected), "missing_count": _known(fields["m"]),
+            "shared": _known(fields["x"]), "started": _time(fields["t"]),
             "elapsed_s": _time(fields["e"]), "incomplete": fields.get("p") == "1",
             "file_systems": [_entry_of(entry) for entry in entries],
         }
@@ -274,27 +282,28 @@ def decode(text):
                            f"{error}") from None
 
 
-def _entry_of(text):
+def _entry_of(text: str) -> Entry:
     name, *rest = text.split(",")
-    fields, operations = {}, {}
+    fields: dict[str, str] = {}
+    operations: dict[str, int] = {}
     for field in rest:
         key, value = field.split("=", 1)
         if key[:1] == ".":
             fields[key] = value                     # one that we don't know is of a later release
         else:
             operation = OTHERS if key[:1] == "+" else _decoded(key)
-            operations[operation] = operations.get(operation, 0) + int(_count(value))
+            operations[operation] = operations.get(operation, 0) + _known(value)
     read, write, network = _counts(fields[".r"]), _counts(fields[".w"]), None
     if ".nr" in fields:
         network = (*_counts(fields[".nr"]), *_counts(fields[".nw"]))
-    more = int(_count(name[1:])) if name[:1] == "+" else 0
+    more = _known(name[1:]) if name[:1] == "+" else 0
     return Entry("" if more else _decoded(name), more, read, write,
                  None if read[0] is None else operations, network,
                  _count(fields[".md"]) if ".md" in fields else None,
                  {_LOW.get(letter, "") for letter in fields.get(".l", "")})
 
 
-def _count(text):
+def _count(text: str) -> int | None:
     if text == "-":
         return None
     if not (text.isdigit() and len(text) <= _LONGEST_NUMBER):
@@ -302,12 +311,20 @@ def _count(text):
     return int(text)
 
 
-def _counts(text):
+def _known(text: str) -> int:
+    """The same of what must be known."""
+    number = _count(text)
+    if number is None:
+        raise ValueError("expected a number, got '-'")
+    return number
+
+
+def _counts(text: str) -> Pair:
     one, slash, other = text.partition("/")
     return _count(one), _count(other) if slash else None
 
 
-def _time(text):
+def _time(text: str) -> float | None:
     if text == "-":
         return None
     value = float(text)
@@ -316,7 +333,7 @@ def _time(text):
     return value
 
 
-def _decoded(name):
+def _decoded(name: str) -> str:
     if name == "%":
         return ""
     first, *others = name.split("%")
@@ -329,7 +346,7 @@ def _decoded(name):
 # -- as a record -------------------------------------------------------------------------------
 
 
-def as_record(decoded, job=None):
+def as_record(decoded: dict[str, Any], job: str | None = None) -> dict[str, Any]:
     """
     What `decode` gave, in the shape of docs/record.schema.json: what is not there is None, {} or
     []; `short` says that it is one.  `job`: its id, where the line does not have it.
@@ -358,7 +375,7 @@ def as_record(decoded, job=None):
     }
 
 
-def _file_system(entry, incomplete):
+def _file_system(entry: Entry, incomplete: bool) -> dict[str, Any]:
     application = network = None
     low = {source or "another" for source in entry.low}
     if entry.read[0] is not None:

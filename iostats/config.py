@@ -13,11 +13,17 @@ would cost as much as a bare interpreter, so it is read here, in a few lines.
 A mistake names the file, the line, the section, the key, and what is allowed.
 """
 
+from __future__ import annotations
+
 import os
 from collections import namedtuple
 
 from iostats.errors import ConfigError
 from iostats.files import read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 Option = namedtuple("Option", "default check expected help")
 Option.__doc__ = """
@@ -34,55 +40,55 @@ FORMATS = ("grid", "plain", "json", "csv", "markdown")
 UNITS = ("binary", "decimal", "bytes")
 
 
-def _text(value):
+def _text(value: str) -> str:
     if not value.isprintable():
         raise ValueError
     return value
 
 
-def _integer(low, high):
-    def check(value):
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
             raise ValueError
         return int(value)
     return check
 
 
-def _seconds(value):
+def _seconds(value: str) -> float:
     seconds = float(value)
     if not 0 <= seconds <= 1e7:
         raise ValueError
     return seconds
 
 
-def _one_of(choices):
-    def check(value):
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    def check(value: str) -> str:
         if value not in choices:
             raise ValueError
         return value
     return check
 
 
-def _words_of(*choices):
-    def check(value):
+def _words_of(*choices: str) -> Callable[[str], list[str]]:
+    def check(value: str) -> list[str]:
         if not set(value.split()) <= set(choices):
             raise ValueError
         return value.split()
     return check
 
 
-def _ways(value):
+def _ways(value: str) -> list[str]:
     words = value.split()
     if not words or len(set(words)) < len(words) or not set(words) <= {"secret", "munge"}:
         raise ValueError
     return words
 
 
-def _number(low, high, default, help):
+def _number(low: int, high: int, default: int, help: str) -> Option:
     return Option(str(default), _integer(low, high), f"a number from {low} to {high}", help)
 
 
-def _wait(default, help):
+def _wait(default: float, help: str) -> Option:
     return Option(str(default), _seconds, "seconds, from 0 to 10000000", help)
 
 
@@ -244,7 +250,7 @@ FREE_SECTIONS = {"labels": "What the tables call a file system: snx11001 = BW Ho
 BESIDE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "site.cfg")
 
 
-class Config(dict):
+class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not there at run time
     """
     What is in force: "section.key" -> value.
 
@@ -254,13 +260,15 @@ class Config(dict):
         files: paths of the files that were read.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.origin, self.labels, self.files = {}, {}, []
+        self.origin: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
+        self.files: list[str] = []
         for name in OPTIONS:
             self.take(name, OPTIONS[name].default, "the default")
 
-    def take(self, name, text, where):
+    def take(self, name: str, text: str, where: str) -> None:
         """Put the value of `text` in force; ConfigError names `where`."""
         option = OPTIONS[name]
         try:
@@ -272,7 +280,7 @@ class Config(dict):
         self.origin[name] = where
 
 
-def load(path=None, environ=os.environ):
+def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Config:
     """
     The Config of this machine and user; `path` stands for the system's and the user's file.
 
@@ -284,9 +292,9 @@ def load(path=None, environ=os.environ):
     else:
         system = "/etc/iostats/site.cfg"
         _read_file(config, system if os.path.exists(system) else BESIDE)
-        home = environ.get("HOME", "")
-        if home.startswith("/"):
-            _read_file(config, os.path.join(home, ".iostats", "site.cfg"))
+        folder = os.path.join(environ.get("HOME", ""), ".iostats")
+        if folder.startswith("/") and _is_believed(folder):
+            _read_file(config, os.path.join(folder, "site.cfg"))
     for name in OPTIONS:
         variable = "IOSTATS_" + name.upper().replace(".", "_")
         if variable in environ:
@@ -298,7 +306,16 @@ def load(path=None, environ=os.environ):
     return config
 
 
-def _read_file(config, path, must_exist=False):
+def _is_believed(folder: str) -> bool:
+    """Root believes no other user's folder: a sudo may leave HOME as it was."""
+    try:
+        return os.geteuid() != 0 or (os.stat(os.path.dirname(folder)).st_uid == 0
+                                     and os.lstat(folder).st_uid == 0)
+    except OSError:
+        return False
+
+
+def _read_file(config: Config, path: str, must_exist: bool = False) -> None:
     try:
         text = read_text(path)
     except OSError as error:
@@ -312,7 +329,8 @@ def _read_file(config, path, must_exist=False):
         lineno = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{lineno}: expected text in UTF-8") from None
     config.files.append(path)
-    section, seen = None, {}
+    section: str | None = None
+    seen: dict[tuple[str, str], int] = {}
     for lineno, line in enumerate(text.split("\n"), 1):
         line, where = line.strip(), f"{path}:{lineno}"
         if not line or line[0] in "#;":
@@ -343,7 +361,7 @@ def _read_file(config, path, must_exist=False):
                               f"{' '.join(keys_of(section))}")
 
 
-def keys_of(section):
+def keys_of(section: str) -> list[str]:
     """The keys that `section` can have."""
     return [name.partition(".")[2] for name in OPTIONS if name.startswith(section + ".")]
 

@@ -13,12 +13,15 @@ Every counter of a file becomes metrics by one rule, so that unknown counters ar
 max sum, before that [regs] and a count alone, so opens would turn into microseconds on upgrade.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 
 BYTES_UNIT, TIME_UNITS, COUNT_UNITS = "bytes", ("usec", "usecs"), ("reqs", "regs", "rpcs")
 
 
-def metrics_of(name, unit, samples, total, calls_suffix, squares=None):
+def metrics_of(name: str, unit: str, samples: int, total: int | None, calls_suffix: str,
+               squares: int | None = None) -> dict[str, int]:
     """
     metric -> integer of one counter's `samples`, `total` (sum) and `squares` (sum of squares);
     the last two None where it has none, or none that can be trusted.
@@ -107,7 +110,7 @@ Attributes:
 """
 
 
-def _operation(name, meaning, since="2.5", caveat=""):
+def _operation(name: str, meaning: str, since: str = "2.5", caveat: str = "") -> Metric:
     return Metric(name, "llite", " or ".join(MADE_OF.get(name, (name,))), "samples", "calls",
                   since, meaning, caveat)
 

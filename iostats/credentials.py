@@ -11,6 +11,8 @@ What signs and checks messages: the job's secret, or munge; both alike for node 
 Which of them, and in which order, is site.cfg's [server] auth; docs/wire.md is the form.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections import deque
@@ -18,6 +20,13 @@ from collections import deque
 from iostats import secret, wire
 from iostats.errors import ConfigError, IostatsError, NotDelivered, WireError
 from iostats.jobid import is_node_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Mapping
+    from typing import Any, Union
+
+    Credentials = Union["Secret", "Munge"]
 
 ANYONE = range(1 << 32)                            # every uid, for `uids`
 _NONCE_LENGTH = 32
@@ -32,12 +41,12 @@ class Disbelieved(WireError):
         nonce: of a message that is right but for its time or its user: its answer can be proved.
     """
 
-    def __init__(self, code, message, claimed, nonce=""):
+    def __init__(self, code: int, message: str, claimed: str | None, nonce: str = "") -> None:
         super().__init__(code, message)
         self.claimed, self.nonce = claimed, nonce
 
 
-def no_user(uid, name, claimed, nonce=""):
+def no_user(uid: int | None, name: str, claimed: str | None, nonce: str = "") -> Disbelieved:
     """The Disbelieved of a user of munge who has no business with the server `name`."""
     return Disbelieved(wire.NOT_AUTHENTICATED, f"not authenticated: user {uid} may not report to "
                        f"{wire.server_of(name)}", claimed, nonce)
@@ -53,27 +62,29 @@ class Secret:
 
     SCHEME = wire.SCHEME
 
-    def __init__(self, name, password, tolerance_s=300.0, now=time.time):
+    def __init__(self, name: str, password: bytes, tolerance_s: float = 300.0,
+                 now: Callable[[], float] = time.time) -> None:
         self._key = wire.key_of(password, name)
         self._tolerance_s, self._now = tolerance_s, now
-        self._nonces, self._nonces_by_age = set(), deque()
+        self._nonces: set[str] = set()
+        self._nonces_by_age: deque[tuple[float, str]] = deque()
         self.doubt = ("the site's server has another secret" if name == wire.SITE else
                       "a server of this job with another secret (see --secret)")
 
     # -- node
 
-    def authorization(self, node, time_s, nonce, body):
+    def authorization(self, node: str, time_s: int, nonce: str, body: bytes) -> str:
         return wire.authorization(self._key, node, time_s, nonce, body)
 
-    def proves(self, headers, nonce, body):
+    def proves(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
         """`headers`: {lower-case name: value}."""
         return wire.same(headers.get(wire.MAC_HEADER.lower(), ""),
                          wire.answer_mac(self._key, nonce, body))
 
     # -- server
 
-    def check(self, header, body):
-        fields = wire.fields_of(header)
+    def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
+        fields = wire.fields_of(header) or {}
         claimed = fields["node"] if fields and is_node_name(fields["node"]) else None
         if (claimed is None or len(fields["nonce"]) != _NONCE_LENGTH
                 or not wire.same(fields["mac"], wire.request_mac(
@@ -93,7 +104,7 @@ class Secret:
             self._nonces.discard(self._nonces_by_age.popleft()[1])
         return claimed, None, nonce
 
-    def answer_header(self, nonce, reply):
+    def answer_header(self, nonce: str, reply: bytes) -> tuple[str, str] | None:
         return wire.MAC_HEADER, wire.answer_mac(self._key, nonce, reply)
 
 
@@ -108,7 +119,8 @@ class Munge:
 
     SCHEME = wire.MUNGE_SCHEME
 
-    def __init__(self, name, socket="", uids=None, believed=None):
+    def __init__(self, name: str, socket: str = "", uids: Container[int] | None = None,
+                 believed: Container[int] | None = None) -> None:
         from iostats import munge
         own = frozenset((os.geteuid(), 0))
         self._name, self._socket, self._munge = name, socket, munge
@@ -120,7 +132,7 @@ class Munge:
 
     # -- node
 
-    def authorization(self, node, time_s, nonce, body):
+    def authorization(self, node: str, time_s: int, nonce: str, body: bytes) -> str:
         """`time_s` is not used: munge has a time of its own."""
         try:
             credential = self._munge.encode(wire.munge_request(node, self._name, nonce, body),
@@ -129,11 +141,12 @@ class Munge:
             raise NotDelivered(f"munge: {error}") from None
         return f"{self.SCHEME} {credential}"
 
-    def proves(self, headers, nonce, body):
+    def proves(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
         credential = headers.get(wire.MUNGE_HEADER.lower())
         if not credential:
             self.doubt = f"{wire.server_of(self._name)} does not prove by munge whose it is"
             return False
+        uid: int | None
         try:
             payload, uid, _ = self._munge.decode(credential, self._socket)
         except self._munge.MungeError as error:
@@ -153,8 +166,9 @@ class Munge:
 
     # -- server
 
-    def check(self, header, body):
-        code = None
+    def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
+        code: int | None = None
+        uid: int | None
         try:
             payload, uid, _ = self._munge.decode(header.partition(" ")[2], self._socket)
         except self._munge.MungeError as error:
@@ -176,7 +190,7 @@ class Munge:
             raise Disbelieved(code, f"munge: {why}", claimed, nonce)
         return claimed, uid, nonce
 
-    def answer_header(self, nonce, reply):
+    def answer_header(self, nonce: str, reply: bytes) -> tuple[str, str] | None:
         """None where munged is gone: the node then does not believe the answer, and asks again."""
         try:
             return wire.MUNGE_HEADER, self._munge.encode(wire.munge_answer(nonce, reply),
@@ -185,13 +199,15 @@ class Munge:
             return None
 
 
-def _is_time(text):
+def _is_time(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 12
 
 
 # -- by site.cfg -----------------------------------------------------------------------------
 
-def of_client(config, name, secret_path, say=lambda text: None, job_uid=None):
+def of_client(config: Mapping[str, Any], name: str, secret_path: str | None,
+              say: Callable[[str], None] = lambda text: None,
+              job_uid: int | None = None) -> list[Credentials]:
     """
     [what signs], the preferred one first, for a node that asks the server `name`.
 
@@ -199,7 +215,8 @@ def of_client(config, name, secret_path, say=lambda text: None, job_uid=None):
     as well.  What is preferred and does not work is told by `say`, once something else does;
     NotDelivered (or secret's StateError) when nothing works.
     """
-    found, failed = [], []
+    found: list[Credentials] = []
+    failed: list[IostatsError] = []
     for word in config["server.auth"]:
         try:
             if word == "munge":
@@ -216,13 +233,16 @@ def of_client(config, name, secret_path, say=lambda text: None, job_uid=None):
     return _usable(found, failed, say)
 
 
-def of_server(config, name, secret_path, say=lambda text: None, uids=None, now=time.time):
+def of_server(config: Mapping[str, Any], name: str, secret_path: str | None,
+              say: Callable[[str], None] = lambda text: None, uids: Container[int] | None = None,
+              now: Callable[[], float] = time.time) -> list[Credentials]:
     """
     [what checks] for the server `name`: every kind that [server] auth names and that works here.
 
     `uids`: of Munge.  Raises NotDelivered or StateError when nothing works.
     """
-    found, failed = [], []
+    found: list[Credentials] = []
+    failed: list[IostatsError] = []
     for word in config["server.auth"]:
         if word == "munge":
             try:
@@ -237,7 +257,8 @@ def of_server(config, name, secret_path, say=lambda text: None, uids=None, now=t
     return _usable(found, failed, say)
 
 
-def _usable(found, failed, say):
+def _usable(found: list[Credentials], failed: list[IostatsError],
+            say: Callable[[str], None]) -> list[Credentials]:
     if not found:
         if len(failed) == 1:
             raise failed[0]
@@ -247,7 +268,7 @@ def _usable(found, failed, say):
     return found
 
 
-def _check_munge(config):
+def _check_munge(config: Mapping[str, Any]) -> None:
     """Raise NotDelivered where munge does not work."""
     from iostats import munge
     why = munge.available(config["server.munge_socket"])
@@ -255,7 +276,7 @@ def _check_munge(config):
         raise NotDelivered(f"munge does not work here: {why} (site.cfg: [server] auth)")
 
 
-def _believed(config, job_uid):
+def _believed(config: Mapping[str, Any], job_uid: int | None) -> set[int]:
     """The uids of those whose server this node believes."""
     found = {os.geteuid(), 0}
     if job_uid is not None and os.geteuid() == 0:

@@ -11,10 +11,20 @@ that have overtaken their old value.  What was done before the clear is lost and
 `lower_bound` says so.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 
 from iostats.counters import metrics_of
 from iostats.snapshot import readings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from iostats.lustre import Counter, Reading
+    from iostats.snapshot import Readings, Snapshot
 
 _SATURATED = 2**63 - 1           # since 2fdb3f6c96 (LU-18834) sums stay here instead of wrapping
 _WRAP = 2**64
@@ -42,7 +52,7 @@ What one file gained between two readings: the last four attributes of its Delta
 """
 
 
-def gains(before, after, calls_suffix):
+def gains(before: Reading | None, after: Reading, calls_suffix: str) -> Gain:
     """
     The Gain of one file between two Readings; `before` None: since its counters began.
 
@@ -61,7 +71,8 @@ def gains(before, after, calls_suffix):
             base = before.counters
             if went_back:
                 why = "a counter went back in a file that was not cleared (a torn read)"
-    values, saturated = {}, False
+    values: dict[str, int] = {}
+    saturated = False
     for name, end in after.counters.items():
         begin = base.get(name)
         samples = max(0, end.samples - (begin.samples if begin else 0))
@@ -70,14 +81,16 @@ def gains(before, after, calls_suffix):
         squares = _squares_gain(begin, end)
         found = metrics_of(name, end.unit, samples, total, calls_suffix, squares)
         # Absent means 0, except for squares, where it means "not known".
-        values.update((metric, gain) for metric, gain in found.items()
+        values.update((metric, min(gain, _SATURATED)) for metric, gain in found.items()
                       if gain or metric.endswith("_us2"))
+        # A name that stands twice in a damaged file: a server refuses reports with more than that.
+        saturated = saturated or samples > _SATURATED
     if saturated and not why:
         why = "a sum has reached the kernel's limit"
     return Gain(values, bool(why), why, bool(same))
 
 
-def _generation(before, after):
+def _generation(before: Reading, after: Reading) -> bool | None:
     """True: the same counters, nothing cleared; False: others; None: the files do not tell."""
     if before.start_ns is None or after.start_ns is None:
         return None
@@ -86,7 +99,7 @@ def _generation(before, after):
     return True if after.start_ns else None
 
 
-def _went_back(before, after):
+def _went_back(before: Counter, after: Counter | None) -> bool:
     if after is None or after.samples < before.samples:
         return True
     if before.sum is not None and after.sum is not None and before.sum > after.sum >= 0:
@@ -96,7 +109,7 @@ def _went_back(before, after):
             and (after.min > before.min or after.max < before.max))
 
 
-def _sum_gain(begin, end, same):
+def _sum_gain(begin: Counter | None, end: Counter, same: bool | None) -> tuple[int | None, bool]:
     """(gain of the sum or None, it may be more) of one counter; `same`: surely not cleared."""
     if end.sum is None:
         return None, False
@@ -108,7 +121,7 @@ def _sum_gain(begin, end, same):
     return min(max(0, total), _SATURATED), end.sum == _SATURATED or total > _SATURATED
 
 
-def _squares_gain(begin, end):
+def _squares_gain(begin: Counter | None, end: Counter) -> int | None:
     """
     Gain of the sum of squares, or None where it can't be trusted.
 
@@ -121,10 +134,10 @@ def _squares_gain(begin, end):
                 or not counter.max * counter.sum < _SATURATED):
             return None
     gain = end.sumsq - (begin.sumsq if begin else 0)
-    return gain if gain >= 0 else None
+    return gain if 0 <= gain <= _SATURATED else None         # else the file is damaged
 
 
-def _moment(start_ns):
+def _moment(start_ns: int | None) -> str:
     """", at 2026-11-21 08:13:04 UTC" for a known moment, or nothing."""
     if not start_ns:
         return ""
@@ -133,7 +146,7 @@ def _moment(start_ns):
     return f", at {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def between(start, end, sources):
+def between(start: Snapshot | None, end: Snapshot, sources: Mapping[str, Any]) -> list[Delta]:
     """
     [Delta] of all counter files of one node; `start` None: since the counters began.
 
@@ -143,19 +156,22 @@ def between(start, end, sources):
                     readings(end, sources), sources)
 
 
-def _between(start, end, read_then, read_now, sources):
+def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_now: Readings,
+             sources: Mapping[str, Any]) -> list[Delta]:
     (then, refused_then), (now, refused_now) = read_then, read_now
     rebooted = bool(start and start.boot_id != end.boot_id and start.boot_id and end.boot_id)
     remounted = _changed_uuids(start, end) if start else ()
     filtered = {**_filtered(start), **_filtered(end)}
-    found = []
+    found: list[Delta] = []
     for key in sorted({*now, *then, *refused_now, *refused_then}):
         source, name = key
         module = sources[source]
         place = module.split(name)
         if place is None:
             continue                             # a server's own connection, not a mount's
-        add = _adder(found, source, *place, getattr(module, "is_sent", None),
+        file_system, target, instance = place
+        add = _adder(found, source, file_system, target, instance,
+                     getattr(module, "is_sent", None),
                      filtered.get(name, "") if source == "llite" else "")
         if key in refused_now:
             add(None, True, refused_now[key])
@@ -164,7 +180,7 @@ def _between(start, end, read_then, read_now, sources):
                 "unmounted before the end: what it did is not known")
         elif key in refused_then:
             add(None, True, f"not readable at the start: {refused_then[key]}")
-        elif start and key in then and not rebooted and place[2] not in remounted:
+        elif start and key in then and not rebooted and instance not in remounted:
             add(*gains(then[key], now[key], module.CALLS_SUFFIX))
         else:
             gain = gains(None, now[key], module.CALLS_SUFFIX)
@@ -179,8 +195,10 @@ def _between(start, end, read_then, read_now, sources):
     return found
 
 
-def _adder(found, source, file_system, target, instance, is_sent, filtered):
-    def add(values, lower_bound, why, proved=False):
+def _adder(found: list[Delta], source: str, file_system: str, target: str, instance: str,
+           is_sent: Callable[[str], bool] | None, filtered: str) -> Callable[..., None]:
+    def add(values: dict[str, int] | None, lower_bound: bool, why: str,
+            proved: bool = False) -> None:
         if values and is_sent:
             values = {metric: gain for metric, gain in values.items() if is_sent(metric)}
         found.append(Delta(source, file_system, target, instance, values,
@@ -189,7 +207,7 @@ def _adder(found, source, file_system, target, instance, is_sent, filtered):
     return add
 
 
-def _filtered(snapshot):
+def _filtered(snapshot: Snapshot | None) -> dict[str, str]:
     """{llite folder: why} of mounts that count one process or group only (stats_track_*)."""
     return {file.name: f"{file.source} is {file.text.strip()}: only what that one does is counted"
             for file in (snapshot.files if snapshot else ())
@@ -197,7 +215,7 @@ def _filtered(snapshot):
             and file.text.strip() not in ("", "0 (all)")}
 
 
-def over(snapshots, sources):
+def over(snapshots: Sequence[Snapshot], sources: Mapping[str, Any]) -> list[Delta]:
     """
     [Delta] of what lies between the first and the last of `snapshots`, by way of those between.
 
@@ -207,7 +225,8 @@ def over(snapshots, sources):
     """
     read, last = [readings(one, sources) for one in snapshots], len(snapshots) - 1
     uuids = [_uuids(one) for one in snapshots]
-    steps = {}                           # (place, place of the next one) -> whose step it is
+    # (place, place of the next one) -> whose step it is
+    steps: dict[tuple[int, int], set[tuple[str, ...]]] = {}
     for source, name in {key for one in read for known in one for key in known}:
         found = [one[0].get((source, name)) for one in read]
         tells = ([place for place, one in enumerate(found) if one and one.start_ns is not None],
@@ -222,16 +241,16 @@ def over(snapshots, sources):
                    if one[:4] in wanted] for (a, b), wanted in sorted(steps.items()))
 
 
-def merged(parts):
+def merged(parts: Iterable[Iterable[Delta]]) -> list[Delta]:
     """[Delta] of a whole from the [Delta] of each of its parts, one after the other."""
-    whole = {}
+    whole: dict[tuple[str, ...], Delta] = {}
     for delta in (delta for part in parts for delta in part):
         key = delta[:4]
         whole[key] = _together(whole[key], delta) if key in whole else delta
     return [whole[key] for key in sorted(whole)]
 
 
-def _together(a, b):
+def _together(a: Delta, b: Delta) -> Delta:
     values = a.values if b.values is None else b.values
     if a.values is not None and b.values is not None:
         values = {metric: a.values.get(metric, 0) + b.values.get(metric, 0)
@@ -242,19 +261,19 @@ def _together(a, b):
         a.lower_bound or b.lower_bound or a.values is None or b.values is None))
 
 
-def _both_squares(metric, a, b):
+def _both_squares(metric: str, a: dict[str, int], b: dict[str, int]) -> bool:
     """True when no part has the time without its squares."""
     return all(metric in values or metric[:-1] not in values for values in (a, b))
 
 
-def _changed_uuids(start, end):
+def _changed_uuids(start: Snapshot, end: Snapshot) -> set[str]:
     """Instances whose llite uuid, random for each mount, is another one than at the start."""
     before, after = _uuids(start), _uuids(end)
     return {instance for instance in before
             if after.get(instance, before[instance]) != before[instance]}
 
 
-def _uuids(snapshot):
+def _uuids(snapshot: Snapshot) -> dict[str, str]:
     """{instance: uuid}; a torn one is none, or the mount would be taken for another one."""
     return {file.name.rpartition("-")[2]: file.text for file in snapshot.files
             if file.source == "uuid" and file.text.endswith("\n")}

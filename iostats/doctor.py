@@ -6,6 +6,8 @@ notes) a command.  Everything is read below --root, and judged by what the files
 file is only quoted.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import stat
@@ -20,6 +22,16 @@ from iostats import node as this_node
 from iostats.errors import (ConfigError, IostatsError, NotDelivered, NotReadable,
                             UsageError)
 from iostats.snapshot import readings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.config import Config
+    from iostats.lustre import Reading
+    from iostats.snapshot import File, Snapshot
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 
@@ -42,13 +54,14 @@ _OLDEST_PYTHON = (3, 9)
 _FIRST_WALL_CLOCK_NS = 10 ** 18                    # see lustre.py
 
 
-def examine(given, root, known):
+def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> list[Check]:
     """
     [Check] of this node.
 
     `given`: the command line, {option: value}; `known`: source -> module of sources/.
     """
     checks = [_python()]
+    check: Check | None
     config, check = _config(given)
     checks.append(check)
     try:
@@ -56,7 +69,8 @@ def examine(given, root, known):
     except IostatsError as error:
         node, check = this_node.name(), Check(PROBLEM, "node", str(error),
                                               f"iostats_client.py doctor --node {os.uname()[1]}")
-    said, by_reader = [], set()
+    said: list[str] = []
+    by_reader: set[str] = set()
     now = this_node.snapshot(root, config, known, "-", node, "-", say=said.append,
                              by_reader=by_reader)
     read, refused = readings(now, known)
@@ -79,7 +93,7 @@ def examine(given, root, known):
 
 # -- this machine ----------------------------------------------------------------------------
 
-def _python():
+def _python() -> Check:
     version = "{}.{}.{}".format(*sys.version_info[:3])
     if sys.version_info[:2] < _OLDEST_PYTHON:
         return Check(PROBLEM, "python", f"{sys.executable} is {version}, and 3.9 is needed",
@@ -87,7 +101,7 @@ def _python():
     return Check(OK, "python", f"{version}, {sys.executable}")
 
 
-def _config(given):
+def _config(given: dict[str, Any]) -> tuple[Config, Check]:
     """(Config, Check); with a mistake, the one of the defaults."""
     try:
         config = site.load(given.get("--config"))
@@ -100,14 +114,14 @@ def _config(given):
     return _with_options(given, config), Check(OK, "configuration", found or "defaults, no file")
 
 
-def _with_options(given, config):
+def _with_options(given: dict[str, Any], config: Config) -> Config:
     for option, name in (("--server", "server.host"), ("--state-dir", "node.state_dir")):
         if option in given:
             config.take(name, given[option], option)
     return config
 
 
-def _without_the_mistake(message):
+def _without_the_mistake(message: str) -> str:
     """The command that takes the line out of force that `message` begins with."""
     if message.startswith("environment: "):
         return "unset " + message.split(": ")[1]
@@ -119,13 +133,13 @@ def _without_the_mistake(message):
             f"cp {_quoted(site.BESIDE)} {_quoted(path)}")
 
 
-def _quoted(path):
+def _quoted(path: str) -> str:
     """`path` as a shell takes it."""
     safe = all(c.isalnum() or c in "/._-+=:,@%~" for c in path)
     return path if safe else "'" + path.replace("'", "'\\''") + "'"
 
 
-def _mounts(root, counters):
+def _mounts(root: str, counters: list[File]) -> Check:
     points = files.mount_points(root)
     if not counters:
         return Check(NOTE, "lustre", "no Lustre file system is mounted")
@@ -137,7 +151,9 @@ def _mounts(root, counters):
 
 # -- counter files ---------------------------------------------------------------------------
 
-def _source(source, found, refused, read, root, by_reader, lockdown):
+def _source(source: str, found: list[File], refused: dict[tuple[str, str], str],
+            read: dict[tuple[str, str], Reading], root: str, by_reader: bool,
+            lockdown: _Lockdown) -> Check:
     """The Check of one kind of counter file."""
     if not found:
         return Check(NOTE, source, "no file")
@@ -165,11 +181,12 @@ def _source(source, found, refused, read, root, by_reader, lockdown):
                  "iostats_client.py show --json")
 
 
-def _place(file):
-    return file.path.rpartition(f"/{file.name}/")[0]
+def _place(file: File) -> str:
+    place: str = file.path.rpartition(f"/{file.name}/")[0]
+    return place
 
 
-def _who_may_read(root, path):
+def _who_may_read(root: str, path: str) -> str:
     """Who may read a file, by its mode and those of the folders above it."""
     above = ""
     for part in path.split("/"):
@@ -181,7 +198,7 @@ def _who_may_read(root, path):
     return f"for everybody ({stat.S_IMODE(found.st_mode):04o})"
 
 
-def _closed_by(root, source):
+def _closed_by(root: str, source: str) -> str:
     """The folder or file that this process may not enter or read, and its mode; "" for none."""
     kind = {"md_stats": "mdc", "rpc_stats": "osc"}.get(source, source)
     for place in files.PLACES:
@@ -196,7 +213,7 @@ def _closed_by(root, source):
     return ""
 
 
-def _in_short(read, found):
+def _in_short(read: dict[tuple[str, str], Reading], found: list[File]) -> str:
     """How many counters, and the units of some that differ between releases."""
     counters = {}
     for file in found:
@@ -216,7 +233,7 @@ class _Lockdown:
         mend: the command that ends it with the next boot; "" where it is not in force.
     """
 
-    def __init__(self, root):
+    def __init__(self, root: str) -> None:
         # none [integrity] confidentiality
         text = _text(root, "sys/kernel/security/lockdown")
         self.state = text.partition("[")[2].partition("]")[0]
@@ -225,7 +242,7 @@ class _Lockdown:
                             else "mokutil --disable-validation")
         self.mend = self.last_resort if self.state not in ("", "none") else ""
 
-    def check(self, counters):
+    def check(self, counters: list[File]) -> Check:
         if not self.state:
             return Check(NOTE, "lockdown", "the kernel does not tell "
                                            "(/sys/kernel/security/lockdown)")
@@ -238,7 +255,7 @@ class _Lockdown:
         return Check(NOTE, "lockdown", f"{self.state}, and no counter file is closed by it")
 
 
-def _text(root, *paths):
+def _text(root: str, *paths: str) -> str:
     """The first of `paths` that can be read, or ""."""
     for path in paths:
         try:
@@ -250,7 +267,7 @@ def _text(root, *paths):
 
 # -- which release ---------------------------------------------------------------------------
 
-def looks_like(signs):
+def looks_like(signs: list[tuple[int, int, str]]) -> str:
     """
     Words for the releases that all `signs` have in common; a sign is (first, last, what it is),
     as minor numbers of 2.x.
@@ -267,7 +284,7 @@ def looks_like(signs):
                                                     f"2.{last}")
 
 
-def _release(root, counters, read):
+def _release(root: str, counters: list[File], read: dict[tuple[str, str], Reading]) -> Check:
     """By what the files show; where a file is only refused, by where it is not."""
     signs = []
     for source, proc_until in (("llite", 11), ("rpc_stats", 16)):
@@ -301,7 +318,7 @@ def _release(root, counters, read):
                  + f"; the version file says {version[0] or 'nothing'}")
 
 
-def _start_time(root, read):
+def _start_time(root: str, read: dict[tuple[str, str], Reading]) -> Check:
     stats = {key: one for key, one in read.items() if key[0] != "rpc_stats"}
     if stats and all(one.start_ns for one in stats.values()):
         return Check(OK, "start_time", "shown: that nothing was cleared can be proved")
@@ -310,7 +327,7 @@ def _start_time(root, read):
                  "lctl set_param enable_stats_header=1" if off else "")
 
 
-def _stats_track(now):
+def _stats_track(now: Snapshot) -> Check:
     found = [file for file in now.files if file.source.startswith("stats_track_")
              and not file.errno]
     # Of the three the one with a number filters; the others then say `untracked`.
@@ -325,7 +342,7 @@ def _stats_track(now):
     return Check(OK, "stats_track", "0 (all): the whole node is counted")
 
 
-def _jobid_var(root, config):
+def _jobid_var(root: str, config: Config) -> Check:
     value = _text(root, "sys/fs/lustre/jobid_var", "proc/fs/lustre/jobid_var").strip()
     variables = config["node.job_id_variables"]
     here = [name for name in variables if os.environ.get(name)] or variables
@@ -343,7 +360,7 @@ def _jobid_var(root, config):
 
 # -- the reader, the state folder, the job ---------------------------------------------------
 
-def _reader(root, config, said, by_reader):
+def _reader(root: str, config: Config, said: list[str], by_reader: set[str]) -> Check:
     if not config["node.reader"]:
         return Check(NOTE, "reader", "never asked ([node] reader in site.cfg is empty)")
     path = os.path.join(root, config["node.reader"].lstrip("/"))
@@ -364,7 +381,7 @@ def _reader(root, config, said, by_reader):
                                                     if by_reader else ""))
 
 
-def _state_folder(config):
+def _state_folder(config: Config) -> Check:
     folder = config["node.state_dir"] or state.TMP
     mend = "export IOSTATS_NODE_STATE_DIR=~/.iostats/state"
     if config["node.state_dir"] and os.path.lexists(folder):
@@ -389,7 +406,7 @@ def _state_folder(config):
                  f"a private one below {folder}")
 
 
-def _job(given, config):
+def _job(given: dict[str, Any], config: Config) -> tuple[str | None, Check]:
     """(job id or None, Check)."""
     try:
         job = this_node.job(given.get("--job"), config)
@@ -405,7 +422,7 @@ def _job(given, config):
     return job, Check(OK, "job", f"{job}, from {where}")
 
 
-def _node_list(node):
+def _node_list(node: str) -> Check:
     """Whether the server will expect this node by its name."""
     where, text = "SLURM_JOB_NODELIST", os.environ.get("SLURM_JOB_NODELIST", "")
     for variable in ("PBS_NODEFILE", "LSB_DJOB_HOSTFILE"):
@@ -438,7 +455,7 @@ def _node_list(node):
 
 # -- the batch system and the site -------------------------------------------------------------
 
-def _batch(config):
+def _batch(config: Config) -> list[Check]:
     """Which batch system it is, and where the server of a site would hear of its jobs."""
     try:
         system = schedulers.chosen(config, os.environ)
@@ -455,7 +472,7 @@ def _batch(config):
         return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
 
 
-def _site(config, node):
+def _site(config: Config, node: str) -> list[Check]:
     """The site's server, which prologs and epilogs need."""
     if not config["site.host"]:
         return []
@@ -483,7 +500,7 @@ def _site(config, node):
 
 # -- the server ------------------------------------------------------------------------------
 
-def _server(given, config, job, node):
+def _server(given: dict[str, Any], config: Config, job: str | None, node: str) -> list[Check]:
     """Port, job, secret and clock of the job's server."""
     host = config["server.host"]
     if not host:
@@ -519,7 +536,8 @@ def _server(given, config, job, node):
             *(check for check in known if not check.mend.startswith("scp "))]
 
 
-def _known_by(given, config, job, host):
+def _known_by(given: dict[str, Any], config: Config, job: str,
+              host: str) -> tuple[list[Check], list[credentials.Credentials]]:
     """([Check] of what could not be had, [what signs]) of site.cfg's [server] auth."""
     checks, signs = [], []
     for word in config["server.auth"]:
@@ -534,7 +552,7 @@ def _known_by(given, config, job, host):
             password, check = _secret(given, config, job, host)
             if password is not None:
                 signs.append(credentials.Secret(job, password))
-            else:
+            elif check is not None:
                 checks.append(check)
     if signs:                              # one way that works is enough
         checks = [one._replace(state=NOTE) if one.mend.startswith(("scp ", "systemctl")) else one
@@ -542,24 +560,27 @@ def _known_by(given, config, job, host):
     return checks, signs
 
 
-def _secret(given, config, job, host):
+def _secret(given: dict[str, Any], config: Config, job: str,
+            host: str) -> tuple[bytes | None, Check | None]:
     """(the secret or None, a Check when there is something wrong with it)."""
     path = None
     try:
         path = secret.where(given.get("--secret"), config["secret.dir"], job)
         return secret.load(path), None
     except NotDelivered as error:
-        return None, Check(PROBLEM, "secret", str(error), _fetch(host, path))
+        return None, Check(PROBLEM, "secret", str(error), _fetch(host, path or ""))
     except IostatsError as error:
         return None, Check(PROBLEM, "secret", str(error),
                            f"rm {_quoted(path)}" if path else f"unset {secret.VARIABLE}")
 
 
-def _fetch(host, path):
+def _fetch(host: str, path: str) -> str:
     return f"scp {host}:{_quoted(path)} {_quoted(path)}"
 
 
-def _trust_and_clock(hello, by, signs, host, given, config, job):
+def _trust_and_clock(hello: dict[str, Any], by: credentials.Credentials | None,
+                     signs: list[credentials.Credentials], host: str, given: dict[str, Any],
+                     config: Config, job: str) -> list[Check]:
     """[Check] of a server of this job: by what we know it, and its clock."""
     if not signs:
         return []
@@ -583,13 +604,13 @@ def _trust_and_clock(hello, by, signs, host, given, config, job):
 
 # -- what is printed -------------------------------------------------------------------------
 
-def as_text(checks):
+def as_text(checks: Iterable[Check]) -> str:
     """A line for each check."""
     return "".join(f"{one.state:<8} {one.name}: {one.text}"
                    f"{'; mend: ' + one.mend if one.mend else ''}\n" for one in checks)
 
 
-def as_json(checks):
+def as_json(checks: Iterable[Check]) -> dict[str, Any]:
     """{problems, checks} for `--json`."""
     return {"problems": sum(one.state == PROBLEM for one in checks),
             "checks": [one._asdict() for one in checks]}

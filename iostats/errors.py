@@ -15,10 +15,15 @@ What can go wrong, one class each, and the exit status that each ends a command 
 A message says where, what was expected, what was there, what to do next.
 """
 
+from __future__ import annotations
+
 DONE, UNREADABLE, BAD_USAGE, NOT_REACHED = 0, 1, 2, 3
 
 
-def one_line(text):
+_LONGEST = 2000                    # characters of a message: more of a damaged file says no more
+
+
+def one_line(text: object) -> str:
     """`text` with everything that could move a terminal's cursor made visible."""
     return "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in str(text))
 
@@ -28,8 +33,11 @@ class IostatsError(Exception):
 
     exit_status = UNREADABLE
 
-    def __init__(self, message):
-        super().__init__(one_line(message))
+    def __init__(self, message: str) -> None:
+        text = one_line(message)
+        if len(text) > _LONGEST:
+            text = f"{text[:_LONGEST - 505]} ... {text[-500:]}"
+        super().__init__(text)
 
 
 class UsageError(IostatsError):
@@ -47,7 +55,8 @@ class ConfigError(IostatsError):
 class StatsSyntaxError(IostatsError):
     """A counter file has a line that is not of its form; names file, line and text."""
 
-    def __init__(self, origin, lineno, line, expected='"<name> <n> samples [<unit>] ..."'):
+    def __init__(self, origin: str, lineno: int, line: str,
+                 expected: str = '"<name> <n> samples [<unit>] ..."') -> None:
         shown = line if len(line) <= 60 else line[:57] + "..."
         super().__init__(f"{origin}:{lineno}: expected {expected}, got {shown!r}")
         self.origin, self.lineno, self.line = origin, lineno, line
@@ -56,7 +65,7 @@ class StatsSyntaxError(IostatsError):
 class JobStatsSyntaxError(IostatsError):
     """An entry of a job_stats file that is not of its form; names file, job and text."""
 
-    def __init__(self, origin, job_id, text, expected):
+    def __init__(self, origin: str, job_id: str, text: str, expected: str) -> None:
         shown = text if len(text) <= 60 else text[:57] + "..."
         job = f"job {job_id!r}: " if job_id else ""
         super().__init__(f"{origin}: {job}expected {expected}, got {shown!r}")
@@ -98,6 +107,6 @@ class WireError(IostatsError):
             are ours, listed in docs/wire.md).
     """
 
-    def __init__(self, code, message):
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code

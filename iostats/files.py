@@ -7,17 +7,24 @@ first; the first readable one counts.  A NAME that some place lists, and whose f
 lets us read, is kept with its errno: "may not be read" is not "did nothing".
 """
 
+from __future__ import annotations
+
 import errno
 import os
 
 from iostats.snapshot import File
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 PLACES = ("sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre")
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 
 
-def read_all(root, source, kind, filename, pattern="", always=None):
+def read_all(root: str, source: str, kind: str, filename: str, pattern: str = "",
+             always: Callable[[str], object] | None = None) -> list[File]:
     """
     [File] of PLACE/kind/NAME/filename below `root`.
 
@@ -26,7 +33,9 @@ def read_all(root, source, kind, filename, pattern="", always=None):
     `always`: true for a NAME that has this file in every release: where it is not, it is kept
     with ENOENT.
     """
-    found, refused, listed = {}, {}, set()
+    found: dict[str, File] = {}
+    refused: dict[str, int | None] = {}
+    listed: set[str] = set()
     for folder, names, code in _folders(root, kind, pattern):
         if code:
             refused.setdefault("", code)
@@ -49,7 +58,7 @@ def read_all(root, source, kind, filename, pattern="", always=None):
     return [found[name] for name in sorted(found)]
 
 
-def _folders(root, kind, pattern):
+def _folders(root: str, kind: str, pattern: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
     """(folder from the root, names in it, errno or 0) of each place to look at."""
     if pattern:
         yield from _matching(root, pattern)
@@ -64,7 +73,7 @@ def _folders(root, kind, pattern):
                 yield folder, (), error.errno
 
 
-def _matching(root, pattern):
+def _matching(root: str, pattern: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
     from fnmatch import fnmatchcase      # costs a third of a start; only with a pattern
     folder, _, last = pattern.strip("/").rpartition("/")
     if any(c in folder for c in "*?["):
@@ -82,7 +91,7 @@ def _matching(root, pattern):
         yield name, [e for e in entries if fnmatchcase(e, last)], 0
 
 
-def read_text(path):
+def read_text(path: str) -> str:
     """
     The whole file as text, one character a byte.
 
@@ -91,7 +100,7 @@ def read_text(path):
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        parts = []
+        parts: list[bytes] = []
         while True:
             part = os.read(handle, 1 << 16)
             if not part:
@@ -101,7 +110,7 @@ def read_text(path):
         os.close(handle)
 
 
-def has_lustre(root):
+def has_lustre(root: str) -> bool:
     """True where a Lustre client is, or could be hidden from us by permissions."""
     for place in PLACES:
         try:
@@ -112,13 +121,13 @@ def has_lustre(root):
     return False
 
 
-def jobs_here(root):
+def jobs_here(root: str) -> list[str]:
     """
     Ids of the jobs that have processes on this node, by their cgroups; [] where none are kept.
 
     Slurm with proctrack/cgroup, PBS with its cgroups hook, LSF with LSF_PROCESS_TRACKING.
     """
-    found = set()
+    found: set[str] = set()
     top = os.path.join(root, "sys/fs/cgroup")
     for controller in ("", "memory", "cpuset", "freezer", "devices"):
         base = os.path.join(top, controller) if controller else top
@@ -141,23 +150,23 @@ def jobs_here(root):
     return sorted(found)
 
 
-def _slurm_jobs(folder):
+def _slurm_jobs(folder: str) -> list[str]:
     return [name[len("job_"):] for name in _entries(folder) if name.startswith("job_")]
 
 
-def _folders_in(folder):
+def _folders_in(folder: str) -> list[str]:
     """Names of its folders: each cgroup has files of the kernel's beside them."""
     return [name for name in _entries(folder) if os.path.isdir(os.path.join(folder, name))]
 
 
-def _entries(folder):
+def _entries(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def mount_points(root):
+def mount_points(root: str) -> dict[str, list[str]]:
     """
     {file system: [mount points]} of the Lustre mounts that this process sees.
 
@@ -168,7 +177,7 @@ def mount_points(root):
         text = read_text(path)
     except OSError:
         return {}
-    points = {}
+    points: dict[str, list[str]] = {}
     for line in text.splitlines():
         # 10.99.0.2@tcp:10.99.0.3@tcp:/scratch/home /home lustre rw,... (NIDs, fs, subfolder)
         device, point, kind = (line.split(" ") + ["", "", ""])[:3]

@@ -5,11 +5,20 @@ Whatever is kept here is a sum, a set, or the largest or smallest of its kind: p
 added up apart and joined in any order, and are the same to the last byte.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from operator import add
 
 from iostats import series
 from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from iostats.delta import Delta
 
 _LAYERS = {"application": ("llite",), "network": ("osc", "mdc")}
 _APPLICATION = ("read_bytes", "write_bytes", "read_calls", "write_calls")
@@ -22,21 +31,22 @@ _PARTS = frozenset(part for parts in MADE_OF.values() for part in parts)
 class FileSystem:
     """What is known of one file system."""
 
-    def __init__(self):
-        self._sums = {}             # (source, target) -> _Sums
-        self._notes = {}            # text -> {node}
-        self._metadata = {}         # MDT -> _Metadata
-        self._series = {}           # family of widths -> series.Bins, of `watch`
-        self._watched = set()       # nodes that they are of
-        self._mounts = set()
-        self._low = set()           # sources with a lower bound
-        self._unproved = set()      # sources with a file whose start_time proves nothing
-        self._unspread = set()      # llite metrics without a sum of squares on some node
-        self._dirty_bytes = None    # written, and still in the nodes' memory at the end
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], _Sums] = {}   # (source, target) -> _Sums
+        self._notes: dict[str, set[str]] = {}           # text -> {node}
+        self._metadata: dict[str, _Metadata] = {}       # MDT -> _Metadata
+        self._series: dict[float, series.Bins] = {}     # family of widths -> Bins, of `watch`
+        self._watched: set[str] = set()     # nodes that they are of
+        self._mounts: set[str] = set()
+        self._low: set[str] = set()         # sources with a lower bound
+        self._unproved: set[str] = set()    # sources with a file whose start_time proves nothing
+        self._unspread: set[str] = set()    # llite metrics without a sum of squares on some node
+        self._dirty_bytes: int | None = None    # written, and still in the nodes' memory at the end
 
     # -- taking what nodes have counted ------------------------------------------------------
 
-    def add(self, delta, node, short, metadata):
+    def add(self, delta: Delta, node: str, short: dict[str, dict[str, int]],
+            metadata: dict[tuple[str, str], dict[str, int]]) -> None:
         """
         Add one Delta; what the node did goes to `short` ({file system: metric -> integer}), what it
         asked of MDTs to `metadata` ({(file system, MDT): {md_stats name: count}}).
@@ -62,7 +72,8 @@ class FileSystem:
             self._unspread.update(metric for metric in values
                                   if metric.endswith("_us") and f"{metric}2" not in values)
 
-    def add_metadata(self, target, values, node, elapsed_s):
+    def add_metadata(self, target: str, values: dict[str, int], node: str,
+                     elapsed_s: float) -> None:
         """Add what one node asked of one MDT (md_stats), by all its mounts."""
         metadata = self._metadata.setdefault(target, _Metadata())
         added(metadata.operations, values)
@@ -71,28 +82,28 @@ class FileSystem:
             metadata.node_ns += node_ns
             metadata.peak = max(metadata.peak, (_md_requests(values) / elapsed_s, node))
 
-    def add_series(self, one, shift_s, node):
+    def add_series(self, one: Any, shift_s: float, node: str) -> None:
         """Add what one node's `watch` saw; `shift_s`: from its clock to the server's."""
         self._watched.add(node)
         self._join_series(series.bins_of(one.every_s, one.began + shift_s,
                                          [getattr(one, metric) for metric in _SERIES]))
 
-    def _join_series(self, bins):
+    def _join_series(self, bins: series.Bins) -> None:
         family = series.family(bins)
         known = self._series.get(family)
         self._series[family] = series.joined(*([bins] if known is None else [known, bins]))
 
-    def add_mounts(self, points):
+    def add_mounts(self, points: Iterable[str]) -> None:
         """Add mount points of one node."""
         self._mounts.update(points)
 
-    def add_dirty(self, dirty_bytes):
+    def add_dirty(self, dirty_bytes: int) -> None:
         """Add what one node had not sent at the end."""
         self._dirty_bytes = (self._dirty_bytes or 0) + dirty_bytes
 
     # -- joining, and the way between processes -----------------------------------------------
 
-    def join(self, other):
+    def join(self, other: FileSystem) -> None:
         """Add all that another FileSystem knows."""
         for key, sums in other._sums.items():
             mine = self._sums.setdefault(key, _Sums())
@@ -110,7 +121,7 @@ class FileSystem:
         if other._dirty_bytes is not None:
             self.add_dirty(other._dirty_bytes)
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """All that is known, as what JSON can carry; `from_state` makes the same of it."""
         return {
             "sums": [[*key, sums.whole()] for key, sums in sorted(self._sums.items())],
@@ -124,7 +135,7 @@ class FileSystem:
         }
 
     @classmethod
-    def from_state(cls, state, named):
+    def from_state(cls, state: dict[str, Any], named: Callable[[str], str]) -> FileSystem:
         """What `state` was made of; `named`: a node's name there -> its name here."""
         self = cls()
         for source, target, values in state["sums"]:
@@ -144,7 +155,8 @@ class FileSystem:
 
     # -- the record -------------------------------------------------------------------------
 
-    def record(self, name, per_node, incomplete, fold):
+    def record(self, name: str, per_node: dict[str, Any], incomplete: bool,
+               fold: Callable[[list[str]], str]) -> dict[str, Any]:
         """
         Its part of the job's record, docs/record.schema.json.
 
@@ -156,7 +168,8 @@ class FileSystem:
         if llite is not None:
             application = {metric: llite.get(metric, 0) for metric in _APPLICATION}
             operations, calls, other = _operations(llite, self._unspread)
-        layers = {"application": application, "network": _network(by_source, self._low)}
+        layers: dict[str, Any] = {"application": application,
+                                  "network": _network(by_source, self._low)}
         for layer, sources in _LAYERS.items():
             if layers[layer] is not None:
                 if layer == "network" and layers[layer]["read_bytes"] is None:
@@ -185,13 +198,14 @@ class FileSystem:
             "notes": notes_of(self._notes, fold),
         }
 
-    def in_short(self, name, incomplete):
+    def in_short(self, name: str, incomplete: bool) -> dict[str, Any]:
         """{name, label, application, operations, lower_bound}, for a part of the job."""
-        whole = self.record(name, {}, incomplete, sorted)
+        whole = self.record(name, {}, incomplete, ", ".join)
         return {key: whole[key] for key in ("name", "label", "application", "operations",
                                             "lower_bound")}
 
-    def at_servers(self, name, fold, incomplete=False):
+    def at_servers(self, name: str, fold: Callable[[list[str]], str],
+                   incomplete: bool = False) -> dict[str, Any]:
         """
         What storage servers counted under a job's id (the source "job_stats"), by target too.
 
@@ -200,7 +214,7 @@ class FileSystem:
         targets = {target: dict(sorted(sums.whole().items()))
                    for (source, target), sums in sorted(self._sums.items())
                    if source == "job_stats"}
-        total = {}
+        total: dict[str, int] = {}
         for values in targets.values():
             added(total, values)
         calls = {name for name in total if name not in (*_NETWORK, "read", "write")
@@ -215,9 +229,9 @@ class FileSystem:
                 "notes": notes_of({text.partition(": ")[2]: names
                                    for text, names in self._notes.items()}, fold)}
 
-    def _summed(self, by):
+    def _summed(self, by: int) -> dict[str, dict[str, int]]:
         """{source: metrics} (`by` 0) or {target: metrics} (`by` 1) of all that was added."""
-        found = {}
+        found: dict[str, dict[str, int]] = {}
         for key, sums in self._sums.items():
             if key[by]:
                 for values in sums.by_names():
@@ -236,11 +250,11 @@ class _Sums:
 
     _MOST = 64                      # different sets of names; more are added one by one
 
-    def __init__(self):
-        self._lists = {}            # (names) -> [sums]
-        self._rest = {}             # metric -> sum
+    def __init__(self) -> None:
+        self._lists: dict[tuple[str, ...], list[int]] = {}          # (names) -> [sums]
+        self._rest: dict[str, int] = {}     # metric -> sum
 
-    def add(self, values):
+    def add(self, values: dict[str, int]) -> bool:
         """Add metric -> integer; True when these names were not seen before."""
         names = tuple(values)
         sums = self._lists.get(names)
@@ -253,13 +267,13 @@ class _Sums:
             added(self._rest, values)
         return True
 
-    def by_names(self):
+    def by_names(self) -> list[dict[str, int]]:
         """[metric -> sum], to be added up."""
         return [*(dict(zip(names, sums)) for names, sums in self._lists.items()), self._rest]
 
-    def whole(self):
+    def whole(self) -> dict[str, int]:
         """Metric -> sum."""
-        found = {}
+        found: dict[str, int] = {}
         for values in self.by_names():
             added(found, values)
         return found
@@ -268,22 +282,23 @@ class _Sums:
 class _Metadata:
     """What one MDT was asked."""
 
-    def __init__(self, operations=(), node_ns=0, peak=(0.0, "")):
+    def __init__(self, operations: Mapping[str, int] | Iterable[tuple[str, int]] = (),
+                 node_ns: int = 0, peak: tuple[float, str] = (0.0, "")) -> None:
         self.operations = dict(operations)      # md_stats name -> count
         self.node_ns = node_ns
         self.peak = peak                        # requests a second of one node, and which
 
-    def join(self, other):
+    def join(self, other: _Metadata) -> None:
         """Add what it was asked by other nodes."""
         added(self.operations, other.operations)
         self.node_ns += other.node_ns
         self.peak = max(self.peak, other.peak)
 
-    def state(self):
+    def state(self) -> tuple[dict[str, int], int, list[Any]]:
         """What its constructor takes."""
         return self.operations, self.node_ns, list(self.peak)
 
-    def record(self):
+    def record(self) -> dict[str, Any]:
         """What it was asked, and how fast, by a node on average and at the peak."""
         requests, rate, node = _md_requests(self.operations), *self.peak
         seconds = self.node_ns / 1e9
@@ -292,7 +307,7 @@ class _Metadata:
                 "peak": {"node": node, "per_second": round(rate, 3)} if node else None}
 
 
-def added(sums, values):
+def added(sums: dict[str, int], values: Mapping[str, int]) -> None:
     """Add metric -> integer to `sums`."""
     if not sums:
         sums.update(values)
@@ -304,12 +319,12 @@ def added(sums, values):
             sums[metric] = value
 
 
-def notes_of(notes, fold):
+def notes_of(notes: Mapping[str, Iterable[str]], fold: Callable[[list[str]], str]) -> list[str]:
     """[line] of {text: {node}}; `fold`: [node name] -> text."""
     return [f"{fold(sorted(nodes))}: {text}" for text, nodes in sorted(notes.items())]
 
 
-def _made_once(values):
+def _made_once(values: dict[str, int]) -> dict[str, int]:
     """One mount's `values` with the largest of what MADE_OF names under the one name."""
     if _PARTS.isdisjoint(values):
         return values
@@ -327,28 +342,29 @@ def _made_once(values):
     return values
 
 
-def _in_short(values):
+def _in_short(values: dict[str, int]) -> dict[str, int]:
     """What is kept of one node's llite values: bytes, calls, and counts of operations."""
     return {metric: values[metric] for metric in _short_of(tuple(values))}
 
 
 @lru_cache(maxsize=64)                  # most nodes of a job have the same names
-def _short_of(names):
+def _short_of(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name in _APPLICATION or _is_operation(name))
 
 
-def operations_of(values):
+def operations_of(values: dict[str, int]) -> dict[str, int]:
     """{operation: count} of one mount's llite `values`."""
     return {metric: count for metric, count in _in_short(_made_once(values)).items()
             if metric not in _APPLICATION}
 
 
-def _is_operation(metric):
+def _is_operation(metric: str) -> bool:
     return not (metric in NOT_OPERATIONS
                 or metric.endswith(("_us", "_us2", "_sum", "_bytes", "_calls")))
 
 
-def _operations(llite, unspread):
+def _operations(llite: dict[str, int],
+                unspread: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
     """
     ({operation: row}, {"read", "write": row}, {metric: value} of all else that is no bytes).
 
@@ -373,7 +389,7 @@ def _operations(llite, unspread):
             dict(sorted(other.items())))
 
 
-def _row(llite, metric, unspread):
+def _row(llite: dict[str, int], metric: str, unspread: set[str]) -> dict[str, Any]:
     count, us, us2 = (llite.get(metric + part) for part in ("", "_us", "_us2"))
     stddev_s = None
     if count and us is not None and us2 is not None and f"{metric}_us" not in unspread:
@@ -382,33 +398,34 @@ def _row(llite, metric, unspread):
             "stddev_s": stddev_s}
 
 
-def _seconds(us):
+def _seconds(us: int | None) -> float | None:
     return None if us is None else round(us / 1e6, 6)
 
 
-def _md_requests(values):
+def _md_requests(values: dict[str, int]) -> int:
     """Metadata operations that went to the MDT, of md_stats `values`."""
     return sum(count for name, count in values.items() if name not in LOCAL_MD_STATS)
 
 
-def _balance(by_source, targets):
+def _balance(by_source: dict[str, dict[str, int]],
+             targets: dict[str, dict[str, int]]) -> dict[str, Any] | None:
     """How the bytes were spread over the OSTs; None where the network was not read."""
     if "osc" not in by_source:
         return None
     moved = {target: values.get("read_bytes", 0) + values.get("write_bytes", 0)
              for target, values in targets.items() if target.startswith("OST")}
-    busiest = max(sorted(moved), key=moved.get, default="")
+    busiest = max(sorted(moved), key=moved.__getitem__, default="")
     total = sum(moved.values())
     return {"osts": len(moved), "used": sum(1 for value in moved.values() if value),
             "busiest": busiest if total else "",
             "busiest_share": round(moved[busiest] / total, 6) if total else None}
 
 
-def _request_pages(rpcs):
+def _request_pages(rpcs: dict[str, int] | None) -> dict[str, dict[str, int]] | None:
     """{"read", "write": {pages: RPCs}}: how large the bulk requests were; None if not read."""
     if rpcs is None:
         return None
-    pages = {"read": {}, "write": {}}
+    pages: dict[str, dict[str, int]] = {"read": {}, "write": {}}
     for metric in sorted(rpcs, key=lambda metric: (len(metric), metric)):
         way, _, size = metric.partition("_rpcs_pages_")
         if way in pages and size:
@@ -416,7 +433,7 @@ def _request_pages(rpcs):
     return pages
 
 
-def _network(by_source, low):
+def _network(by_source: dict[str, dict[str, int]], low: set[str]) -> dict[str, Any] | None:
     """Bytes and RPCs of osc and mdc; the bytes None where only rpc_stats could be read."""
     read = [by_source[source] for source in _LAYERS["network"] if source in by_source]
     if read and ("osc" in by_source or "osc" not in low):      # mdc alone is not the network

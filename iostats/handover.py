@@ -6,7 +6,11 @@ A report to where its user sees it, written by a process that is that user.
 
 No link is followed at the end of a path, and nothing is opened with more than the user's rights:
 whatever the path is, it can only reach what the user could have written without us.  Nothing is
-written as root.
+written as root, or as a user of the system such as slurm.
+
+Whose job it is, and where its output goes, may be the word of a node.  So that one node that lies
+does not become each of these users, nothing is appended to what others would run or believe: a
+hidden file (.bashrc), one in a hidden folder (.ssh), or a program.
 """
 
 import asyncio
@@ -31,6 +35,8 @@ async def append(user, path, text):
     """Append `text` to the file `path` of `user` (a name); NotHandedOver."""
     if not os.path.isabs(path):
         raise NotHandedOver(f"{path}: expected an absolute path")
+    if any(part.startswith(".") for part in path.split("/")):
+        raise NotHandedOver(f"{path}: expected a job's output, got a hidden file or folder")
     await _as(_entry(user), path, lambda uid: _append(path, text.encode(), uid))
 
 
@@ -51,10 +57,26 @@ def _entry(user):
         raise NotHandedOver(f"there is no user {user!r} here") from None
     if entry.pw_uid == 0:
         raise NotHandedOver(f"{user}: nothing is written as root")
+    if os.geteuid() == 0 and entry.pw_uid < _first_user():
+        raise NotHandedOver(f"{user}: nothing is written as a user of the system (user "
+                            f"{entry.pw_uid} is below UID_MIN in /etc/login.defs)")
     if os.geteuid() not in (0, entry.pw_uid):
         raise NotHandedOver(f"only root can write as user {user!r}; run the server as root, or "
                             f"leave it out of [site] show")
     return entry
+
+
+def _first_user(path="/etc/login.defs"):
+    """The least number of a user who is a person: UID_MIN in login.defs(5)."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                words = line.partition("#")[0].split()
+                if words[:1] == ["UID_MIN"]:
+                    return int(words[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return 1000
 
 
 async def _as(entry, path, action):
@@ -109,7 +131,8 @@ def _bury():
 
 
 _WHY = {errno.ELOOP: "it is a link", errno.ENXIO: "it is no plain file",
-        errno.EINVAL: "it is no plain file of the user's alone"}
+        errno.EINVAL: "it is no plain file of the user's alone",
+        errno.ENOEXEC: "it is a program, and no job's output"}
 
 
 def _append(path, data, uid):
@@ -119,6 +142,8 @@ def _append(path, data, uid):
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != uid or found.st_nlink != 1:
             raise OSError(errno.EINVAL, "")
+        if found.st_mode & 0o111:
+            raise OSError(errno.ENOEXEC, "")
         _write(handle, data)
     finally:
         os.close(handle)

@@ -13,6 +13,8 @@ damaged file, a server that was set up anew), or a target comes, the next sweep 
 a new run: numbers are never put together from what does not belong together.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
@@ -30,6 +32,13 @@ from iostats.errors import (
 )
 from iostats.files import PLACES, read_text
 from iostats.spool import Spool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from iostats.config import Config
 
 KINDS = ("obdfilter", "mdt")
 _HOW = "in site.cfg: [harvest] spool_dir"
@@ -68,9 +77,9 @@ class _Skipped(StateError):
     """This sweep can't be kept; the text says why."""
 
 
-def targets(root, file_systems=()):
+def targets(root: str, file_systems: Sequence[str] = ()) -> list[Target]:
     """[Target] of this machine, of these file systems or of all, in the order of their names."""
-    found = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for kind in KINDS:
         for place in PLACES:
             folder = os.path.join(root, place, kind)
@@ -85,7 +94,7 @@ def targets(root, file_systems=()):
     return [Target(*key, found[key], _cleanup_s(found[key])) for key in sorted(found)]
 
 
-def split_name(name):
+def split_name(name: str) -> tuple[str, str] | None:
     """
     (file system, target) of a folder below obdfilter/ or mdt/, or None.
 
@@ -100,7 +109,7 @@ def split_name(name):
     return (file_system, target) if is_target and file_system and is_name else None
 
 
-def _cleanup_s(folders):
+def _cleanup_s(folders: Iterable[str]) -> int | None:
     for folder in folders:
         try:
             text = read_text(os.path.join(folder, "job_cleanup_interval")).strip()
@@ -111,14 +120,15 @@ def _cleanup_s(folders):
     return None
 
 
-def pause_s(wanted, found, say=lambda text: None):
+def pause_s(wanted: int, found: Iterable[Target],
+            say: Callable[[str], None] = lambda text: None) -> int:
     """
     Seconds between two sweeps over the [Target] `found`; `wanted`: [harvest] every.
 
     An entry lives for one cleanup interval at least after its last change.  With three sweeps in
     it, two may be missed.
     """
-    intervals = [one.cleanup_s for one in found if one.cleanup_s]
+    intervals: list[int] = [one.cleanup_s for one in found if one.cleanup_s]
     if not intervals:
         return wanted or _WITHOUT_CLEANUP_S
     most = max(1, min(intervals) // 3)
@@ -128,7 +138,7 @@ def pause_s(wanted, found, say=lambda text: None):
     return min(wanted or _LONGEST_EVERY_S, most)
 
 
-def next_slot(now, every, last):
+def next_slot(now: float, every: int, last: int | None) -> int:
     """
     The moment of the next sweep: a multiple of `every` after `now`, seconds of the server's time.
 
@@ -142,15 +152,15 @@ def next_slot(now, every, last):
 class Pace:
     """No more than `percent` of one core: `rest` sleeps for what was too much."""
 
-    def __init__(self, percent):
+    def __init__(self, percent: float) -> None:
         self._share = percent / 100
         self.begin()
 
-    def begin(self):
+    def begin(self) -> None:
         """Work begins here: what was idle before is no credit."""
         self._cpu, self._wall = time.process_time(), time.monotonic()
 
-    def rest(self):
+    def rest(self) -> None:
         owed = ((time.process_time() - self._cpu) / self._share
                 - (time.monotonic() - self._wall))
         if owed > 0.05:                        # in lumps: a file that is read at once is not torn
@@ -169,10 +179,10 @@ class Clock:
 
     _SLOWER = 0.9
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._last, self._at = 0.0, 0.0
 
-    def now(self):
+    def now(self) -> float:
         at = time.monotonic()
         self._last = max(time.time(), self._last + max(1e-5, (at - self._at) * self._SLOWER)
                          if self._last else 0.0)
@@ -189,17 +199,19 @@ class _Block:
         bad, why: entries that could not be understood, and the first of them.
     """
 
-    def __init__(self, target, read_at):
+    def __init__(self, target: Target, read_at: float) -> None:
         self.bytes, self.bad, self.why = _BLOCK, 0, ""
         self._head = {"file_system": target.file_system, "target": target.name,
                       "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s}
-        self._rows, self._started, self._seen = {}, [], []
-        self._columns = {}                     # name -> [(row, *lustre.Counter)]
+        self._rows: dict[str, int] = {}
+        self._started: list[int] = []
+        self._seen: list[int] = []
+        self._columns: dict[str, list[tuple[Any, ...]]] = {}       # [(row, *lustre.Counter)]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._rows)
 
-    def has_place_for(self, entry):
+    def has_place_for(self, entry: job_stats.Entry) -> bool:
         """False where it begins another block: an id comes once, and a column has one form."""
         if (len(self._rows) >= _MOST_ROWS or entry.job_id in self._rows
                 or len(self._columns) > _MOST_COUNTERS):
@@ -214,7 +226,7 @@ class _Block:
                     return False
         return True
 
-    def add(self, entry):
+    def add(self, entry: job_stats.Entry) -> None:
         """One row more, of a job_stats.Entry."""
         row = self._rows[entry.job_id] = len(self._rows)
         self._started.append(entry.started_ns)
@@ -228,7 +240,8 @@ class _Block:
                 self.bytes += _COLUMN
             column.append((row, *counter))
 
-    def as_json(self, ended, entries=0, gone=(), unreadable=""):
+    def as_json(self, ended: bool, entries: int = 0, gone: Sequence[str] = (),
+                unreadable: str = "") -> dict[str, Any]:
         """The dict that is sent."""
         counters = {}
         for name, column in self._columns.items():
@@ -242,12 +255,12 @@ class _Block:
                 "gone": list(gone)}
 
 
-def _length(ids):
+def _length(ids: Iterable[str]) -> int:
     """Bytes of ids in JSON, where all but ASCII takes six."""
     return sum(3 + (len(one) if one.isascii() else 6 * len(one)) for one in ids)
 
 
-def _check(entry, origin):
+def _check(entry: job_stats.Entry, origin: str) -> None:
     """JobStatsSyntaxError for what is of the form, and can't be true: no message could hold it."""
     if not 0 <= entry.seen_ns <= _LARGEST_TIME or entry.started_ns > _LARGEST_TIME:
         raise JobStatsSyntaxError(origin, entry.job_id, str(max(entry.seen_ns, entry.started_ns)),
@@ -264,25 +277,27 @@ def _check(entry, origin):
 class _Parts:
     """The messages of one sweep: blocks are added, and a message goes when it is long enough."""
 
-    def __init__(self, keep, longest, **head):
+    def __init__(self, keep: Callable[[dict[str, Any]], None], longest: int, **head: Any) -> None:
         """`keep`: gets each message, a dict; `longest`: bytes of JSON; `head`: in all of them."""
         self._keep, self._longest, self._head = keep, longest, head
-        self._blocks, self._bytes = [], 0
+        self._blocks: list[dict[str, Any]] = []
+        self._bytes = 0
 
-    def has_place_for(self, block):
+    def has_place_for(self, block: _Block) -> bool:
         return self._bytes + block.bytes < self._longest
 
-    def add(self, block, ended, entries=0, gone=(), unreadable=""):
+    def add(self, block: _Block, ended: bool, entries: int = 0, gone: Sequence[str] = (),
+            unreadable: str = "") -> None:
         self._blocks.append(block.as_json(ended, entries, gone, unreadable))
         self._bytes += block.bytes + _length(gone)
         if self._bytes >= self._longest or not ended:
             self._send(last=False)
 
-    def end(self):
+    def end(self) -> None:
         """The last one, which may be empty: it tells that there is nothing more."""
         self._send(last=True)
 
-    def _send(self, last):
+    def _send(self, last: bool) -> None:
         blocks, self._blocks, self._bytes = self._blocks, [], 0
         self._keep({**self._head, "last": last, "targets": blocks})
 
@@ -295,26 +310,29 @@ class Agent:
     where the spool can't be used.
     """
 
-    def __init__(self, config, root, node, server, file_systems, say):
+    def __init__(self, config: Config, root: str, node: str, server: tuple[str, int],
+                 file_systems: Sequence[str], say: Callable[[str], None]) -> None:
         self._config, self._root, self._node = config, root, node
         self._host, self._port = server
-        self._file_systems, self._tell, self._said = file_systems, say, {}
+        self._file_systems, self._tell = file_systems, say
+        self._said: dict[object, float] = {}
         self._spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], _HOW)
         self._pace, self._clock = Pace(config["harvest.cpu_percent"]), Clock()
         self._longest = min(_PART_BYTES, config["server.max_message_bytes"] // 3)
         self._boot_id, self._boot_ns = this_node.boot_id(), booted_at_ns()
         # The chain of messages, and what the server knows by them
-        self._prints = {}                      # (file system, target) -> job_stats.Fingerprints
+        self._prints: dict[tuple[str, str], job_stats.Fingerprints] = {}
         self._run, self._seq, self._grown = "", 0, 0
         self._is_broken = True                 # the next sweep begins another chain
         # The way to the server
-        self._signs, self._ahead_s = None, 0.0
+        self._signs: list[credentials.Credentials] | None = None
+        self._ahead_s = 0.0
         self._again_at, self._pause_s, self._is_away = 0.0, _FIRST_PAUSE_S, False
         self._refused = ""                     # why the last message was
 
     # -- sweep after sweep -----------------------------------------------------------------------
 
-    def run(self):
+    def run(self) -> None:
         """Sweep until a signal ends it."""
         self._meet()
         last = None
@@ -334,7 +352,7 @@ class Agent:
                 self._say(f"a bug of ours, please report it: {error!r}")
             self._deliver(time.monotonic() + max(2.0, every / 2))
 
-    def once(self):
+    def once(self) -> None:
         """One sweep now, and all that waits; NotDelivered where the server did not take it."""
         self._meet()
         every = self._every()
@@ -349,15 +367,15 @@ class Agent:
         if self._refused:
             raise NotDelivered(self._refused)
 
-    def _now(self):
+    def _now(self) -> float:
         """The server's time, as far as it is known."""
         return time.time() - self._ahead_s
 
-    def _every(self):
+    def _every(self) -> int:
         return pause_s(self._config["harvest.every"], targets(self._root, self._file_systems),
                        self._say)
 
-    def _wait(self, every, last):
+    def _wait(self, every: int, last: int | None) -> int | None:
         """
         The slot whose time has come, delivering until then.
 
@@ -379,7 +397,7 @@ class Agent:
                 step = min(step, self._again_at - time.monotonic() + 0.01)
             time.sleep(step)
 
-    def _say(self, text, key=None):
+    def _say(self, text: str, key: object = None) -> None:
         """`text`, once in an hour; `key`: what it is about, where the text has numbers."""
         now, key = time.monotonic(), key or text
         if now - self._said.get(key, -_SAY_AGAIN_S) < _SAY_AGAIN_S:
@@ -393,7 +411,7 @@ class Agent:
 
     # -- one sweep -------------------------------------------------------------------------------
 
-    def _sweep(self, slot, every):
+    def _sweep(self, slot: int, every: int) -> None:
         """Read all targets, and put what changed into the spool."""
         self._pace.begin()
         found = targets(self._root, self._file_systems)
@@ -420,7 +438,7 @@ class Agent:
             self._is_broken = True
             raise
 
-    def _read(self, target, parts):
+    def _read(self, target: Target, parts: _Parts) -> None:
         """One target's job_stats, into messages."""
         name = f"{target.file_system}-{target.name}"
         prints = self._prints[target.file_system, target.name]
@@ -468,7 +486,7 @@ class Agent:
             gone, self._is_broken = [], True
         parts.add(block, ended=True, entries=entries, gone=gone)
 
-    def _keep(self, message):
+    def _keep(self, message: dict[str, Any]) -> None:
         """Put a message of this sweep into the spool; _Skipped."""
         self._seq += 1
         data = json.dumps({"protocol": wire.PROTOCOL, "node": self._node, "boot_id": self._boot_id,
@@ -488,7 +506,7 @@ class Agent:
                         f"{self._spool.folder}: a sweep cannot be kept: {error.strerror}")
                     raise _Skipped(f"{why}; it is left out") from None
 
-    def _spooled(self, data, is_full):
+    def _spooled(self, data: bytes, is_full: bool) -> None:
         size = self._spool.size
         dropped = self._spool.keep(self._run, self._seq, data)
         if dropped:
@@ -500,7 +518,7 @@ class Agent:
 
     # -- to the server ---------------------------------------------------------------------------
 
-    def _meet(self):
+    def _meet(self) -> None:
         """Learn the server's time, so that the first sweep is in step already."""
         try:
             self._call("hello", {"job": wire.SITE}, _ANSWER_WITHIN_S / 2)
@@ -509,7 +527,7 @@ class Agent:
         except IostatsError:
             pass                               # it is said when a message can't be delivered
 
-    def _deliver(self, until):
+    def _deliver(self, until: float) -> bool:
         """
         Send what waits, the oldest first, until time.monotonic() is `until`; True when all is sent.
 
@@ -519,7 +537,7 @@ class Agent:
             left = until - time.monotonic()
             if left <= 0 or time.monotonic() < self._again_at:
                 return False
-            one = self._spool.first()
+            one: Any = self._spool.first()     # a Waiting: there is one
             try:
                 data = self._spool.load(one)
             except StateError as error:
@@ -541,7 +559,7 @@ class Agent:
         self._grown = 0
         return True
 
-    def _send(self, data, within_s):
+    def _send(self, data: bytes, within_s: float) -> str:
         """_TAKEN, _USELESS or _LATER, of one message."""
         try:
             answer = self._call("sweep", data, within_s)
@@ -569,9 +587,9 @@ class Agent:
         self._say(why, "".join(c for c in why if not c.isdigit()))
         return _USELESS
 
-    def _call(self, method, params, within_s):
+    def _call(self, method: str, params: post.Params, within_s: float) -> Any:
         """What the site's server answers, in one try; IostatsError."""
-        def ask():
+        def ask() -> Any:
             if self._signs is None:
                 self._signs = credentials.of_client(
                     self._config, wire.SITE, self._config["site.secret"], self._say)
@@ -579,19 +597,19 @@ class Agent:
                              params, within_s, learn=self._learn)
         return post.in_time(within_s + 0.5, f"answer of {self._host}", ask)
 
-    def _learn(self, clock_ahead_s):
+    def _learn(self, clock_ahead_s: float) -> None:
         self._ahead_s = clock_ahead_s
 
 
-def booted_at_ns():
+def booted_at_ns() -> int:
     """When this machine was booted, ns of the wall clock; 2.15.0 counts from then."""
     return time.time_ns() - time.clock_gettime_ns(
         getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def _opened(target):
+def _opened(target: Target) -> tuple[int, str]:
     """(handle, path) of a target's job_stats, from the first place that has it; OSError."""
-    failed = None
+    failed: OSError | None = None
     for folder in target.folders:
         path = os.path.join(folder, "job_stats")
         try:
@@ -599,10 +617,10 @@ def _opened(target):
         except OSError as error:
             if failed is None or isinstance(failed, FileNotFoundError):
                 failed = error                 # "permission denied" tells more
-    raise failed
+    raise failed  # type: ignore[misc]     # a target has folders
 
 
-def _chunks(handle, rest=lambda: None):
+def _chunks(handle: int, rest: Callable[[], object] = lambda: None) -> Iterator[bytes]:
     """The bytes of a file; a read gives one of the kernel's buffers at most.  `rest`: between."""
     while True:
         chunk = os.read(handle, _CHUNK)
@@ -612,7 +630,7 @@ def _chunks(handle, rest=lambda: None):
         rest()
 
 
-def as_text(root, file_systems=()):
+def as_text(root: str, file_systems: Sequence[str] = ()) -> str:
     """What is there to harvest, for a person: a line for each target."""
     lines = []
     for target in targets(root, file_systems):

@@ -38,6 +38,7 @@ _MOST_SETTLED = 200                             # between two looks at the netwo
 _GONE_S = 86400.0               # an agent that is silent for longer keeps no job from settling
 _CLEANUP_S = 600.0              # of a target that does not tell; Lustre's default
 _CHECKPOINT_BYTES = 1 << 20
+_MOST_PAST = 16                 # runs of an agent that are known not to come again
 _KEEP_EVERY_S = 60.0            # a life that just goes on
 
 Sweep = namedtuple("Sweep", "slot every_s complete targets")
@@ -70,6 +71,7 @@ class _Agent(msgspec.Struct):
 
     run: str = ""
     seq: int = 0
+    past: list[str] = []            # runs before this one: a copy of theirs may be on its way
     slot: float = 0.0               # of its last whole sweep
     every: float = 60.0
     clock_ahead_s: float = 0.0
@@ -139,7 +141,8 @@ class Harvest:
         self.reload()
 
     def reload(self):
-        """Begin with what the store says."""
+        """Begin with what the store says; StateError, and then it is to be tried again first."""
+        self._is_whole = False          # no half of it is added to, or written as the whole
         self.names, self.targets, self.sweep = zeroing.Names(), {}, None
         self._job_of, self._strangers, self._fresh = {}, {}, {}
         self._noted = (0.0, set())      # a slot, and what is noted of it already
@@ -175,6 +178,7 @@ class Harvest:
                     self._note_id(one, changed.get(one, now))
         for one, slot in changed.items():
             self._note_id(one, slot)
+        self._is_whole = True
 
     def _target(self, key):
         target = self.targets.get(key)
@@ -186,18 +190,23 @@ class Harvest:
 
     def take(self, message, node):
         """Take a sweeps.Sweep of the storage server `node`; the answer."""
+        if not self._is_whole:
+            self.reload()
         now = self._now()
         agent = self.agents.get(node) or _Agent()
         if message.run == agent.run and message.seq <= agent.seq:
             return {"taken": True, "why": "this message was taken before"}
         follows = message.run == agent.run and message.seq == agent.seq + 1
-        if not follows and not (message.full and message.seq == 1):
+        # The first message of a past run is a copy that was late: it would turn the chain back.
+        begins = message.full and message.seq == 1 and message.run not in agent.past
+        if not follows and not begins:
             return {"taken": False, "want": "full",
                     "why": f"expected message {agent.seq + 1} of run {agent.run or '-'}, got "
                            f"{message.seq} of run {message.run}"}
         agent = msgspec.structs.replace(
             agent, run=message.run, seq=message.seq, every=message.every, heard=now,
             clock_ahead_s=message.clock_ahead_s,
+            past=agent.past if follows else [*agent.past, agent.run][-_MOST_PAST:],
             targets=agent.targets if follows else [])
         # Those of one sweep go together: what the last one had counts until this one is whole.
         mine = self._fresh.setdefault(node, set())
@@ -212,10 +221,11 @@ class Harvest:
             else:
                 blocks.append((key, block))
                 mine.add(key)
+        # An agent that has not yet heard of our clock may have planned in the future.
+        slot = min(float(message.slot), now)
         if message.last:
-            agent.slot, agent.targets = float(message.slot), sorted(map(list, mine))
+            agent.slot, agent.targets = slot, sorted(map(list, mine))
             mine.clear()
-        slot = float(message.slot)
         rows = [Logged(*key, _row(_Row(node, message.boot_id, message.full, slot, block)))
                 for key, block in blocks]
         if others:
@@ -381,6 +391,8 @@ class Harvest:
         """
         while True:
             try:
+                if not self._is_whole:
+                    self.reload()
                 self._end_sweep()
                 self._ask_in_turn()
                 await self._settle(on_settled)

@@ -16,6 +16,8 @@ An epilog begins with "over=1" there: what it leaves behind when its time is up 
 still there.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections import namedtuple
@@ -27,6 +29,15 @@ from iostats.errors import IostatsError, NoStart, NotDelivered, StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename
 from iostats.measure import Work
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from iostats.config import Config
+    from iostats.snapshot import Snapshot
+    from iostats.state import State
 
 # What the report says of the job, and how long it may be there; the server's About.
 _LONGEST = {"scheduler": 128, "cluster": 128, "attempt": None, "nodes": 1 << 20, "uid": None,
@@ -47,7 +58,8 @@ _FINAL = (-32004, -32602)          # wire.REFUSED and INVALID_PARAMS: sending it
 _ITS_OWN = -32603                  # wire.INTERNAL_ERROR: the server can't take this one, now
 
 
-def prolog(config, root, node, job, about, say):
+def prolog(config: Config, root: str, node: str, job: str, about: dict[str, Any],
+           say: Callable[[str], None]) -> Snapshot | None:
     """Keep the counters as they are before the job; the Snapshot, or None for the second time."""
     work = _work(config, root, node, job, about, say)
     folder, mine, path = work.kept.folder, _stem(work.kept.start_path), _job_path(work.kept)
@@ -75,7 +87,8 @@ def prolog(config, root, node, job, about, say):
     return now
 
 
-def epilog(config, root, node, job, about, say):
+def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any],
+           say: Callable[[str], None]) -> IostatsError | None:
     """Keep this job's report, to be sent by `deliver`; the IostatsError that kept it from it."""
     import json
     about = {**about, "attempt": _attempt_that_ends(config["node.hook_dir"], node, job, about)}
@@ -107,7 +120,8 @@ def epilog(config, root, node, job, about, say):
     return failed or damaged
 
 
-def deliver(config, root, node, until, say, now=time.time):
+def deliver(config: Config, root: str, node: str, until: float, say: Callable[[str], None],
+            now: Callable[[], float] = time.time) -> int:
     """
     Send all reports that wait on this node, the oldest first, until time.monotonic() is `until`.
 
@@ -115,6 +129,8 @@ def deliver(config, root, node, until, say, now=time.time):
     """
     import json
     folder = config["node.hook_dir"]
+    # What another user can put there would be sent by root.
+    state.check_private(folder, "in site.cfg: [node] hook_dir")
     _reap(config, root, now, say)
     waiting = _waiting(folder)
     for path in waiting[:-_MOST_WAITING]:
@@ -162,14 +178,18 @@ def deliver(config, root, node, until, say, now=time.time):
                 return still
             left_here += 1                                  # those behind it need not wait for it
             continue
-        state.forget(path)
+        try:
+            state.forget(path)
+        except OSError as error:                     # the server knows it when it comes again
+            say(f"{path}: was sent, and cannot be removed: {error.strerror}")
+            left_here += 1
     return left_here
 
 
 class _Site:
     """The site's server; NotDelivered or StateError where it can't be asked."""
 
-    def __init__(self, config, say, within_s):
+    def __init__(self, config: Config, say: Callable[[str], None], within_s: float) -> None:
         from iostats import credentials, post, wire
         self._host, self._port, self._name = config["site.host"], config["site.port"], wire.SITE
         if not self._host:
@@ -177,7 +197,7 @@ class _Site:
         self._signs = post.in_time(within_s, "credentials", lambda: credentials.of_client(
             config, wire.SITE, config["site.secret"], say))
 
-    def send(self, report, within_s):
+    def send(self, report: dict[str, Any], within_s: float) -> None:
         """Send one report, in one try."""
         from iostats import post
         post.in_time(within_s, f"answer of {self._host}", lambda: post.call(
@@ -185,37 +205,41 @@ class _Site:
             within_s))
 
 
-def _put_aside(path, why, say):
+def _put_aside(path: str, why: str, say: Callable[[str], None]) -> None:
     say(f"{path}: {why}; the report is put aside: {path}.refused")
     try:
         os.replace(path, path + ".refused")
     except FileNotFoundError:
         pass
+    except OSError as error:                                # those behind it need not wait for it
+        say(f"{path}: cannot be put aside: {error.strerror}")
 
 
-def _work(config, root, node, job, about, say):
+def _work(config: Config, root: str, node: str, job: str, about: dict[str, Any],
+          say: Callable[[str], None]) -> Work:
     attempt = _checked(about).get("attempt", 0)
     return Work(config, root, node, f"{job}#{attempt}" if attempt else job, say,
                 config["node.hook_dir"], job)
 
 
-def _attempt_that_ends(folder, node, job, about):
+def _attempt_that_ends(folder: str, node: str, job: str, about: dict[str, Any]) -> int:
     """
     Which run of a job its epilog is of: the last one that began here.
 
     Slurm counts a restart before it runs the epilogs of what it has stopped (measured with 22.05:
     prolog 0, epilog 1, prolog 1, epilog 1).
     """
-    last, begun = _checked(about).get("attempt", 0), set()
+    last: int = _checked(about).get("attempt", 0)
+    begun: set[int] = set()
     for stem in _starts(folder):
-        number = stem.partition(as_filename(job) + "%23")[2].partition("%20")[0]
-        number = int(number) if number.isdigit() and len(number) < 11 else 0
+        text = stem.partition(as_filename(job) + "%23")[2].partition("%20")[0]
+        number = int(text) if text.isdigit() and len(text) < 11 else 0
         if number <= last and stem == as_filename(f"{job}#{number}" if number else job, node):
             begun.add(number)
     return max(begun, default=last)
 
 
-def _waiting(folder):
+def _waiting(folder: str) -> list[str]:
     """Paths of the reports that wait, the oldest first."""
     found = []
     for name in _names(folder):
@@ -228,7 +252,7 @@ def _waiting(folder):
     return [path for _, path in sorted(found)]
 
 
-def _reap(config, root, now, say):
+def _reap(config: Config, root: str, now: Callable[[], float], say: Callable[[str], None]) -> None:
     """What nobody comes for any more: starts are told as nodes without numbers, old files go."""
     folder = config["node.hook_dir"]
     for stem in _starts(folder):
@@ -245,7 +269,7 @@ def _reap(config, root, now, say):
                 continue
 
 
-def _why_it_is_over(folder, stem, now=None):
+def _why_it_is_over(folder: str, stem: str, now: float | None = None) -> str:
     """
     Why no epilog will come any more for a start, "" if one may; with `now`, also why one that
     has come will not end.
@@ -269,7 +293,8 @@ def _why_it_is_over(folder, stem, now=None):
     return BOOTED if boot_id != this_node.boot_id() else ""
 
 
-def _give_up(config, root, folder, stem, why, say):
+def _give_up(config: Config, root: str, folder: str, stem: str, why: str,
+             say: Callable[[str], None]) -> None:
     """Forget a start; its node is told to have no numbers."""
     import json
     path = os.path.join(folder, stem + ".start")
@@ -296,7 +321,7 @@ def _give_up(config, root, folder, stem, why, say):
         say(str(error))                                     # the disk is full; later
 
 
-def _forget(folder, stem):
+def _forget(folder: str, stem: str) -> None:
     for name in _names(folder):
         if name.startswith(stem + ".") and not name.endswith((".delta", ".refused")):
             state.forget(os.path.join(folder, name))
@@ -304,27 +329,27 @@ def _forget(folder, stem):
 
 # -- the job's file --------------------------------------------------------------------------
 
-def _job_path(kept):
+def _job_path(kept: State) -> str:
     return kept.start_path[:-len(".start")] + ".job"
 
 
-def _stem(path):
+def _stem(path: str) -> str:
     return os.path.basename(path)[:-len(".start")]
 
 
-def _starts(folder):
+def _starts(folder: str) -> list[str]:
     """Stems of the jobs whose prolog has been on this node, and not their epilog."""
     return [name[:-len(".start")] for name in _names(folder) if name.endswith(".start")]
 
 
-def _names(folder):
+def _names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
 
 
-def _checked(about):
+def _checked(about: dict[str, Any]) -> dict[str, Any]:
     """What of `about` can stand in a report, and in a line of a file."""
     found = {}
     for name, longest in _LONGEST.items():
@@ -337,7 +362,7 @@ def _checked(about):
     return found
 
 
-def _write(path, about):
+def _write(path: str, about: dict[str, Any]) -> None:
     text = "".join(f"{name}={value}\n" for name, value in about.items())
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
                      0o600)
@@ -347,7 +372,7 @@ def _write(path, about):
         os.close(handle)
 
 
-def _append(path, line, say):
+def _append(path: str, line: str, say: Callable[[str], None]) -> None:
     """One line more, if the file is there: its job may have gone."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -364,9 +389,11 @@ def _append(path, line, say):
 _Job = namedtuple("_Job", "about others over")
 
 
-def _read(path):
+def _read(path: str) -> _Job:
     """The _Job of a file: its `about`, the other jobs, and whether its epilog has begun."""
-    about, others, over = {}, set(), False
+    about: dict[str, Any] = {}
+    others: set[str] = set()
+    over = False
     try:
         text = read_text(path).encode("latin-1").decode("utf-8", "replace")
     except OSError:

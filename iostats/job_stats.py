@@ -26,6 +26,8 @@ says which of them changed, `parse` reads those.  A line that cannot be understo
 Source: lprocfs_jobstats_seq_show(), lustre/obdclass/lprocfs_jobstats.c, 2.5 to 2.17.
 """
 
+from __future__ import annotations
+
 import re
 from collections import namedtuple
 from itertools import groupby
@@ -33,6 +35,10 @@ from itertools import groupby
 from iostats import lustre
 from iostats.errors import JobStatsSyntaxError, one_line
 from iostats.lustre import Counter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 Entry = namedtuple("Entry", "job_id started_ns seen_ns counters")
 Entry.__doc__ = """
@@ -81,12 +87,13 @@ _COUNTER_FORM = '"<name>: { samples: <n>, unit: <unit> ... }"'
 
 # Two memories that make it fast, and never make a difference: the lines of counters at 0, which
 # are the most of a file and all alike, and what the names are as text.
-_at_zero, _names = set(), {}
+_at_zero: set[bytes] = set()
+_names: dict[tuple[bytes, bytes], tuple[str, str]] = {}
 _MOST_REMEMBERED = 2000            # there are some 30 in a release
 _LONGEST_REMEMBERED = 300          # bytes
 
 
-def pieces(chunks):
+def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """
     The bytes of one entry after the other: its `- job_id:` line and what follows.
 
@@ -125,7 +132,7 @@ def pieces(chunks):
         yield rest[1:-1] if rest.endswith(b"\n") else rest[1:]
 
 
-def dump(chunks):
+def dump(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """
     (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed.
 
@@ -139,7 +146,7 @@ def dump(chunks):
                 yield name, piece
 
 
-def parse(piece, boot_ns=0, origin="job_stats"):
+def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:
     """
     The Entry of one piece.
 
@@ -149,7 +156,7 @@ def parse(piece, boot_ns=0, origin="job_stats"):
     """
     head = _ID.match(piece)
     times = _TIMES.match(piece, head.end()) if head else None
-    if not times or len(piece) > _LONGEST_PIECE:
+    if not head or not times or len(piece) > _LONGEST_PIECE:
         raise _not_an_entry(piece, head, origin)
     job_id = _as_text(head[1])
     if len(job_id) > LONGEST_ID:
@@ -160,7 +167,8 @@ def parse(piece, boot_ns=0, origin="job_stats"):
 
     lines = [line for line in piece[times.end():].split(b"\n") if line not in _at_zero]
     busy = _BUSY.findall(b"\n".join(lines))
-    counters, named, new = {}, _names.get, tuple.__new__
+    counters: dict[str, Counter] = {}
+    named, new = _names.get, tuple.__new__
     for name, samples, unit, low, high, total, squares in busy:
         name, unit = named((name, unit)) or _named(name, unit)
         # Not Counter(...), which takes twice the time.
@@ -194,10 +202,13 @@ class Fingerprints:
     the new one) is two entries here, each looked at by itself.  About 150 bytes for each entry.
     """
 
-    def __init__(self):
-        self._last, self._now = {}, {}         # hash of the piece -> the id as it is printed
+    _last: dict[int | bytes, bytes]            # hash of the piece -> the id as it is printed
+    _now: dict[int | bytes, bytes]
 
-    def changed(self, piece):
+    def __init__(self) -> None:
+        self._last, self._now = {}, {}
+
+    def changed(self, piece: bytes) -> bool:
         """True where the last sweep had no entry that is the same to the last byte."""
         # Python's hash of bytes is SipHash with a key of this process: nobody can make two alike.
         mark = hash(piece)
@@ -212,30 +223,30 @@ class Fingerprints:
             self._now[mark] = head[1]
         return True
 
-    def refuse(self, piece):
+    def refuse(self, piece: bytes) -> None:
         """The piece could not be parsed: it is looked at again in the next sweep."""
         job = self._now.pop(hash(piece), None)
         if job is not None:
             self._now[job] = job               # its id is there, and like no piece
 
-    def finish(self):
+    def finish(self) -> list[str]:
         """The file was read to its end: [ids that were there in the last sweep and are gone]."""
         gone = set(self._last.values())
         gone.difference_update(self._now.values())
         self._last, self._now = self._now, {}
         return sorted(map(_as_text, gone))
 
-    def abandon(self):
+    def abandon(self) -> None:
         """The file was not read to its end: nothing is gone; what changed has been taken."""
         self._last.update(self._now)
         self._now = {}
 
-    def forget(self):
+    def forget(self) -> None:
         """As in the beginning: every entry is new."""
         self._last, self._now = {}, {}
 
 
-def _blocks(chunks):
+def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Lists of chunks that together are worth cutting, and no longer than twice _BLOCK."""
     held, size = [], 0
     for chunk in chunks:
@@ -248,13 +259,13 @@ def _blocks(chunks):
     yield held
 
 
-def _start(text, dash):
+def _start(text: bytes, dash: int) -> int:
     """Where the entry begins whose `- job_id:` is not at the beginning of a line, or -1."""
     newline = text.rfind(b"\n", max(dash - _LONGEST_START, 0), dash)
     return newline if newline >= 0 and text[newline + 1:dash].isspace() else -1
 
 
-def _lines(chunks):
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Line after line, each with its newline; one that is too long for an entry in parts."""
     rest = b""
     for block in _blocks(chunks):
@@ -268,7 +279,7 @@ def _lines(chunks):
     yield rest
 
 
-def _named_lines(chunks):
+def _named_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """(name of the parameter it belongs to, line) of the text of lctl."""
     name = ""
     for line in _lines(chunks):
@@ -278,13 +289,13 @@ def _named_lines(chunks):
         yield name, line
 
 
-def _is_header(text):
+def _is_header(text: bytes) -> bool:
     """True where no line says anything."""
     return all(line.strip() in (b"", b"job_stats:") for line in text.split(b"\n"))
 
 
-def _as_text(raw):
-    """The id that is printed as `raw`: unescaped, UTF-8 or else Latin-1, safe on a terminal."""
+def _as_text(raw: bytes) -> str:
+    """The id that is printed as `raw`: unescaped, as UTF-8, safe on a terminal."""
     if raw.isalnum():
         return raw.decode("ascii")
     # Inside of quotes alone, and there a backslash is always \xHH; else it is of the id itself.
@@ -292,20 +303,17 @@ def _as_text(raw):
         inner = raw[1:-1]
         if b'"' not in inner and b"\\" not in _ESCAPED.sub(b"", inner):
             raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
-    return one_line(text)
+    # What is no UTF-8 is not taken for Latin-1: two ids must not become one.
+    return one_line(raw.decode("utf-8", "backslashreplace"))
 
 
-def _ns(seconds, part):
+def _ns(seconds: bytes, part: bytes | None) -> int:
     return int(seconds) * 1_000_000_000 + (int(part.ljust(9, b"0")) if part else 0)
 
 
-def _named(name, unit):
+def _named(name: bytes, unit: bytes) -> tuple[str, str]:
     """(name, unit) as text, and by what they mean."""
-    text, measured = name.decode("ascii"), unit.decode("ascii")
+    text, measured = name.decode("ascii"), one_line(unit.decode("ascii", "backslashreplace"))
     if measured == "bytes" and text in ("read", "write"):      # OST of 2.5
         text += "_bytes"
     elif text in ("read_bytes", "write_bytes"):                # MDT of 2.11 and 2.12: "reqs"
@@ -315,7 +323,7 @@ def _named(name, unit):
     return text, measured
 
 
-def _unusual(line, counters, job_id, origin):
+def _unusual(line: bytes, counters: dict[str, Counter], job_id: str, origin: str) -> None:
     """Take a line that is no counter in use, or one in an unusual form, or raise."""
     found = _COUNTER.fullmatch(line)
     if not found:
@@ -337,12 +345,12 @@ def _unusual(line, counters, job_id, origin):
         _at_zero.add(line)
 
 
-def _is_number(text):
+def _is_number(text: bytes) -> bool:
     """True for what an unsigned 64-bit integer of the kernel looks like."""
     return text.isdigit() and len(text) <= 20 and int(text) < 2**64
 
 
-def _not_an_entry(piece, head, origin):
+def _not_an_entry(piece: bytes, head: re.Match[bytes] | None, origin: str) -> JobStatsSyntaxError:
     """The error for a piece without id or times, or without end."""
     start = piece[:200].decode("latin-1")
     if len(piece) > _LONGEST_PIECE:

@@ -6,6 +6,8 @@ A field that is not told is at its default: "" for text, None for a number, neve
 what has no such word keeps its own.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 
 WAITING, RUNNING, ENDED = "waiting", "running", "ended"
@@ -13,19 +15,16 @@ COMPLETED, CANCELLED, TIMEOUT, FAILED, NODE_FAIL = (
     "COMPLETED", "CANCELLED", "TIMEOUT", "FAILED", "NODE_FAIL")
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
-_TEXTS = ("job", "raw_job", "array_job", "array_task", "het_job", "het_offset", "user")
-_FIELDS = {
-    **dict.fromkeys(_TEXTS, ""),
-    "uid": None, "account": "", "partition": "", "name": "", "cluster": "",
-    "nodes": "", "node_count": None,
-    "state": None, "outcome": "", "exit_status": None, "exit_signal": None,
-    "restarts": 0, "started": None, "ended": None,
-    "output": "", "work_dir": "",
-    "comments": {}, "steps": (),
-}
 
-
-class Facts(namedtuple("Facts", tuple(_FIELDS), defaults=tuple(_FIELDS.values()))):
+class Facts(namedtuple("Facts", (
+        "job", "raw_job", "array_job", "array_task", "het_job", "het_offset", "user",
+        "uid", "account", "partition", "name", "cluster", "nodes", "node_count",
+        "state", "outcome", "exit_status", "exit_signal", "restarts", "started", "ended",
+        "output", "work_dir", "comments", "steps"), defaults=(
+        "", "", "", "", "", "", "",
+        None, "", "", "", "", "", None,
+        None, "", None, None, 0, None, None,
+        "", "", {}, ()))):
     """
     A job, as its batch system knows it.
 
@@ -56,7 +55,7 @@ class Facts(namedtuple("Facts", tuple(_FIELDS), defaults=tuple(_FIELDS.values())
     __slots__ = ()
 
 
-def parse_exit(text):
+def parse_exit(text: object) -> tuple[int | None, int | None]:
     """
     (exit status, signal) of "STATUS:SIGNAL", as Slurm writes it, or of "STATUS"; None for none.
 
@@ -64,11 +63,11 @@ def parse_exit(text):
     ((7, None), (0, 9), (23, None), (-29, None), (None, None))
     """
     status, colon, signal = str(text).strip().partition(":")
-    status, signal = number(status), number(signal) if colon else None
-    return (None, None) if status is None else (status, signal or None)
+    code, signalled = number(status), number(signal) if colon else None
+    return (None, None) if code is None else (code, signalled or None)
 
 
-def wait_status(status):
+def wait_status(status: int) -> tuple[int, int | None]:
     """
     (exit status, signal) of a status in the form of waitpid(2).
 
@@ -79,7 +78,7 @@ def wait_status(status):
     return (0, signal) if signal else (status >> 8 & 0xff, None)
 
 
-def number(value):
+def number(value: object) -> int | None:
     """
     `value` as an int; None where it is none, or absurdly long.
 

@@ -10,6 +10,8 @@ follow one another, and any text is an id: 1234567, 1234.server, 1234[7].server,
 the same order, and knows its server by its answer to `hello`, never by the port.
 """
 
+from __future__ import annotations
+
 from binascii import crc32
 
 from iostats.errors import UsageError
@@ -19,7 +21,7 @@ LONGEST_NODE_NAME = 253                # a host name with its domain, RFC 1035
 STEP = 257                             # a prime: neighbours' second choices do not meet
 
 
-def checked_job_id(text, where="--job"):
+def checked_job_id(text: str, where: str = "--job") -> str:
     """`text` without blanks around it; UsageError where it can't be a job's id."""
     job = text.strip()
     if not job:
@@ -32,7 +34,7 @@ def checked_job_id(text, where="--job"):
     return job
 
 
-def checked_node_name(text, where="--node"):
+def checked_node_name(text: str, where: str = "--node") -> str:
     """`text`; UsageError where it can't be a node's name."""
     if not is_node_name(text):
         raise UsageError(f"{where}: expected a node's name (letters, digits and . - _ :, at most "
@@ -40,13 +42,13 @@ def checked_node_name(text, where="--node"):
     return text
 
 
-def is_node_name(text):
+def is_node_name(text: str) -> bool:
     """True for what can be the name of a node: it is printed, and stands in headers."""
     return (0 < len(text) <= LONGEST_NODE_NAME and text.isascii()
             and all(c.isalnum() or c in ".-_:" for c in text))
 
 
-def ports(job, first, last, tries):
+def ports(job: str, first: int, last: int, tries: int) -> list[int]:
     """
     The ports to try for `job`, in order; `tries` of them, or all there are.
 
@@ -61,7 +63,7 @@ def ports(job, first, last, tries):
     return list(found)
 
 
-def as_filename(*parts):
+def as_filename(*parts: str) -> str:
     """A name for the files of this job (and node): safe, and another one for other parts."""
     text = " ".join(parts).encode("utf-8", "surrogatepass").decode("latin-1")   # a byte each
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_+@-") else "%%%02X" % ord(c)

@@ -11,6 +11,8 @@ reported it; of a job of which no node has, what the storage servers counted for
 which, and Note too).  Unknown is "-", a lower bound begins with ">=".
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections import namedtuple
@@ -19,6 +21,11 @@ from datetime import datetime
 from iostats.compact import OTHERS
 from iostats.errors import UsageError, one_line
 from iostats.units import bytes_in, bytes_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
 _MOST = 2**63 - 1                   # what SQLite can keep as an integer
 _LONGEST_NAME = 256
@@ -42,7 +49,7 @@ anybody has seen, to find it by: nodes or else the storage servers.
 
 # -- from a record -----------------------------------------------------------------------------
 
-def summary_of(record):
+def summary_of(record: dict[str, Any]) -> Summary:
     """The Summary of a record of docs/record.schema.json."""
     job, batch, coverage = record["job"], record["batch"] or {}, record["coverage"]
     harvest = record.get("harvest") or {}
@@ -53,7 +60,7 @@ def summary_of(record):
     shown = by_servers if source == SERVERS else by_nodes
     network = [fs["network"] or {} for fs in nodes]
     net = {way: [one.get(way) for one in network] for way in ("read_bytes", "write_bytes")}
-    net, net_low = _added(net, any(one.get("lower_bound") for one in network))
+    network_bytes, net_low = _added(net, any(one.get("lower_bound") for one in network))
     return Summary(
         account=batch.get("account", ""), partition=batch.get("partition", ""),
         name=batch.get("name", "")[:_LONGEST_NAME], outcome=batch.get("outcome", ""),
@@ -64,7 +71,8 @@ def summary_of(record):
         file_systems=",".join(sorted({fs["name"] for fs in (*nodes, *servers)})), source=source,
         **{name: shown[name] for name in ("read_bytes", "write_bytes", "opens", "creates",
                                           "operations", "lower_bound")},
-        net_read_bytes=net["read_bytes"], net_write_bytes=net["write_bytes"],
+        net_read_bytes=network_bytes["read_bytes"],
+        net_write_bytes=network_bytes["write_bytes"],
         net_lower_bound=net_low,
         server_read_bytes=by_servers["read_bytes"], server_write_bytes=by_servers["write_bytes"],
         server_operations=by_servers["operations"],
@@ -74,7 +82,7 @@ def summary_of(record):
         over=harvest.get("ended") if job["ended"] is None else job["ended"])
 
 
-def _of_nodes(file_systems):
+def _of_nodes(file_systems: list[dict[str, Any]]) -> dict[str, Any]:
     """What programs did, on all file systems together."""
     application = [fs["application"] or {} for fs in file_systems]
     found = {name: [one.get(name) for one in application] for name in ("read_bytes", "write_bytes")}
@@ -87,14 +95,14 @@ def _of_nodes(file_systems):
     return {**sums, "lower_bound": low}
 
 
-def _calls(operations, name):
+def _calls(operations: dict[str, Any] | None, name: str) -> int | None:
     """How often a call was made; None where that is not known."""
     if operations is None or (name not in operations and OTHERS in operations):
         return None
     return operations[name]["count"] if name in operations else 0
 
 
-def _of_servers(file_systems, low):
+def _of_servers(file_systems: Sequence[dict[str, Any]], low: bool) -> dict[str, Any]:
     """What the storage servers counted for the job, on all file systems together."""
     found = {name: [fs[name] for fs in file_systems] for name in ("read_bytes", "write_bytes")}
     # Opens are counted by MDTs: where none has seen the job, it may be that none is harvested.
@@ -103,12 +111,13 @@ def _of_servers(file_systems, low):
                       for fs in file_systems]
     found["operations"] = [sum(row["count"] for row in fs["operations"].values())
                            for fs in file_systems]
-    sums, low = _added(found, low or any(fs["lower_bound"] for fs in file_systems))
+    sums, is_low = _added(found, low or any(fs["lower_bound"] for fs in file_systems))
     # An OST's `create` makes objects, before any file needs them.
-    return {**sums, "creates": None, "lower_bound": low}
+    return {**sums, "creates": None, "lower_bound": is_low}
 
 
-def _added(columns, low):
+def _added(columns: Mapping[str, Sequence[int | None]],
+           low: bool) -> tuple[dict[str, int | None], int]:
     """({name: sum of what is known, or None}, 1 where one of them may be too low)."""
     sums = {}
     for name, values in columns.items():
@@ -118,7 +127,7 @@ def _added(columns, low):
     return sums, int(bool(low))
 
 
-def _exit_code(status, signal):
+def _exit_code(status: int | None, signal: int | None) -> str:
     return "" if status is None and signal is None else f"{status or 0}:{signal or 0}"
 
 
@@ -137,7 +146,7 @@ Attributes:
 """
 
 
-def _of_programs(column, name, kind, help):
+def _of_programs(column: str, name: str, kind: str, help: str) -> Field:
     return Field(column, name, kind, "lower_bound", help)
 
 
@@ -184,7 +193,7 @@ FIELDS = (
 )
 DEFAULT = ("JobID,JobName%-10,User,NNodes,State,Elapsed,ReadBytes,WriteBytes,Opens,Operations,Note")
 BRIEF = "JobID,State,ReadBytes,WriteBytes"
-_BY_NAME = {}
+_BY_NAME: dict[str, Field] = {}
 for _field in FIELDS:
     for _name in (_field.column, _field.name):
         _BY_NAME.setdefault(_name.lower().replace("_", ""), _field)
@@ -199,7 +208,7 @@ STATES = {"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLI
           "TO": "TIMEOUT"}
 
 
-def field_of(name, what):
+def field_of(name: str, what: str) -> Field:
     """
     The Field of a name, or the first of FIELDS that begins so, as with sacct; UsageError names
     `what` it stood in.
@@ -225,7 +234,7 @@ Attributes:
 _WIDEST = 1000
 
 
-def columns_of(text, what="--format"):
+def columns_of(text: str, what: str = "--format") -> list[Column]:
     """[Column] of "JobID,User%-8,ReadBytes%12"; UsageError names `what`."""
     found = []
     for part in text.split(","):
@@ -245,7 +254,7 @@ def columns_of(text, what="--format"):
     return found
 
 
-def sort_of(text, what="--sort"):
+def sort_of(text: str, what: str = "--sort") -> tuple[str, bool]:
     """(name of a row's field, is descending) of "write_bytes" or "-write_bytes"; UsageError."""
     field = field_of(text[1:] if text[:1] in ("-", "+") else text, what)
     if field.kind == "note":
@@ -253,7 +262,7 @@ def sort_of(text, what="--sort"):
     return field.name, text[:1] == "-"
 
 
-def state_of(text):
+def state_of(text: str) -> str:
     """A state as records have it, of its short form or in small letters."""
     return STATES.get(text.upper(), text.upper())
 
@@ -272,7 +281,7 @@ Attributes:
 AS_FITS = How()
 
 
-def cell(row, field, how=AS_FITS):
+def cell(row: dict[str, Any], field: Field, how: How = AS_FITS) -> str:
     """The text of a field of a row."""
     if field.kind == "note":
         return note_of(row)
@@ -296,7 +305,7 @@ def cell(row, field, how=AS_FITS):
     return f"{bound}{int(value)}"
 
 
-def note_of(row):
+def note_of(row: dict[str, Any]) -> str:
     """
     Why a row's numbers are not all of the job's, or not the job's alone; "" where they are.
 
@@ -316,14 +325,14 @@ def note_of(row):
     return "; ".join(found)
 
 
-def _time_text(seconds):
+def _time_text(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
     except (ValueError, OverflowError, OSError):           # some node's clock said so
         return f"{seconds:.0f}"
 
 
-def _duration_text(seconds):
+def _duration_text(seconds: float) -> str:
     """[days-]hours:minutes:seconds, as sacct has it."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -333,7 +342,8 @@ def _duration_text(seconds):
 
 # -- tables --------------------------------------------------------------------------------------
 
-def table(rows, columns, how=AS_FITS, header=True):
+def table(rows: Iterable[dict[str, Any]], columns: Sequence[Column], how: How = AS_FITS,
+          header: bool = True) -> Iterator[str]:
     """
     Lines, each ending with a newline: a column is as wide as -o says, or as what is in it.
 
@@ -351,7 +361,8 @@ def table(rows, columns, how=AS_FITS, header=True):
         yield _line(line, columns, widths)
 
 
-def _line(cells, columns, widths, is_header=False):
+def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int],
+          is_header: bool = False) -> str:
     found = []
     for text, column, width in zip(cells, columns, widths):
         is_number = column.field.kind in _NUMBERS
@@ -363,22 +374,23 @@ def _line(cells, columns, widths, is_header=False):
     return " ".join(found).rstrip() + "\n"
 
 
-def _width(text):
+def _width(text: str) -> int:
     """Columns that a text takes on a terminal."""
     return len(text) if text.isascii() else sum(map(_columns_of, text))
 
 
-def _columns_of(c):
+def _columns_of(c: str) -> int:
     return 0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
 
 
-def _cut(text, width):
+def _cut(text: str, width: int) -> str:
     while _width(text) > width:
         text = text[:-1]
     return text
 
 
-def parsable(rows, columns, how=AS_FITS, header=True, delimiter="|", ends=False):
+def parsable(rows: Iterable[dict[str, Any]], columns: Sequence[Column], how: How = AS_FITS,
+             header: bool = True, delimiter: str = "|", ends: bool = False) -> Iterator[str]:
     """
     Lines with a delimiter between the cells, and after the last one where it `ends` lines, too.
 
@@ -395,7 +407,7 @@ def parsable(rows, columns, how=AS_FITS, header=True, delimiter="|", ends=False)
                              for column in columns) + end
 
 
-def checked_delimiter(text, what="--delimiter"):
+def checked_delimiter(text: str, what: str = "--delimiter") -> str:
     """`text`, when it can stand between cells; UsageError."""
     if not 1 <= len(text) <= 8 or any(c.isalnum() or c in "\\_" or not (c.isprintable() or
                                                                         c == "\t") for c in text):
@@ -404,7 +416,7 @@ def checked_delimiter(text, what="--delimiter"):
     return text
 
 
-def field_help():
+def field_help() -> str:
     """What --helpformat prints."""
     widest = max(len(one.column) for one in FIELDS)
     return "".join(f"{one.column:<{widest}}  {one.help}\n" for one in FIELDS)

@@ -13,6 +13,8 @@ it.  What comes in after that is a life of its own, and is added to the record o
 Source: lprocfs_job_cleanup(), lustre/obdclass/lprocfs_jobstats.c, for when entries expire.
 """
 
+from __future__ import annotations
+
 RUNNING, QUIET, ENDED, SETTLED = "running", "quiet", "ended", "settled"
 ACTIVE, SILENT, OVER, CALM = "active", "silent", "over", "calm"
 
@@ -26,7 +28,7 @@ NEXT = {
 _SETTLES_AFTER, _SETTLES_ALONE = 1.5, 3.0       # cleanup intervals; an entry lives at most 1.5
 
 
-def after(state, event):
+def after(state: str, event: str) -> str:
     """The state that follows; ValueError where `event` cannot be in `state`."""
     try:
         return NEXT[state][event]
@@ -34,7 +36,8 @@ def after(state, event):
         raise ValueError(f"a job that is {state} can't be {event}") from None
 
 
-def event(state, now, last, over_at, is_known, cleanup_s):
+def event(state: str, now: float, last: float, over_at: float | None, is_known: bool,
+          cleanup_s: float) -> str | None:
     """
     What has happened to a job by `now`, or None: the events but ACTIVE, which a sweep shows.
 

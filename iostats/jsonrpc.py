@@ -10,7 +10,8 @@ Source: https://www.jsonrpc.org/specification, sections 4 to 7.
 """
 
 from collections import namedtuple
-from typing import Any, Union
+from collections.abc import Callable, Mapping
+from typing import Any, Optional, Union
 
 import msgspec
 
@@ -34,6 +35,7 @@ _MESSAGES = {
     INTERNAL_ERROR: "Internal error",
 }
 _MOST_IN_BATCH = 1000
+_MOST_ANSWERED = 16 << 20        # bytes, after which a batch is not gone on with
 
 
 class _Request(msgspec.Struct):
@@ -49,7 +51,8 @@ _any_of = msgspec.json.Decoder().decode
 _encode = msgspec.json.encode
 
 
-def dispatch(body, methods, context=None, on_bug=lambda error: None):
+def dispatch(body: bytes, methods: Mapping[str, Method], context: Any = None,
+             on_bug: Callable[[Exception], object] = lambda error: None) -> Optional[bytes]:
     """
     The answer to `body`, as bytes; None when none is due (notifications alone).
 
@@ -64,19 +67,29 @@ def dispatch(body, methods, context=None, on_bug=lambda error: None):
     if not requests or len(requests) > _MOST_IN_BATCH:
         return error_answer(INVALID_REQUEST, detail="" if not requests else
                             f"at most {_MOST_IN_BATCH} requests in a batch")
-    answers = [_one(bytes(request), methods, context, on_bug) for request in requests]
-    answers = [answer for answer in answers if answer is not None]
+    answers, size = [], 0
+    for request in requests:
+        if size > _MOST_ANSWERED:
+            answers.append(error_answer(INVALID_REQUEST, detail=(
+                f"the answers before it have more than {_MOST_ANSWERED >> 20} MiB; it was not "
+                f"looked at")))
+            break
+        answer = _one(bytes(request), methods, context, on_bug)
+        if answer is not None:
+            answers.append(answer)
+            size += len(answer)
     return b"[" + b",".join(answers) + b"]" if answers else None
 
 
-def error_answer(code, id=None, detail=""):
+def error_answer(code: int, id: Any = None, detail: str = "") -> bytes:
     """The bytes of an answer that is an error."""
     message = _MESSAGES.get(code, "")
     message = f"{message}: {detail}" if message and detail else message or detail
     return _encode({"jsonrpc": "2.0", "error": {"code": code, "message": message}, "id": id})
 
 
-def _one(body, methods, context, on_bug):
+def _one(body: bytes, methods: Mapping[str, Method], context: Any,
+         on_bug: Callable[[Exception], object]) -> Optional[bytes]:
     try:
         request = _request_of(body)
     except msgspec.ValidationError:
@@ -103,7 +116,7 @@ def _one(body, methods, context, on_bug):
     return None if notification else answer
 
 
-def _params(raw, kind) -> Any:
+def _params(raw: bytes, kind: Any) -> Any:
     """The params as `kind`; WireError -32602, which says what was expected, when they are not."""
     try:
         if kind is None:

@@ -12,12 +12,25 @@ an id in job_stats the batch system's Facts are asked: `known` is an object with
 Numbers are whole or a fraction a second; what is not known is None.
 """
 
+from __future__ import annotations
+
 import re
 from collections import namedtuple
 
 from iostats.counters import COUNTED_AGAIN
 from iostats.errors import one_line
 from iostats.nodelist import expanded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, Optional
+
+    from iostats.jobfacts import Facts
+
+    ByID = dict[str, dict[str, list[float]]]          # file system -> id -> amounts
+    Found = tuple[str, Optional[Facts], bool]         # what job_of gives
+    Groups = dict[Any, "_Group"]
 
 METRICS = ("write_bytes", "read_bytes", "requests", "metadata")      # xltop's order
 BY = ("job", "user", "node", "server", "target", "fs")
@@ -71,7 +84,8 @@ Attributes:
 """
 
 
-def amounts_of(counters, target):
+def amounts_of(counters: Mapping[str, tuple[int, int | None]],
+               target: str) -> tuple[int, int, int, int]:
     """
     (write_bytes, read_bytes, requests, metadata) of one entry: {counter: (samples, sum or None)}.
 
@@ -83,18 +97,20 @@ def amounts_of(counters, target):
                      if name not in TRANSFERS and name not in COUNTED_AGAIN)
     transfers = sum(counters.get(f"{way}_bytes", counters.get(way, (0, 0)))[0]
                     for way in ("read", "write"))
-    return (*((counters.get(f"{way}_bytes") or (0, 0))[1] or 0 for way in ("write", "read")),
-            transfers + operations, operations if is_mdt(target) else 0)
+    written, read = ((counters.get(f"{way}_bytes") or (0, 0))[1] or 0 for way in ("write", "read"))
+    return written, read, transfers + operations, operations if is_mdt(target) else 0
 
 
-def is_mdt(target):
+def is_mdt(target: str) -> bool:
     """True for a metadata target: MDT0000."""
     return target.startswith("MDT")
 
 
 # -- adding up ---------------------------------------------------------------------------------
 
-def load(parts, known, kind=RATES, at=None, span_s=None, missing=(), began=None, added=None):
+def load(parts: list[Part], known: Any, kind: str = RATES, at: float | None = None,
+         span_s: float | None = None, missing: Any = (), began: float | None = None,
+         added: Callable[[list[Part]], ByID] | None = None) -> Load:
     """
     The Load of [Part].
 
@@ -110,25 +126,25 @@ def load(parts, known, kind=RATES, at=None, span_s=None, missing=(), began=None,
                 [_sums(part, no_jobs) for part in parts], dict(missing), began)
 
 
-def _divided(column, span_s):
+def _divided(column: Any, span_s: float) -> Any:
     return [amount / span_s for amount in column] if isinstance(column, list) else column / span_s
 
 
-def _sums(part, no_jobs):
+def _sums(part: Part, no_jobs: frozenset[str]) -> tuple[list[float], list[float]]:
     places = [place for place, id in enumerate(part.ids) if id in no_jobs] if no_jobs else ()
     return ([_number(sum(column) if isinstance(column, list) else column.sum())
              for column in part.amounts],
             [sum(_number(column[place]) for place in places) for column in part.amounts])
 
 
-def _number(value):
+def _number(value: Any) -> Any:
     """A plain number in place of one of numpy's, which JSON does not know."""
     return value.item() if hasattr(value, "item") else value
 
 
-def added_by_id(parts):
+def added_by_id(parts: list[Part]) -> ByID:
     """{file system: {id: [amounts]}} of [Part]; lists alone, so nothing has to be installed."""
-    found = {}
+    found: ByID = {}
     for part in parts:
         mine = found.setdefault(part.file_system, {})
         for id, *amounts in zip(part.ids, *part.amounts):
@@ -136,14 +152,14 @@ def added_by_id(parts):
     return found
 
 
-def _add(row, amounts, share=1):
+def _add(row: list[float], amounts: Sequence[float], share: int = 1) -> None:
     for place in range(4):
         row[place] += amounts[place] / share if share > 1 else amounts[place]
 
 
 # -- rows --------------------------------------------------------------------------------------
 
-def answer(load, ask, known, only=None):
+def answer(load: Load, ask: Ask, known: Any, only: str | None = None) -> dict[str, Any]:
     """
     The rows that are asked for, as docs/harvest.md describes them: what `load` answers.
 
@@ -169,13 +185,13 @@ def answer(load, ask, known, only=None):
         "left_off": max(0, len(ranked) - ask.count)}
 
 
-def _rank(group, first):
+def _rank(group: _Group, first: int) -> tuple[Any, ...]:
     amounts = group.amounts
     return (-amounts[first], *(-amount for amount in amounts),
             *map(natural, (group.name or "", group.file_system, group.target)))
 
 
-def natural(text):
+def natural(text: str) -> list[tuple[int, int, str]]:
     """
     A key that sorts numbers in a text by their value.
 
@@ -186,7 +202,7 @@ def natural(text):
             for piece in re.split(r"(\d{1,18})", text) if piece]
 
 
-def job_of(known, id):
+def job_of(known: Any, id: str) -> Found:
     """(what the job of an id is called, its Facts or None, whether it is one)."""
     job = known.job_of(id)
     if not job:
@@ -198,15 +214,16 @@ def job_of(known, id):
 class Wanted:
     """Which file systems and ids are asked for; `user`: of this one alone, "" for all."""
 
-    def __init__(self, load, ask, known, user):
-        self._load, self._ask, self._known, self._user = load, ask, known, user
-        self._found = {}                            # an id is on many targets
+    def __init__(self, load: Load | None, ask: Ask, known: Any, user: str) -> None:
+        self._load: Any = load                      # None where no rows are asked for
+        self._ask, self._known, self._user = ask, known, user
+        self._found: dict[str, Found | None] = {}   # an id is on many targets
         self.is_whole = not user and not ask.job
 
-    def file_system(self, name):
+    def file_system(self, name: str) -> bool:
         return not self._ask.file_system or self._ask.file_system == name
 
-    def rows(self):
+    def rows(self) -> Iterator[tuple[str, list[float], str, Facts | None, bool]]:
         """(file system, amounts, job, facts, is it a job) of all that is wanted."""
         for fs, ids in self._load.by_id.items():
             if self.file_system(fs):
@@ -215,7 +232,7 @@ class Wanted:
                     if found:
                         yield (fs, amounts, *found)
 
-    def id(self, id):
+    def id(self, id: str) -> Found | None:
         """The same without file system and amounts, of one id; None where it is not wanted."""
         try:
             return self._found[id]
@@ -223,7 +240,7 @@ class Wanted:
             found = self._found[id] = self._look_up(id)
             return found
 
-    def _look_up(self, id):
+    def _look_up(self, id: str) -> Found | None:
         job, facts, is_job = job_of(self._known, id)
         if self._user and (facts is None or facts.user != self._user):
             return None
@@ -233,7 +250,7 @@ class Wanted:
             return None
         return job, facts, is_job
 
-    def parts(self):
+    def parts(self) -> Iterator[tuple[Part, tuple[list[float], list[float]], int]]:
         """(part, (amounts, amounts of no jobs), number of job ids) of the wanted file systems."""
         for part, sums in zip(self._load.parts, self._load.sums):
             if not self.file_system(part.file_system):
@@ -242,7 +259,9 @@ class Wanted:
                 yield part, sums, len(part.ids) - len(self._load.no_jobs.intersection(part.ids)) \
                     if self._load.no_jobs else len(part.ids)
                 continue
-            mine, no_job, jobs = [0, 0, 0, 0], [0, 0, 0, 0], 0
+            mine: list[float] = [0, 0, 0, 0]
+            no_job: list[float] = [0, 0, 0, 0]
+            jobs = 0
             for place, id in enumerate(part.ids):
                 found = self.id(id)
                 if found:
@@ -260,13 +279,16 @@ class _Group:
     __slots__ = ("by", "name", "file_system", "target", "server", "amounts", "no_job", "facts",
                  "is_job", "is_shared", "members", "targets")
 
-    def __init__(self, by, name, file_system, target="", server="", facts=None, is_job=True):
+    def __init__(self, by: str, name: str | None, file_system: str, target: str = "",
+                 server: str = "", facts: Facts | None = None, is_job: bool = True) -> None:
         self.by, self.name, self.file_system = by, name, file_system
         self.target, self.server, self.facts, self.is_job = target, server, facts, is_job
-        self.amounts, self.no_job, self.is_shared = [0, 0, 0, 0], [0, 0, 0, 0], False
-        self.members, self.targets = set(), 0       # jobs
+        self.amounts: list[float] = [0, 0, 0, 0]
+        self.no_job: list[float] = [0, 0, 0, 0]
+        self.is_shared, self.targets = False, 0
+        self.members: Any = set()                   # jobs; or how many
 
-    def words(self):
+    def words(self) -> Iterator[str]:
         """Everything in it that somebody may look for."""
         facts = self.facts
         yield from filter(None, (self.name, self.file_system, self.target, self.server))
@@ -275,8 +297,9 @@ class _Group:
         if facts is not None:
             yield from (facts.user, facts.account, facts.name)
 
-    def row(self, suffix, load):
+    def row(self, suffix: str, load: Load) -> dict[str, Any]:
         by = "job" if self.by in (JOB_TARGET, JOB_SUMMED) else self.by
+        row: dict[str, Any]
         row = {} if by == "fs" else {by: self.name if self.name is None else one_line(self.name)}
         if self.by != JOB_SUMMED:
             row["file_system"] = self.file_system
@@ -306,25 +329,25 @@ class _Group:
         return row
 
 
-def share(part, whole):
+def share(part: float, whole: float) -> float | None:
     """`part` of `whole`, 0 to 1; None where there is nothing to have a part of."""
     return part / whole if whole else None
 
 
-def node_count(facts):
+def node_count(facts: Facts) -> int | None:
     """How many nodes a job has, or None."""
     return facts.node_count or len(_nodes(facts.nodes)) or None
 
 
-def _nodes(text, most=100_000):
+def _nodes(text: str, most: int = 100_000) -> list[str]:
     try:
         return expanded(text)[:most]
     except ValueError:
         return []
 
 
-def _by_job(load, wanted, known):
-    groups = {}
+def _by_job(load: Load, wanted: Wanted, known: Any) -> Groups:
+    groups: Groups = {}
     for fs, amounts, job, facts, is_job in wanted.rows():
         group = groups.get((job, is_job, fs))
         if group is None:
@@ -333,8 +356,8 @@ def _by_job(load, wanted, known):
     return groups
 
 
-def _by_job_summed(load, wanted, known):
-    groups = {}
+def _by_job_summed(load: Load, wanted: Wanted, known: Any) -> Groups:
+    groups: Groups = {}
     for _, amounts, job, facts, is_job in wanted.rows():
         group = groups.get((job, is_job))
         if group is None:
@@ -343,8 +366,8 @@ def _by_job_summed(load, wanted, known):
     return groups
 
 
-def _by_job_target(load, wanted, known):
-    groups = {}
+def _by_job_target(load: Load, wanted: Wanted, known: Any) -> Groups:
+    groups: Groups = {}
     for part, _, _ in wanted.parts():
         for id, *amounts in zip(part.ids, *(column if isinstance(column, list) else
                                             column.tolist() for column in part.amounts)):
@@ -359,8 +382,8 @@ def _by_job_target(load, wanted, known):
     return groups
 
 
-def _by_user(load, wanted, known):
-    groups = {}
+def _by_user(load: Load, wanted: Wanted, known: Any) -> Groups:
+    groups: Groups = {}
     for fs, amounts, job, facts, is_job in wanted.rows():
         user = facts.user or None if facts else None
         group = groups.get((user, is_job, fs))
@@ -372,9 +395,10 @@ def _by_user(load, wanted, known):
     return groups
 
 
-def _by_node(load, wanted, known):
+def _by_node(load: Load, wanted: Wanted, known: Any) -> Groups:
     """A server knows of a job's ids, and not which of its nodes it was: each gets an equal part."""
-    groups, lists = {}, {}
+    groups: Groups = {}
+    lists: dict[str, list[Any]] = {}
     for fs, amounts, job, facts, is_job in wanted.rows():
         text = facts.nodes if facts else ""
         nodes = lists.get(text)
@@ -391,9 +415,9 @@ def _by_node(load, wanted, known):
     return groups
 
 
-def _by_place(by, name_of):
-    def grouped(load, wanted, known):
-        groups = {}
+def _by_place(by: str, name_of: Callable[[Part], str]) -> Callable[[Load, Wanted, Any], Groups]:
+    def grouped(load: Load, wanted: Wanted, known: Any) -> Groups:
+        groups: Groups = {}
         for part, (amounts, no_job), jobs in wanted.parts():
             name = name_of(part)
             group = groups.get((name, part.file_system))
@@ -422,9 +446,9 @@ _GROUPED = {"job": _by_job, "user": _by_user, "node": _by_node,
             JOB_TARGET: _by_job_target, JOB_SUMMED: _by_job_summed}
 
 
-def _file_systems(load, ask, suffix):
+def _file_systems(load: Load, ask: Ask, suffix: str) -> list[dict[str, Any]]:
     """[sums of a file system]: of all ids, whoever asks."""
-    found = {}
+    found: dict[str, tuple[Any, Any, list[str]]] = {}
     for part, (amounts, no_job) in zip(load.parts, load.sums):
         one = found.setdefault(part.file_system, ([0, 0, 0, 0], [0, 0, 0, 0], []))
         _add(one[0], amounts)
@@ -441,6 +465,6 @@ def _file_systems(load, ask, suffix):
             if not ask.file_system or ask.file_system == fs]
 
 
-def _named(amounts, suffix):
+def _named(amounts: Sequence[float] | None, suffix: str) -> dict[str, Any]:
     return {metric + suffix: amounts[place] if amounts else None
             for place, metric in enumerate(METRICS)}

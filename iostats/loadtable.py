@@ -7,12 +7,21 @@ sacct), then whole columns go, the least important one first.  "-" is what is no
 lower bound, "~" a job's load in equal parts on its nodes.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from datetime import datetime
 
 from iostats.errors import one_line
 from iostats.loads import GAINS, METRICS, RATES, SORT, share
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    _Sum = tuple[str, str, dict[str, Any], bool, str]
 
 _UNIT = {"binary": ("MiB", 1 << 20), "decimal": ("MB", 10**6), "bytes": ("B", 1)}
 _TITLES = ("WR", "RD", "REQS", "META")
@@ -25,7 +34,7 @@ _GAPS = ("  ", " ")           # between columns: where there is room, and where 
 _NAMELESS = {True: "(not known)", False: "(no job)"}
 
 # (title, text of a row, what it is narrowed to at the least) of the columns after the numbers.
-_AFTER = {
+_AFTER: dict[str, tuple[tuple[str, Callable[[dict[str, Any]], str], int | None], ...]] = {
     "job": (("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8),
             ("NAME", lambda row: row["name"], 6),
             ("NODES", lambda row: _count(row["nodes"]), None)),
@@ -43,7 +52,8 @@ _AFTER = {
 }
 
 
-def lines(answer, width=None, units="binary", labels=(), most=None, origin=""):
+def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),
+          most: int | None = None, origin: str = "") -> list[str]:
     """
     [line] of the whole table.
 
@@ -54,7 +64,9 @@ def lines(answer, width=None, units="binary", labels=(), most=None, origin=""):
     return [title, heading, *sums, *rows, *notes]
 
 
-def parts(answer, width=None, units="binary", labels=(), most=None, origin=""):
+def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),
+          most: int | None = None,
+          origin: str = "") -> tuple[str, str, list[str], list[str], list[str]]:
     """The same in parts: (title, heading, [sums of file systems], [rows], [notes])."""
     labels = dict(labels)
     shown = [row for row in answer["rows"] if not _is_on_top(row, answer)]
@@ -80,7 +92,7 @@ def parts(answer, width=None, units="binary", labels=(), most=None, origin=""):
             found[1 + len(sums):], [line for note in notes for line in _wrapped(note, width)])
 
 
-def _title(answer, labels, origin):
+def _title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str:
     at = answer["at"]
     words = [] if at is None else [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")]
     if answer["kind"] == RATES:
@@ -103,27 +115,27 @@ def _title(answer, labels, origin):
     return one_line(", ".join(words))
 
 
-def _moment(began, at):
+def _moment(began: float, at: float | None) -> str:
     """The time, and the day where it is another one."""
-    began = datetime.fromtimestamp(began)
-    is_today = at is not None and began.date() == datetime.fromtimestamp(at).date()
-    return began.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+    moment = datetime.fromtimestamp(began)
+    is_today = at is not None and moment.date() == datetime.fromtimestamp(at).date()
+    return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 
 
-def _nothing(answer):
+def _nothing(answer: dict[str, Any]) -> str:
     what = "nothing was done" if answer["kind"] == RATES else "nothing has been done"
     if answer["text"] or answer["user"]:
         return f"(no row: {what} that is asked for)"
     return f"(no row: {what})"
 
 
-def _notes(answer, labels):
+def _notes(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
     if answer["only"]:
         yield (f"rows are of {answer['only']}'s jobs alone; (all) and (no job) are of everybody's")
     if answer["by"] == "node" and any(row["is_shared"] for row in answer["rows"]):
         yield "~ job_stats do not tell a job's nodes apart: its load, in equal parts"
     for fs in answer["file_systems"]:
-        by_why = {}
+        by_why: dict[str, list[str]] = {}
         for target, why in fs["missing"].items():
             by_why.setdefault(why, []).append(target)
         for why, targets in by_why.items():
@@ -138,19 +150,21 @@ def _notes(answer, labels):
 class _Column:
     """Cells from the heading to the last row; `least` is None for what must not be cut."""
 
-    def __init__(self, title, cells, least=None, right=True, metric=None):
+    def __init__(self, title: str, cells: list[str], least: int | None = None, right: bool = True,
+                 metric: str | None = None) -> None:
         self.title, self.cells, self.least, self.right = title, cells, least, right
         self.metric = metric
         self.width = self.natural = max(map(_cells, (title, *cells)))
 
-    def padded(self, place, last=False):
+    def padded(self, place: int, last: bool = False) -> str:
         text = self.title if place < 0 else self.cells[place]
         text = cut(text, self.width)
         blanks = " " * (self.width - _cells(text))
         return blanks + text if self.right else text if last else text + blanks
 
 
-def _columns(answer, sums, rows, units, labels):
+def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]], units: str,
+             labels: Mapping[str, str]) -> list[_Column]:
     by, per_second = answer["by"], answer["kind"] == RATES
     unit, per = _UNIT[units][0], "/S" if per_second else ""
     columns = [_Column(by.upper(), [name for name, *_ in sums] + [
@@ -173,7 +187,7 @@ def _columns(answer, sums, rows, units, labels):
     return columns
 
 
-def _sums(answer, labels, suffix):
+def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> list[_Sum]:
     """[(name, file system, amounts, is a lower bound, share of no jobs)]."""
     found = answer["file_systems"]
     if answer["by"] == "fs" and not answer["user"]:
@@ -189,17 +203,17 @@ def _sums(answer, labels, suffix):
     return lines
 
 
-def _is_on_top(row, answer):
+def _is_on_top(row: dict[str, Any], answer: dict[str, Any]) -> bool:
     """True for what users and nodes without a job did, where the sums on top say it already."""
     return (answer["by"] in ("user", "node") and not row["is_job"] and not answer["text"]
             and len(answer["file_systems"]) <= _MOST_SUMS)
 
 
-def _together(found, suffix):
+def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
     names = [metric + suffix for metric in METRICS]
     known = [fs for fs in found if fs[names[0]] is not None]
 
-    def added(rows):
+    def added(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {name: sum(row[name] for row in rows) if known else None for name in names}
     whole, no_job = added(known), added([fs["no_job"] for fs in known])
     return {"file_system": f"({len(found)})", **whole, "no_job": no_job,
@@ -207,7 +221,7 @@ def _together(found, suffix):
             "no_job_share": share(no_job[names[2]], whole[names[2]])}
 
 
-def _fit(columns, width, sort):
+def _fit(columns: list[_Column], width: int | None, sort: str) -> str:
     """
     What stands between columns, after they were narrowed, and taken away, until a line has `width`
     characters.
@@ -218,11 +232,10 @@ def _fit(columns, width, sort):
         for gap in _GAPS:
             if _line(columns, gap) <= width:
                 return gap
-        widest = max((column for column in columns if column.least is not None
-                      and column.width > column.least), default=None,
-                     key=lambda column: column.width - column.least)
-        if widest is not None:
-            widest.width -= 1
+        can_be_cut = [(column.width - column.least, -place) for place, column in enumerate(columns)
+                      if column.least is not None and column.width > column.least]
+        if can_be_cut:
+            columns[-max(can_be_cut)[1]].width -= 1          # the first of the widest
             continue
         # Names of what a job is first, then the numbers that it is not sorted by.
         spare = [column for column in columns[1:] if column.metric != METRICS[SORT[sort]]]
@@ -239,13 +252,13 @@ def _fit(columns, width, sort):
             return gap
 
 
-def _line(columns, gap):
+def _line(columns: list[_Column], gap: str) -> int:
     return sum(column.width for column in columns) + len(gap) * (len(columns) - 1)
 
 
 # -- cells -------------------------------------------------------------------------------------
 
-def _name(row, key, labels):
+def _name(row: dict[str, Any], key: str, labels: Mapping[str, str]) -> str:
     name = row[key]
     if key == "file_system":
         return _label(name, labels)
@@ -254,11 +267,12 @@ def _name(row, key, labels):
     return name or ("(empty)" if key == "job" else "(not known)")
 
 
-def _label(name, labels):
+def _label(name: str, labels: Mapping[str, str]) -> str:
     return one_line(labels.get(name, name)) or "-"
 
 
-def _amount(value, place, per_second, units, low=False, shared=False):
+def _amount(value: float | None, place: int, per_second: bool, units: str, low: bool = False,
+            shared: bool | None = False) -> str:
     if value is None:
         return "-"
     mark = ">=" if low else ""
@@ -272,11 +286,11 @@ def _amount(value, place, per_second, units, low=False, shared=False):
     return f"{mark}{value:.1f}"
 
 
-def _count(number):
+def _count(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def _share(part):
+def _share(part: float | None) -> str:
     """
     A share for people; none that is there is shown as 0, and none that is not whole as 100.
 
@@ -292,7 +306,7 @@ def _share(part):
     return f"{100 * part:.1f} %"
 
 
-def _cells(text):
+def _cells(text: str) -> int:
     """How many places a text takes on a terminal."""
     if text.isascii():
         return len(text)
@@ -300,7 +314,7 @@ def _cells(text):
                for c in text)
 
 
-def cut(text, width):
+def cut(text: str, width: int | None) -> str:
     """`text` in at most `width` places, with a + for what was cut off."""
     if width is None or _cells(text) <= width:
         return text
@@ -309,7 +323,7 @@ def cut(text, width):
     return text + "+" if width > 0 else ""
 
 
-def _wrapped(text, width):
+def _wrapped(text: str, width: int | None) -> list[str]:
     """Lines of at most `width` places; words that are longer are cut."""
     if width is None:
         return [text]

@@ -17,9 +17,16 @@ Source: lprocfs_stats_seq_show() and lprocfs_stats_header(), lustre/obdclass/lpr
 2.5 to 2.17.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 
 from iostats.errors import StatsSyntaxError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 HEADERS = ("snapshot_time", "start_time", "elapsed_time")
 _LONGEST_NAME = 100              # longer ones are no counters; a server takes up to 128 with suffix
@@ -28,7 +35,7 @@ _LONGEST_NAME = 100              # longer ones are no counters; a server takes u
 # instead, and a start_time of 0.000000000 (LU-16231, mended in 2.15.2).
 FIRST_WALL_CLOCK_NS = 1_000_000_000 * 1_000_000_000
 
-Counter = namedtuple("Counter", "samples unit min max sum sumsq", defaults=(None,) * 4)
+Counter = namedtuple("Counter", "samples unit min max sum sumsq", defaults=(None, None, None, None))
 Counter.__doc__ = """
 One counter as the kernel prints it.
 
@@ -54,7 +61,7 @@ Attributes:
 """
 
 
-def parse(text, origin="stats"):
+def parse(text: str, origin: str = "stats") -> Reading:
     """
     The Reading in the text of one `stats` file.
 
@@ -65,7 +72,8 @@ def parse(text, origin="stats"):
 
     Raises StatsSyntaxError, which names `origin`, the line and its text.
     """
-    counters, times = {}, {}
+    counters: dict[str, Counter] = {}
+    times: dict[str, int] = {}
     for lineno, line in enumerate(text.split("\n"), 1):
         if not line or line.isspace():
             continue
@@ -79,7 +87,7 @@ def parse(text, origin="stats"):
     return Reading(counters, times.get("snapshot_time"), start_time(times))
 
 
-def header_line(line, times):
+def header_line(line: str, times: dict[str, int]) -> bool:
     """Take a header line into `times` (name -> ns); False when the line is none."""
     words = line.replace("(", "").replace(")", "").split()
     name = words[0].rstrip(":") if words else ""
@@ -102,25 +110,25 @@ def header_line(line, times):
     return True
 
 
-def start_time(times):
+def start_time(times: dict[str, int]) -> int | None:
     """ns of the wall clock of the last clear, 0 or None; see Reading."""
     start = times.get("start_time")
     return start if start is None or start >= FIRST_WALL_CLOCK_NS else 0
 
 
-def is_number(text):
+def is_number(text: str) -> bool:
     """True for ASCII digits alone, with or without a minus (a sum that wrapped)."""
     digits = text[1:] if text[:1] == "-" else text
     return digits.isdigit() and digits.isascii() and len(digits) <= 20
 
 
-def are_digits(words):
+def are_digits(words: Sequence[str]) -> bool:
     """True when each of `words` is a number without a minus: one look for all of them."""
     together = "".join(words)
     return together.isdigit() and together.isascii() and max(map(len, words)) <= 20
 
 
-def _counter(head, rest, origin, lineno, line):
+def _counter(head: str, rest: str, origin: str, lineno: int, line: str) -> tuple[str, Counter]:
     """(name, Counter) of what stands before and after ` samples [`."""
     name, _, samples = head.rstrip().rpartition(" ")
     unit, _, fields = rest.partition("]")
@@ -132,15 +140,15 @@ def _counter(head, rest, origin, lineno, line):
     return name.strip(), Counter(int(samples), unit, *map(int, numbers))
 
 
-def added(a, b):
+def added(a: Counter, b: Counter) -> Counter:
     """Two counters that the kernel printed under one name, as one."""
-    def both(join, x, y):
+    def both(join: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
         return None if x is None or y is None else join(x, y)
     return Counter(a.samples + b.samples, a.unit, both(min, a.min, b.min),
                    both(max, a.max, b.max), both(int.__add__, a.sum, b.sum), None)
 
 
-def split_llite_name(name):
+def split_llite_name(name: str) -> tuple[str, str] | None:
     """
     (file system, instance) of a folder below llite/, or None.
 
@@ -153,7 +161,7 @@ def split_llite_name(name):
     return (file_system, instance) if file_system and _is_hex(instance) else None
 
 
-def split_target_name(name):
+def split_target_name(name: str) -> tuple[str, str, str] | None:
     """
     (file system, target, instance) of a folder below osc/ or mdc/, or None.
 
@@ -171,5 +179,5 @@ def split_target_name(name):
     return None
 
 
-def _is_hex(text):
+def _is_hex(text: str) -> bool:
     return bool(text) and all(c in "0123456789abcdef" for c in text)

@@ -5,12 +5,27 @@ A start is kept on disk, and so is the report that `end` makes of it, until some
 crash at any point leaves either the one or the other.
 """
 
+from __future__ import annotations
+
 import os
 
 from iostats import node as this_node
 from iostats import snapshot as snapshots
 from iostats import sources, state
 from iostats.errors import IostatsError, NoStart, StateError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
+    from typing import Any, Optional
+
+    from iostats.config import Config
+    from iostats.delta import Delta
+    from iostats.snapshot import Snapshot
+
+    # ({path: report}, failed, damaged), see Work.end
+    Ended = tuple[dict[str, dict[str, Any]], Optional[IostatsError], Optional[IostatsError]]
 
 _MOST_MARKS = 99
 
@@ -23,7 +38,9 @@ class Work:
         kept: the state.State with its files.
     """
 
-    def __init__(self, config, root, node, job, say=lambda text: None, folder=None, known_as=None):
+    def __init__(self, config: Config, root: str, node: str, job: str,
+                 say: Callable[[str], None] = lambda text: None, folder: str | None = None,
+                 known_as: str | None = None) -> None:
         """
         `folder`: where its files are, instead of site.cfg's [node] state_dir; `known_as`: the job
         in reports, where that is not its name here.
@@ -34,14 +51,15 @@ class Work:
         self._known_as = job if known_as is None else known_as
         self._known = sources.of_side("node")
 
-    def snapshot(self, seq, mark="", sources=None, say=None):
+    def snapshot(self, seq: str, mark: str = "", sources: dict[str, ModuleType] | None = None,
+                 say: Callable[[str], None] | None = None) -> Snapshot:
         """The Snapshot of now; `sources`: not all, but these."""
         return this_node.snapshot(self.root, self.config, sources or self._known, self.job,
                                   self.node, seq, mark, say or self.say)
 
     # -- before the work, and during it ------------------------------------------------------
 
-    def start(self, again=False):
+    def start(self, again: bool = False) -> Snapshot | None:
         """Keep the counters as they are; the Snapshot, or None where an earlier start stands."""
         now = self.snapshot(os.urandom(8).hex())
         if again:
@@ -59,14 +77,14 @@ class Work:
             self.kept.keep_start(snapshots.encode(now), replace=True)
         return now
 
-    def start_public(self):
+    def start_public(self) -> Snapshot:
         """As root, keep the counters where the job's user finds them; the Snapshot."""
         now = self.snapshot(os.urandom(8).hex())
         self.kept.leave()
         self.kept.keep_public_start(snapshots.encode(now))
         return now
 
-    def mark(self, name):
+    def mark(self, name: str) -> Snapshot:
         """A part of the work begins; the Snapshot."""
         start = self.begun("the first mark")
         if len(self.kept.marks()) >= _MOST_MARKS:
@@ -76,14 +94,14 @@ class Work:
         self.kept.keep_mark(snapshots.encode(now))
         return now
 
-    def watch(self, every_s):
+    def watch(self, every_s: float) -> None:
         """Look every so many seconds until the job's end; see watch.py."""
         from iostats import watch
         seq, llite = self.begun("`watch`").seq, {"llite": self._known["llite"]}
         watch.run(self.kept, seq, lambda: self.snapshot(seq, "", llite, lambda text: None), llite,
                   every_s)
 
-    def begun(self, what):
+    def begun(self, what: str) -> Snapshot:
         """The start's Snapshot, without which `what` makes no sense; NoStart, StateError."""
         begun = self.kept.load_start()
         if begun is None:
@@ -91,19 +109,20 @@ class Work:
             raise self._no_start(what)
         return snapshots.decode(begun, self.kept.loaded_from)
 
-    def _no_start(self, what):
+    def _no_start(self, what: str) -> NoStart:
         return NoStart(f"{self.node}: job {self.job} was not started here: no snapshot in "
                        f"{self.kept.folder}; run `iostats_client.py start` before {what}")
 
-    def _earlier_start(self):
+    def _earlier_start(self) -> Snapshot | None:
         try:
-            return snapshots.decode(self.kept.load_start(), self.kept.start_path)
+            return snapshots.decode(self.kept.load_start() or b"", self.kept.start_path)
         except IostatsError:
             return None
 
     # -- after the work ------------------------------------------------------------------------
 
-    def end(self, about=None, cut="", also_here=None):
+    def end(self, about: dict[str, Any] | None = None, cut: str = "",
+            also_here: int | None = None) -> Ended:
         """
         ({path: report}, failed, damaged): this job's reports that wait for delivery, the one of
         the work that ends now among them; the IostatsError that says why it is not, or None; and
@@ -114,7 +133,9 @@ class Work:
         how many other jobs were seen on the node.
         """
         import json
-        waiting, failed, damaged = self.kept.deltas(), None, None
+        waiting = self.kept.deltas()
+        failed: IostatsError | None = None
+        damaged: IostatsError | None = None
         try:
             begun = self.kept.load_start()
             if begun is not None:
@@ -135,17 +156,17 @@ class Work:
                                      f"sent; remove the file")
         return reports, failed, damaged
 
-    def kept_at(self, path):
+    def kept_at(self, path: str) -> str:
         """Where the report of `path` really is: with a full disk its start still stands."""
         return path if os.path.exists(path) else self.kept.loaded_from
 
-    def delivered(self):
+    def delivered(self) -> None:
         """All reports have been delivered: nothing of this job stays here."""
         self.kept.forget_start()                        # still there if the disk was full
         self.kept.forget_public_start()
         self.kept.leave()
 
-    def without_numbers(self, why, about=None):
+    def without_numbers(self, why: str, about: dict[str, Any] | None = None) -> dict[str, Any]:
         """A report which says that this node has no numbers."""
         import time
         from iostats import wire
@@ -155,7 +176,8 @@ class Work:
             "reason": why, "ended": time.time(), "elapsed_s": 0.0, "clock_ahead_s": 0.0,
             "mounts": {}, "deltas": [], **_about(about)}
 
-    def _kept_report(self, begun, waiting, about, cut, also_here):
+    def _kept_report(self, begun: bytes, waiting: dict[str, bytes], about: dict[str, Any] | None,
+                     cut: str, also_here: int | None) -> tuple[bytes, str]:
         """(the report as it is sent, where it is kept) of the start snapshot `begun`."""
         import json
         start = snapshots.decode(begun, self.kept.loaded_from)
@@ -187,7 +209,8 @@ class Work:
         return data, path
 
 
-def report(snapshots, known, root, config, about=None, cut=""):
+def report(snapshots: Sequence[Snapshot], known: dict[str, ModuleType], root: str, config: Config,
+           about: dict[str, Any] | None = None, cut: str = "") -> dict[str, Any]:
     """
     The params of the method `report`, docs/wire.md, for what lies between the snapshots: the
     start, the marks, and the end.
@@ -217,31 +240,34 @@ def report(snapshots, known, root, config, about=None, cut=""):
     }
 
 
-def _about(about):
+def _about(about: dict[str, Any] | None) -> dict[str, Any]:
     return {"about": about} if about else {}
 
 
-def _without_osts(deltas, merged):
+def _without_osts(deltas: Iterable[Delta],
+                  merged: Callable[[Iterable[list[Delta]]], list[Delta]]) -> list[Delta]:
     """The deltas with one of rpc_stats for each file system: no report shows it by OST."""
     return merged([[one._replace(target="", instance="")] if one.source == "rpc_stats" else [one]
                    for one in deltas])
 
 
-def _as_sent(deltas):
+def _as_sent(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
     """The deltas by name, without what is "", false, or of no use to the server."""
     return [{name: value for name, value in one._replace(why=one.why[:500])._asdict().items()
              if name == "values" or (value and name != "instance")} for one in deltas]
 
 
-def _seconds(before, after):
+def _seconds(before: Snapshot, after: Snapshot) -> float:
     """Seconds between two snapshots; by the clock that nobody sets, where there is one."""
+    ns: int = after.wall_ns - before.wall_ns
     if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:
-        return max(0, after.boot_ns - before.boot_ns) / 1e9
-    return max(0, after.wall_ns - before.wall_ns) / 1e9
+        ns = after.boot_ns - before.boot_ns
+    return max(0, ns) / 1e9
 
 
-def _user(about):
+def _user(about: dict[str, Any] | None) -> str:
     """Whose job it is."""
+    name: str | None
     for name in ((about or {}).get("user", ""), *map(os.environ.get, (
             "SLURM_JOB_USER", "USER", "LOGNAME"))):
         if name and name.isprintable():

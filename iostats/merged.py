@@ -5,6 +5,7 @@ Each node of it has its place in `parts` (with numbers) or in `without`, and no 
 sends it can say no more of a node than a report of that node could.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Optional
 
 import msgspec
@@ -33,7 +34,7 @@ _Notes = dict[_Text, list[_Node]]
 _Row = Annotated[list[_Sum], msgspec.Meta(max_length=MOST_PLACES)]
 
 
-def _check_sums(*sums):
+def _check_sums(*sums: int) -> None:
     if max(sums, default=0) > _LARGEST:
         raise ValueError(f"expected sums of at most {_LARGEST}, got {str(max(sums))[:40]}")
 
@@ -52,7 +53,7 @@ class Part(_Array):
     started_up: _Seconds
     ended_up: _Seconds
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.started > self.ended or self.started_up > self.ended_up:
             raise ValueError("expected a part that ends after its start")
 
@@ -65,7 +66,7 @@ class Bins(_Array):
     first: _Place
     rows: tuple[_Row, _Row, _Row]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(set(map(len, self.rows))) != 1:
             raise ValueError("expected arrays of equal length")
         _check_sums(*(max(row, default=0) for row in self.rows))
@@ -78,7 +79,7 @@ class Metadata(_Array):
     node_ns: _Sum
     peak: tuple[Annotated[float, msgspec.Meta(ge=0, le=1e40)], _Node]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_sums(self.node_ns, *self.operations.values())
 
 
@@ -89,7 +90,7 @@ class Sums(_Array):
     target: _Name
     values: _Values
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_sums(*self.values.values())
 
 
@@ -107,7 +108,7 @@ class FileSystem(msgspec.Struct):
     unspread: list[_Name]
     dirty_bytes: Optional[_Sum]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_sums(self.dirty_bytes or 0)
 
 
@@ -125,7 +126,7 @@ class Short(msgspec.Struct):
     elapsed_s: _Elapsed
     file_systems: dict[_Name, _Values]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for values in self.file_systems.values():
             _check_sums(*values.values())
 
@@ -147,7 +148,7 @@ class State(msgspec.Struct):
     phases: Annotated[dict[_Name, Phase], msgspec.Meta(max_length=1000)]
     user: Optional[tuple[_Node, _Name]]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_sums(self.node_ns)
         if self.nodes.keys() != self.parts.keys() or self.nodes.keys() & self.without.keys():
             raise ValueError("expected each node in `nodes` and `parts`, or else in `without`")
@@ -170,7 +171,7 @@ class Params(msgspec.Struct):
     state: State
 
 
-def _nodes_named(state):
+def _nodes_named(state: State) -> set[str]:
     """All nodes that are named beside those that are there."""
     named = {*state.gaps, *state.refused_nodes, *state.shared, *(state.user or ())[:1]}
     named.update(*state.notes.values(), *(phase.seconds for phase in state.phases.values()))
@@ -182,7 +183,8 @@ def _nodes_named(state):
     return named - {""}                        # "" is the peak of nobody
 
 
-def totals_of(params, node, job, metrics, named):
+def totals_of(params: Params, node: str, job: str, metrics: set[str],
+              named: Callable[[str], str]) -> Totals:
     """
     The Totals of Params that can be merged; WireError for others.
 
@@ -194,7 +196,7 @@ def totals_of(params, node, job, metrics, named):
                                       f"{wire.PROTOCOL}; use one release on nodes and server")
     if params.job != job or params.state.job != job or params.node != node:
         raise WireError(wire.REFUSED, "the totals are of another job or node than their header")
-    names = set()
+    names: set[str] = set()
     for one in params.state.file_systems.values():
         names.update(*(sums.values for sums in one.sums))
     if len(metrics | names) > _MOST_METRICS:

@@ -14,6 +14,8 @@ All in local time.
 Source: sacct(1) of Slurm 22.05; parse_time() with past = 1, src/common/parse_time.c.
 """
 
+from __future__ import annotations
+
 import re
 from datetime import datetime, timedelta
 
@@ -35,7 +37,7 @@ _is_moment = re.compile(rf"(?:{_DATE})(?:[-t ](?:{_CLOCK}))?", re.ASCII).fullmat
 _is_clock = re.compile(_CLOCK, re.ASCII).fullmatch
 
 
-def moment(text, now, what="time"):
+def moment(text: str, now: float, what: str = "time") -> float:
     """
     Seconds since 1970 of `text`, seen from `now` (the same); UsageError names `what` it is.
 
@@ -49,7 +51,7 @@ def moment(text, now, what="time"):
                          f"now-3days, got {text[:40]!r}") from None
 
 
-def _moment(text, now):
+def _moment(text: str, now: float) -> float:
     relative = _is_relative(text)
     if relative:
         seconds = int(relative["count"] or 0) * _seconds_of(relative["unit"] or "seconds")
@@ -67,14 +69,14 @@ def _moment(text, now):
     return (_at(day, found) if found["hour"] else day).timestamp()
 
 
-def _seconds_of(unit):
+def _seconds_of(unit: str) -> int:
     for name, seconds in _UNITS.items():
         if name.startswith(unit):
             return seconds
     raise ValueError
 
 
-def _at(day, found):
+def _at(day: datetime, found: re.Match[str]) -> datetime:
     """`day` at the time of a match of _CLOCK."""
     hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
     if found["half"]:
@@ -84,7 +86,7 @@ def _at(day, found):
     return day.replace(hour=hour, minute=minute, second=second)
 
 
-def _day(found, today):
+def _day(found: re.Match[str], today: datetime) -> datetime:
     """The midnight at which the day of a match of _DATE begins."""
     if found["day"]:
         return today + timedelta(days=_DAYS[found["day"]])

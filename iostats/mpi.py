@@ -16,6 +16,8 @@ Every rank takes part in every one of these, whatever fails on it: a node withou
 in the totals, and nobody waits for it.  All that ranks tell one another is JSON.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -27,6 +29,11 @@ from iostats import wire
 from iostats.aggregate import Report, Totals
 from iostats.errors import DONE, NOT_REACHED, IostatsError, NoStart, NotDelivered, UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
 ROLES = ("start", "mark", "stop")
 # How many ranks a launcher has started, and which of them this is.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -36,12 +43,12 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 class Silent(IostatsError):
     """An error of which another rank tells; its text is empty."""
 
-    def __init__(self, exit_status):
+    def __init__(self, exit_status: int) -> None:
         super().__init__("")
         self.exit_status = exit_status
 
 
-def join(say, environ=os.environ):
+def join(say: Callable[[str], None], environ: Mapping[str, str] = os.environ) -> Any:
     """MPI's world of ranks; UsageError where there is none that makes sense."""
     import warnings
     try:
@@ -55,40 +62,40 @@ def join(say, environ=os.environ):
         raise _once(UsageError(f"--mpi: mpi4py cannot be used with {sys.executable}: {why}; "
                                f"install it there with an MPI (pip install 'iostats[mpi]'), or go "
                                f"without --mpi"), environ) from None
-    MPI.pickle.__init__(_encoded, _decoded)
+    MPI.pickle.__init__(_encoded, _decoded)  # type: ignore[misc]     # as mpi4py wants it
     comm = MPI.COMM_WORLD
-    started = next((int(environ[name]) for name in _SIZES if _is_number(environ.get(name))), 1)
+    started = next((int(environ[name]) for name in _SIZES if _is_number(environ.get(name, ""))), 1)
     if comm.Get_size() == 1 < started:
         raise _once(UsageError(
             f"--mpi: expected {started} ranks, as the launcher has started, got {started} times 1: "
             f"mpi4py is of another MPI ({MPI.get_vendor()[0]}) than mpirun or srun; use those of "
             f"one MPI (with srun see --mpi=list)"), environ)
-    tasks = environ.get("SLURM_NTASKS")
+    tasks = environ.get("SLURM_NTASKS", "")
     if comm.Get_size() == 1 and _is_number(tasks) and int(tasks) > 1:
         say(f"--mpi: one rank, on this node alone; for all {tasks} tasks of the job start it with "
             f"srun or mpirun")
     return comm
 
 
-def _encoded(value):
+def _encoded(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _decoded(data):
+def _decoded(data: bytes | bytearray | memoryview) -> Any:
     return json.loads(bytes(data))
 
 
-def _is_number(text):
+def _is_number(text: str) -> bool:
     return bool(text) and text.isascii() and text.isdigit() and len(text) < 9
 
 
-def _once(error, environ):
+def _once(error: IostatsError, environ: Mapping[str, str]) -> IostatsError:
     """`error` on the first rank, and on others one that says nothing."""
     rank = next((environ[name] for name in _RANKS if environ.get(name)), "0")
     return error if rank == "0" else Silent(error.exit_status)
 
 
-def run(comm, member):
+def run(comm: Any, member: Any) -> int:
     """
     Do what `member` is to do, along all ranks of `comm`; the exit status, the same on each.
 
@@ -111,7 +118,8 @@ def run(comm, member):
         status = _stop(ranks, member)
     else:
         status = _act(ranks, member)
-    return comm.allreduce(status, op=_larger)
+    largest: int = comm.allreduce(status, op=_larger)
+    return largest
 
 
 class _Ranks:
@@ -125,7 +133,7 @@ class _Ranks:
         failed: why it can't, though it should; None.
     """
 
-    def __init__(self, comm, member):
+    def __init__(self, comm: Any, member: Any) -> None:
         self.comm, self.member, rank = comm, member, comm.Get_rank()
         everyone = comm.allgather([member.role, member.node, member.job,
                                    member.failed is None])
@@ -134,7 +142,7 @@ class _Ranks:
         self.role, _, self.job, _ = everyone[sound[0] if sound else 0]
         alike = [one for one in sound if everyone[one][0] == self.role
                  and everyone[one][2] == self.job]
-        workers = {}                     # node -> the rank that works there
+        workers: dict[str | None, int] = {}         # node -> the rank that works there
         for one in [*alike, *range(len(everyone))]:
             workers.setdefault(everyone[one][1], one)
         self.works = workers[member.node] == rank or (member.node is None and rank not in sound)
@@ -144,7 +152,7 @@ class _Ranks:
                 f"--mpi: expected `{self.role}` of job {self.job}, as on rank {self.leader}, got "
                 f"`{member.role}` of job {member.job} on {member.node}")
 
-    def tell(self, error):
+    def tell(self, error: IostatsError | None) -> int:
         """Tell the user, where this rank is the one to do so; the exit status."""
         if error is None:
             return DONE
@@ -152,7 +160,7 @@ class _Ranks:
             self.member.tell(error)
         return error.exit_status
 
-    def from_leader(self, act):
+    def from_leader(self, act: Callable[[], Any]) -> tuple[Any, Any]:
         """(result, error) of `act()`, done by the leader, on every rank."""
         found = None
         if self.comm.Get_rank() == self.leader:
@@ -163,7 +171,7 @@ class _Ranks:
         return value, error
 
 
-def _tried(act):
+def _tried(act: Callable[[], Any]) -> tuple[Any, IostatsError | None]:
     """(result, None) or (None, IostatsError), whatever happens: other ranks wait for this one."""
     try:
         return act(), None
@@ -177,24 +185,29 @@ def _tried(act):
         return None, IostatsError(f"a bug of ours, please report it: {error!r}")
 
 
-def _act(ranks, member):
+def _act(ranks: _Ranks, member: Any) -> int:
     if not ranks.works:
         return DONE
+    status: Any
     status, error = (None, ranks.failed) if ranks.failed else _tried(member.act)
     return status if error is None else ranks.tell(error)
 
 
 # -- stop --------------------------------------------------------------------------------------
 
-def _stop(ranks, member):
-    (reports, failed, damaged), error = ({}, None, None), ranks.failed
+def _stop(ranks: _Ranks, member: Any) -> int:
+    reports: dict[str, dict[str, Any]] = {}
+    failed: IostatsError | None = None
+    damaged: IostatsError | None = None
+    error = ranks.failed
     if ranks.works and error is None:
         found, error = _tried(member.end)
         reports, failed, damaged = found or (reports, failed, damaged)
     why = reason_of(failed) if failed else str(error or "")[:500]
     failed = failed or error
     now, refusal = ranks.from_leader(lambda: _server_now(member))
-    counted, answer = {}, None
+    counted: dict[str, str] = {}
+    answer: Any = None
     if refusal is None:
         ahead_s = 0.0 if now is None else round(time.time() - now, 3)
         totals, error = _tried(lambda: _totals(ranks, member, reports, why, ahead_s, counted))
@@ -224,8 +237,10 @@ def _stop(ranks, member):
     return status
 
 
-def _not_delivered(ranks, member, refusal, reports, failed):
+def _not_delivered(ranks: _Ranks, member: Any, refusal: Sequence[Any], reports: dict[str, Any],
+                   failed: IostatsError | None) -> int:
     """Say what became of this node's reports; the exit status of what else went wrong."""
+    status: int
     text, status, later = refusal
     if ranks.comm.Get_rank() == ranks.leader:
         again = ", and `stop` again sends them" if later else ""
@@ -234,7 +249,7 @@ def _not_delivered(ranks, member, refusal, reports, failed):
     return max(status, ranks.tell(failed))
 
 
-def _server_now(member):
+def _server_now(member: Any) -> float:
     """The server's clock, in terms of this node's."""
     answer = member.ask("hello", {})
     asked_at = time.time()
@@ -242,7 +257,8 @@ def _server_now(member):
     return time.time() - ahead_s
 
 
-def _totals(ranks, member, reports, why, ahead_s, counted):
+def _totals(ranks: _Ranks, member: Any, reports: dict[str, dict[str, Any]], why: str,
+            ahead_s: float, counted: dict[str, str]) -> dict[str, Any] | None:
     """
     Totals.state() of this node, or None for a rank that has nothing to say of it.
 
@@ -263,14 +279,14 @@ def _totals(ranks, member, reports, why, ahead_s, counted):
     return totals.state()
 
 
-def reason_of(failed):
+def reason_of(failed: IostatsError) -> str:
     """Why a node that could not make a report has no numbers, for the coverage line."""
     return "no start" if isinstance(failed, NoStart) else "the start snapshot is damaged"
 
 
-def _report_of(params, ahead_s):
+def _report_of(params: dict[str, Any], ahead_s: float) -> Report:
     """The params of the method `report` as Totals.add takes them, by the server's clock."""
-    def deltas(found):
+    def deltas(found: Iterable[dict[str, Any]]) -> list[SimpleNamespace]:
         return [SimpleNamespace(**{"target": "", "lower_bound": False, "why": "", "proved": False,
                                    **one}) for one in found]
     return Report(
@@ -283,7 +299,7 @@ def _report_of(params, ahead_s):
         params.get("uptime_s", 0.0))
 
 
-def _merged(one, other):
+def _merged(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
     """Two states in one; the states of ranks that have nothing to say are None."""
     if one is None or other is None:
         return one if other is None else other
@@ -291,7 +307,7 @@ def _merged(one, other):
     return {"failed": str(error)} if error is not None else totals
 
 
-def _both(one, other):
+def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     for state in (one, other):
         if "failed" in state:
             return state
@@ -300,7 +316,7 @@ def _both(one, other):
     return totals.state() if outcome.counted else {"failed": outcome.why}
 
 
-def _sent(ranks, member, state):
+def _sent(ranks: _Ranks, member: Any, state: dict[str, Any]) -> Any:
     """The server's answer to the state of all nodes."""
     if "failed" in state:
         raise IostatsError(state["failed"])
@@ -312,5 +328,5 @@ def _sent(ranks, member, state):
         "seq": hashlib.sha256(_encoded(work)).hexdigest()[:32], "state": state}) or {}
 
 
-def _larger(one, other):
+def _larger(one: int, other: int) -> int:
     return max(one, other)

@@ -11,9 +11,15 @@ where libmunge knocks for two seconds; without the socket it says so at once.
 Source: munge.h, munge(3), munge_ctx(3) of munge 0.5.15; https://dun.github.io/munge/
 """
 
+from __future__ import annotations
+
 import ctypes
 
 from iostats.errors import IostatsError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LIBRARY = "libmunge.so.2"
 _OPT_SOCKET = 8                                    # munge_opt_t: MUNGE_OPT_SOCKET, a string
@@ -21,7 +27,7 @@ _OPT_SOCKET = 8                                    # munge_opt_t: MUNGE_OPT_SOCK
 NO_LIBRARY, BAD_CREDENTIAL = -1, 8
 SOCKET, INVALID, EXPIRED, REWOUND, REPLAYED = 6, 14, 15, 16, 17
 
-_libraries = []                                    # [(libmunge, libc)] once it is loaded
+_libraries: list[tuple[ctypes.CDLL, ctypes.CDLL]] = []       # (libmunge, libc) once loaded
 
 
 class MungeError(IostatsError):
@@ -34,12 +40,13 @@ class MungeError(IostatsError):
             only the time is off then; else None.
     """
 
-    def __init__(self, code, message, payload=None, uid=None, gid=None):
+    def __init__(self, code: int, message: str, payload: bytes | None = None,
+                 uid: int | None = None, gid: int | None = None) -> None:
         super().__init__(message)
         self.code, self.payload, self.uid, self.gid = code, payload, uid, gid
 
 
-def available(socket=""):
+def available(socket: str = "") -> str:
     """"" where munge works for this user; else why it does not.  `socket`: as in encode."""
     try:
         encode(b"", socket)
@@ -48,7 +55,7 @@ def available(socket=""):
     return ""
 
 
-def encode(payload, socket=""):
+def encode(payload: bytes, socket: str = "") -> str:
     """A credential with `payload` (bytes), as text; `socket`: of munged, "" for libmunge's own."""
     libmunge, libc = _loaded()
     made = ctypes.c_void_p()
@@ -56,12 +63,12 @@ def encode(payload, socket=""):
         code = libmunge.munge_encode(ctypes.byref(made), context.handle, payload, len(payload))
         try:
             context.check(code)
-            return ctypes.string_at(made.value).decode("ascii")
+            return ctypes.string_at(made).decode("ascii")
         finally:
             libc.free(made)
 
 
-def decode(credential, socket=""):
+def decode(credential: str, socket: str = "") -> tuple[bytes, int, int]:
     """(payload, uid, gid) of a credential; MungeError when it is not one, or came before."""
     libmunge, libc = _loaded()
     try:
@@ -79,7 +86,7 @@ def decode(credential, socket=""):
                 data = ctypes.string_at(payload.value, length.value) if payload.value else b""
                 found = data, uid.value, gid.value
             context.check(code, *(found or ()))
-            return found
+            return found  # type: ignore[return-value]     # it is set where code is 0
         finally:
             libc.free(payload)                     # set with some errors, too
 
@@ -87,11 +94,11 @@ def decode(credential, socket=""):
 class _Context:
     """A munge_ctx_t for one call, of the socket that was asked for."""
 
-    def __init__(self, libmunge, socket):
+    def __init__(self, libmunge: ctypes.CDLL, socket: str) -> None:
         self._libmunge, self._socket = libmunge, socket
-        self.handle = None
+        self.handle: int | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> _Context:
         self.handle = self._libmunge.munge_ctx_create()
         if not self.handle:
             raise MemoryError
@@ -106,10 +113,10 @@ class _Context:
                     self._libmunge.munge_ctx_destroy(self.handle)
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         self._libmunge.munge_ctx_destroy(self.handle)
 
-    def check(self, code, *found):
+    def check(self, code: int, *found: Any) -> None:
         """Raise the MungeError of `code`, in munge's own words; nothing for 0."""
         if not code:
             return
@@ -118,7 +125,7 @@ class _Context:
         raise MungeError(code, words.decode("utf-8", "replace"), *found)
 
 
-def _loaded():
+def _loaded() -> tuple[ctypes.CDLL, ctypes.CDLL]:
     """(libmunge, libc); MungeError where there is no libmunge."""
     if not _libraries:
         pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p

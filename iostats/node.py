@@ -2,6 +2,8 @@
 This node: its name, its job, its boot, its clocks, and a snapshot of its counters.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import time
@@ -11,10 +13,17 @@ from iostats.errors import UsageError
 from iostats.files import jobs_here, read_text
 from iostats.snapshot import File, Snapshot
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from iostats.config import Config
+
 REFUSED = (errno.EACCES, errno.EPERM)
 
 
-def name(given=None):
+def name(given: str | None = None) -> str:
     """`given`, or Slurm's name of this node, or its host name without the domain."""
     if given is not None:
         return jobid.checked_node_name(given)
@@ -22,7 +31,7 @@ def name(given=None):
     return slurm if jobid.is_node_name(slurm) else os.uname().nodename.partition(".")[0]
 
 
-def job(given, config):
+def job(given: str | None, config: Config) -> str:
     """`given`, or the id in the first variable of site.cfg that is set; UsageError for none."""
     if given is not None:
         return jobid.checked_job_id(given)
@@ -34,7 +43,7 @@ def job(given, config):
                      f"(site.cfg: [node] job_id_variables)")
 
 
-def boot_id():
+def boot_id() -> str:
     """The kernel's name for this boot; "" where it does not tell."""
     try:
         return read_text("/proc/sys/kernel/random/boot_id").strip()
@@ -42,7 +51,7 @@ def boot_id():
         return ""
 
 
-def other_jobs(job, *snapshots):
+def other_jobs(job: str, *snapshots: Snapshot) -> int | None:
     """
     How many other jobs were on the node at any of `snapshots`; None where no cgroup tells.
 
@@ -57,8 +66,9 @@ def other_jobs(job, *snapshots):
     return len(jobs.difference(own, (job,))) if jobs else None
 
 
-def snapshot(root, config, sources, job, node, seq, mark="", say=lambda text: None,
-             by_reader=None):
+def snapshot(root: str, config: Config, sources: dict[str, ModuleType], job: str, node: str,
+             seq: str, mark: str = "", say: Callable[[str], None] = lambda text: None,
+             by_reader: set[str] | None = None) -> Snapshot:
     """
     The Snapshot of all counter files below `root`, now.
 
@@ -66,7 +76,7 @@ def snapshot(root, config, sources, job, node, seq, mark="", say=lambda text: No
     told when it should have and did not, and the names of the sources that did are added to
     the set `by_reader`.
     """
-    files = []
+    files: list[File] = []
     for source in sources.values():
         files += source.read(root, config)
     if config["node.reader"] and any(file.errno in REFUSED for file in files):

@@ -8,17 +8,20 @@ The batch system's node lists, written out: "nid[00001-00003,7],login1".
 For the node side; the server has ClusterShell, which knows more.
 """
 
+from __future__ import annotations
+
 MOST_NODES = 1_000_000
+_LONGEST_NAME = 253                # a host name with its domain, RFC 1035
 
 
-def expanded(text):
+def expanded(text: str) -> list[str]:
     """
     The names in a list, in their order; ValueError, with the part that is off.
 
     >>> expanded("a[1-3,05],b")
     ['a1', 'a2', 'a3', 'a05', 'b']
     """
-    names = []
+    names: list[str] = []
     for part in _split(text):
         found = [""]
         while part:
@@ -27,6 +30,9 @@ def expanded(text):
             if bracket and not closed:
                 raise ValueError(head + bracket + rest)
             numbers = _numbers(inside) if bracket else [""]
+            # Without a bound on names a line of a megabyte could ask for a terabyte of them.
+            if len(found[0]) + len(head) + len(numbers[-1]) > _LONGEST_NAME:
+                raise ValueError((found[0] + head)[:_LONGEST_NAME])
             if len(found) * len(numbers) + len(names) > MOST_NODES:
                 raise ValueError(f"more than {MOST_NODES} nodes")
             found = [name + head + number for name in found for number in numbers]
@@ -34,24 +40,26 @@ def expanded(text):
     return names
 
 
-def _split(text):
+def _split(text: str) -> list[str]:
     """The parts between the commas that are in no bracket."""
-    parts, depth = [""], 0
-    for c in text.strip():
+    text = text.strip()
+    parts, begin, depth = [], 0, 0
+    for at, c in enumerate(text):
         depth += (c == "[") - (c == "]")
         if c == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += c
+            parts.append(text[begin:at])
+            begin = at + 1
+    parts.append(text[begin:])
     return [part for part in parts if part]
 
 
-def _numbers(ranges):
-    found = []
+def _numbers(ranges: str) -> list[str]:
+    found: list[str] = []
     for one in ranges.split(","):
         first, dash, last = one.partition("-")
         last = last if dash else first
-        if not (first.isdigit() and last.isdigit() and int(first) <= int(last)
+        if not (first.isdigit() and last.isdigit()
+                and max(len(first), len(last)) <= _LONGEST_NAME and int(first) <= int(last)
                 and int(last) - int(first) + len(found) < MOST_NODES):
             raise ValueError(one)
         found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]

@@ -8,6 +8,8 @@ has by then is new.  From 2.15.2 on nothing can be mistaken; before, an entry th
 has overtaken its old values between two looks counts too little.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import time
@@ -16,6 +18,16 @@ from collections import namedtuple
 from iostats import harvest, job_stats, loads, lustre
 from iostats.attribution import Form
 from iostats.errors import IostatsError, JobStatsSyntaxError, NotReadable, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, BinaryIO, Optional
+
+    from iostats.config import Config
+
+    Key = tuple[str, str]                                   # (file system, target)
+    Life = tuple[int, dict[str, tuple[int, Optional[int]]]]     # (start ns or 0, {counter: ...})
 
 _CHUNK = 1 << 18
 _LATE_NS = 2 * 10**9             # a clock is no better than that
@@ -40,14 +52,14 @@ Attributes:
 class _Known:
     """Ids alone tell of their jobs: there is no batch system to ask."""
 
-    def __init__(self, form):
+    def __init__(self, form: str) -> None:
         try:
             self.job_of = Form(form).job_of
         except ValueError as error:
             raise UsageError(f"--job-id: {error}") from None
 
     @staticmethod
-    def facts(id):
+    def facts(id: str) -> None:
         """Nothing more is known."""
         return None
 
@@ -64,15 +76,17 @@ class Here:
 
     lacks = ("user", "node")
 
-    def __init__(self, root, config, form, every_s):
+    def __init__(self, root: str, config: Config, form: str, every_s: float) -> None:
         self._root, self._known, self.every_s = root, _Known(form), every_s
         self.origin = os.uname().nodename if root == "/" else f"below {root}"
-        self._before, self._prints, self._load = None, {}, None
+        self._before: dict[Key, Look] | None = None
+        self._prints: dict[Key, job_stats.Fingerprints] = {}
+        self._load: Any = None                 # a loads.Load, once there were two looks
         boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         self._boot_ns = time.time_ns() - time.clock_gettime_ns(boot)
         self._node = os.uname().nodename
 
-    def look(self):
+    def look(self) -> bool:
         """Read everything once; True while that was the first look, which shows no rates."""
         found = harvest.targets(self._root)
         if not found:
@@ -94,7 +108,8 @@ class Here:
         before, self._before = self._before, now
         if before is None:
             return True
-        parts, missing = [], {}
+        parts: list[loads.Part] = []
+        missing: dict[str, dict[str, str]] = {}
         for key, why in failed.items():
             missing.setdefault(key[0], {})[key[1]] = why
         for key, look in now.items():
@@ -111,7 +126,7 @@ class Here:
                                 missing)
         return False
 
-    def _read(self, target, key):
+    def _read(self, target: harvest.Target, key: Key) -> Look:
         """The Look of one target; only what changed since the last one is parsed."""
         before = self._before and self._before.get(key)
         prints = self._prints.get(key)
@@ -120,7 +135,8 @@ class Here:
             prints.forget()
         with _opened(target.folders) as file:
             at, now_ns = time.monotonic(), time.time_ns()
-            new, bad = {}, []
+            new: dict[str, list[Life]] = {}
+            bad: list[str] = []
             for piece in job_stats.pieces(_chunks(file)):
                 if prints.changed(piece):
                     try:
@@ -129,13 +145,13 @@ class Here:
                         prints.refuse(piece)
                         bad.append(str(error))
         gone = prints.finish()
-        entries = dict(before.entries) if before else {}
+        entries: dict[str, list[Life]] = dict(before.entries) if before else {}
         for id in gone:
             entries.pop(id, None)
         entries.update(new)
         return Look(at, entries, now_ns, _words(bad))
 
-    def answer(self, ask):
+    def answer(self, ask: loads.Ask) -> dict[str, Any]:
         """What loads.answer says of the last two looks."""
         return loads.answer(self._load, ask, self._known)
 
@@ -145,17 +161,19 @@ class Dumps:
 
     lacks = ("user", "node")
 
-    def __init__(self, paths, form, over_s=None):
-        self._known, self.every_s, self._load = _Known(form), 1.0, None
+    def __init__(self, paths: Sequence[str], form: str, over_s: float | None = None) -> None:
+        self._known, self.every_s = _Known(form), 1.0
+        self._load: Any = None                 # a loads.Load, once the files are read
         self.origin = " to ".join(paths)
         self._paths, self._over_s = paths, over_s
 
-    def look(self):
+    def look(self) -> bool:
         """Read the files; False: there is nothing to wait for."""
         looks = [_dumped(path) for path in self._paths]
         latest = [max((look.latest_ns for look in found.values()), default=0) for found in looks]
         at = latest[-1] / 1e9 if latest[-1] >= lustre.FIRST_WALL_CLOCK_NS else None
-        parts, missing = [], {}
+        parts: list[loads.Part] = []
+        missing: dict[str, dict[str, str]] = {}
         if len(looks) == 1:
             began = _oldest(looks[0])
             for key, look in looks[0].items():
@@ -182,26 +200,26 @@ class Dumps:
                                 span_s or None, missing)
         return False
 
-    def answer(self, ask):
+    def answer(self, ask: loads.Ask) -> dict[str, Any]:
         """What loads.answer says of the files."""
         return loads.answer(self._load, ask, self._known)
 
 
 # -- reading -----------------------------------------------------------------------------------
 
-def _opened(folders):
+def _opened(folders: Iterable[str]) -> BinaryIO:
     """The job_stats in the first folder that has one; OSError, of what is there if there is one."""
-    failed = None
+    failed: OSError | None = None
     for folder in folders:
         try:
             return open(os.path.join(folder, "job_stats"), "rb", buffering=0)
         except OSError as error:
             if failed is None or isinstance(failed, FileNotFoundError):
                 failed = error
-    raise failed
+    raise failed  # type: ignore[misc]                 # a target has folders
 
 
-def _chunks(file):
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
     """The bytes of a file that gives a page at a time."""
     while True:
         chunk = file.read(_CHUNK)
@@ -210,10 +228,13 @@ def _chunks(file):
         yield chunk
 
 
-def _dumped(path):
+def _dumped(path: str) -> dict[Key, Look]:
     """{(file system, target): Look} of a saved dump."""
-    names, found, bad, latest = {}, {}, {}, {}
-    has_name = []
+    names: dict[str, Key] = {}
+    found: dict[Key, dict[str, list[Life]]] = {}
+    bad: dict[Key, list[str]] = {}
+    latest: dict[Key, int] = {}
+    has_name: list[bool] = []
     try:
         with open(path, "rb") as file:
             for name, piece in job_stats.dump(_noted(_chunks(file), b"job_stats", has_name)):
@@ -246,7 +267,7 @@ def _dumped(path):
             for key, entries in found.items() if key[0] or entries}
 
 
-def _noted(chunks, word, found):
+def _noted(chunks: Iterable[bytes], word: bytes, found: list[bool]) -> Iterator[bytes]:
     """`chunks`; `found` is no longer empty when `word` was in them."""
     tail = b""
     for chunk in chunks:
@@ -256,7 +277,7 @@ def _noted(chunks, word, found):
         yield chunk
 
 
-def _key(name, piece):
+def _key(name: str, piece: bytes) -> Key:
     """
     (file system, target) of obdfilter.FS-OST0000.job_stats.
 
@@ -266,19 +287,19 @@ def _key(name, piece):
     return harvest.split_name(place) or ("", "MDT?" if _OF_MDT.search(piece) else "OST?")
 
 
-def _add(entries, entry):
+def _add(entries: dict[str, list[Life]], entry: job_stats.Entry) -> None:
     entries.setdefault(entry.job_id, []).append((entry.started_ns, {
         name: (counter.samples, counter.sum) for name, counter in entry.counters.items()}))
 
 
-def _words(bad):
+def _words(bad: list[str]) -> str:
     if not bad:
         return ""
     return (f"{len(bad)} {'entry' if len(bad) == 1 else 'entries'} not understood, the first: "
             f"{bad[0]}")
 
 
-def _oldest(looks):
+def _oldest(looks: dict[Key, Look]) -> float | None:
     """When the oldest entry began, seconds since 1970; None where one of them does not tell."""
     starts = [started for look in looks.values() for lives in look.entries.values()
               for started, _ in lives]
@@ -287,7 +308,8 @@ def _oldest(looks):
 
 # -- what came in between ----------------------------------------------------------------------
 
-def _between(key, before, now, server, span_s):
+def _between(key: Key, before: Look, now: Look, server: str,
+             span_s: float | None) -> tuple[loads.Part, str]:
     """(Part of what came in between two Looks of a target, why it may be too low)."""
     gained, skipped = {}, 0
     for id, lives in now.entries.items():
@@ -305,7 +327,7 @@ def _between(key, before, now, server, span_s):
     return _part(key, gained, server, span_s), "; ".join(whys)
 
 
-def _gain(before, now):
+def _gain(before: Life, now: Life) -> Life:
     """(start, counters) of what `now` has more than `before`, or of all of it if it began again."""
     (started, old), (again, new) = before, now
     if started and again:
@@ -321,9 +343,11 @@ def _gain(before, now):
                    for name, (samples, total) in new.items()}
 
 
-def _part(key, entries, server, span_s):
+def _part(key: Key, entries: dict[str, list[Life]], server: str,
+          span_s: float | None) -> loads.Part:
     """The loads.Part of {id: [(start, counters)]}."""
-    ids, columns = [], ([], [], [], [])
+    ids: list[str] = []
+    columns: tuple[list[int], ...] = ([], [], [], [])
     for id, lives in entries.items():
         amounts = [0, 0, 0, 0]
         for _, counters in lives:

@@ -11,6 +11,8 @@ everything else that it does here.
 What has been encoded before (a storage server's sweeps) is sent compressed.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import socket
@@ -18,6 +20,13 @@ import time
 
 from iostats import credentials, jobid, wire
 from iostats.errors import NotDelivered, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Union
+
+    Params = Union[dict[str, Any], bytes]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 8.0
 _REPLY_WITHIN_S = 10.0
@@ -38,12 +47,12 @@ class Refused(NotDelivered):
 
     later = False
 
-    def __init__(self, message, code=None):
+    def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
         self.code = code
 
 
-def split_server(text, where="--server"):
+def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
     """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; UsageError says `where`."""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
@@ -57,8 +66,10 @@ def split_server(text, where="--server"):
     return host, int(port) if port else None
 
 
-def deliver(report, server, secret_path, config, say=lambda text: None, sleep=time.sleep,
-            job_uid=None, method="report"):
+def deliver(report: dict[str, Any], server: str, secret_path: str | None, config: Mapping[str, Any],
+            say: Callable[[str], None] = lambda text: None,
+            sleep: Callable[[float], object] = time.sleep, job_uid: int | None = None,
+            method: str = "report") -> Any:
     """
     Send `report` (the params of the method `report`) to its job's server; what that answered.
 
@@ -73,7 +84,7 @@ def deliver(report, server, secret_path, config, say=lambda text: None, sleep=ti
                                             config["server.port_tries"])
     began, wait, tries, said = time.monotonic(), _FIRST_WAIT_S, 0, set()
 
-    def say_once(text):
+    def say_once(text: str) -> None:
         if text not in said:
             said.add(text)
             say(text)
@@ -102,7 +113,8 @@ def deliver(report, server, secret_path, config, say=lambda text: None, sleep=ti
         wait = min(wait * 2, _LONGEST_WAIT_S)
 
 
-def _try_ports(report, host, ports, job, signs, method):
+def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str,
+               signs: Sequence[credentials.Credentials], method: str) -> Any:
     others, silent = [], None
     for port in ports:
         try:
@@ -118,8 +130,9 @@ def _try_ports(report, host, ports, job, signs, method):
                        + "; ".join(others + ([silent] if silent else [])))
 
 
-def call(host, port, name, signs, node, method, params, within_s=None, longest=_LONGEST_ANSWER,
-         learn=lambda clock_ahead_s: None):
+def call(host: str, port: int, name: str, signs: Sequence[credentials.Credentials], node: str,
+         method: str, params: Params, within_s: float | None = None, longest: int = _LONGEST_ANSWER,
+         learn: Callable[[float], object] = lambda clock_ahead_s: None) -> Any:
     """
     The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
 
@@ -140,7 +153,8 @@ def call(host, port, name, signs, node, method, params, within_s=None, longest=_
                            f"{_in_words(error)}") from None
 
 
-def who_listens(host, port, name, signs, node):
+def who_listens(host: str, port: int, name: str, signs: Sequence[credentials.Credentials],
+                node: str) -> tuple[dict[str, Any], credentials.Credentials | None]:
     """
     (hello's result, the one of `signs` that it was proved by, or None) of who is on a port.
 
@@ -154,16 +168,17 @@ def who_listens(host, port, name, signs, node):
             return {}, None
 
 
-def in_time(within_s, what, action):
+def in_time(within_s: float, what: str, action: Callable[[], Any]) -> Any:
     """
     What `action()` returns or raises; NotDelivered when it takes longer than `within_s`.
 
     It has a thread of its own: no signal ends a resolver, or a munged, that does not answer.
     """
     import _thread
-    done, outcome = _thread.allocate_lock(), []
+    done = _thread.allocate_lock()
+    outcome: list[tuple[Any, BaseException | None]] = []
 
-    def run():
+    def run() -> None:
         try:
             outcome.append((action(), None))
         except BaseException as error:
@@ -179,15 +194,17 @@ def in_time(within_s, what, action):
     return result
 
 
-def _asked(host, port, name, signs, node, method, params, within_s=None,
-           longest=_LONGEST_ANSWER, learn=lambda clock_ahead_s: None):
+def _asked(host: str, port: int, name: str, signs: Sequence[credentials.Credentials], node: str,
+           method: str, params: Params, within_s: float | None = None,
+           longest: int = _LONGEST_ANSWER,
+           learn: Callable[[float], object] = lambda clock_ahead_s: None) -> Any:
     until = time.monotonic() + (_REPLY_WITHIN_S if within_s is None else within_s)
     with _connected(host, port, until) as connection:
         return _Conversation(connection, host, port, name, signs, node, until,
                              longest, learn).ask(method, params)
 
 
-def _connected(host, port, until):
+def _connected(host: str, port: int, until: float) -> socket.socket:
     """A connection; each address of `host` has an equal part of the time that is left."""
     addresses = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
     for place, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -202,11 +219,11 @@ def _connected(host, port, until):
     raise failed
 
 
-def _in_words(error):
+def _in_words(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _deflated(body):
+def _deflated(body: bytes) -> bytes:
     import zlib                                        # a `stop` has no use for it
     return zlib.compress(body, 1)
 
@@ -214,8 +231,10 @@ def _deflated(body):
 class _Conversation:
     """One connection to one port; every answer is checked before it is believed."""
 
-    def __init__(self, connection, host, port, name, signs, node, until,
-                 longest=_LONGEST_ANSWER, learn=lambda clock_ahead_s: None):
+    def __init__(self, connection: socket.socket, host: str, port: int, name: str,
+                 signs: Sequence[credentials.Credentials], node: str, until: float,
+                 longest: int = _LONGEST_ANSWER,
+                 learn: Callable[[float], object] = lambda clock_ahead_s: None) -> None:
         self._connection, self._name, self._signs, self._node = connection, name, signs, node
         self._host = f"{host}:{port}"
         self._clock_ahead_s = 0.0
@@ -223,25 +242,28 @@ class _Conversation:
         # One bound for the whole conversation: an answer that trickles has no more time.
         self._until, self._longest, self._learn = until, longest, learn
 
-    def ask(self, method, params):
+    def ask(self, method: str, params: Params) -> Any:
         """Say hello, then call `method`; the server's result."""
         hello, proved = self.hello()
         if hello["job"] != self._name:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
             raise _NotOurs("; ".join(dict.fromkeys(one.doubt for one in self._signs)))
-        self._clock_ahead_s = time.time() - float(hello.get("time", "missing"))
+        theirs = hello.get("time")
+        if type(theirs) not in (int, float) or not abs(theirs) < 1e12:
+            raise _NotOurs("its `hello` does not tell the time")
+        self._clock_ahead_s = time.time() - theirs
         self._learn(self._clock_ahead_s)
         if method == "hello":
             return hello
-        if method == "report":
+        if method == "report" and isinstance(params, dict):
             params = {**params, "clock_ahead_s": round(self._clock_ahead_s, 3)}
         result, is_proved = self._call(method, params, proved)
         if not is_proved:
             raise _NotOurs("it could not prove its answer")
         return result
 
-    def hello(self):
+    def hello(self) -> tuple[dict[str, Any], credentials.Credentials | None]:
         """(the server's result, the one of our credentials that it was proved by, or None)."""
         for one in self._signs:
             hello, is_proved = self._call("hello", {"job": self._name}, one)
@@ -253,7 +275,8 @@ class _Conversation:
                 break
         return hello, None
 
-    def _call(self, method, params, signs):
+    def _call(self, method: str, params: Params,
+              signs: credentials.Credentials) -> tuple[Any, bool]:
         """(result, the answer was authenticated) of one call."""
         body, encoding = self._body(method, params), b""
         if isinstance(params, bytes):
@@ -285,14 +308,14 @@ class _Conversation:
             raise _NotOurs(str(message))
         return answer.get("result"), is_proved
 
-    def _body(self, method, params):
+    def _body(self, method: str, params: Params) -> bytes:
         if isinstance(params, bytes):
             return b'{"jsonrpc":"2.0","method":"%s","params":%s,"clock_ahead_s":%.3f},"id":1}' % (
                 method.encode(), params.rstrip()[:-1], self._clock_ahead_s)
         return json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, "id": 1},
                           separators=(",", ":")).encode()
 
-    def _answer(self):
+    def _answer(self) -> tuple[dict[str, str], bytes]:
         """({lower-case header: value}, body) of one HTTP answer."""
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > _LONGEST_HEAD:
@@ -312,7 +335,7 @@ class _Conversation:
         body, self._buffer = bytes(self._buffer[:length]), self._buffer[length:]
         return headers, body
 
-    def _receive(self):
+    def _receive(self) -> None:
         self._connection.settimeout(self._left())
         try:
             part = self._connection.recv(65536)
@@ -322,5 +345,5 @@ class _Conversation:
             raise ConnectionError("it closed the connection")
         self._buffer += part
 
-    def _left(self):
+    def _left(self) -> float:
         return max(0.001, self._until - time.monotonic())

@@ -9,6 +9,8 @@ It is believed when the socket was made by root or by ourselves (SO_PEERCRED), a
 time and space: without it a node has what it could read itself.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -19,6 +21,10 @@ import time
 from iostats.errors import one_line
 from iostats.snapshot import File, reason
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
 ANSWER_WITHIN_S = 5.0
 LONGEST_ANSWER = 64 << 20
 
@@ -27,7 +33,8 @@ class ReaderError(Exception):
     """The reader gave nothing that can be used; the text says why."""
 
 
-def filled(files, refused, path, say):
+def filled(files: list[File], refused: Container[int], path: str,
+           say: Callable[[str], None]) -> tuple[list[File], set[str]]:
     """
     (`files` with those that were refused as the reader at `path` sees them, {sources it gave}).
 
@@ -39,7 +46,9 @@ def filled(files, refused, path, say):
     except ReaderError as error:
         say(f"reader {path}: {one_line(error)}; going on without")
         return files, set()
-    found, gave, still = [], set(), ""
+    found: list[File] = []
+    gave: set[str] = set()
+    still = ""
     for file in files:
         if file.errno in refused:
             theirs = answer.get((file.source, file.name))
@@ -56,7 +65,7 @@ def filled(files, refused, path, say):
     return found, gave
 
 
-def ask(path):
+def ask(path: str) -> dict[tuple[str, str], File]:
     """{(source, name): File} of what the reader at `path` sees; ReaderError."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -67,7 +76,7 @@ def ask(path):
         raise ReaderError(error.strerror or str(error)) from None
 
 
-def _answer(connection, path, until):
+def _answer(connection: socket.socket, path: str, until: float) -> bytes:
     connection.settimeout(ANSWER_WITHIN_S)
     connection.connect(path)
     # struct ucred: pid, uid, gid of who called listen(), three ints (unix(7)).
@@ -75,7 +84,8 @@ def _answer(connection, path, until):
                            sys.byteorder)
     if owner not in (0, os.geteuid()):
         raise ReaderError(f"expected a socket of root, got one of user {owner}")
-    parts, length = [], 0
+    parts: list[bytes] = []
+    length = 0
     while True:
         left = until - time.monotonic()
         if left <= 0:
@@ -94,7 +104,7 @@ def _answer(connection, path, until):
     return b"".join(parts)
 
 
-def _files_in(data):
+def _files_in(data: bytes) -> dict[tuple[str, str], File]:
     try:
         found = {}
         for one in json.loads(data)["files"]:

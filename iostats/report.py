@@ -5,6 +5,8 @@ The record is that of aggregate.py (docs/record.schema.json); nothing is compute
 rates and forms.  Unknown is "-", a lower bound begins with ">=".
 """
 
+from __future__ import annotations
+
 import csv
 import io
 
@@ -17,12 +19,17 @@ from iostats.errors import one_line
 from iostats.series import sparkline
 from iostats.units import bytes_text, duration_text
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
 _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 
-def labelled(record, config):
+def labelled(record: dict[str, Any], config: Any) -> dict[str, Any]:
     """`record` with the site's names for its file systems."""
-    def named(one):
+    def named(one: dict[str, Any]) -> dict[str, Any]:
         return {**one, "file_systems": [
             {**fs, "label": config.labels.get(fs["name"], fs["name"])}
             for fs in one["file_systems"]]}
@@ -30,7 +37,8 @@ def labelled(record, config):
             "harvest": record.get("harvest") and named(record["harvest"])}
 
 
-def text(record, config, form="grid", long=False, explain=False):
+def text(record: dict[str, Any], config: Any, form: str = "grid", long: bool = False,
+         explain: bool = False) -> str:
     """
     The report of a labelled `record`, ending with a newline.
 
@@ -45,7 +53,7 @@ def text(record, config, form="grid", long=False, explain=False):
                    for c in _tables(record, config, form, long, explain))
 
 
-def _visible(value):
+def _visible(value: Any) -> Any:
     """`value` with what nodes have called their things made safe for a terminal and a table."""
     if isinstance(value, str):
         return value if value.isprintable() else one_line(value)
@@ -54,12 +62,12 @@ def _visible(value):
     return [_visible(found) for found in value] if isinstance(value, list) else value
 
 
-def as_json(record):
+def as_json(record: dict[str, Any]) -> str:
     """The record as indented JSON, ending with a newline."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
-def _tables(record, config, form, long, explain):
+def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain: bool) -> str:
     shown = _shown(record, config)
     units = config["report.units"]
     parts = [coverage_line(record)]
@@ -102,7 +110,7 @@ def _tables(record, config, form, long, explain):
     return ("\n\n" if form == "markdown" else "\n").join(parts) + "\n"
 
 
-def coverage_line(record):
+def coverage_line(record: dict[str, Any]) -> str:
     """
     Which nodes are in the totals, which are not, and why; one line.
 
@@ -119,7 +127,7 @@ def coverage_line(record):
         line += f", {outcome}"
     if expected is None:
         line += " (how many there should be is not known)"
-    by_reason = {}
+    by_reason: dict[str, list[str]] = {}
     for node, why in coverage["missing"].items():
         by_reason.setdefault(why, []).append(node)
     missing = [f"{folded(nodes)} ({why})" for why, nodes in by_reason.items()]
@@ -130,7 +138,7 @@ def coverage_line(record):
     return line + (f"; missing: {', '.join(missing)}" if missing else "")
 
 
-def folded(nodes):
+def folded(nodes: Iterable[str]) -> str:
     """
     Node names in the batch systems' notation: nid[00001-00003,00007].
     """
@@ -141,23 +149,23 @@ def folded(nodes):
         return ",".join(sorted(nodes))
 
 
-def _shown(record, config):
+def _shown(record: dict[str, Any], config: Any) -> list[dict[str, Any]]:
     by_name = {fs["name"]: fs for fs in record["file_systems"]}
     wanted = config["report.file_systems"] or list(by_name)
     return [by_name[name] for name in wanted if name in by_name]
 
 
-def _bytes(numbers, metric, units):
+def _bytes(numbers: dict[str, Any] | None, metric: str, units: str) -> str:
     if numbers is None or numbers[metric] is None:
         return "-"
     return _bound(numbers) + bytes_text(numbers[metric], units)
 
 
-def _bound(numbers):
+def _bound(numbers: dict[str, Any]) -> str:
     return ">= " if numbers["lower_bound"] else ""
 
 
-def _operations_table(shown, config, form):
+def _operations_table(shown: list[dict[str, Any]], config: Any, form: str) -> list[str]:
     columns = config["report.columns"]
     if not columns:
         # Every operation that happened, in the order of counters.OPERATIONS.
@@ -171,7 +179,7 @@ def _operations_table(shown, config, form):
             _table(("File System", *columns), rows, form, ("left",) + ("right",) * len(columns))]
 
 
-def _operation(fs, name):
+def _operation(fs: dict[str, Any], name: str) -> str:
     if fs["operations"] is None:
         return "-"
     row = fs["operations"].get(name)
@@ -180,16 +188,17 @@ def _operation(fs, name):
     return f"{_bound(fs['application'])}{row['count'] if row else 0}"
 
 
-def _table(headers, rows, form, align=None):
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
+           align: Sequence[str] | None = None) -> str:
     # Everything is text by now: tabulate must not read numbers into it (it would print
     # 16777216 as 1.67772e+07 in a column with a "-").
     if form == "markdown":
         rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return tabulate(rows, headers, tablefmt=_TABLEFMT[form], disable_numparse=True,
-                    colalign=align if rows else None)
+    return str(tabulate(rows, headers, tablefmt=_TABLEFMT[form], disable_numparse=True,
+                        colalign=align if rows else None))
 
 
-def _metadata_tables(shown, form):
+def _metadata_tables(shown: list[dict[str, Any]], form: str) -> list[str]:
     """What each MDT was asked: the number by which administrators judge a job."""
     rows = []
     for fs in shown:
@@ -213,7 +222,7 @@ def _metadata_tables(shown, form):
                    form, ("left", "left", "right", "right", "right", "left", "left"))]
 
 
-def _phases_table(record, config, units, form):
+def _phases_table(record: dict[str, Any], config: Any, units: str, form: str) -> list[str]:
     """One row for each part of the job and file system, in the order of time."""
     rows = []
     for phase in record["phases"]:
@@ -234,12 +243,13 @@ def _phases_table(record, config, units, form):
     return parts
 
 
-def _at_servers(shown, harvested, long, units, form):
+def _at_servers(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], long: bool,
+                units: str, form: str) -> list[str]:
     """What the storage servers counted under the job's id, below what its nodes counted."""
     rows, here = [], {fs["name"]: fs for fs in shown}
     align = ("left", "left") + ("right",) * 5
     for fs in harvested:
-        sides = [("At the servers", fs, "rpcs", {
+        sides: list[tuple[Any, ...]] = [("At the servers", fs, "rpcs", {
             name: row for name, row in fs["operations"].items() if name not in COUNTED_AGAIN})]
         if fs["name"] in here:
             nodes = here[fs["name"]]
@@ -266,13 +276,13 @@ def _at_servers(shown, harvested, long, units, form):
     return parts
 
 
-def _moved(numbers, calls):
+def _moved(numbers: dict[str, Any] | None, calls: str) -> list[tuple[str, int | None]]:
     """[(name, number or None)] of what was moved, and by how many calls or RPCs."""
     names = ("read_bytes", "write_bytes", f"read_{calls}", f"write_{calls}")
     return [(name, None if numbers is None else numbers[name]) for name in names]
 
 
-def _harvest_notes(harvest, config):
+def _harvest_notes(harvest: dict[str, Any], config: Any) -> list[str]:
     notes = [f"note: at the servers: {note}" for note in harvest["notes"]]
     for fs in _shown(harvest, config):
         notes += [f"note: {fs['label']}, at the servers: {note}" for note in fs["notes"]]
@@ -281,7 +291,7 @@ def _harvest_notes(harvest, config):
     return notes
 
 
-def _rates(shown, reported, units):
+def _rates(shown: list[dict[str, Any]], reported: int, units: str) -> list[str]:
     """A line of blocks for each metric that `watch` saw."""
     lines = []
     for fs in shown:
@@ -297,8 +307,8 @@ def _rates(shown, reported, units):
     return ["Over the time of this job, nodes with `watch` together:", *lines] if lines else []
 
 
-def _shared_notes(shared):
-    by_count = {}
+def _shared_notes(shared: dict[str, int]) -> list[str]:
+    by_count: dict[int, list[str]] = {}
     for node, count in shared.items():
         by_count.setdefault(count, []).append(node)
     return [f"note: {folded(nodes)}: {count} other {'job was' if count == 1 else 'jobs were'} on "
@@ -306,12 +316,13 @@ def _shared_notes(shared):
             for count, nodes in sorted(by_count.items())]
 
 
-def _low(fs, source):
+def _low(fs: dict[str, Any], source: str) -> str:
     """">= " when a number of `source` may be too low."""
     return ">= " if fs["incomplete"] or source in fs["low"] else ""
 
 
-def _long(shown, node_seconds, units, form):
+def _long(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
+          form: str) -> list[str]:
     """The tables of --long."""
     transfers, times, spreads, sizes = [], [], [], []
     for fs in shown:
@@ -370,7 +381,7 @@ def _long(shown, node_seconds, units, form):
     return parts
 
 
-def _ratios(fs, units):
+def _ratios(fs: dict[str, Any], units: str) -> list[str]:
     """Sentences: why the application's bytes and the network's differ."""
     application, network = fs["application"], fs["network"]
     lines = []
@@ -407,7 +418,7 @@ def _ratios(fs, units):
     return lines
 
 
-def _explanation(shown, config):
+def _explanation(shown: list[dict[str, Any]], config: Any) -> list[str]:
     """What each number of this report is, and is not; from counters.METRICS."""
     happened = {name for fs in shown for name in fs["operations"] or {}} - {OTHERS}
     happened.update(config["report.columns"])
@@ -432,12 +443,12 @@ def _explanation(shown, config):
 _BY = {"application": "by the application", "network": "over the network"}
 
 
-def _with_calls(fs):
+def _with_calls(fs: dict[str, Any]) -> dict[str, Any]:
     """Operations with their time, and read and write before them where the release times them."""
     return {**(fs["calls"] or {}), **(fs["operations"] or {})}
 
 
-def _csv(record):
+def _csv(record: dict[str, Any]) -> str:
     """One line for each number: job, file system, layer, metric, value, lower bound."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -466,6 +477,6 @@ def _csv(record):
     return out.getvalue()
 
 
-def _cell(value):
+def _cell(value: str) -> str:
     """A text that a spreadsheet does not take for a formula."""
     return "'" + value if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -24,6 +24,8 @@ Source: osc_rpc_stats_seq_show(), lustre/osc/lproc_osc.c; mdc_rpc_stats_seq_show
 lustre/mdc/lproc_mdc.c; 2.5 to 2.17.
 """
 
+from __future__ import annotations
+
 from iostats.errors import StatsSyntaxError
 from iostats.lustre import Counter, Reading, are_digits, header_line, is_number, start_time
 
@@ -35,9 +37,12 @@ SHORT_TITLE = {
 }
 
 
-def parse(text, origin="rpc_stats"):
+def parse(text: str, origin: str = "rpc_stats") -> Reading:
     """The Reading in the text of one `rpc_stats` file; raises StatsSyntaxError."""
-    counters, gauges, times, columns, title = {}, {}, {}, (), None
+    counters: dict[str, Counter] = {}
+    times: dict[str, int] = {}
+    columns: tuple[str, ...] = ()
+    gauges, title = {}, None
     for lineno, line in enumerate(text.split("\n"), 1):
         words = line.split()
         if not words or (words[-1].lstrip("(").startswith("secs.") and header_line(line, times)):
@@ -55,12 +60,12 @@ def parse(text, origin="rpc_stats"):
             name, colon, value = line.partition(":")
             if not colon or not is_number(value.strip()):
                 raise StatsSyntaxError(origin, lineno, line, '"<title>: <number>" or a row')
-            gauges[name.strip()] = int(value)
+            gauges[name.strip()] = int(value.strip())  # int() alone takes fewer blanks
             columns, title = (), None
     return Reading(counters, times.get("snapshot_time"), start_time(times), gauges)
 
 
-def _title(line):
+def _title(line: str) -> str | None:
     """The section's name in counters: "pages" of "pages per rpc    rpcs   % cum % | ..."."""
     head = line.partition("%")[0].rstrip()
     for column_word in ("rpcs", "count"):
@@ -70,7 +75,8 @@ def _title(line):
     return None
 
 
-def _row(words, columns, title, counters):
+def _row(words: list[str], columns: tuple[str, ...], title: str,
+         counters: dict[str, Counter]) -> bool:
     """Take the row `words` into `counters`; False when it is not of its form."""
     cells = [words[place:place + 3] for place in range(1, len(words), 4)]
     if (len(words) != 4 * len(columns) or set(words[4::4]) - {"|"}

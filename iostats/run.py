@@ -10,6 +10,8 @@ ended (schedulers: STAYS) one process on each node stays and sleeps, see attend.
 `start` and `stop` are launched one after the other.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import errno
@@ -25,6 +27,16 @@ from asyncio.subprocess import DEVNULL, PIPE
 from iostats import attend
 from iostats.aggregate import Totals
 from iostats.errors import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from iostats.aggregate import Outcome
+    from iostats.config import Config
+    from iostats.server import JobServer
 
 FORWARDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
              signal.SIGUSR2, signal.SIGXCPU)
@@ -54,9 +66,10 @@ class PartTotals(Totals):
         began: when the command began, where not all nodes were ready by then; None otherwise.
     """
 
-    why_cut, began = _LEFT, None
+    why_cut: str = _LEFT
+    began: float | None = None
 
-    def add(self, report):
+    def add(self, report: Any) -> Outcome:
         why = self.why_cut
         if not why and self.began is not None and (
                 report.ended - report.elapsed_s > self.began - _CLOCKS_S):
@@ -81,15 +94,20 @@ class Nodes:
     `unblocked()`: a context in which our signals are as they were.
     """
 
-    def __init__(self, launchers, client, environ, stays, quotes, say,
-                 unblocked=contextlib.nullcontext):
+    def __init__(self, launchers: list[list[str]], client: Callable[[str], list[str]],
+                 environ: Mapping[str, str], stays: bool, quotes: bool, say: Callable[[str], None],
+                 unblocked: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+                 ) -> None:
         self._launchers, self._client, self._environ = launchers, client, environ
         self._stays, self._quotes, self._say, self._unblocked = stays, quotes, say, unblocked
-        self._running, self._all, self._stopping, self._said = [], [], None, 0
+        self._running: list[_Launched] = []
+        self._all: list[_Launched] = []
+        self._stopping: asyncio.Future[None] | None = None
+        self._said = 0
         self.ready = 0                   # nodes that have started, or said that they can't
-        self.failed = set()              # launchers whose trouble is told
+        self.failed: set[tuple[str, ...]] = set()          # launchers whose trouble is told
 
-    async def start(self, count, within_s, told):
+    async def start(self, count: int, within_s: float, told: asyncio.Event) -> bool:
         """
         Launch, and wait until `count` nodes are ready, all launchers are done, or `told` is set;
         False where some nodes may yet start.
@@ -105,20 +123,20 @@ class Nodes:
             return self.done or self.ready >= count
         return not await _kill_late(self._running)
 
-    def _say_who_is_late(self, count, within_s):
+    def _say_who_is_late(self, count: int, within_s: float) -> None:
         late, all_, what = count - self.ready, count, "nodes are not ready"
         if not self._stays:
             late, all_ = sum(not one.done for one in self._running), len(self._running)
             what = "launchers have not come back"
         self._say(f"{late} of {all_} {what} after {within_s:g} s; the command begins without them")
 
-    async def stop(self):
+    async def stop(self) -> None:
         """Tell the nodes, once, that the command has ended."""
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop())
         await asyncio.shield(self._stopping)
 
-    async def _stop(self):
+    async def _stop(self) -> None:
         if self._stays:
             for one in self._running:
                 one.end_input()
@@ -126,16 +144,16 @@ class Nodes:
             await self._launch("stop")
 
     @property
-    def stay(self):
+    def stay(self) -> bool:
         """True where the nodes' processes are there, as far as one sees from here."""
         return not self._stays or all(one.status is None for one in self._running)
 
     @property
-    def done(self):
+    def done(self) -> bool:
         """True when nobody is left who could start or report."""
         return all(one.done for one in self._running)
 
-    async def end(self, within_s=_END_WITHIN_S):
+    async def end(self, within_s: float = _END_WITHIN_S) -> None:
         """End the launchers."""
         await _until(lambda: self.done, within_s)
         await _kill_late(self._all)
@@ -144,13 +162,13 @@ class Nodes:
         if self._said > _MOST_SAID:
             self._say(f"and {self._said - _MOST_SAID} more lines of the nodes")
 
-    def say_some(self, line):
+    def say_some(self, line: str) -> None:
         """Pass on what a node or a launcher says: of a thousand nodes with one trouble, a few."""
         self._said += 1
         if self._said <= _MOST_SAID:
             self._say(one_line(line[:_LONGEST_LINE]))
 
-    async def _launch(self, role):
+    async def _launch(self, role: str) -> None:
         self._running = []
         for launcher in self._launchers:
             command = self._client(role)
@@ -161,7 +179,8 @@ class Nodes:
                 with self._unblocked():
                     # A session of its own: Ctrl-C is for the command alone.
                     await asyncio.get_running_loop().subprocess_exec(
-                        lambda one=one: one, *launcher, *command, env=self._environ,
+                        lambda one=one: one, *launcher, *command,  # type: ignore[misc]
+                        env=self._environ,
                         start_new_session=True, stdin=PIPE if self._stays else DEVNULL,
                         stdout=PIPE, stderr=PIPE)
             except OSError as error:
@@ -179,37 +198,40 @@ class _Launched(asyncio.SubprocessProtocol):
         status: its exit status; None while it runs.
     """
 
-    def __init__(self, nodes, role, launcher):
+    def __init__(self, nodes: Nodes, role: str, launcher: tuple[str, ...]) -> None:
         self._nodes, self._role, self._launcher = nodes, role, launcher
         self._hushed, self._said = launcher in nodes.failed, False
-        self._rest, self._lines = {1: b"", 2: b""}, []
-        self._transport = self._ended_at = self.status = None
+        self._rest = {1: b"", 2: b""}
+        self._lines: list[str] = []
+        self._transport: Any = None
+        self._ended_at = 0.0
+        self.status: int | None = None
 
-    def cannot_be_run(self, error):
+    def cannot_be_run(self, error: OSError) -> None:
         if not self._hushed:
             self._nodes.failed.add(self._launcher)
             self._nodes.say_some(f"{self._launcher[0]}: cannot be run: {error.strerror}")
 
-    def connection_made(self, transport):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
-    def pipe_data_received(self, fd, data):
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
         *lines, rest = (self._rest[fd] + data).split(b"\n")
         self._rest[fd] = rest[:_LONGEST_LINE]              # of a line without an end its begin
         for line in lines:
             self._line(fd, line)
 
-    def pipe_connection_lost(self, fd, error):
+    def pipe_connection_lost(self, fd: int, error: Exception | None) -> None:
         rest = self._rest.pop(fd, b"")
         if rest:
             self._line(fd, rest)
         self._tell()
 
-    def process_exited(self):
+    def process_exited(self) -> None:
         self.status, self._ended_at = self._transport.get_returncode(), time.monotonic()
         self._tell()
 
-    def _line(self, fd, line):
+    def _line(self, fd: int, line: bytes) -> None:
         text = line[:_LONGEST_LINE].decode("utf-8", "replace").strip()
         if fd == 1:
             self._nodes.ready += text in ("started", "not started")
@@ -219,7 +241,7 @@ class _Launched(asyncio.SubprocessProtocol):
         elif text and len(self._lines) < _MOST_SAID:
             self._lines.append(text)
 
-    def _tell(self, at_last=False):
+    def _tell(self, at_last: bool = False) -> None:
         """What a launcher itself says is shown when it fails, once; a client's errors always."""
         if self.status is None or self._hushed or not (at_last or not self._rest):
             return
@@ -232,28 +254,28 @@ class _Launched(asyncio.SubprocessProtocol):
                 self._nodes.say_some(line)
 
     @property
-    def done(self):
+    def done(self) -> bool:
         """True when it has ended, and all that it said is here."""
         return self.status is not None and (
             not self._rest or time.monotonic() > self._ended_at + _DRAINED_WITHIN_S)
 
-    def end_input(self):
+    def end_input(self) -> None:
         pipe = self._transport.get_pipe_transport(0)
         if pipe is not None:
             pipe.close()
 
-    def kill(self, number):
+    def kill(self, number: int) -> None:
         """Send a signal to it, and to all that it has started."""
         self._hushed = True
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._transport.get_pid(), number)
 
-    def close(self):
+    def close(self) -> None:
         self._tell(at_last=True)
         self._transport.close()
 
 
-async def _kill_late(launched):
+async def _kill_late(launched: Iterable[_Launched]) -> int:
     """End those that have not ended, and what they leave behind; how many there were."""
     late = [one for one in launched if one.status is None]
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -263,7 +285,7 @@ async def _kill_late(launched):
     return len(late)
 
 
-async def _until(true, within_s):
+async def _until(true: Callable[[], object], within_s: float) -> None:
     """Wait until `true()`, or for so many seconds."""
     ends = time.monotonic() + within_s
     while not true() and time.monotonic() < ends:
@@ -287,16 +309,24 @@ class Command:
         impatient: True when somebody has told us to end while there was no command any more.
     """
 
-    def __init__(self, argv, environ):
+    def __init__(self, argv: list[str], environ: dict[bytes, bytes]) -> None:
         self._argv, self._environ = argv, environ
-        self._pid = self._loop = self._listener = None
-        self._early, self._caught, self._mask, self._released = [], (), (), False
-        self.returncode = self.failed = self.told = self.ending = None
+        self._pid: int | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listener: threading.Thread | None = None
+        self._early: list[int] = []
+        self._caught: Sequence[int] = ()
+        self._mask: Iterable[int] = ()
+        self._released = False
+        self.returncode: Any = None                               # an int, once it has ended
+        self.failed: OSError | None = None
+        self.told: Any = None                                     # Events, from `attach` on
+        self.ending: Any = None
         self.impatient, self._ended_at = False, 0.0
 
     # -- signals
 
-    def catch(self):
+    def catch(self) -> None:
         """Take over the command's signals, from now on; one that is ignored stays so."""
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)         # or there is no exit status
@@ -309,23 +339,24 @@ class Command:
             self._listener = threading.Thread(target=self._listen, daemon=True)
             self._listener.start()
 
-    def attach(self):
+    def attach(self) -> None:
         """From now on the running loop is told of signals."""
         self.told, self.ending = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
         for number in self._early[:]:
             self._note(number)
 
-    def release(self):
+    def release(self) -> None:
         """Give the signals back; a thread that waits for one would take it from us."""
         self._released = True
         if self._listener:
-            signal.pthread_kill(self._listener.ident, self._caught[0])
+            signal.pthread_kill(self._listener.ident,  # type: ignore[arg-type]     # it runs
+                                self._caught[0])
             self._listener.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     @contextlib.contextmanager
-    def unblocked(self):
+    def unblocked(self) -> Iterator[None]:
         """Signals as they were before, for a process that is started meanwhile."""
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         try:
@@ -333,26 +364,26 @@ class Command:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
-    def _listen(self):
+    def _listen(self) -> None:
         while True:
             found = signal.sigwaitinfo(self._caught)
             if self._released:
                 return
             self._post(found.si_signo, found.si_code == _SI_KERNEL)
 
-    def _post(self, number, had_it):
+    def _post(self, number: int, had_it: bool) -> None:
         if self._loop is None:
             self._early.append(number)
         else:
             with contextlib.suppress(RuntimeError):               # the loop is closed
                 self._loop.call_soon_threadsafe(self._came, number, had_it)
 
-    def _note(self, number):
+    def _note(self, number: int) -> None:
         self.told.set()
         if number == signal.SIGTERM:
             self.ending.set()
 
-    def _came(self, number, had_it):
+    def _came(self, number: int, had_it: bool) -> None:
         self._note(number)
         if self.returncode is not None or self.failed is not None:
             # What has ended the command may have been for us as well, and come a bit later.
@@ -366,7 +397,7 @@ class Command:
 
     # -- its life
 
-    async def run(self):
+    async def run(self) -> None:
         """Run it to its end."""
         if self._early:
             self.returncode = -self._early[0]                     # it was ended before it began
@@ -383,18 +414,18 @@ class Command:
         self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     @property
-    def has_run(self):
+    def has_run(self) -> bool:
         """True when it has run, or runs."""
         return self._pid is not None
 
-    def _spawned(self):
+    def _spawned(self) -> int:
         """
         The number of its process.
 
         posix_spawn, since it leaves all else as it is: files that were open for us stay so (such
         as a shell's <(...)), and what was ignored or blocked.
         """
-        def spawn(path, argv):
+        def spawn(path: str, argv: list[str]) -> int:
             return os.posix_spawnp(path, argv, self._environ, setsigmask=self._mask,
                                    setsigdef=_IGNORED_BY_PYTHON)
         if not self._argv[0]:
@@ -409,7 +440,8 @@ class Command:
         return spawn("/bin/sh", ["/bin/sh", script, *self._argv[1:]])
 
 
-async def measured(command, nodes, server, config, report, say):
+async def measured(command: Command, nodes: Nodes | None, server: JobServer | None, config: Config,
+                   report: Callable[[], None], say: Callable[[str], None]) -> None:
     """
     Run `command`, with its nodes' start before and stop after it.
 
@@ -417,7 +449,7 @@ async def measured(command, nodes, server, config, report, say):
     command has ended, or the job is being ended and the command goes on.  `nodes` and `server` are
     None for a command that can't be measured.
     """
-    if nodes is None:
+    if nodes is None or server is None:
         await command.run()
         return
     totals = server.totals
@@ -441,7 +473,7 @@ async def measured(command, nodes, server, config, report, say):
 
 
 @contextlib.contextmanager
-def _whatever_happens(say):
+def _whatever_happens(say: Callable[[str], None]) -> Iterator[None]:
     """The command and its exit status come first, whatever is wrong with us."""
     try:
         yield
@@ -449,7 +481,8 @@ def _whatever_happens(say):
         say(f"going on without: {error!r}")
 
 
-async def _early(command, nodes, totals, config, report, say):
+async def _early(command: Command, nodes: Nodes, totals: PartTotals, config: Config,
+                 report: Callable[[], None], say: Callable[[str], None]) -> None:
     """A job that is being ended has little time: its command may be killed with us any moment."""
     await command.ending.wait()
     await asyncio.sleep(config["run.grace"])
@@ -461,7 +494,7 @@ async def _early(command, nodes, totals, config, report, say):
         report()
 
 
-async def _heard(command, nodes, server, config):
+async def _heard(command: Command, nodes: Nodes, server: JobServer, config: Config) -> None:
     """
     Wait until all nodes have reported, none is left who could, or time is over; where the job is
     being ended that is sooner.
@@ -479,7 +512,7 @@ async def _heard(command, nodes, server, config):
             await asyncio.wait_for(server.heard.wait(), _LOOK_EVERY_S)
 
 
-def _raise_open_files():
+def _raise_open_files() -> None:
     """As many open files as the system allows; once the command has its own limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):

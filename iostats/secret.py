@@ -5,6 +5,8 @@ The server makes it, the nodes read it; it lies in a folder that they share (sit
 dir, ~/.iostats by default), or comes in the environment as IOSTATS_SECRET.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 
@@ -16,7 +18,7 @@ VARIABLE = "IOSTATS_SECRET"
 _SHORTEST = 16
 
 
-def where(named, folder, job):
+def where(named: str | None, folder: str, job: str) -> str | None:
     """
     The path of the secret of `job`, or None for the environment.
 
@@ -33,7 +35,7 @@ def where(named, folder, job):
     return os.path.join(home, as_filename(job) + ".secret")
 
 
-def load(path):
+def load(path: str | None) -> bytes:
     """
     The secret's bytes, from `path`, or from the environment when that is None.
 
@@ -46,7 +48,7 @@ def load(path):
     return text.encode("latin-1", "replace")
 
 
-def _read(path):
+def _read(path: str) -> str:
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
@@ -61,7 +63,7 @@ def _read(path):
         raise StateError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def make(path):
+def make(path: str | None) -> bool:
     """Make a new secret in `path`, unless one is there already; True when it was made."""
     if path is None:
         return False

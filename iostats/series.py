@@ -7,8 +7,15 @@ A value is never split or scaled: the sum over the bins is the sum of what was a
 are those of a grid that all nodes share, so that the order in which they come changes nothing.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 from math import frexp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
 MOST_BINS = 240
 _PLACES = 4                     # to a bin: so close to one another nodes are told apart
@@ -25,15 +32,16 @@ class Series:
         bins: metric -> [amount of each bin].
     """
 
-    def __init__(self, every_s, metrics, began=None, most=MOST_BINS):
+    def __init__(self, every_s: float, metrics: Iterable[str], began: float | None = None,
+                 most: int = MOST_BINS) -> None:
         """`most`: of bins, 4 or more."""
         self.every_s, self.began, self._most = every_s, began, most
-        self.bins = {metric: [] for metric in metrics}
+        self.bins: dict[str, list[int]] = {metric: [] for metric in metrics}
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(next(iter(self.bins.values())))
 
-    def add(self, at, amounts):
+    def add(self, at: float, amounts: Mapping[str, int]) -> None:
         """Add `amounts` (metric -> integer) of the moment `at` to its bin."""
         if self.began is None:
             self.began = at
@@ -47,30 +55,33 @@ class Series:
             values.extend([0] * (place + 1 - len(values)))
             values[place] += amounts.get(metric, 0)
 
-    def add_all(self, other):
+    def add_all(self, other: Series) -> None:
         """Add what another Series has, bin by bin, each at its middle."""
         while self.every_s < other.every_s:
             self._halve()             # or its bins would be peaks with a gap beside each
+        began: Any = other.began      # None only of one without bins
         for place in range(len(other)):
-            self.add(other.began + (place + 0.5) * other.every_s,
+            self.add(began + (place + 0.5) * other.every_s,
                      {metric: values[place] for metric, values in other.bins.items()})
 
-    def _begin_at(self, at):
+    def _begin_at(self, at: float) -> None:
         """Bins in front, down to `at`: an even number, so that those that are there stay pairs."""
-        def missing():
-            return 2 * (int((self.began - at) / (2 * self.every_s)) + 1)
+        began: Any = self.began
+
+        def missing() -> int:
+            return 2 * (int((began - at) / (2 * self.every_s)) + 1)
         while missing() + len(self) > self._most:
             self._halve()
-        self.began, in_front = self.began - missing() * self.every_s, [0] * missing()
+        self.began, in_front = began - missing() * self.every_s, [0] * missing()
         for values in self.bins.values():
             values[:0] = in_front
 
-    def _halve(self):
+    def _halve(self) -> None:
         self.every_s *= 2
         for metric, values in self.bins.items():
             self.bins[metric] = _pairs(values)
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         """{"began", "every_s", and each metric's amounts}; for JSON."""
         return {"began": self.began, "every_s": self.every_s, **self.bins}
 
@@ -87,7 +98,7 @@ Attributes:
 """
 
 
-def bins_of(every_s, began, rows):
+def bins_of(every_s: float, began: float, rows: Sequence[Sequence[int]]) -> Bins:
     """The Bins of one node: each amount at the middle of its bin."""
     first = int((began + every_s / 2) // (every_s / _PLACES))
     apart = [[0] * max(0, _PLACES * (len(row) - 1) + 1) for row in rows]
@@ -96,12 +107,12 @@ def bins_of(every_s, began, rows):
     return Bins(every_s, began, first, apart)
 
 
-def family(bins):
+def family(bins: Bins) -> float:
     """What the widths have in common that become one another by doubling."""
     return frexp(bins.every_s)[0]
 
 
-def joined(*several, most=MOST_PLACES):
+def joined(*several: Bins, most: int = MOST_PLACES) -> Bins:
     """
     The Bins of one family added up.
 
@@ -109,23 +120,24 @@ def joined(*several, most=MOST_PLACES):
     it becomes; so the widths are the widest of all, and no wider than all together need.
     """
     widest = max(bins.every_s for bins in several)
-    several = [_as_wide(bins, widest) for bins in several]
-    while _end(several) - min(bins.first for bins in several) > most:
-        several = [_as_wide(bins, 2 * bins.every_s) for bins in several]
-    first, end = min(bins.first for bins in several), _end(several)
-    rows = [[0] * (end - first) for _ in several[0].rows]
-    for bins in several:
+    alike = [_as_wide(bins, widest) for bins in several]
+    while _end(alike) - min(bins.first for bins in alike) > most:
+        alike = [_as_wide(bins, 2 * bins.every_s) for bins in alike]
+    first, end = min(bins.first for bins in alike), _end(alike)
+    rows = [[0] * (end - first) for _ in alike[0].rows]
+    for bins in alike:
         at = bins.first - first
         for whole, row in zip(rows, bins.rows):
             whole[at:at + len(row)] = map(int.__add__, whole[at:at + len(row)], row)
-    return Bins(several[0].every_s, min(bins.began for bins in several), first, rows)
+    return Bins(alike[0].every_s, min(bins.began for bins in alike), first, rows)
 
 
-def _end(several):
-    return max(bins.first + len(bins.rows[0]) for bins in several)
+def _end(several: Iterable[Bins]) -> int:
+    end: int = max(bins.first + len(bins.rows[0]) for bins in several)
+    return end
 
 
-def _as_wide(bins, every_s):
+def _as_wide(bins: Bins, every_s: float) -> Bins:
     while bins.every_s < every_s:
         odd = [0] * (bins.first % 2)
         bins = Bins(2 * bins.every_s, bins.began, bins.first // 2,
@@ -133,11 +145,11 @@ def _as_wide(bins, every_s):
     return bins
 
 
-def _pairs(row):
+def _pairs(row: list[int]) -> list[int]:
     return [sum(row[place:place + 2]) for place in range(0, len(row), 2)]
 
 
-def shown(several, metrics):
+def shown(several: Iterable[Bins], metrics: Sequence[str]) -> Series:
     """The Series of `metrics` that Bins of different families are together."""
     apart = []
     for bins in sorted(several, reverse=True):
@@ -150,7 +162,7 @@ def shown(several, metrics):
     return apart[0]
 
 
-def sparkline(values, width=60):
+def sparkline(values: Sequence[int], width: int = 60) -> str:
     """
     `values` as a line of blocks, at most `width` long; the highest is full, 0 is a blank.
 

@@ -28,6 +28,9 @@ from iostats.jsonrpc import Method
 log = logging.getLogger("iostats")
 
 _ACCEPT_AT_ONCE, _QUEUE = 16, 65535
+_MOST_HELD = 256 << 20              # of all messages that have not come to their ends
+_EACH_PART = 64                     # of it, beside a part's own length
+_MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LONGEST_NAME, _MOST_METRICS = 128, 10_000
@@ -132,7 +135,7 @@ class Server:
         self.methods = {"hello": Method(self._hello, Hello)}
         self._now = now
         self._credentials = {one.SCHEME: one for one in credentials}
-        self._listener = None
+        self._listener, self._of_strangers = None, {}
         self.connections = _Connections(config)
 
     # -- for subclasses ----------------------------------------------------------------------
@@ -191,11 +194,20 @@ class Server:
         if compressed:
             body, reply = self._inflated(body, who)
         if reply is None:
-            reply = jsonrpc.dispatch(body, self.methods, who, _log_bug)
+            methods = self.methods if isinstance(who, Caller) else self._methods_of_strangers()
+            reply = jsonrpc.dispatch(body, methods, who, _log_bug)
         if reply is None or not nonce:
             return reply, ""
         header = by.answer_header(nonce, reply)
         return reply, f"{header[0]}: {header[1]}" if header else ""
+
+    def _methods_of_strangers(self):
+        """All but `hello` refuse: params of somebody who is not believed are not even decoded."""
+        if not self._of_strangers:
+            refuse = Method(lambda params, who: self.believed(who), msgspec.Raw)
+            self._of_strangers = {name: method if name == "hello" else refuse
+                                  for name, method in self.methods.items()}
+        return self._of_strangers
 
     def _authenticate(self, by, body, header):
         """(Caller, nonce) of a believed request; (Disbelieved, nonce or "") of another."""
@@ -382,10 +394,16 @@ def _log_bug(error):
 
 
 class _Connections:
-    """All open connections, the one that has been silent longest first."""
+    """
+    All open connections, the one that has been silent longest first.
+
+    Attributes:
+        held: bytes of messages that have not come to their ends.
+    """
 
     def __init__(self, config):
         self._most, self._silence = config["server.max_connections"], config["server.silence"]
+        self.held, self._most_held = 0, max(_MOST_HELD, 2 * config["server.max_message_bytes"])
         self._open = OrderedDict()         # _Connection -> loop time of its last sign of life
         self._loop = self._timer = None
 
@@ -417,6 +435,13 @@ class _Connections:
     def forget(self, connection):
         self._open.pop(connection, None)
 
+    def has_room_for(self, held):
+        """
+        False for a connection whose unfinished message has so many bytes, when all together have
+        too many: who has no more than an equal part of the room is never refused.
+        """
+        return self.held <= self._most_held or held <= self._most_held // max(1, len(self._open))
+
     def close(self):
         if self._timer:
             self._timer.cancel()
@@ -428,16 +453,19 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
-    __slots__ = ("_authorization", "_encoding", "_ended", "_parser", "_parts", "_server", "_size",
-                 "_transport")
+    __slots__ = ("_answered", "_authorization", "_encoding", "_ended", "_held", "_parser", "_parts",
+                 "_server", "_size", "_transport")
 
     def __init__(self, server):
         self._server = server
         self._transport, self._ended = None, False      # ended: its last answer is on its way
         self._parser = httptools.HttpRequestParser(self)
+        self._held = self._answered = 0
         self._begin()
 
     def _begin(self):
+        self._server.connections.held -= self._held
+        self._held = 0
         self._parts, self._size, self._authorization, self._encoding = [], 0, "", b""
 
     def connection_made(self, transport):
@@ -446,6 +474,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error):
         self._server.connections.forget(self)
+        self._begin()
 
     def abort(self):
         self._transport.abort()
@@ -456,13 +485,14 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data):
         if self._ended:
             return
+        self._answered = 0
         try:
             self._parser.feed_data(data)
         except _TooLarge as error:
-            self._reject("413 Content Too Large", str(error))
+            self._reject(error.status, str(error))
         except httptools.HttpParserCallbackError as error:
             if isinstance(error.__context__, _TooLarge):
-                self._reject("413 Content Too Large", str(error.__context__))
+                self._reject(error.__context__.status, str(error.__context__))
             else:
                 _log_bug(error)
                 self._transport.abort()
@@ -493,18 +523,27 @@ class _Connection(asyncio.Protocol):
             self._encoding = value.strip().lower()
 
     def on_body(self, part):
-        self._count(len(part))
+        self._count(len(part), _EACH_PART)
         self._parts.append(part)
 
-    def _count(self, length):
+    def _count(self, length, beside=0):
         self._size += length
         if self._size > self._server.config["server.max_message_bytes"] + 65536:
             raise _TooLarge(_too_large(self._server.config))
+        connections = self._server.connections
+        self._held += length + beside
+        connections.held += length + beside
+        if not connections.has_room_for(self._held):
+            raise _NoRoom("too many messages come at once; try again")
 
     def on_message_complete(self):
         server = self._server
         server.connections.complete(self)
         if self._ended or self._transport.is_closing():
+            return
+        if self._answered + self._transport.get_write_buffer_size() > _MOST_UNREAD:
+            self._ended = True
+            self._transport.abort()            # asks and asks, and does not read the answers
             return
         if self._parser.get_method() != b"POST":
             self._reject("405 Method Not Allowed", "expected POST")
@@ -526,6 +565,7 @@ class _Connection(asyncio.Protocol):
         if not keep:
             head += "Connection: close\r\n"
         self._ended = not keep
+        self._answered += len(answer or b"")
         server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
 
     def _reject(self, status, detail):
@@ -534,6 +574,7 @@ class _Connection(asyncio.Protocol):
         self._server.refuse(status[4:].lower())
         body = jsonrpc.error_answer(wire.INVALID_REQUEST, detail=detail)
         self._ended = True
+        self._begin()
         head = (f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
         self._server.send(self._transport, head.encode() + body, keep=False)
@@ -541,3 +582,11 @@ class _Connection(asyncio.Protocol):
 
 class _TooLarge(Exception):
     """The message is over the limit."""
+
+    status = "413 Content Too Large"
+
+
+class _NoRoom(_TooLarge):
+    """All messages together are."""
+
+    status = "503 Service Unavailable"

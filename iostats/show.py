@@ -4,12 +4,23 @@
 The sums are those of a job that began when the counters did, made by the same aggregation.
 """
 
+from __future__ import annotations
+
 from iostats import delta, files
 from iostats.aggregate import Report, Totals
 from iostats.snapshot import readings
 from iostats.units import bytes_text
 
-def record(snapshot, sources, root):
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.config import Config
+    from iostats.snapshot import Snapshot
+
+def record(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> dict[str, Any]:
     """The JSON record of everything since the counters began, of this node alone."""
     totals = Totals(snapshot.job, 1)
     totals.add(Report(snapshot.node, snapshot.seq, snapshot.boot_id, "", "",
@@ -18,13 +29,13 @@ def record(snapshot, sources, root):
     return totals.record()
 
 
-def broken(snapshot, sources):
+def broken(snapshot: Snapshot, sources: dict[str, ModuleType]) -> list[str]:
     """What is wrong with each counter file that is not of its form."""
     _, refused = readings(snapshot, sources)
     return [why for (_, name), why in sorted(refused.items()) if "/" in why]
 
 
-def as_json(snapshot, sources, root):
+def as_json(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> dict[str, Any]:
     """
     {node, file_systems (as in docs/record.schema.json), files}.
 
@@ -49,7 +60,8 @@ def as_json(snapshot, sources, root):
             "files": listed}
 
 
-def as_text(snapshot, sources, root, config, by_reader=()):
+def as_text(snapshot: Snapshot, sources: dict[str, ModuleType], root: str, config: Config,
+            by_reader: Iterable[str] = ()) -> str:
     """The tables of `show`; `by_reader`: the sources that were not read by this process."""
     units, lines = config["report.units"], []
     for fs in record(snapshot, sources, root)["file_systems"]:
@@ -83,11 +95,11 @@ def as_text(snapshot, sources, root, config, by_reader=()):
     return "\n".join(lines)
 
 
-def _count(number, what):
+def _count(number: int | None, what: str) -> str:
     return "-" if number is None else f"{number:,} {what}"
 
 
-def _columns(rows):
+def _columns(rows: list[tuple[str, str, str]]) -> list[str]:
     widths = [max(len(row[place]) for row in rows) for place in range(3)]
     return [f"  {name:<{widths[0]}}  {middle:>{widths[1]}}  {last:>{widths[2]}}".rstrip()
             for name, middle, last in rows]

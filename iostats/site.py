@@ -15,7 +15,7 @@ import asyncio
 import logging
 import os
 import pwd
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from typing import Annotated, Optional
 
 import msgspec
@@ -46,6 +46,7 @@ _AT_ONCE = 20                   # reports are added up between two looks at the 
 _MOST_JOBS_ASKED = 200          # in one command
 _MOST_LATEST = 1000
 _LARGEST_ANSWER = 1 << 27
+_RECORDS_AT_ONCE, _RECORDS_WITHIN_S, _RECORDS_BYTES = 20, 0.25, 1 << 20      # in one commit
 _SHOWN_AT_ONCE = 20             # the file system of one's output may hang
 _COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
             "exit_signal", "array_job", "array_task", "het_job", "het_offset", "raw_job")
@@ -120,6 +121,17 @@ class _Job:
         """Its record is due in a moment, if all nodes have been heard."""
         if self.expected is not None and len(self.heard) >= len(self.expected):
             self.due = min(self.due, now + _SETTLES_S)
+
+
+_Made = namedtuple("_Made", "key job reports facts record encoded summary")
+_Made.__doc__ = """
+A record that is made, and not kept yet.
+
+Attributes:
+    job: the _Job; `reports`: how many of its reports are in it.
+    facts: jobfacts.Facts, or None.
+    record: a dict; `encoded`: its bytes; `summary`: its row.
+"""
 
 
 class SiteServer(Server):
@@ -221,11 +233,11 @@ class SiteServer(Server):
             for transport, _, _ in unsent:           # no answer: the nodes send them again
                 transport.abort()
             log.error("%s; the nodes keep their reports", error)
-            try:
-                self._reload()
-                self.harvest.reload()
-            except StateError as worse:
-                log.error("%s", worse)
+            for reload in (self._reload, self.harvest.reload):
+                try:
+                    reload()
+                except StateError as worse:
+                    log.error("%s", worse)
             return
         for transport, data, keep in unsent:
             super().send(transport, data, keep)
@@ -325,7 +337,9 @@ class SiteServer(Server):
             log.error("%s", error)
 
     async def _settle(self, keys):
-        facts = await self._facts(keys)
+        # A commit waits for the disk: with many jobs at once some records share one.
+        facts, made, size, began = await self._facts(keys), [], 0, 0.0
+        clock = asyncio.get_running_loop().time
         for key in keys:
             job = self._jobs.get(key)
             if job is None:
@@ -338,13 +352,39 @@ class SiteServer(Server):
                     job.due = now + _SETTLES_S
                     continue
             try:
-                await self._make_record(key, job, found)
+                one = await self._make_record(key, job, found)
             except StateError as error:
                 log.error("%s", error)
                 job.due = self._now() + _AGAIN_S
+                continue
             except Exception:                            # one job's trouble is not the others'
                 log.exception("a bug of ours, please report it: no record of job %s", key.job)
                 job.due = self._now() + _FORGET_EVERY_S
+                continue
+            began = began if made else clock()
+            made.append(one)
+            size += len(one.encoded)
+            if (len(made) >= _RECORDS_AT_ONCE or size >= _RECORDS_BYTES
+                    or clock() - began >= _RECORDS_WITHIN_S):
+                await self._keep_some(made)
+                made, size = [], 0
+        await self._keep_some(made)
+
+    async def _keep_some(self, made):
+        try:
+            await self._keep(made)
+        except StateError as error:
+            log.error("%s", error)
+            for one in made:
+                one.job.due = self._now() + _AGAIN_S
+        except Exception:
+            if len(made) > 1:                            # whose it is: one after the other
+                for one in made:
+                    await self._keep_some([one])
+                return
+            [one] = made
+            log.exception("a bug of ours, please report it: no record of job %s", one.key.job)
+            one.job.due = self._now() + _FORGET_EVERY_S
 
     async def _facts(self, keys):
         """{Key: Facts} of the jobs that the batch system knows; {} where it does not answer."""
@@ -368,6 +408,7 @@ class SiteServer(Server):
         return found
 
     async def _make_record(self, key, job, facts):
+        """The _Made of a job, by the reports that are here."""
         totals = Totals(key.job, job.expected, fold=report.folded, pack=_packed,
                         unpack=msgspec.json.decode, max_nodes=self.config["server.max_nodes"])
         reports, without = job.reports, []
@@ -388,17 +429,27 @@ class SiteServer(Server):
         else:
             record = _with_facts(totals.record(), key, job.about, facts)
         record = self._with_harvest(record, key)
-        if self._jobs.get(key) is not job or job.reports != reports:
-            return                                   # one more has come: again, in a moment
-        batch = record["batch"]
-        self._store.keep_record(key, msgspec.json.encode(record), record["job"]["id"],
-                                batch["array_job"] or batch["het_job"],
-                                record["job"]["user"] or "", self._now(), summary_of(record))
-        del self._jobs[key]
-        log.info("%s", report.coverage_line(record))
-        if facts is not None:
-            self.harvest.learn(key.job, facts)
-        await self._begin_to_show(key, job.about, facts, record)
+        return _Made(key, job, reports, facts, record, msgspec.json.encode(record),
+                     summary_of(record))
+
+    async def _keep(self, made):
+        """Keep [_Made] in one commit, and begin to show them; StateError."""
+        # Where one more report has come meanwhile: again, in a moment.
+        made = [one for one in made if self._jobs.get(one.key) is one.job
+                and one.job.reports == one.reports]
+        if made:
+            now = self._now()
+            self._store.keep_records([(
+                one.key, one.encoded, one.record["job"]["id"],
+                one.record["batch"]["array_job"] or one.record["batch"]["het_job"],
+                one.record["job"]["user"] or "", now, one.summary) for one in made])
+        for one in made:
+            del self._jobs[one.key]
+            log.info("%s", report.coverage_line(one.record))
+            if one.facts is not None:
+                self.harvest.learn(one.key.job, one.facts)
+        for one in made:
+            await self._begin_to_show(one.key, one.job.about, one.facts, one.record)
 
     def _with_harvest(self, record, key):
         """`record`, with what the storage servers counted."""

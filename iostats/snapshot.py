@@ -21,11 +21,22 @@ that what was really there is still at hand when a number is doubted.  On disk:
 with the kernel's bytes taken one to one (latin-1) and an `end` that counts the files.
 """
 
+from __future__ import annotations
+
 import errno
 from binascii import crc32
 from collections import namedtuple
 
 from iostats.errors import IostatsError, StateError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from iostats.lustre import Reading
+
+    Readings = tuple[dict[tuple[str, str], Reading], dict[tuple[str, str], str]]
 
 File = namedtuple("File", "source name path errno text")
 File.__doc__ = """
@@ -57,7 +68,7 @@ _MAGIC = "iostats-snapshot 1"
 _FIELDS = ("job", "node", "seq", "boot_id", "wall_ns", "boot_ns", "mark")
 
 
-def encode(snapshot):
+def encode(snapshot: Snapshot) -> bytes:
     """The bytes of `snapshot`, as in this module's first lines."""
     head = "".join(f"{name} {getattr(snapshot, name)}\n" for name in _FIELDS)
     parts = [f"{_MAGIC}\n{head}".encode()]
@@ -69,7 +80,7 @@ def encode(snapshot):
     return body + b"end %d %08x\n" % (len(snapshot.files), crc32(body))
 
 
-def decode(data, origin):
+def decode(data: bytes, origin: str) -> Snapshot:
     """The Snapshot in `data`; StateError, which names `origin`, where it is cut or altered."""
     try:
         return _decode(data)
@@ -78,10 +89,10 @@ def decode(data, origin):
                          f"before now is unknown (remove the file, or `start --again`)") from None
 
 
-def _decode(data):
+def _decode(data: bytes) -> Snapshot:
     position = 0
 
-    def line():
+    def line() -> str:
         nonlocal position
         end = data.index(b"\n", position)
         text, position = data[position:end].decode("utf-8", "surrogateescape"), end + 1
@@ -89,12 +100,12 @@ def _decode(data):
 
     if line() != _MAGIC:
         raise ValueError("magic")
-    fields = {}
+    fields: dict[str, Any] = {}
     for expected in _FIELDS:
         name, _, fields[expected] = line().partition(" ")
         if name != expected:
             raise ValueError(name)
-    files = []
+    files: list[File] = []
     while True:
         words = line().split(" ", 5)
         if words[0] == "end":
@@ -117,7 +128,7 @@ def _decode(data):
     return Snapshot(files=tuple(files), **fields)
 
 
-def reason(code):
+def reason(code: int) -> str:
     """Why a file was not read, in words that tell the three cases apart."""
     return {
         errno.EACCES: "permission denied",
@@ -126,7 +137,7 @@ def reason(code):
     }.get(code) or errno.errorcode.get(code, f"error {code}")
 
 
-def readings(snapshot, sources):
+def readings(snapshot: Snapshot, sources: Mapping[str, Any]) -> Readings:
     """
     ({(source, name): Reading}, {(source, name): reason}) of all counter files.
 

@@ -11,6 +11,8 @@ left can be used.  A file is there whole or not at all, a kill at any moment lea
 right.
 """
 
+from __future__ import annotations
+
 import os
 import zlib
 from collections import deque, namedtuple
@@ -18,6 +20,10 @@ from collections import deque, namedtuple
 from iostats import state
 from iostats.errors import StateError
 from iostats.files import read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LEAST = 4096                                  # what the smallest file takes on a disk
 _LARGEST = 1 << 26                             # of one message, before compression
@@ -49,7 +55,7 @@ class Spool:
         size: bytes that wait.
     """
 
-    def __init__(self, folder, most_bytes, how):
+    def __init__(self, folder: str, most_bytes: int, how: str) -> None:
         self.folder, self._most, self._how = folder, most_bytes, how
         state.make_private(folder, how)
         self._lock = self._locked()
@@ -57,10 +63,10 @@ class Spool:
         self.size = sum(one.size for one in self._queue)
         self._next = self._queue[-1].number + 1 if self._queue else 1
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._queue)
 
-    def keep(self, run, seq, data):
+    def keep(self, run: str, seq: int, data: bytes) -> int:
         """
         Put the bytes `data` at the end; how many messages of older runs had to go for it.
 
@@ -84,11 +90,11 @@ class Spool:
         self.size += size
         return gone
 
-    def first(self):
+    def first(self) -> Waiting | None:
         """The Waiting that is to be sent next, or None."""
         return self._queue[0] if self._queue else None
 
-    def load(self, one):
+    def load(self, one: Waiting) -> bytes:
         """The bytes of a message; StateError where they are not what was kept."""
         path = self._path(one)
         try:
@@ -101,13 +107,13 @@ class Spool:
                              f"{getattr(error, 'strerror', None) or error}") from None
         return data
 
-    def remove(self, one):
+    def remove(self, one: Waiting) -> None:
         """Forget the first message: it was delivered."""
         self._queue.remove(one)
         self.size -= one.size
-        state.forget(self._path(one))
+        self._forget(self._path(one))
 
-    def put_aside(self, one):
+    def put_aside(self, one: Waiting) -> None:
         """Keep a damaged message for a person to look at, and send it no more."""
         path = self._path(one)
         self._queue.remove(one)
@@ -115,22 +121,33 @@ class Spool:
         try:
             os.rename(path, path + ".damaged")
         except OSError:
-            state.forget(path)
-        damaged = sorted(name for name in os.listdir(self.folder) if name.endswith(".damaged"))
+            self._forget(path)
+        try:
+            damaged = sorted(name for name in os.listdir(self.folder) if name.endswith(".damaged"))
+        except OSError:
+            return
         for name in damaged[:-_DAMAGED_KEPT]:
-            state.forget(os.path.join(self.folder, name))
+            self._forget(os.path.join(self.folder, name))
 
-    def drop(self, run, seq=0):
+    def drop(self, run: str, seq: int = 0) -> int:
         """Forget all messages of a run, or those from `seq` on; how many there were."""
         those = [one for one in self._queue if one.run == run and one.seq >= seq]
         for one in those:
             self.remove(one)
         return len(those)
 
-    def _path(self, one):
+    @staticmethod
+    def _forget(path: str) -> None:
+        """Remove a file; on a disk that fails it stays, and is known where it is sent again."""
+        try:
+            state.forget(path)
+        except OSError:
+            pass
+
+    def _path(self, one: Waiting) -> str:
         return os.path.join(self.folder, f"{one.number:012d}.{one.run}.{one.seq}{_ENDING}")
 
-    def _found(self):
+    def _found(self) -> Iterator[Waiting]:
         for name in os.listdir(self.folder):
             path = os.path.join(self.folder, name)
             if name.endswith(".new"):          # of a writer that was killed
@@ -140,7 +157,7 @@ class Spool:
             if name.endswith(_ENDING) and number.isdigit() and seq.isdigit():
                 yield Waiting(int(number), run, int(seq), max(_LEAST, os.lstat(path).st_size))
 
-    def _locked(self):
+    def _locked(self) -> int:
         import fcntl
         path = os.path.join(self.folder, "lock")
         try:

@@ -15,6 +15,8 @@ PUBLIC is site.cfg's [node] public_dir.  It and all folders above it are root's,
 can put or replace anything there, or it is not used.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 import time
@@ -23,6 +25,10 @@ from iostats.errors import StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TMP = "/tmp"
 _PUBLIC_START_LIVES_S = 90 * 86400        # nobody's `stop` removed it, and /run is memory
 
@@ -30,7 +36,7 @@ _PUBLIC_START_LIVES_S = 90 * 86400        # nobody's `stop` removed it, and /run
 class State:
     """The files of one job on one node."""
 
-    def __init__(self, folder, job, node, public_dir=""):
+    def __init__(self, folder: str, job: str, node: str, public_dir: str = "") -> None:
         self.folder, self.public_dir = folder, public_dir
         self._stem = as_filename(job, node)
         self._path = os.path.join(folder, self._stem)
@@ -38,7 +44,7 @@ class State:
         self.watch_path = self._path + ".watch"
         self.public_path = public_dir and os.path.join(public_dir, self._stem + ".start")
 
-    def keep_start(self, data, replace):
+    def keep_start(self, data: bytes, replace: bool) -> bool:
         """
         Keep `data` as the start snapshot; False when there is one already and not `replace`.
 
@@ -46,7 +52,7 @@ class State:
         """
         return self._write(self.start_path, data, replace)
 
-    def load_start(self):
+    def load_start(self) -> bytes | None:
         """
         The start snapshot's bytes, or None when there is none; `loaded_from` is then its path.
 
@@ -62,7 +68,7 @@ class State:
             data, self.loaded_from = _load(self.public_path, owner=0), self.public_path
         return data
 
-    def keep_public_start(self, data):
+    def keep_public_start(self, data: bytes) -> None:
         """Keep `data`, as root, where the job's user finds it; StateError."""
         path = os.path.abspath(self.public_dir)
         try:
@@ -73,51 +79,51 @@ class State:
             raise StateError(f"{self.public_path}: cannot be kept: {error.strerror}; name another "
                              f"folder in site.cfg, [node] public_dir") from None
 
-    def forget_public_start(self):
+    def forget_public_start(self) -> None:
         """Remove what root left for this job; for root alone, others can't."""
         if (os.geteuid() == 0 and self.public_path and os.path.lexists(self.public_path)
                 and not _what_is_wrong_with_public(self.public_dir)):
             forget(self.public_path)
 
-    def keep_mark(self, data):
+    def keep_mark(self, data: bytes) -> None:
         """Keep `data` as the snapshot of the next mark."""
         number = len(self.marks()) + 1
         while not self._write(f"{self._path}.mark.{number:04d}", data, replace=False):
             number += 1
 
-    def marks(self):
+    def marks(self) -> list[str]:
         """Paths of the marks' snapshots, in their order."""
         stem = self._stem + ".mark."
         return [os.path.join(self.folder, name) for name in sorted(_entries(self.folder))
                 if name.startswith(stem) and name[len(stem):].isdigit()]
 
-    def keep_watch(self, data):
+    def keep_watch(self, data: bytes) -> None:
         """Keep what `watch` has seen so far."""
         self._write(self.watch_path, data, replace=True)
 
-    def load(self, path):
+    def load(self, path: str) -> bytes | None:
         """The bytes of one of our files, or None when it is not there."""
         return _load(path)
 
-    def forget_start(self):
+    def forget_start(self) -> None:
         """Remove the start snapshot, and what `mark` and `watch` kept."""
         # The start last: a crash in between leaves nothing behind that no `stop` would remove.
         for path in (*self.marks(), self.watch_path, self.start_path):
             forget(path)
 
-    def forget_watch(self):
+    def forget_watch(self) -> None:
         """Remove what `watch` has seen."""
         forget(self.watch_path)
 
-    def delta_path(self, seq):
+    def delta_path(self, seq: str) -> str:
         """Where the report of the start `seq` waits."""
         return os.path.join(self.folder, f"{self._stem}.{seq}.delta")
 
-    def keep_delta(self, seq, data):
+    def keep_delta(self, seq: str, data: bytes) -> None:
         """Keep a report until it is delivered."""
         self._write(self.delta_path(seq), data, replace=True)
 
-    def deltas(self):
+    def deltas(self) -> dict[str, bytes]:
         """{path: bytes} of the reports that wait, in no order."""
         found = {}
         for name in _entries(self.folder):
@@ -128,7 +134,7 @@ class State:
                     found[path] = data
         return found
 
-    def leave(self):
+    def leave(self) -> None:
         """Remove the folder when it is one of ours below /tmp, and empty."""
         if os.path.dirname(self.folder) == TMP and os.path.basename(self.folder).startswith(
                 _prefix()):
@@ -137,7 +143,7 @@ class State:
             except OSError:
                 pass                                   # another job still has files there
 
-    def _write(self, path, data, replace):
+    def _write(self, path: str, data: bytes, replace: bool) -> bool:
         try:
             return self._write_once(path, data, replace)
         except FileNotFoundError:                      # another job has just left the folder
@@ -150,11 +156,11 @@ class State:
             raise _not_kept(path, error)
 
     @staticmethod
-    def _write_once(path, data, replace, mode=0o600):
+    def _write_once(path: str, data: bytes, replace: bool, mode: int = 0o600) -> bool:
         return write_whole(path, data, replace, mode)
 
 
-def write_whole(path, data, replace=True, mode=0o600):
+def write_whole(path: str, data: bytes, replace: bool = True, mode: int = 0o600) -> bool:
     """
     A file of `data`, there whole or not at all; False when there is one, and not `replace`.
 
@@ -185,19 +191,19 @@ def write_whole(path, data, replace=True, mode=0o600):
     return True
 
 
-def _not_kept(path, error):
+def _not_kept(path: str, error: OSError) -> StateError:
     return StateError(f"{path}: cannot be kept: {error.strerror}; name another folder with "
                       f"--state-dir")
 
 
-def _entries(folder):
+def _entries(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except FileNotFoundError:                          # another job has just left it
         return []
 
 
-def forget(path):
+def forget(path: str) -> None:
     """Remove `path`, if it is there."""
     try:
         os.unlink(path)
@@ -205,7 +211,7 @@ def forget(path):
         pass
 
 
-def open_state(folder, job, node, public_dir=""):
+def open_state(folder: str, job: str, node: str, public_dir: str = "") -> State:
     """The State of `job` on `node` in `folder`, which is made if it is not there."""
     if folder:
         make_private(folder, "with --state-dir")
@@ -217,11 +223,11 @@ def open_state(folder, job, node, public_dir=""):
     return State(_default_folder(), job, node, public_dir)
 
 
-def _prefix():
+def _prefix() -> str:
     return f"iostats-{os.geteuid()}-"
 
 
-def _private_folders():
+def _private_folders() -> Iterator[str]:
     for name in sorted(os.listdir(TMP)):
         if name.startswith(_prefix()):
             path = os.path.join(TMP, name)
@@ -229,7 +235,7 @@ def _private_folders():
                 yield path
 
 
-def _default_folder():
+def _default_folder() -> str:
     for path in _private_folders():
         return path
     path = os.path.join(TMP, _prefix() + os.urandom(8).hex())
@@ -241,7 +247,7 @@ def _default_folder():
     return path
 
 
-def _what_is_wrong(path):
+def _what_is_wrong(path: str) -> str | None:
     """None when `path` is a folder of this user alone, else what it is instead."""
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -253,7 +259,7 @@ def _what_is_wrong(path):
     return None
 
 
-def _what_is_wrong_with_public(path, allowed=0):
+def _what_is_wrong_with_public(path: str, allowed: int = 0) -> str | None:
     """
     None when nobody but root can put a file into `path`, else what is in the way.
 
@@ -275,7 +281,7 @@ def _what_is_wrong_with_public(path, allowed=0):
         path, allowed = os.path.dirname(path), stat.S_ISVTX
 
 
-def _make_public(path):
+def _make_public(path: str) -> None:
     """Make `path`, open to read, if it is not there; StateError where it is not root's alone."""
     above = os.path.dirname(path)
     if not os.path.lexists(above):
@@ -290,14 +296,14 @@ def _make_public(path):
                          f"it, or name another in site.cfg, [node] public_dir")
 
 
-def _forget_old(folder, now):
+def _forget_old(folder: str, now: float) -> None:
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         if os.lstat(path).st_mtime < now - _PUBLIC_START_LIVES_S:
             forget(path)
 
 
-def make_private(folder, how):
+def make_private(folder: str, how: str) -> None:
     """
     Make `folder`, if it is not there; StateError where it is not this user's alone.
 
@@ -308,13 +314,21 @@ def make_private(folder, how):
     except OSError as error:
         raise StateError(f"{folder}: cannot be made: {error.strerror}; name another folder "
                          f"{how}") from None
-    wrong = _what_is_wrong(folder)
+    check_private(folder, how)
+
+
+def check_private(folder: str, how: str) -> None:
+    """StateError where `folder` is not this user's alone; `how` as of make_private."""
+    try:
+        wrong = _what_is_wrong(folder)
+    except FileNotFoundError:
+        return
     if wrong:
         raise StateError(f"{folder}: expected a folder of user {os.geteuid()} with mode 0700, got "
                          f"{wrong}; mend it, or name another {how}")
 
 
-def _load(path, owner=None):
+def _load(path: str, owner: int | None = None) -> bytes | None:
     """The bytes of `path`, a file of ours or of the user `owner`; None when it is not there."""
     owner = os.geteuid() if owner is None else owner
     try:

@@ -277,11 +277,17 @@ class Store:
         `shown_as`: the job as its users write it; `whole`: the array, or the heterogeneous job,
         that it is a part of; "" for none.  `summary`: joblist.summary_of(record).
         """
-        self.change(
-            (f"UPDATE jobs SET record = ?, shown_as = ?, whole = ?, user = ?, made = ?, "
-             f"due = NULL WHERE {_THIS}", (zlib.compress(record), shown_as, whole, user, now,
-                                           *key)),
-            (summaries.PUT, summaries.values_to_put(key, summary)))
+        self.keep_records([(key, record, shown_as, whole, user, now, summary)])
+
+    def keep_records(self, records):
+        """[the arguments of keep_record], all of them in one commit, or none."""
+        self.change(*(
+            statement for key, record, shown_as, whole, user, now, summary in records
+            for statement in (
+                (f"UPDATE jobs SET record = ?, shown_as = ?, whole = ?, user = ?, made = ?, "
+                 f"due = NULL WHERE {_THIS}", (zlib.compress(record), shown_as, whole, user, now,
+                                               *key)),
+                (summaries.PUT, summaries.values_to_put(key, summary)))))
 
     def show_once(self, key):
         """True for the first call of a job: its report goes to its user now.  Committed."""

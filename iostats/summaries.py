@@ -8,7 +8,8 @@ through each to get to what stands behind it.  100,000 rows here are 20 MiB.
 the first word of it to its record.
 """
 
-from typing import Annotated, Optional, Union
+from collections.abc import Iterable, Sized
+from typing import Annotated, Any, Optional, Union
 
 import msgspec
 
@@ -88,12 +89,12 @@ _ONE_OF = {"users": "user", "accounts": "account", "partitions": "partition",
            "clusters": "cluster", "states": "upper(outcome)"}
 
 
-def values_to_put(key, summary):
+def values_to_put(key: tuple[Any, ...], summary: Summary) -> tuple[Any, ...]:
     """The values of PUT."""
     return (*summary, *key)
 
 
-def select(question):
+def select(question: Question) -> tuple[str, list[Any]]:
     """
     (SQL, values) for the rows that a question asks for; one more than its `limit`.
 
@@ -120,7 +121,7 @@ def select(question):
             f"cluster, job, attempt LIMIT ?", [*values, question.limit + 1])
 
 
-def _conditions(question):
+def _conditions(question: Question) -> tuple[list[str], list[Any]]:
     where, values = [], []
     for name, column in _ONE_OF.items():
         wanted = getattr(question, name)
@@ -145,11 +146,11 @@ def _conditions(question):
     return where, values
 
 
-def _marks(values):
+def _marks(values: Sized) -> str:
     return ", ".join("?" * len(values))
 
 
-def row_of(values):
+def row_of(values: Iterable[Any]) -> dict[str, Any]:
     """{name: value} of a row that `select` has found."""
     row = dict(zip(NAMES, values))
     for name in _FLAGS:
@@ -158,7 +159,7 @@ def row_of(values):
     return row
 
 
-def mark_of(row, question):
+def mark_of(row: dict[str, Any], question: Question) -> tuple[Any, str, str, int]:
     """Where the next question goes on: `after` this row."""
     last = row[question.sort]
     last = (",".join(last) if isinstance(last, list) else int(last) if isinstance(last, bool)

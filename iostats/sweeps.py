@@ -52,7 +52,7 @@ class Column(msgspec.Struct, gc=False):
     sum: Optional[_Numbers] = None
     sumsq: Optional[_Numbers] = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         rows = len(self.at)
         for numbers in (self.samples, self.min, self.max, self.sum, self.sumsq):
             if numbers is None:
@@ -97,7 +97,7 @@ class Block(msgspec.Struct):
     counters: Annotated[dict[_Counter, Column], msgspec.Meta(max_length=_MOST_COUNTERS)] = {}
     gone: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_GONE)] = []
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         rows = len(self.ids)
         if len(self.started) != rows or len(self.seen) != rows:
             raise ValueError(f"expected lists as long as `ids`, {rows}, got {len(self.started)} "

@@ -2,6 +2,8 @@
 Numbers for people: bytes, counts and durations as text.
 """
 
+from __future__ import annotations
+
 _STEP = {"binary": 1024, "decimal": 1000}
 _NAMES = {
     "binary": ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"),
@@ -9,7 +11,7 @@ _NAMES = {
 }
 
 
-def bytes_text(number, units="binary"):
+def bytes_text(number: int, units: str = "binary") -> str:
     """
     `number` bytes in `units`: "binary" (1 MiB = 2**20), "decimal" (1 MB = 10**6), "bytes".
 
@@ -25,7 +27,7 @@ def bytes_text(number, units="binary"):
     return f"{value:.1f} {names[power]}"
 
 
-def bytes_in(number, unit, units="binary"):
+def bytes_in(number: int, unit: str, units: str = "binary") -> str:
     """
     `number` bytes in one unit: K, M, G, T or P; what is not 0 is never shown as 0.
 
@@ -39,7 +41,7 @@ def bytes_in(number, unit, units="binary"):
     return f"{f'{value:.2g}' if number and float(shown) == 0 else shown} {_NAMES[units][power]}"
 
 
-def duration_text(seconds):
+def duration_text(seconds: float) -> str:
     """
     Hours, minutes and seconds.
 

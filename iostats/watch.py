@@ -9,6 +9,8 @@ snapshot, whatever the length of the job:
 and ends when the start snapshot `seq` is gone, or that file: with the job's `stop`.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -20,22 +22,35 @@ from iostats.filesystem import operations_of
 from iostats.series import MOST_BINS, Series
 from iostats.snapshot import readings
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.lustre import Reading
+    from iostats.snapshot import Snapshot
+    from iostats.state import State
+
 METRICS = ("read_bytes", "write_bytes", "operations")
 _LOOK_EVERY_S = 1.0
 
 
-def run(kept, seq, take, sources, every_s, now=time.time, sleep=time.sleep):
+def run(kept: State, seq: str, take: Callable[[], Snapshot], sources: dict[str, ModuleType],
+        every_s: float, now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep) -> None:
     """
     Watch until the start snapshot `seq` of `kept` is gone, or a signal says so.
 
     `take()` gives a Snapshot of the mounts; `sources` has the one source that it reads.
     """
-    stopped = []
+    stopped: list[bool] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stopped.append(True))
-    start, series, written = _identity(kept.loaded_from), {}, False
+    series: dict[str, Series] = {}
+    start, written = _identity(kept.loaded_from), False
 
-    def keep():
+    def keep() -> bool:
         try:
             kept.keep_watch(encode(seq, series))
             return True
@@ -60,7 +75,7 @@ def run(kept, seq, take, sources, every_s, now=time.time, sleep=time.sleep):
         kept.leave()
 
 
-def _identity(path):
+def _identity(path: str) -> tuple[int, int, int] | None:
     """What another start of the same name does not have in common with this one; None: gone."""
     try:
         found = os.lstat(path)
@@ -69,7 +84,9 @@ def _identity(path):
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-def _look(series, before, take, sources, every_s, at):
+def _look(series: dict[str, Series], before: dict[tuple[str, str], Reading],
+          take: Callable[[], Snapshot], sources: dict[str, ModuleType], every_s: float,
+          at: float) -> dict[tuple[str, str], Reading]:
     """Add what was gained since `before` to `series`; the readings of now."""
     after = readings(take(), sources)[0]
     for (source, name), reading in after.items():
@@ -83,14 +100,14 @@ def _look(series, before, take, sources, every_s, at):
     return after
 
 
-def with_tail(seen, report):
+def with_tail(seen: Any, report: dict[str, Any]) -> dict[str, Any]:
     """
     `seen`, the watch file's text, with what was done after the last look in the last bin, so that
     the bins' sums are those of `report`; {} where that file is damaged, or another start's.
     """
     try:
         seen = json.loads(seen)
-        found = seen["file_systems"] if seen["seq"] == report["seq"] else {}
+        found: dict[str, Any] = seen["file_systems"] if seen["seq"] == report["seq"] else {}
         for name, one in found.items():
             if not _is_sound(one):
                 return {}
@@ -109,7 +126,7 @@ def with_tail(seen, report):
         return {}
 
 
-def _is_sound(one):
+def _is_sound(one: dict[str, Any]) -> bool:
     """True when a server takes it: a damaged file must not keep the report from it."""
     amounts = [one[metric] for metric in METRICS]
     return ({type(one["every_s"]), type(one["began"])} <= {int, float}
@@ -118,13 +135,13 @@ def _is_sound(one):
             and all(type(each) is int and 0 <= each < 2**63 for row in amounts for each in row))
 
 
-def _amounts(values):
+def _amounts(values: dict[str, int]) -> dict[str, int]:
     return {"read_bytes": values.get("read_bytes", 0),
             "write_bytes": values.get("write_bytes", 0),
             "operations": sum(operations_of(values).values())}
 
 
-def encode(seq, series):
+def encode(seq: str, series: dict[str, Series]) -> bytes:
     """The watch file of the start `seq` and {file system: Series}; `stop` sends the latter on."""
     return json.dumps({"seq": seq, "file_systems": {name: one.as_dict()
                                                     for name, one in series.items()}},

@@ -23,6 +23,8 @@ Where both have munge, instead:
 `job` is the name of who is meant: a job's id, or "(site)" for the server of the whole site.
 """
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 
@@ -38,63 +40,66 @@ INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 NOT_AUTHENTICATED, STALE, REPLAYED, REFUSED = -32001, -32002, -32003, -32004
 
 
-def key_of(secret, job):
+def key_of(secret: bytes, job: str) -> bytes:
     """The key of `job`'s messages; `secret` and the key are bytes."""
     return hmac.digest(secret, b"iostats-1 job " + job.encode("utf-8", "surrogateescape"),
                        "sha256")
 
 
-def request_mac(key, node, time_s, nonce, body):
+def request_mac(key: bytes, node: str, time_s: int | str, nonce: str, body: bytes) -> str:
     """The mac of a request, hex; `time_s` and `nonce` as they stand in the header."""
     text = f"request\n{node}\n{time_s}\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
     return hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()
 
 
-def answer_mac(key, nonce, body):
+def answer_mac(key: bytes, nonce: str, body: bytes) -> str:
     """The mac of an answer, hex."""
     text = f"answer\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
     return hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()
 
 
-def authorization(key, node, time_s, nonce, body):
+def authorization(key: bytes, node: str, time_s: int | str, nonce: str, body: bytes) -> str:
     """The value of the Authorization header."""
     mac = request_mac(key, node, time_s, nonce, body)
     return f"{SCHEME} node={node}, time={time_s}, nonce={nonce}, mac={mac}"
 
 
-def fields_of(header):
+def fields_of(header: str) -> dict[str, str] | None:
     """{name: text} of an Authorization header, or None when it is not of this form."""
     scheme, _, rest = header.partition(" ")
-    fields = dict(part.strip().partition("=")[::2] for part in rest.split(","))
-    if scheme != SCHEME or set(fields) != {"node", "time", "nonce", "mac"}:
+    parts = rest.split(",")
+    fields = dict(part.strip().partition("=")[::2] for part in parts)
+    # Four of them: what comes twice could be read in two ways.
+    if scheme != SCHEME or len(parts) != 4 or set(fields) != {"node", "time", "nonce", "mac"}:
         return None
     return fields
 
 
-def same(a, b):
+def same(a: str, b: str) -> bool:
     """Compare two macs in constant time."""
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
-def munge_request(node, job, nonce, body):
+def munge_request(node: str, job: str, nonce: str, body: bytes) -> bytes:
     """What the munge credential of a request holds, bytes."""
     text = f"iostats-1 request\n{node}\n{job}\n{nonce}\n{hashlib.sha256(body).hexdigest()}"
     return text.encode("utf-8", "surrogateescape")
 
 
-def munge_answer(nonce, body):
+def munge_answer(nonce: str, body: bytes) -> bytes:
     """What the munge credential of an answer holds, bytes."""
     return f"iostats-1 answer\n{nonce}\n{hashlib.sha256(body).hexdigest()}".encode()
 
 
-def munge_fields(payload, body):
+def munge_fields(payload: bytes, body: bytes) -> tuple[str, str, str] | None:
     """(node, job, nonce) of a munge_request for this very `body`; None for anything else."""
     parts = payload.decode("utf-8", "surrogateescape").split("\n")
-    if len(parts) != 5 or payload != munge_request(*parts[1:4], body):
+    if len(parts) != 5:
         return None
-    return tuple(parts[1:4])
+    _, node, job, nonce, _ = parts
+    return (node, job, nonce) if payload == munge_request(node, job, nonce, body) else None
 
 
-def server_of(name):
+def server_of(name: str) -> str:
     """Words for the server whose name is `name`: a job's id, or SITE."""
     return "the site's server" if name == SITE else f"the server of job {name}"

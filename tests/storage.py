@@ -55,8 +55,8 @@ class StorageServer:
              for job, counters in jobs.items()], self.release, target[:3]))
         (folder / "job_stats.new").rename(folder / "job_stats")
 
-    def agent(self, *arguments):
-        """A running agent, as a Popen whose output is read at the end."""
+    def agent(self, *arguments, **how):
+        """A running agent, as a Popen whose output is read at the end; `how`: for Popen."""
         config = self.desk.folder / f"{self.name}.cfg"
         config.write_text(self.desk.text({**self.desk.choices,
                                           "harvest.spool_dir": self.root / "spool"}))
@@ -64,7 +64,7 @@ class StorageServer:
             [sys.executable, "-I", "-S", str(CLIENT), "harvest", "--root", str(self.root),
              "--node", self.name, "--config", str(config), *map(str, arguments)],
             env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
+            stderr=subprocess.PIPE, text=True, **how)
         self.desk._started.append(process)
         return process
 

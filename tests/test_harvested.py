@@ -274,6 +274,16 @@ def test_a_job_that_ran_while_nobody_looked_is_marked(desk):
     assert fs["notes"] and "OST0000" in fs["notes"][0]
 
 
+def test_a_sweep_planned_in_the_future_does_not_hide_those_that_come(desk):
+    """By an agent whose clock is 10 minutes ahead, and that had not heard of ours."""
+    desk.send("oss1", desk.block(), slot=int(desk.now) + 600)
+    desk.turn()
+    desk.now += 20
+    desk.send("oss1", desk.block())
+    desk.turn()
+    assert (BEGAN + 20, True) == (desk.harvest.sweep.slot, desk.harvest.sweep.complete)
+
+
 def test_what_cannot_be_kept_is_not_counted(desk, monkeypatch):
     from iostats.errors import StateError
     desk.send("oss1", desk.block())

@@ -239,8 +239,8 @@ def test_a_job_id_is_taken_as_it_stands_and_unescaped_in_quotes_alone(printed, j
 @pytest.mark.parametrize("printed, job_id", [
     (b'"xy:z/\xc3\\xA9prime_io"', "xy:z/éprime_io"),
     (b"pr\xc3\xa9.1000", "pré.1000"),
-    (b"pr\xe9.1000", "pré.1000"),
-    (b'"pr\xe9\\x20.1000"', "pré .1000"),
+    (b"pr\xe9.1000", "pr\\xe9.1000"),
+    (b'"pr\xe9\\x20.1000"', "pr\\xe9 .1000"),
     (b"a\x1b[2J.0", "a\\x1b[2J.0"),
     (b"a\x00b.0", "a\\x00b.0"),
     (b"a\xc2\x85b.0", "a\\x85b.0"),
@@ -441,12 +441,9 @@ def test_every_release_is_read_to_the_last_number_however_it_is_cut(drawn, chunk
 
 @given(st.from_regex(rb"\A[\x01-\xff]{1,31}\Z"), st.sampled_from(["2.15.2", "2.16", "2.17"]))
 def test_an_escaped_id_comes_back_to_the_byte(job_id, release):
-    """From 2.15.2 on all ids can be told apart; here by what Latin-1 has of them."""
+    """From 2.15.2 on all ids can be told apart."""
     job = Job(job_id, STARTED_NS, SEEN_NS, {"punch": Value(23)})
-    try:
-        text = job_id.decode("utf-8")
-    except UnicodeDecodeError:
-        text = job_id.decode("latin-1")
+    text = job_id.decode("utf-8", "backslashreplace")
     expected = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
     assert expected == only(job_stats_text.text([job], release)).job_id
 

@@ -11,7 +11,7 @@ import msgspec
 from iostats import config as site
 from iostats import joblist, summaries
 from iostats.cli.parser import parser
-from iostats.cli.report import asked
+from iostats.cli.report import asked, of_its_form
 from iostats.errors import DONE, IostatsError, StateError, UsageError
 from iostats.jobid import checked_job_id
 from iostats.moments import moment
@@ -143,21 +143,24 @@ def _run(options):
     delimiter = joblist.checked_delimiter("|" if options.delimiter is None else options.delimiter)
     question = _question(options, time.time())
     rows = _rows(config, question, _limit(options))
+    with of_its_form("a job"):
+        _print(_lines(rows, question, columns, how, delimiter, options, config))
+    return DONE
+
+
+def _lines(rows, question, columns, how, delimiter, options, config):
+    """What is printed, line by line."""
     if options.json:
         text = msgspec.json.format(msgspec.json.encode(
             {"schema": 1, "since": question["since"], "until": question["until"],
              "jobs": rows})) + b"\n"
-        lines = [text.decode()]
-    else:
-        for row in rows:
-            row["file_systems"] = [config.labels.get(name, name) for name in row["file_systems"]]
-        if options.parsable or options.parsable2:
-            lines = joblist.parsable(rows, columns, how, not options.noheader, delimiter,
-                                     not options.parsable2)
-        else:
-            lines = joblist.table(rows, columns, how, not options.noheader)
-    _print(lines)
-    return DONE
+        return [text.decode()]
+    for row in rows:
+        row["file_systems"] = [config.labels.get(name, name) for name in row["file_systems"]]
+    if options.parsable or options.parsable2:
+        return joblist.parsable(rows, columns, how, not options.noheader, delimiter,
+                                not options.parsable2)
+    return joblist.table(rows, columns, how, not options.noheader)
 
 
 def _columns(options, config):
@@ -234,8 +237,11 @@ def _rows(config, question, limit):
     while len(rows) < limit:
         part = min(summaries.MOST_ROWS, limit - len(rows))
         answer = asked(config, "jobs", {**question, "limit": part, "after": after})
-        rows += answer["jobs"]
-        after = answer["next"]
+        with of_its_form("a list of jobs"):
+            found, after = answer["jobs"], answer["next"]
+            if after is not None and not found:           # it would go on for ever
+                raise ValueError("no job, and more to come")
+            rows += found
         if after is None:
             break
     return rows

@@ -103,4 +103,6 @@ def _is_of_now(record, called_at):
 
 
 def _as_text(records, config):
-    return [report.text(report.labelled(record, config), config, "plain") for record in records]
+    # A line that begins with ~ is a command to some mail programs.
+    return [re.sub("(?m)^~", " ~", report.text(report.labelled(record, config), config, "plain"))
+            for record in records]

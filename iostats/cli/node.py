@@ -6,6 +6,8 @@ The command line is read by hand, and what only `stop` and `show` need is import
 would make it three times as dear (benchmarks/README.md).
 """
 
+from __future__ import annotations
+
 import os
 import sys
 
@@ -23,6 +25,16 @@ from iostats.errors import (
     StateError,
     UsageError,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.config import Config
+    from iostats.measure import Ended, Work
+    from iostats.snapshot import Snapshot
 
 HELP = """\
 usage: iostats_client.py start|stop|show|doctor [options]
@@ -105,7 +117,7 @@ _ROLES = ("start", "mark", "watch", "stop", "show", "doctor", "prolog", "epilog"
 _HOOKS = ("prolog", "epilog", "deliver")
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     never_fail = "--never-fail" in arguments or (
@@ -128,9 +140,10 @@ def main(arguments=None):
     return DONE if never_fail else status
 
 
-def parse(arguments):
+def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
     """(role, {option: value}) of a command line; UsageError."""
-    given, words = {}, []
+    given: dict[str, Any] = {}
+    words: list[str] = []
     arguments = list(arguments)
     while arguments:
         word = arguments.pop(0)
@@ -160,7 +173,7 @@ def parse(arguments):
     return words[0], given
 
 
-def _run(arguments):
+def _run(arguments: list[str]) -> int:
     if "--mpi" in arguments and not {"-h", "--help"}.intersection(arguments):
         return _along_ranks(arguments)
     role, given = parse(arguments)
@@ -177,14 +190,14 @@ def _run(arguments):
             "attend": _attend, "harvest": _harvest}[role](given, config, root)
 
 
-def _root(given):
-    root = given.get("--root", "/")
+def _root(given: dict[str, Any]) -> str:
+    root: str = given.get("--root", "/")
     if not os.path.isdir(root):
         raise UsageError(f"--root: expected a folder, got {root!r}")
     return root
 
 
-def _config(given):
+def _config(given: dict[str, Any]) -> Config:
     config = site.load(given.get("--config"))
     if "--server" in given:
         config.take("server.host", given["--server"], "--server")
@@ -193,20 +206,20 @@ def _config(given):
     return config
 
 
-def _say(given, text):
+def _say(given: dict[str, Any], text: object) -> None:
     if "--quiet" not in given:
         print(f"iostats: {text}", file=sys.stderr)
 
 
 # -- start, mark, watch, stop ------------------------------------------------------------------
 
-def _work(given, config, root):
+def _work(given: dict[str, Any], config: Config, root: str) -> Work:
     from iostats.measure import Work
     return Work(config, root, this_node.name(given.get("--node")),
                 this_node.job(given.get("--job"), config), lambda text: _say(given, text))
 
 
-def _start(given, config, root):
+def _start(given: dict[str, Any], config: Config, root: str) -> int:
     public = "--public" in given
     if public and (os.geteuid() or not config["node.public_dir"]):
         raise UsageError("start --public: expected root, whose files the job's user can't change, "
@@ -217,7 +230,7 @@ def _start(given, config, root):
     return DONE if now is None else _readable(given, now, sources.of_side("node"))
 
 
-def _mark(given, config, root):
+def _mark(given: dict[str, Any], config: Config, root: str) -> int:
     mark = given["mark"].strip()
     if not mark.isprintable() or not 0 < len(mark) <= _LONGEST_MARK:
         raise UsageError(f"mark: expected a name of 1 to {_LONGEST_MARK} printable characters, got "
@@ -225,7 +238,7 @@ def _mark(given, config, root):
     return _readable(given, _work(given, config, root).mark(mark), sources.of_side("node"))
 
 
-def _watch(given, config, root):
+def _watch(given: dict[str, Any], config: Config, root: str) -> int:
     every = given.get("--every", "")
     if not (every.isascii() and every.isdigit() and len(every) <= 5 and 1 <= int(every) <= 86400):
         raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every[:40]!r}")
@@ -233,7 +246,7 @@ def _watch(given, config, root):
     return DONE
 
 
-def _readable(given, now, known):
+def _readable(given: dict[str, Any], now: Snapshot, known: dict[str, ModuleType]) -> int:
     """DONE when at least one counter file was read, or there is none to read."""
     counters = [file for file in now.files if hasattr(known.get(file.source), "parse")]
     if not counters:
@@ -246,29 +259,30 @@ def _readable(given, now, known):
     return DONE
 
 
-def _advice(why):
+def _advice(why: str) -> str:
     if why.startswith("permission denied"):
         return "start the client as root (see README, \"Who may read the counters\")"
     return "`iostats_client.py doctor` tells more"
 
 
-def _check_server(config):
+def _check_server(config: Config) -> None:
     from iostats import post
     if not config["server.host"]:
         raise UsageError("no server: give --server HOST, or set [server] host in site.cfg")
     post.split_server(config["server.host"])            # a typo shows before anything is done
 
 
-def _stop(given, config, root, cut=""):
+def _stop(given: dict[str, Any], config: Config, root: str, cut: str = "") -> int:
     from iostats import post, secret
     _check_server(config)
     work = _work(given, config, root)
     reports, failed, damaged = work.end(cut=cut)
+    trouble = failed or damaged
     password = secret.where(given.get("--secret"), config["secret.dir"], work.job)
     if failed is not None:
         _tell_no_numbers(work, failed, config, password)
-    if not reports:
-        raise failed or damaged
+    if trouble and not reports:
+        raise trouble
     for path, report in reports.items():
         try:
             answer = post.deliver(report, config["server.host"], password, config, work.say,
@@ -279,13 +293,14 @@ def _stop(given, config, root, cut=""):
         if isinstance(answer, dict) and answer.get("why"):
             _say(given, str(answer["why"]))
         state.forget(path)
-    if failed or damaged:
-        raise failed or damaged
+    if trouble:
+        raise trouble
     work.delivered()
     return _status(given, list(reports.values()))
 
 
-def _tell_no_numbers(work, failed, config, password):
+def _tell_no_numbers(work: Work, failed: IostatsError, config: Config,
+                     password: str | None) -> None:
     """Let the server know, in one try, that this node has no numbers; it need not wait."""
     from iostats import post
     why = "no start" if isinstance(failed, NoStart) else "the start snapshot is damaged"
@@ -296,15 +311,16 @@ def _tell_no_numbers(work, failed, config, password):
         pass                                            # the user is told of the greater trouble
 
 
-def _job_uid(config):
+def _job_uid(config: Config) -> int | None:
     """The job's user, as the batch system tells root; None where it does not matter."""
     if os.geteuid() or "munge" not in config["server.auth"]:
         return None
     from iostats import schedulers
-    return schedulers.here(os.environ).about(os.environ).get("uid")
+    uid: int | None = schedulers.here(os.environ).about(os.environ).get("uid")
+    return uid
 
 
-def _status(given, reports):
+def _status(given: dict[str, Any], reports: list[dict[str, Any]]) -> int:
     """Exit status for what was delivered; says what could not be read."""
     deltas = [one for each in reports for one in each["deltas"]]
     broken = [one["why"] for one in deltas if one["values"] is None and "/" in one["why"]]
@@ -320,7 +336,7 @@ def _status(given, reports):
 
 # -- along the ranks of an MPI program -------------------------------------------------------
 
-def _along_ranks(arguments):
+def _along_ranks(arguments: list[str]) -> int:
     from iostats import mpi
     member = _Rank(arguments, mpi.ROLES)
     return mpi.run(mpi.join(member.say), member)
@@ -329,9 +345,12 @@ def _along_ranks(arguments):
 class _Rank:
     """What one rank does, as mpi.run says."""
 
-    def __init__(self, arguments, roles):
-        self.role = self.node = self.job = self.failed = None
-        self._given = {}
+    def __init__(self, arguments: list[str], roles: Iterable[str]) -> None:
+        self.role: Any = None                           # text, as is `job`, unless it failed
+        self.job: Any = None
+        self.node: str | None = None
+        self.failed: IostatsError | None = None
+        self._given: dict[str, Any] = {}
         try:
             self.role, self._given = parse(arguments)
             self.node = this_node.name(self._given.get("--node"))
@@ -344,40 +363,40 @@ class _Rank:
         except IostatsError as error:
             self.failed = error
 
-    def act(self):
+    def act(self) -> int:
         return {"start": _start, "mark": _mark}[self.role](self._given, self._config,
                                                            _root(self._given))
 
-    def end(self):
+    def end(self) -> Ended:
         self._work = _work(self._given, self._config, _root(self._given))
         return self._work.end()
 
-    def ask(self, method, params):
+    def ask(self, method: str, params: dict[str, Any]) -> Any:
         from iostats import post, secret
         return post.deliver(
             {"job": self.job, "node": self.node, **params}, self._config["server.host"],
             secret.where(self._given.get("--secret"), self._config["secret.dir"], self.job),
             self._config, self.say, job_uid=_job_uid(self._config), method=method)
 
-    def forget(self, path):
+    def forget(self, path: str) -> None:
         state.forget(path)
 
-    def done(self):
+    def done(self) -> None:
         self._work.delivered()
 
-    def status(self, reports):
+    def status(self, reports: list[dict[str, Any]]) -> int:
         return _status(self._given, reports)
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         _say(self._given, text)
 
-    def tell(self, error):
+    def tell(self, error: BaseException) -> None:
         _say({}, error)
 
 
 # -- iostats run -----------------------------------------------------------------------------
 
-def _attend(given, config, root):
+def _attend(given: dict[str, Any], config: Config, root: str) -> int:
     from iostats import attend
     try:
         _start(given, config, root)
@@ -394,7 +413,7 @@ class _TimeIsUp(BaseException):
     """A hook has had its time."""
 
 
-def _hook(role, given, root):
+def _hook(role: str, given: dict[str, Any], root: str) -> int:
     """Prolog, epilog or deliver: in time, and with 0, or the batch system drains the node."""
     import signal
     import time
@@ -404,7 +423,7 @@ def _hook(role, given, root):
         config = site.load(given.get("--config"), environ={})
         within_s = config["node.hook_within"]
 
-        def end(*_):
+        def end(*_: object) -> None:
             raise _TimeIsUp
         if role != "deliver":
             signal.signal(signal.SIGALRM, end)
@@ -421,11 +440,11 @@ def _hook(role, given, root):
     return DONE
 
 
-def _run_hook(role, given, root, config, until):
+def _run_hook(role: str, given: dict[str, Any], root: str, config: Config, until: float) -> None:
     from iostats import hooks, schedulers
     node = this_node.name(given.get("--node"))
 
-    def say(text):
+    def say(text: str) -> None:
         _say(given, text)
     if role != "deliver":
         job, about = _about(given, config, schedulers)
@@ -438,7 +457,8 @@ def _run_hook(role, given, root, config, until):
     hooks.deliver(config, root, node, until, say)
 
 
-def _about(given, config, schedulers):
+def _about(given: dict[str, Any], config: Config,
+           schedulers: ModuleType) -> tuple[str, dict[str, Any]]:
     """(job, what the batch system and the command line tell of it)."""
     system = schedulers.chosen(config, os.environ)
     about = dict(system.about(os.environ), scheduler=system.NAME)
@@ -459,9 +479,10 @@ def _about(given, config, schedulers):
 
 # -- show ------------------------------------------------------------------------------------
 
-def _show(given, config, root):
+def _show(given: dict[str, Any], config: Config, root: str) -> int:
     from iostats import show
-    known, by_reader = sources.of_side("node"), set()
+    known = sources.of_side("node")
+    by_reader: set[str] = set()
     now = this_node.snapshot(root, config, known, "-", this_node.name(given.get("--node")), "-",
                              say=lambda text: _say(given, text), by_reader=by_reader)
     if "--json" in given:
@@ -483,7 +504,7 @@ class _Ended(BaseException):
     """A signal asked the agent to end."""
 
 
-def _harvest(given, config, root):
+def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
     import signal
 
     from iostats import harvest, post
@@ -500,7 +521,7 @@ def _harvest(given, config, root):
     if "--secret" in given:
         config.take("site.secret", given["--secret"], "--secret")
 
-    def end(*_):
+    def end(*_: object) -> None:
         raise _Ended
     try:
         signal.signal(signal.SIGTERM, end)
@@ -522,7 +543,7 @@ def _harvest(given, config, root):
     return DONE
 
 
-def _say_if_heard(given, text):
+def _say_if_heard(given: dict[str, Any], text: str) -> None:
     """_say, of a process that goes on when nobody listens any more."""
     try:
         _say(given, text)
@@ -532,7 +553,7 @@ def _say_if_heard(given, text):
 
 # -- doctor ----------------------------------------------------------------------------------
 
-def _doctor(given, root):
+def _doctor(given: dict[str, Any], root: str) -> int:
     from iostats import doctor
     checks = doctor.examine(given, root, sources.of_side("node"))
     if "--json" in given:

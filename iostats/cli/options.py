@@ -2,10 +2,13 @@
 Options of a command line: --name VALUE, --name=VALUE, --flag.
 """
 
+from __future__ import annotations
+
 from iostats.errors import UsageError
 
 
-def take(word, rest, with_value, flags):
+def take(word: str, rest: list[str], with_value: tuple[str, ...],
+         flags: tuple[str, ...]) -> tuple[str, str | bool]:
     """
     (name, value, or True for a flag) of the option `word`; UsageError.
 

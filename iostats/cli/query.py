@@ -11,7 +11,7 @@ import sys
 from iostats import config as site
 from iostats import loads
 from iostats.cli.parser import parser
-from iostats.cli.report import asked
+from iostats.cli.report import asked, of_its_form
 from iostats.errors import DONE, IostatsError, NotDelivered, UsageError, one_line
 
 HELP = """\
@@ -94,12 +94,13 @@ def _run(options):
     if not isinstance(answer, dict) or not {"rows", "left_off", "level"} <= set(answer):
         raise NotDelivered("the site's server answers in another form: use one release of iostats "
                            "here and there")
-    if options.json:
-        print(json.dumps(answer, indent=2))
-    elif options.csv:
-        _write_csv(answer["rows"])
-    else:
-        _print_tables(answer, config)
+    with of_its_form("a row"):
+        if options.json:
+            print(json.dumps(answer, indent=2))
+        elif options.csv:
+            _write_csv(answer["rows"])
+        else:
+            _print_tables(answer, config)
     return DONE
 
 
@@ -113,10 +114,10 @@ def _write_csv(rows):
 
 
 def _cell(value):
-    """A text that a spreadsheet does not take for a formula."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return value
+    """A text that a spreadsheet does not take for a formula, nor a terminal for a command."""
+    if not isinstance(value, str):
+        return value
+    return one_line("'" + value if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value)
 
 
 def _columns(rows):

@@ -3,6 +3,7 @@ iostats report: what finished jobs did, from the site's server, or from the batc
 accounting.
 """
 
+import contextlib
 import os
 import sys
 
@@ -78,7 +79,8 @@ def _run(options):
                              f"{count[:40]!r}")
         if options.jobs:
             raise UsageError(f"expected --latest or jobs, got both: {' '.join(options.jobs)[:80]}")
-        _print(asked(config, "latest", {"count": int(count)}), config, options)
+        with of_its_form("a record"):
+            _print(asked(config, "latest", {"count": int(count)}), config, options)
         return DONE
     if not options.jobs:
         raise UsageError("expected a job, got none (see --help)")
@@ -88,9 +90,22 @@ def _run(options):
         if not records:
             print(f"iostats: {failed or f'nothing is known of job {job}'}", file=sys.stderr)
             status = max(status, failed.exit_status if failed else UNREADABLE)
-        found += records if options.all else latest_runs(records)
-    _print(found, config, options)
+        with of_its_form("a record"):
+            found += records if options.all else latest_runs(records)
+    with of_its_form("a record"):
+        _print(found, config, options)
     return status
+
+
+@contextlib.contextmanager
+def of_its_form(what):
+    """NotDelivered where `what`, which a server has answered, is not as this release knows it."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
+            RecursionError) as error:
+        raise NotDelivered(f"the site's server answers in another form: {what} cannot be shown "
+                           f"({error!r:.200}); use one release of iostats here and there") from None
 
 
 def records_of(job, config, where=None, within_s=_WITHIN_S):

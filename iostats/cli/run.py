@@ -2,6 +2,8 @@
 iostats run: one command, measured on all nodes of its job.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import os
@@ -21,6 +23,14 @@ from iostats.cli.options import take
 from iostats.errors import IostatsError, UsageError
 from iostats.jobid import checked_job_id
 from iostats.server import JobServer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.config import Config
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126              # as the shell and env(1) have it
 
@@ -62,7 +72,7 @@ _WITH_VALUE = ("--job", "--nodes", "--format", "--output", "--json", "--root", "
 _FLAGS = ("--long", "--explain", "--quiet")
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     try:
         _open_standard_files()
@@ -78,7 +88,7 @@ def main(arguments=None):
         return _died_of(signal.SIGINT)
 
 
-def _open_standard_files():
+def _open_standard_files() -> None:
     """
     Those of 0, 1, 2 that are closed would be the next files that we open, such as a socket.
 
@@ -91,7 +101,7 @@ def _open_standard_files():
             os.open(os.devnull, os.O_RDWR)             # the lowest number that is free
 
 
-def _tell(text):
+def _tell(text: str) -> None:
     """Write to standard error, as far as that goes: nobody there is no reason to fail."""
     data = text.encode("utf-8", "backslashreplace")
     with contextlib.suppress(OSError):
@@ -102,15 +112,15 @@ def _tell(text):
                 select.select([], [2], [], 10)
 
 
-def parse(arguments):
-    """({option: value}, command); (None, None) for --help.  Raises UsageError."""
+def parse(arguments: Iterable[str]) -> tuple[dict[str, Any] | None, list[str]]:
+    """({option: value}, command); None instead of options for --help.  Raises UsageError."""
     given, arguments = {}, list(arguments)
     while arguments and arguments[0].startswith("-"):
         word = arguments.pop(0)
         if word == "--":
             break
         if word in ("-h", "--help"):
-            return None, None
+            return None, []
         name, value = take(word, arguments, _WITH_VALUE, _FLAGS)
         given[name] = value
     if not arguments:
@@ -118,7 +128,7 @@ def parse(arguments):
     return given, arguments
 
 
-def _run(given, argv):
+def _run(given: dict[str, Any], argv: list[str]) -> int:
     config = site.load(given.get("--config"))
     if "--format" in given:
         config.take("report.format", given["--format"], "--format")
@@ -134,7 +144,7 @@ def _run(given, argv):
                              f"{given['--nodes']!r}")
         schedulers.node_names(given["--nodes"])
 
-    def say(text):
+    def say(text: object) -> None:
         if "--quiet" not in given:
             _tell(f"iostats: {text}\n")
 
@@ -150,10 +160,11 @@ def _run(given, argv):
         return NOT_FOUND if isinstance(command.failed, FileNotFoundError) else NOT_EXECUTABLE
     if command.returncode < 0:
         return _died_of(-command.returncode)
-    return command.returncode
+    status: int = command.returncode
+    return status
 
 
-def _environment():
+def _environment() -> dict[bytes, bytes]:
     """What we were started with: in the C locale Python itself sets LC_CTYPE (PEP 538)."""
     try:
         with open("/proc/self/environ", "rb") as file:
@@ -164,10 +175,13 @@ def _environment():
             if name and equals}
 
 
-async def _all(command, system, config, given, say):
+async def _all(command: run.Command, system: ModuleType, config: Config, given: dict[str, Any],
+               say: Callable[[str], None]) -> None:
     """Serve, measure, run, print."""
     command.attach()
-    server, nodes, made = None, None, None
+    server: Any = None                                 # a JobServer, where the job is measured
+    nodes: run.Nodes | None = None
+    made: str | None = None
     try:
         server, nodes, made = await _prepared(command, system, config, given, say)
     except (IostatsError, OSError) as error:
@@ -176,7 +190,7 @@ async def _all(command, system, config, given, say):
         say(f"a bug of ours, please report it: {error!r}; the command runs, and is not measured")
     printed = []
 
-    def print_report():
+    def print_report() -> None:
         if server.totals.reported not in printed:
             printed.append(server.totals.reported)
             _print(server.totals, config, given, say)
@@ -192,12 +206,13 @@ async def _all(command, system, config, given, say):
             _forget(made)
 
 
-def _forget(path):
+def _forget(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
 
 
-async def _prepared(command, system, config, given, say):
+async def _prepared(command: run.Command, system: ModuleType, config: Config, given: dict[str, Any],
+                    say: Callable[[str], None]) -> tuple[JobServer, run.Nodes, str | None]:
     """(JobServer that listens, Nodes, path of the secret that was made or None)."""
     about = system.about(os.environ)
     job = given.get("--job") or about.get("job") or f"{node.name()}.{os.getpid()}"
@@ -229,7 +244,7 @@ async def _prepared(command, system, config, given, say):
                              command.unblocked), made
 
 
-def _made_secret(config, job, carries):
+def _made_secret(config: Config, job: str, carries: bool) -> str | None:
     """The path of a new secret, this run's alone; None where it is in the environment, or none."""
     if "secret" not in config["server.auth"]:
         return None
@@ -241,7 +256,7 @@ def _made_secret(config, job, carries):
     return path
 
 
-def _asked(system):
+def _asked(system: ModuleType) -> str:
     """The job's nodes, of a batch system that has to be asked; "" for others."""
     nodes_of = getattr(system, "nodes_of", None)
     with contextlib.suppress(IostatsError):
@@ -249,13 +264,14 @@ def _asked(system):
     return ""
 
 
-def _leave_files_for_connections(config):
+def _leave_files_for_connections(config: Config) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = max(16, min(config["server.max_connections"], hard - 64))
     config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
 
 
-def _client(given, config, job, server, password, alone, carries):
+def _client(given: dict[str, Any], config: Config, job: str, server: str, password: str | None,
+            alone: bool, carries: bool) -> Callable[[str], list[str]]:
     """role -> the argv of the client on a node."""
     python = config["node.python"]
     if alone and config.origin["node.python"] == "the default":
@@ -277,7 +293,7 @@ def _client(given, config, job, server, password, alone, carries):
     ), os.path.dirname(BESIDE), role, *options]
 
 
-def _environment_of(config, carries):
+def _environment_of(config: Config, carries: bool) -> list[str]:
     """What the user has chosen in the environment, for nodes that do not get that."""
     chosen = [] if carries else [
         f"{name}={os.environ[name]}" for name in (
@@ -286,7 +302,8 @@ def _environment_of(config, carries):
     return ["env", *chosen] if chosen else []
 
 
-def _print(totals, config, given, say):
+def _print(totals: run.PartTotals, config: Config, given: dict[str, Any],
+           say: Callable[[str], None]) -> None:
     """The report where it is wanted; what can't be written there goes to standard error."""
     form, long = config["report.format"], "--long" in given
     record = report.labelled(totals.record(long or form == "json"), config)
@@ -297,7 +314,7 @@ def _print(totals, config, given, say):
              totals.job, say)
 
 
-def _written(path, text, job, say):
+def _written(path: str, text: str, job: str, say: Callable[[str], None]) -> bool:
     """True when `text` is in the file `path`, "" for none."""
     if not path:
         return False
@@ -305,12 +322,12 @@ def _written(path, text, job, say):
     try:
         write_whole(path, text)
     except IostatsError as error:
-        say(error)
+        say(str(error))
         return False
     return True
 
 
-def _died_of(number):
+def _died_of(number: int) -> int:
     """End as the command has ended, for who looks closer than at 128 + N."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in (signal.SIGKILL, signal.SIGSTOP):

@@ -332,13 +332,14 @@ def _print(totals, config, options):
 
 def write_whole(path, text):
     """Write `path` whole or not at all; a link, or no plain file, is appended to."""
-    beside = f"{path}.{os.getpid()}.new"
+    beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
         if not _is_replaceable(path):
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
-        with open(beside, "w", encoding="utf-8") as file:
+        # In a folder of many another user could put a link there first: a name nobody guesses.
+        with open(beside, "x", encoding="utf-8") as file:
             file.write(text)
         os.replace(beside, path)
     except OSError as error:

@@ -214,8 +214,10 @@ class _View:
         width = None
         if sys.stdout.isatty() or os.environ.get("COLUMNS"):
             width = max(1, shutil.get_terminal_size().columns)
-        print("\n".join(loadtable.lines(answer, width, self.units, self.labels, origin=origin)),
-              flush=True)
+        from iostats.cli.report import of_its_form
+        with of_its_form("a row"):
+            lines = loadtable.lines(answer, width, self.units, self.labels, origin=origin)
+        print("\n".join(lines), flush=True)
 
 
 def _log(source, ask, view):

@@ -26,11 +26,24 @@ Adding a batch system is adding a file; tests/test_schedulers.py says what one l
 `launchers` run on compute nodes, so what only `facts` needs is imported there.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 
 from iostats import jobid, nodelist
 from iostats.errors import NotReadable, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from subprocess import CompletedProcess
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.config import Config
+
+    Run = Callable[[Sequence[str]], CompletedProcess[str]]
 
 WITHIN_S = 10                       # a scheduler's command that takes longer is not waited for
 _LONGEST_FILE = 1 << 24             # a host file with a line for each of 500,000 tasks
@@ -38,7 +51,7 @@ _FIRST, _LAST = "slurm", "none"
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
-def names():
+def names() -> list[str]:
     """The batch systems that there are, in the order in which `here` looks for them."""
     found = []
     for filename in os.listdir(os.path.dirname(__file__)):
@@ -48,7 +61,7 @@ def names():
     return sorted(found, key=lambda name: (name != _FIRST, name == _LAST, name))
 
 
-def named(name):
+def named(name: str) -> ModuleType:
     """The module of batch system `name`; UsageError."""
     if name not in names():
         raise UsageError(f"no batch system {name[:40]!r}; there are: {', '.join(sorted(names()))}")
@@ -56,7 +69,7 @@ def named(name):
     return sys.modules[f"{__name__}.{name}"]
 
 
-def here(environ):
+def here(environ: Mapping[str, str]) -> ModuleType:
     """The module of the batch system whose job has this environment; `none` for no job's."""
     for name in names():
         module = named(name)
@@ -66,12 +79,12 @@ def here(environ):
     return module
 
 
-def chosen(config, environ):
+def chosen(config: Config, environ: Mapping[str, str]) -> ModuleType:
     """The module that site.cfg names ([batch] system), or else that of `here`."""
     return named(config["batch.system"]) if config["batch.system"] else here(environ)
 
 
-def listed(nodes):
+def listed(nodes: str) -> str:
     """A node list of which all are names; "" for another, such as "None assigned"."""
     try:
         node_names(nodes)
@@ -82,7 +95,7 @@ def listed(nodes):
 
 # -- what an environment tells -----------------------------------------------------------------
 
-def word(environ, *variables):
+def word(environ: Mapping[str, str], *variables: str) -> str:
     """The first of `variables` that is set to one printable line; "" for none."""
     for variable in variables:
         text = (environ.get(variable) or "").strip()
@@ -91,7 +104,7 @@ def word(environ, *variables):
     return ""
 
 
-def job_in(environ, variable):
+def job_in(environ: Mapping[str, str], variable: str) -> str:
     """The job id in `variable`; "" where it is not set, or can't be one."""
     try:
         return jobid.checked_job_id(environ.get(variable) or "", variable)
@@ -99,12 +112,12 @@ def job_in(environ, variable):
         return ""
 
 
-def told(**about):
+def told(**about: Any) -> dict[str, Any]:
     """The dict without what is not known."""
     return {name: value for name, value in about.items() if value not in ("", None)}
 
 
-def host_file(path):
+def host_file(path: str | None) -> list[str]:
     """
     [first word] of each line of a file that names hosts; [] where there is none to be had.
 
@@ -128,7 +141,7 @@ def host_file(path):
     return [line.split()[0] for line in lines if line.strip()]
 
 
-def as_list(hosts):
+def as_list(hosts: Iterable[str]) -> str:
     """
     Hosts as a node list, each once, in their order; "" if one of them can't be a node's name:
     a list that is not complete would be taken for the whole.
@@ -137,7 +150,7 @@ def as_list(hosts):
     return ",".join(hosts) if all(map(jobid.is_node_name, hosts)) else ""
 
 
-def node_names(nodes):
+def node_names(nodes: str | Iterable[str] | None) -> list[str]:
     """[name] of `nodes`, a node list or names; UsageError.  What comes back can't be an option."""
     try:
         found = nodelist.expanded(nodes) if isinstance(nodes, str) else list(nodes or ())
@@ -153,14 +166,14 @@ def node_names(nodes):
 
 # -- what its commands tell --------------------------------------------------------------------
 
-def run_command(argv):
+def run_command(argv: Sequence[str]) -> CompletedProcess[str]:
     """What subprocess.run() returns: no input, no more than 10 s, in English."""
     import subprocess
     return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN_S,
                           encoding="utf-8", errors="replace", env={**os.environ, "LC_ALL": "C"})
 
 
-def ask(argv, run=None):
+def ask(argv: Sequence[str], run: Run | None = None) -> tuple[int, str, str]:
     """(exit status, what it printed, its first line of error) of a command; NotReadable."""
     import subprocess
     try:
@@ -175,24 +188,24 @@ def ask(argv, run=None):
     return done.returncode, done.stdout or "", wrong
 
 
-def refused(argv, status, wrong):
+def refused(argv: Sequence[str], status: int, wrong: str) -> NotReadable:
     """The NotReadable of a command that failed."""
     return NotReadable(f"{_shown(argv)}: expected exit status 0, got {status}: "
                        f"{wrong.partition(chr(10))[0][:200] or 'and not a word why'}")
 
 
-def not_of_the_form(origin, expected, text):
+def not_of_the_form(origin: str, expected: str, text: object) -> NotReadable:
     """The NotReadable of an output that is not understood."""
     text = text if isinstance(text, str) else repr(text)
     return NotReadable(f"{origin}: expected {expected}, got {text.strip()[:60]!r}")
 
 
-def _shown(argv):
+def _shown(argv: Sequence[str]) -> str:
     text = " ".join(argv)
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def askable(jobs):
+def askable(jobs: Iterable[str]) -> list[str]:
     """[job id] that can stand on a command line; UsageError."""
     found = [jobid.checked_job_id(job, "job id") for job in jobs]
     for job in found:
@@ -201,7 +214,7 @@ def askable(jobs):
     return list(dict.fromkeys(found))
 
 
-def json_object(text, origin, expected):
+def json_object(text: str, origin: str, expected: str) -> dict[str, Any]:
     """
     The JSON object `text`; NotReadable.  Of a name that comes twice the first counts: what a
     user wrote (environment, job name) comes late, and must not stand for what the batch system
@@ -217,7 +230,7 @@ def json_object(text, origin, expected):
     return found
 
 
-def field(record, *keys):
+def field(record: Mapping[str, Any], *keys: str) -> str:
     """The first of `keys` that `record` has, as one line of text; ""."""
     for key in keys:
         value = record.get(key)
@@ -228,7 +241,7 @@ def field(record, *keys):
     return ""
 
 
-def seconds(text, now=None):
+def seconds(text: object, now: float | None = None) -> float | None:
     """
     Seconds since 1970 of a time as batch systems write it, in local time; None for none.
 
@@ -242,7 +255,7 @@ def seconds(text, now=None):
             return float(text) if 0 < float(text) < 1e11 else None
         words = text.replace("T", " ").split() if text[:1].isdigit() else text.split()
         if text[:1].isdigit():
-            date = words[0].split("-")
+            date: Sequence[Any] = words[0].split("-")
             if len(date) != 3:
                 month, day, year = words[0].split("/")
                 date = (year, month, day)
@@ -257,13 +270,13 @@ def seconds(text, now=None):
         return None
 
 
-def _local(date, clock, now):
+def _local(date: Sequence[Any], clock: str, now: float | None) -> float | None:
     import time
     year, month, day = date
     clock, _, fraction = clock.partition(".")
     hour, minute, second = [int(part) for part in (clock + ":0").split(":")[:3]]
 
-    def at(year):
+    def at(year: int) -> float:
         return time.mktime((year, int(month), int(day), hour, minute, second, 0, 0, -1))
     if year is not None:
         return at(int(year)) + (float("0." + fraction) if fraction.isdigit() else 0.0)

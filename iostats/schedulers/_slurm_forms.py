@@ -10,8 +10,17 @@ What Slurm's commands print, as Facts: the forms that schedulers/slurm.py speaks
 All return {raw job: Facts}, or raise NotReadable.
 """
 
+from __future__ import annotations
+
 from iostats import jobfacts, schedulers
 from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from iostats.jobfacts import Facts
 
 COMMENTS = ("AdminComment", "SystemComment", "Comment")
 # COMPLETING alone is not in it: the processes are gone, and whether the job has ended or is started
@@ -34,7 +43,7 @@ ACCOUNTED = ("JobIDRaw,JobID,State,ExitCode,UID,User,Account,Partition,NNodes,Su
              "Cluster,NodeList")
 
 
-def parse_squeue_lines(text):
+def parse_squeue_lines(text: str) -> dict[str, Facts]:
     """{raw job: Facts} of `squeue --noheader --format LIVE`; NotReadable."""
     found = {}
     for (raw, job, word, uid, user, account, partition, count, started, ended,
@@ -46,7 +55,7 @@ def parse_squeue_lines(text):
     return found
 
 
-def parse_sacct_lines(text):
+def parse_sacct_lines(text: str) -> dict[str, Facts]:
     """
     {raw job: Facts} of `sacct --duplicates --noheader --parsable2 --format ACCOUNTED`; NotReadable.
 
@@ -54,7 +63,7 @@ def parse_sacct_lines(text):
     are its restarts, or fewer: a run of a few seconds may have no line.  The same number can be a
     job of long ago, so lines of other users do not count.
     """
-    runs = {}
+    runs: dict[str, list[list[str]]] = {}
     for row in _rows(text, ACCOUNTED.count(",") + 1, "sacct --format"):
         runs.setdefault(row[0], []).append(row)
     found = {}
@@ -73,7 +82,7 @@ def parse_sacct_lines(text):
     return found
 
 
-def _rows(text, count, origin):
+def _rows(text: str, count: int, origin: str) -> Iterator[list[str]]:
     for line in text.splitlines():
         values = [value.strip() for value in line.split("|")]
         if len(values) != count:
@@ -84,13 +93,13 @@ def _rows(text, count, origin):
 
 # -- JSON ----------------------------------------------------------------------------------------
 
-def parse_squeue(text):
+def parse_squeue(text: str) -> dict[str, Facts]:
     """{raw job: Facts} of `squeue --json`; NotReadable."""
     found = {}
     for record in _records(text, "squeue --json"):
         raw = str(_number(record["job_id"]))
 
-        def text_of(key, record=record):
+        def text_of(key: str, record: dict[str, Any] = record) -> str:
             return schedulers.field(record, key)
         names = _numbered(
             raw, _number(record.get("array_job_id")), _number(record.get("array_task_id")),
@@ -114,13 +123,14 @@ def parse_squeue(text):
     return found
 
 
-def parse_sacct(text):
+def parse_sacct(text: str) -> dict[str, Facts]:
     """{raw job: Facts} of `sacct --json`, of the last run of each job; NotReadable."""
-    found, last = {}, {}
+    found: dict[str, Facts] = {}
+    last: dict[str, tuple[int, int]] = {}
     for record in _records(text, "sacct --json"):
         raw = str(_number(record["job_id"]))
 
-        def text_of(key, record=record):
+        def text_of(key: str, record: dict[str, Any] = record) -> str:
             return schedulers.field(record, key)
         time, array, het, state, comment = (
             record[name] if isinstance(record.get(name), dict) else {}
@@ -149,7 +159,7 @@ def parse_sacct(text):
     return found
 
 
-def _records(text, origin, key="job_id"):
+def _records(text: str, origin: str, key: str = "job_id") -> list[dict[str, Any]]:
     form = '{"jobs": [{"%s": 4711, ...}]}' % key
     jobs = schedulers.json_object(text, origin, form).get("jobs")
     if not isinstance(jobs, list) or not all(
@@ -158,7 +168,7 @@ def _records(text, origin, key="job_id"):
     return jobs
 
 
-def _number(value):
+def _number(value: object) -> int | None:
     """
     The number in both forms of the JSON; None for none.
 
@@ -173,13 +183,13 @@ def _number(value):
     return number(value) if isinstance(value, (int, float, str)) else None
 
 
-def _words(value):
+def _words(value: object) -> list[str]:
     """[state] of both forms: "RUNNING", or ["COMPLETED", "COMPLETING"]."""
     return [word for word in (value if isinstance(value, list) else [value])
             if isinstance(word, str)]
 
 
-def _exit(value):
+def _exit(value: object) -> tuple[int | None, int | None]:
     """(exit status, signal) of all forms of exit_code."""
     if not isinstance(value, dict):
         status = _number(value)
@@ -193,13 +203,13 @@ def _exit(value):
     return (0, signal) if signal else (status, None)
 
 
-def _comments(record, admin, system, users):
+def _comments(record: dict[str, Any], admin: str, system: str, users: str) -> dict[str, str]:
     values = [record.get(key) for key in (admin, system, users)]
     return {name: value for name, value in zip(COMMENTS, values)
             if isinstance(value, str) and value}
 
 
-def _steps(steps):
+def _steps(steps: object) -> tuple[tuple[str, str], ...]:
     found = []
     for one in steps if isinstance(steps, list) else []:
         step = one.get("step") if isinstance(one, dict) else None
@@ -208,7 +218,8 @@ def _steps(steps):
     return tuple(found)
 
 
-def _numbered(raw, array_job, array_task, het_job, het_offset):
+def _numbered(raw: str, array_job: int | None, array_task: int | None, het_job: int | None,
+              het_offset: int | None) -> dict[str, str]:
     """The names of a job: fields of Facts.  0 and None are no array, and no heterogeneous job."""
     if array_job and array_task is not None:
         return {"job": f"{array_job}_{array_task}", "array_job": str(array_job),
@@ -221,7 +232,7 @@ def _numbered(raw, array_job, array_task, het_job, het_offset):
     return {"job": raw}
 
 
-def _named(job, raw):
+def _named(job: str, raw: str) -> dict[str, str]:
     """The same from "143_1", "143_[3,5-9%2]" or "12+1"."""
     array_job, is_task, task = job.partition("_")
     if is_task:
@@ -230,7 +241,8 @@ def _named(job, raw):
     return _numbered(raw, None, None, number(het_job), number(offset))
 
 
-def _made(raw, names, words, *, started, ended, **fields):
+def _made(raw: str, names: dict[str, str], words: list[str], *, started: float | None,
+          ended: float | None, **fields: Any) -> Facts:
     """Facts, with only those of its fields that mean something in its state."""
     state = next((STATES[word] for word in words if word in STATES), None)
     if state is ENDED:
@@ -278,7 +290,7 @@ json.dump({"jobs": list(found.values())}, sys.stdout, default=str)
 """
 
 
-def parse_pyslurm(text):
+def parse_pyslurm(text: str) -> dict[str, Facts]:
     """
     {raw job: Facts} of what PYSLURM_JOBS prints; NotReadable.
 
@@ -289,10 +301,10 @@ def parse_pyslurm(text):
     for record in _records(text, "pyslurm", "id"):
         raw = str(_number(record["id"]))
 
-        def text_of(*keys, record=record):
+        def text_of(*keys: str, record: dict[str, Any] = record) -> str:
             return schedulers.field(record, *keys)
 
-        def count(key, record=record):
+        def count(key: str, record: dict[str, Any] = record) -> int:
             return _number(record.get(key)) or 0
         array, task = count("array_id"), _number(record.get("array_task_id"))
         if array and task is None and not record.get("array_tasks_waiting"):
@@ -317,7 +329,7 @@ def parse_pyslurm(text):
 
 # -- the job's output ----------------------------------------------------------------------------
 
-def expanded(pattern, one, first_node=""):
+def expanded(pattern: str, one: Facts, first_node: str = "") -> str:
     r"""
     The path of a batch job's standard output from sbatch's pattern; "" where it is not sure.
 
@@ -352,6 +364,6 @@ def expanded(pattern, one, first_node=""):
     return f"{one.work_dir.rstrip('/')}/{pieces}" if one.work_dir.startswith("/") else ""
 
 
-def _ready(path):
+def _ready(path: str) -> str:
     """A path that Slurm has expanded; "" where something is left."""
     return path if path.startswith("/") and "%" not in path else ""

@@ -16,9 +16,18 @@ Facts: `flux jobs --json JOB...`; before flux-core 0.49, `flux jobs -n -o FORMAT
 Sources: flux-environment(7), flux-exec(1), flux-jobs(1), flux-hostlist(1) of flux-core 0.78.
 """
 
+from __future__ import annotations
+
 from iostats import jobfacts, schedulers
 from iostats.errors import NotReadable
 from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from iostats.jobfacts import Facts
 
 NAME = "flux"
 JOB_ID_VARIABLE = "FLUX_JOB_ID"
@@ -43,12 +52,12 @@ _NEVER_STARTED = -128
 _FORM = 'flux jobs\' form, {"id": ..., "state": ...} or {"jobs": [...]}'
 
 
-def is_here(environ):
+def is_here(environ: Mapping[str, str]) -> bool:
     """Also a batch job's script, which has no FLUX_JOB_ID."""
     return bool(environ.get(_ENCLOSING) or environ.get(JOB_ID_VARIABLE))
 
 
-def about(environ):
+def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, its script, or a prolog."""
     job = schedulers.job_in(environ, _ENCLOSING) or schedulers.job_in(environ, JOB_ID_VARIABLE)
     nodes = schedulers.word(environ, "FLUX_JOB_NODELIST")
@@ -58,16 +67,16 @@ def about(environ):
                            uid=uid if uid is not None and uid >= 0 else None)
 
 
-def nodes_of(environ, run=None):
+def nodes_of(environ: Mapping[str, str], run: schedulers.Run | None = None) -> str:
     """The job's nodes, as text, in its script by `flux getattr hostlist`; "" where not told."""
-    known = about(environ).get("nodes", "")
+    known: str = about(environ).get("nodes", "")
     if known or not environ.get(_ENCLOSING):
         return known
     status, text, _ = schedulers.ask(["flux", "getattr", "hostlist"], run)
     return "" if status else schedulers.listed(text.strip())
 
 
-def launchers(environ, nodes):
+def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """One flux exec for all."""
     if len(schedulers.node_names(nodes)) == 1:
         return [[]]
@@ -78,7 +87,7 @@ def launchers(environ, nodes):
     return [["flux", "exec", "-n", *([] if inside else ["-j", job]), "--"]]
 
 
-def canonical(job):
+def canonical(job: str) -> str:
     """
     `job` in the one form that it has here; what is no id of Flux's comes back as it is.
 
@@ -101,7 +110,7 @@ def canonical(job):
     return _f58(value) if value <= _LARGEST else job
 
 
-def _f58(value):
+def _f58(value: int) -> str:
     text = ""
     while value:
         value, digit = divmod(value, 58)
@@ -109,12 +118,12 @@ def _f58(value):
     return "f" + (text or _DIGITS[0])
 
 
-def facts(jobs, run=None):
+def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; a job that Flux has forgotten is not in it."""
     asked = [canonical(job) for job in schedulers.askable(jobs)]
     if not asked:
         return {}
-    failed = None
+    failed: NotReadable | None = None
     line = DELIMITER.join("{%s}" % name for name in FIELDS)
     for parse, command in ((parse_json, ["flux", "jobs", "--json"]),
                            (parse_text, ["flux", "jobs", "-n", "-o", line])):
@@ -127,10 +136,10 @@ def facts(jobs, run=None):
             raise schedulers.refused(command, status, wrong)
         except NotReadable as error:
             failed = failed or error
-    raise failed
+    raise failed  # type: ignore[misc]                 # both ways have
 
 
-def parse_json(text):
+def parse_json(text: str) -> dict[str, Facts]:
     """{job: Facts} of `flux jobs --json`: one job's object, or {"jobs": [...]}; NotReadable."""
     found = schedulers.json_object(text, "flux jobs --json", _FORM)
     records = found.get("jobs", [found] if "id" in found else None)
@@ -139,7 +148,7 @@ def parse_json(text):
     return _all(records)
 
 
-def parse_text(text):
+def parse_text(text: str) -> dict[str, Facts]:
     """{job: Facts} of `flux jobs -n -o` with our FIELDS; NotReadable."""
     records = []
     for line in text.rstrip("\n").split("\n"):
@@ -150,8 +159,8 @@ def parse_text(text):
     return _all(records)
 
 
-def _all(records):
-    found = {}
+def _all(records: list[dict[str, Any]]) -> dict[str, Facts]:
+    found: dict[str, Facts] = {}
     for record in records:
         job = canonical(schedulers.field(record, "id"))
         if job:
@@ -159,8 +168,8 @@ def _all(records):
     return found
 
 
-def _facts(job, record):
-    def text(*names):
+def _facts(job: str, record: dict[str, Any]) -> Facts:
+    def text(*names: str) -> str:
         return schedulers.field(record, *names)
     word, result = record.get("state"), record.get("result")
     state = STATES.get(_STATE_BITS.get(word, "") if isinstance(word, int) else text("state"))
@@ -180,7 +189,7 @@ def _facts(job, record):
         work_dir=cwd)
 
 
-def _end(status, code):
+def _end(status: int | None, code: int | None) -> tuple[int | None, int | None]:
     """(exit status, signal) of the job's shells."""
     if status is not None and status >= 0:
         return jobfacts.wait_status(status)
@@ -189,5 +198,5 @@ def _end(status, code):
     return (0, -code) if code < 0 else (code, None)
 
 
-def _time(value):
+def _time(value: object) -> float | None:
     return schedulers.seconds(value) if isinstance(value, (int, float, str)) else None

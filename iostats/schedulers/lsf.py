@@ -19,9 +19,18 @@ Sources: bjobs -o, bjobs -json, blaunch(1), lsf.conf LSB_BJOBS_CONSISTENT_EXIT_C
 variables set for job execution", and bhist's table of termination reasons, LSF 10.1.
 """
 
+from __future__ import annotations
+
 from iostats import jobfacts, schedulers
 from iostats.errors import NotReadable
 from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from iostats.jobfacts import Facts
 
 NAME = "lsf"
 JOB_ID_VARIABLE = "LSB_JOBID"
@@ -43,7 +52,7 @@ _FORM = 'bjobs\' form, {"RECORDS": [{"JOBID": "4711", ...}]}'
 _UNKNOWN = "is not found"
 
 
-def about(environ):
+def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, or in a pre- or post-execution command."""
     job, index = schedulers.job_in(environ, JOB_ID_VARIABLE), number(environ.get("LSB_JOBINDEX"))
     hosts = (schedulers.host_file(environ.get("LSB_DJOB_HOSTFILE"))
@@ -60,7 +69,7 @@ def about(environ):
         work_dir=schedulers.word(environ, "LS_SUBCWD"))
 
 
-def launchers(environ, nodes):
+def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """One blaunch for all."""
     wanted = schedulers.node_names(nodes)
     if len(wanted) < 2:
@@ -68,7 +77,8 @@ def launchers(environ, nodes):
     return [["blaunch", "-n", "-no-shell", "-z", " ".join(wanted)]]
 
 
-def facts(jobs, run=None, now=None):
+def facts(jobs: Iterable[str], run: schedulers.Run | None = None,
+          now: float | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; for one job that it does not know bjobs exits with 255, and tells all."""
     asked = schedulers.askable(jobs)
     if not asked:
@@ -78,7 +88,7 @@ def facts(jobs, run=None, now=None):
         now = time.time()
     ways = ((parse_json, ["bjobs", "-a", "-json", "-o", " ".join(FIELDS)]),
             (parse_text, ["bjobs", "-a", "-o", f"{' '.join(FIELDS)} delimiter='{DELIMITER}'"]))
-    failed = None
+    failed: NotReadable | None = None
     for parse, command in ways:
         status, text, wrong = schedulers.ask([*command, *asked], run)
         try:
@@ -90,10 +100,10 @@ def facts(jobs, run=None, now=None):
             raise schedulers.refused(command, status, wrong)
         except NotReadable as error:
             failed = failed or error
-    raise failed
+    raise failed  # type: ignore[misc]                 # both ways have
 
 
-def parse_json(text, now=None):
+def parse_json(text: str, now: float | None = None) -> dict[str, Facts]:
     """{job: Facts} of `bjobs -json -o`; `now`: for times without a year; NotReadable."""
     records = schedulers.json_object(text, "bjobs -json", _FORM).get("RECORDS")
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
@@ -101,7 +111,7 @@ def parse_json(text, now=None):
     return _all(records, now)
 
 
-def parse_text(text, now=None):
+def parse_text(text: str, now: float | None = None) -> dict[str, Facts]:
     """{job: Facts} of `bjobs -o "... delimiter='^'"`, its header first; NotReadable."""
     lines = [line.rstrip("\r").split(DELIMITER, len(FIELDS) - 1)
              for line in text.split("\n") if DELIMITER in line]
@@ -112,8 +122,8 @@ def parse_text(text, now=None):
     return _all([dict(zip(names, line)) for line in lines[1:]], now)
 
 
-def _all(records, now):
-    found = {}
+def _all(records: list[dict[str, Any]], now: float | None) -> dict[str, Facts]:
+    found: dict[str, Facts] = {}
     for record in records:
         job = schedulers.field(record, "JOBID")
         if job and "ERROR" not in record:
@@ -122,8 +132,8 @@ def _all(records, now):
     return found
 
 
-def _facts(job, record, now):
-    def text(*names):
+def _facts(job: str, record: dict[str, Any], now: float | None) -> Facts:
+    def text(*names: str) -> str:
         value = schedulers.field(record, *names)
         return "" if value == "-" else value
     number_of, bracket, rest = job.partition("[")
@@ -148,11 +158,11 @@ def _facts(job, record, now):
         work_dir=text("SUB_CWD") if text("SUB_CWD").startswith("/") else "")
 
 
-def _job(job, index):
+def _job(job: str, index: int | None) -> str:
     return f"{job}[{index}]" if index else job
 
 
-def _end(word, status, reason):
+def _end(word: str, status: int | None, reason: str) -> tuple[int | None, int | None, str]:
     """(exit status, signal, outcome); LSF adds 128 to the signal that it, or someone, sent."""
     if word in ("DONE", "PDONE"):
         return 0, None, jobfacts.COMPLETED
@@ -162,7 +172,7 @@ def _end(word, status, reason):
     return status, None, outcome
 
 
-def _path(text, job, index):
+def _path(text: str, job: str, index: int | None) -> str:
     """An absolute path with %J and %I in it expanded; "" for another."""
     return (text.replace("%J", job).replace("%I", str(index or 0))
             if text.startswith("/") and text != "/dev/null" else "")

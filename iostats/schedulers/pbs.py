@@ -18,9 +18,18 @@ Sources: qstat(1B), pbsdsh(1B), pbs_job_attributes(7B) of OpenPBS 20 to 23; JOB_
 and JOB_SUBSTATE_TERMINATED in job.h; qstat(1B) and job exit statuses of Torque 6.
 """
 
+from __future__ import annotations
+
 from iostats import jobfacts, schedulers
 from iostats.errors import NotReadable, UsageError
 from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from iostats.jobfacts import Facts
 
 NAME = "pbs"
 JOB_ID_VARIABLE = "PBS_JOBID"
@@ -39,7 +48,7 @@ _UNKNOWN = "unknown job"
 _FORM = 'qstat\'s form, {"Jobs": {"4711.pbs01": {...}}}'
 
 
-def about(environ):
+def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, or by our hook."""
     job = schedulers.job_in(environ, JOB_ID_VARIABLE)
     return schedulers.told(
@@ -52,7 +61,7 @@ def about(environ):
         work_dir=schedulers.word(environ, "PBS_O_WORKDIR"))
 
 
-def launchers(environ, nodes):
+def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """[argv prefix]: one pbsdsh for all, or one for each node; UsageError for a node not ours."""
     wanted = schedulers.node_names(nodes)
     if len(wanted) < 2:
@@ -60,27 +69,30 @@ def launchers(environ, nodes):
     lines = schedulers.host_file(environ.get("PBS_NODEFILE"))
     if len(lines) == len(wanted) == len({_short(line) for line in lines}):
         return [["pbsdsh", "--"]]
-    first = {}
+    first: dict[str, int] = {}
     for index, line in enumerate(lines):
         for name in (line, _short(line)):
             first.setdefault(name, index)
     found = []
     for name in wanted:
-        index = first.get(name, first.get(_short(name)))
-        if index is None:
+        place = first.get(name, first.get(_short(name)))
+        if place is None:
             raise UsageError(f"expected nodes of this job, got {name[:60]!r}, which is not in "
                              f"PBS_NODEFILE: {environ.get('PBS_NODEFILE') or 'not set'}")
-        found.append(["pbsdsh", "-n", str(index), "--"])
+        found.append(["pbsdsh", "-n", str(place), "--"])
     return found
 
 
-def _short(name):
+def _short(name: str) -> str:
     return name.partition(".")[0]
 
 
-def facts(jobs, run=None):
+def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; see above which command is asked for what."""
-    found, left, unknown, failed = {}, schedulers.askable(jobs), set(), None
+    found: dict[str, Facts] = {}
+    unknown: set[str] = set()
+    failed: NotReadable | None = None
+    left = schedulers.askable(jobs)
     for command in COMMANDS:
         json = "json" in command
         for asked in [left] if json else [[job] for job in left]:
@@ -107,11 +119,11 @@ def facts(jobs, run=None):
     return found
 
 
-def _is(job, asked):
+def _is(job: str, asked: str) -> bool:
     return job == asked or job.startswith(asked + ".")
 
 
-def parse_json(text):
+def parse_json(text: str) -> dict[str, Facts]:
     """{job: Facts} of `qstat -x -f -F json`; NotReadable."""
     jobs = schedulers.json_object(text, "qstat -F json", _FORM).get("Jobs", {})
     if not isinstance(jobs, dict) or not all(isinstance(one, dict) for one in jobs.values()):
@@ -119,7 +131,7 @@ def parse_json(text):
     return {job: _facts(job, record) for job, record in jobs.items() if job.isprintable() and job}
 
 
-def parse_text(text):
+def parse_text(text: str) -> dict[str, Facts]:
     """
     {job: Facts} of `qstat -f`; NotReadable.
 
@@ -130,7 +142,9 @@ def parse_text(text):
 
     The first line of a name counts: the job's environment, which its user writes, comes late.
     """
-    jobs, record, name = {}, None, ""
+    jobs: dict[str, dict[str, str]] = {}
+    record: dict[str, str] | None = None
+    name = ""
     for line in text.split("\n"):
         line = line.rstrip("\r")
         if line.startswith(("Job Id:", "Job:")):
@@ -149,8 +163,8 @@ def parse_text(text):
     return {job: _facts(job, record) for job, record in jobs.items() if job and job.isprintable()}
 
 
-def _facts(job, record):
-    def text(*names):
+def _facts(job: str, record: dict[str, Any]) -> Facts:
+    def text(*names: str) -> str:
         return schedulers.field(record, *names)
     array, index = _array(job)
     hosts = _hosts(text("exec_host"))
@@ -171,22 +185,22 @@ def _facts(job, record):
         comments={"SystemComment": text("comment")} if text("comment") else {})
 
 
-def _array(job):
+def _array(job: str) -> tuple[str, str]:
     """("4711", "3") of 4711[3].pbs01; ("", "") of other jobs, ("4711", "") of the array itself."""
     number_of, bracket, rest = job.partition("[")
     return (number_of, rest.partition("]")[0]) if bracket else ("", "")
 
 
-def _hosts(text):
+def _hosts(text: str) -> list[str]:
     """[host] of an exec_host."""
     return list(dict.fromkeys(part.partition("/")[0] for part in text.split("+") if part))
 
 
-def _project(text):
+def _project(text: str) -> str:
     return "" if text == "_pbs_project_default" else text
 
 
-def _end(record):
+def _end(record: dict[str, Any]) -> tuple[int | None, int | None, str]:
     """(exit status, signal, outcome) of a job that has ended; ("") while it is not known."""
     torque = "exit_status" in record
     status = number(schedulers.field(record, "Exit_status", "exit_status"))
@@ -203,7 +217,7 @@ def _end(record):
     return status, None, outcome
 
 
-def _ended(record, started):
+def _ended(record: dict[str, Any], started: float | None) -> float | None:
     """When it ended; where PBS does not say it, its start and its walltime."""
     ended = schedulers.seconds(schedulers.field(record, "obittime", "comp_time"))
     if ended is not None or started is None:
@@ -214,18 +228,18 @@ def _ended(record, started):
     parts = [number(part) for part in text.split(":")]
     if len(parts) != 3 or None in parts:
         return None
-    hours, minutes, seconds_ = parts
+    hours, minutes, seconds_ = (part or 0 for part in parts)
     return started + 3600 * hours + 60 * minutes + seconds_
 
 
-def _path(text, index):
+def _path(text: str, index: str) -> str:
     """The path of "[HOST:]PATH"; "" where there is something left in it that PBS would expand."""
     host, colon, path = text.partition(":")
     path = (path if colon and "/" not in host else text).replace("^array_index^", index or "^")
     return path if path.startswith("/") and "^" not in path else ""
 
 
-def _work_dir(record):
+def _work_dir(record: dict[str, Any]) -> str:
     """PBS_O_WORKDIR of the job's environment, which is a list of NAME=VALUE or an object."""
     variables = record.get("Variable_List")
     if isinstance(variables, dict):

@@ -19,8 +19,17 @@ and the letter R say that a job was started again, not how often: attempts here 
 Sources: qsub(1), qrsh(1), qstat(1), qacct(1), accounting(5), sge_pe(5) of 8.1.9; qstat.xsd.
 """
 
+from __future__ import annotations
+
 from iostats import jobfacts, schedulers
 from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from iostats.jobfacts import Facts
 
 NAME = "sge"
 JOB_ID_VARIABLE = "JOB_ID"
@@ -35,12 +44,12 @@ _UNKNOWN = "not found"
 _RULE = "=" * 10
 
 
-def is_here(environ):
+def is_here(environ: Mapping[str, str]) -> bool:
     """JOB_ID alone is not enough: it is anybody's name."""
     return bool(environ.get(JOB_ID_VARIABLE) and environ.get("SGE_ROOT"))
 
 
-def about(environ):
+def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, a prolog or an epilog."""
     job, task = schedulers.job_in(environ, JOB_ID_VARIABLE), number(environ.get("SGE_TASK_ID"))
     hosts = (schedulers.host_file(environ.get("PE_HOSTFILE"))
@@ -57,7 +66,7 @@ def about(environ):
         work_dir=_absolute(schedulers.word(environ, "SGE_O_WORKDIR")))
 
 
-def launchers(environ, nodes):
+def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """Just here for the job's first host, a qrsh for each of the others."""
     wanted = schedulers.node_names(nodes)
     if len(wanted) < 2:
@@ -68,7 +77,7 @@ def launchers(environ, nodes):
             for name in wanted]
 
 
-def facts(jobs, run=None):
+def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; of an array's id, of all its tasks that are known."""
     asked = schedulers.askable(jobs)
     if not asked:
@@ -93,7 +102,7 @@ def facts(jobs, run=None):
     return found
 
 
-def parse_xml(text):
+def parse_xml(text: str) -> dict[str, Facts]:
     """{job: Facts} of `qstat -g t -xml`; NotReadable."""
     from xml.etree import ElementTree
     try:
@@ -101,7 +110,7 @@ def parse_xml(text):
     except (ElementTree.ParseError, ValueError):          # ValueError: what no XML can have
         raise schedulers.not_of_the_form("qstat -xml", "<job_info> with <job_list>s",
                                          text) from None
-    found = {}
+    found: dict[str, Facts] = {}
     for entry in entries:
         record = {child.tag: child.text or "" for child in entry}
         job, task = schedulers.field(record, "JB_job_number"), number(record.get("tasks"))
@@ -115,7 +124,7 @@ def parse_xml(text):
     return found
 
 
-def _of_the_queue(job, task, record):
+def _of_the_queue(job: str, task: int | None, record: dict[str, str]) -> Facts:
     letters = schedulers.field(record, "state")
     queue, _, host = schedulers.field(record, "queue_name").partition("@")
     waits = "q" in letters or not letters
@@ -128,13 +137,13 @@ def _of_the_queue(job, task, record):
         started=None if waits else schedulers.seconds(schedulers.field(record, "JAT_start_time")))
 
 
-def _together(one, other):
+def _together(one: Facts, other: Facts) -> Facts:
     """Two entries of one task: the first, the master's, with the hosts of both."""
     hosts = [host for text in (one.nodes, other.nodes) for host in text.split(",") if host]
     return one._replace(nodes=schedulers.as_list(hosts), node_count=len(set(hosts)) or None)
 
 
-def parse_qacct(text):
+def parse_qacct(text: str) -> dict[str, Facts]:
     """
     {job: Facts} of `qacct -j`; NotReadable.
 
@@ -143,7 +152,7 @@ def parse_qacct(text):
         taskid       undefined
         exit_status  137                  (Killed)
     """
-    records = []
+    records: list[dict[str, str]] = []
     for line in text.split("\n"):
         if line.startswith(_RULE):
             records.append({})
@@ -152,7 +161,7 @@ def parse_qacct(text):
             records[-1].setdefault(name, value.strip())
     if not records or not all("jobnumber" in record for record in records):
         raise schedulers.not_of_the_form("qacct -j", "a line of === and a jobnumber", text)
-    found = {}
+    found: dict[str, Facts] = {}
     for record in records:
         job, task = schedulers.field(record, "jobnumber"), number(record.get("taskid"))
         if job and schedulers.field(record, "pe_taskid") in _NONE:        # else a qrsh -inherit
@@ -163,8 +172,8 @@ def parse_qacct(text):
     return found
 
 
-def _of_the_accounting(job, task, record):
-    def text(name):
+def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Facts:
+    def text(name: str) -> str:
         value = schedulers.field(record, name)
         return "" if value in _NONE else value
     status, failed = number(text("exit_status").partition(" ")[0]), number(
@@ -190,14 +199,14 @@ def _of_the_accounting(job, task, record):
         work_dir=_absolute(text("cwd")))
 
 
-def _job(job, task):
+def _job(job: str, task: int | None) -> str:
     return f"{job}.{task}" if task and task > 0 else job
 
 
-def _array(job, task):
+def _array(job: str, task: int | None) -> dict[str, str]:
     return {"array_job": job.partition(".")[0], "array_task": str(task)} if (
         task and task > 0) else {}
 
 
-def _absolute(path):
+def _absolute(path: str) -> str:
     return path if path.startswith("/") and path != "/dev/null" else ""

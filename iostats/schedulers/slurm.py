@@ -23,9 +23,18 @@ Sources: squeue(1), sacct(1), sacctmgr(1), scontrol(1), srun(1), sbatch(1) "file
 prolog_epilog.html; Slurm 22.05.8 as observed; data_parser v0.0.41 and v0.0.42; pyslurm 25.11.
 """
 
+from __future__ import annotations
+
 from iostats import schedulers
 from iostats.errors import NotReadable, UsageError
 from iostats.jobfacts import ENDED, number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from iostats.jobfacts import Facts
 
 NAME = "slurm"
 JOB_ID_VARIABLE = "SLURM_JOB_ID"
@@ -39,11 +48,11 @@ _NO_SUCH_JOB = "invalid job id"
 
 # -- on the nodes --------------------------------------------------------------------------------
 
-def about(environ):
+def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what a job's environment tells, or that of its prolog and epilog."""
     job = schedulers.job_in(environ, JOB_ID_VARIABLE)
 
-    def word(*variables):
+    def word(*variables: str) -> str:
         return schedulers.word(environ, *variables)
     restarts = number(word("SLURM_JOB_RESTART_COUNT", "SLURM_RESTART_COUNT") or 0)
     return schedulers.told(
@@ -54,7 +63,7 @@ def about(environ):
         output=word("SLURM_JOB_STDOUT"), work_dir=word("SLURM_JOB_WORK_DIR", "SLURM_SUBMIT_DIR"))
 
 
-def _nodes(environ):
+def _nodes(environ: Mapping[str, str]) -> str:
     """The node list of the job, of all its parts; "" where one of them is not told."""
     found = _parts(environ) or [schedulers.word(environ, "SLURM_JOB_NODELIST", "SLURM_NODELIST")]
     try:
@@ -68,7 +77,7 @@ def _nodes(environ):
     return schedulers.as_list([name for some in names for name in some])   # parts share nodes
 
 
-def _parts(environ):
+def _parts(environ: Mapping[str, str]) -> list[str]:
     """[node list] of each part of a heterogeneous job; [] for another job.  PACK: before 20.02."""
     for kind in ("HET", "PACK"):
         size = number(environ.get(f"SLURM_{kind}_SIZE"))
@@ -97,7 +106,7 @@ _OPTIONS = (
 )
 
 
-def launchers(environ, nodes):
+def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """One srun; of a heterogeneous job one for each part that has some of `nodes`."""
     wanted = schedulers.node_names(nodes)
     if not wanted or wanted == [environ.get("SLURMD_NODENAME")] or not environ.get(
@@ -127,7 +136,7 @@ def launchers(environ, nodes):
 
 # -- what Slurm knows ----------------------------------------------------------------------------
 
-def facts(jobs, run=None):
+def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
     """
     {raw job: Facts}; a job that Slurm has forgotten is not in it.
 
@@ -157,7 +166,7 @@ def facts(jobs, run=None):
     return found
 
 
-def _live(asked, run):
+def _live(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
     """{raw job: Facts} of what slurmctld knows."""
     from iostats.schedulers import _slurm_forms as forms
     if _pyslurm():
@@ -167,7 +176,7 @@ def _live(asked, run):
             pass
     ids = ",".join(dict.fromkeys(job.partition("+")[0] for job in asked))
     command = ["squeue", "--all", "--states=all", f"--jobs={ids}"]
-    failed = None
+    failed: NotReadable | None = None
     for parse, options in (
             (forms.parse_squeue, ["--json"]),
             (forms.parse_squeue_lines, ["--noheader", "--format", forms.LIVE])):
@@ -180,10 +189,10 @@ def _live(asked, run):
             return _only(asked, parse(text))
         except NotReadable as error:
             failed = failed or error
-    raise failed
+    raise failed  # type: ignore[misc]                 # both ways have
 
 
-def _accounted(asked, run):
+def _accounted(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
     """{raw job: Facts} of what the accounting knows, of the last run of each job."""
     from iostats.schedulers import _slurm_forms as forms
     lines = ["sacct", "--allocations", "--duplicates", f"--jobs={','.join(asked)}", "--noheader",
@@ -204,7 +213,7 @@ def _accounted(asked, run):
             if raw in more else one for raw, one in found.items()}
 
 
-def _sacct_json(asked, run):
+def _sacct_json(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
     command = ["sacct", "--duplicates", f"--jobs={','.join(asked)}", "--json"]
     status, text, wrong = schedulers.ask(command, run)
     if status:
@@ -213,13 +222,13 @@ def _sacct_json(asked, run):
     return _only(asked, forms.parse_sacct(text))
 
 
-def _only(asked, found):
+def _only(asked: Sequence[str], found: dict[str, Facts]) -> dict[str, Facts]:
     """What was asked for; a raw id counts before the same number as the name of a whole array."""
     names = set(asked)
     return {raw: one for raw, one in found.items() if names & {raw, one.job}}
 
 
-def _is_id(job):
+def _is_id(job: str) -> bool:
     """
     Whether this can be the id of a job of Slurm's.
 
@@ -230,11 +239,11 @@ def _is_id(job):
         part.isdigit() for part in job.replace("_", "+", 1).split("+", 1)) and len(job) < 40
 
 
-def _lacks_exit(one):
+def _lacks_exit(one: Facts) -> bool:
     return one.state is ENDED and one.exit_status is None and one.exit_signal is None
 
 
-def _completed(one, other):
+def _completed(one: Facts, other: Facts) -> Facts:
     """`one`, with what only `other` knows; how it ended is told by `other`, if that has seen it."""
     fields = {name: getattr(other, name) for name in one._fields
               if getattr(one, name) in ("", None, {}, ()) and name not in ("state", "outcome")}
@@ -246,10 +255,10 @@ def _completed(one, other):
 
 # -- pyslurm -------------------------------------------------------------------------------------
 
-_probed = {}
+_probed: dict[str, str] = {}
 
 
-def _pyslurm():
+def _pyslurm() -> str:
     """
     pyslurm's version; "" where there is none that works here.
 
@@ -269,7 +278,7 @@ def _pyslurm():
     return _probed["version"]
 
 
-def _ask_pyslurm(asked, run):
+def _ask_pyslurm(asked: Sequence[str], run: schedulers.Run | None) -> str:
     import sys
 
     from iostats.schedulers import _slurm_forms as forms
@@ -282,7 +291,7 @@ def _ask_pyslurm(asked, run):
     return text
 
 
-def way(run=None):
+def way(run: schedulers.Run | None = None) -> str:
     """Where facts() come from here, in words; NotReadable when from nowhere."""
     from iostats.schedulers import _slurm_forms as forms
     if _pyslurm():
@@ -303,7 +312,7 @@ def way(run=None):
 
 # -- comments ------------------------------------------------------------------------------------
 
-def read_comments(job, run=None):
+def read_comments(job: str, run: schedulers.Run | None = None) -> dict[str, str] | None:
     """
     {"AdminComment": text, ...} that the accounting has of the last run of `job`, without empty
     ones; None when it does not know the job.  `job`: as users write it.
@@ -318,7 +327,7 @@ def read_comments(job, run=None):
     return None
 
 
-def comments_of_all(job, run=None):
+def comments_of_all(job: str, run: schedulers.Run | None = None) -> dict[str, str]:
     """
     {job, as users write it: text} of the last run of each task of the array `job`, each component,
     or the job itself: what all its comments have in one line, to be searched for a text of ours.
@@ -333,7 +342,7 @@ def comments_of_all(job, run=None):
     return {name: rest for name, bar, rest in lines if bar and _is_id(name)}
 
 
-def _read_comments_one_by_one(job, run):
+def _read_comments_one_by_one(job: str, run: schedulers.Run | None) -> dict[str, str] | None:
     """The same without JSON: a comment has no form, so there must be nothing beside it."""
     from iostats.schedulers import _slurm_forms as forms
     command = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={job}", "--format"]
@@ -350,7 +359,8 @@ def _read_comments_one_by_one(job, run):
     return found
 
 
-def write_comment(facts_, text, fields=("AdminComment",), prefix="IO1:", run=None):
+def write_comment(facts_: Facts, text: str, fields: Sequence[str] = ("AdminComment",),
+                  prefix: str = "IO1:", run: schedulers.Run | None = None) -> str | None:
     """
     Put `text` into the first of `fields` that is empty or has a text of ours, which begins with
     `prefix`; its name, or None when that could not be done: all have another's text, the accounting
@@ -389,7 +399,7 @@ def write_comment(facts_, text, fields=("AdminComment",), prefix="IO1:", run=Non
     return None
 
 
-def _arrived(one, field, text, ended, run):
+def _arrived(one: Facts, field: str, text: str, ended: bool, run: schedulers.Run | None) -> bool:
     if ended:
         comments = read_comments(one.job, run) or {}
     else:

@@ -12,11 +12,17 @@ A source is a module lustre_*.py with
 Adding a source is adding a file; tests/test_sources.py says what one lacks.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
 
-def of_side(side):
+
+def of_side(side: str) -> dict[str, ModuleType]:
     """{source: module} of the sources that `side` reads; "lustre_osc" is the source "osc"."""
     found = {}
     for filename in sorted(os.listdir(os.path.dirname(__file__))):

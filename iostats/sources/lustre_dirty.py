@@ -9,20 +9,30 @@ read it (/proc up to 2.11, /sys since 2.12).
 Source: cur_dirty_bytes_show(), lustre/osc/lproc_osc.c.
 """
 
+from __future__ import annotations
+
 from iostats import lustre
 from iostats.files import read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from iostats.config import Config
+    from iostats.snapshot import File
 
 SIDE = "node, at the end"
 
 
-def read(root, config):
+def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's OSTs."""
     return read_all(root, "dirty", "osc", "cur_dirty_bytes", config["node.osc_path"])
 
 
-def by_file_system(files):
+def by_file_system(files: Iterable[File]) -> dict[str, int]:
     """{file system: bytes} of `files`; a file system of which any can't be read is left out."""
-    found, unknown = {}, set()
+    found: dict[str, int] = {}
+    unknown = set()
     for file in files:
         place = lustre.split_target_name(file.name)
         if place is None:

@@ -10,14 +10,21 @@ which that is true.
 Source: lprocfs_alloc_md_stats(), lustre/obdclass/lprocfs_status.c.
 """
 
+from __future__ import annotations
+
 from iostats import lustre
 from iostats.files import read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.config import Config
+    from iostats.snapshot import File
 
 SIDE = "node"
 CALLS_SUFFIX = "_calls"
 parse, split = lustre.parse, lustre.split_target_name
 
 
-def read(root, config):
+def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's MDTs."""
     return read_all(root, "md_stats", "mdc", "md_stats")

@@ -10,19 +10,26 @@ Readable for root only since 2.12 (debugfs).
 Source: lustre/ptlrpc/lproc_ptlrpc.c, ptlrpc_lprocfs_register().
 """
 
+from __future__ import annotations
+
 from iostats import lustre
 from iostats.files import read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.config import Config
+    from iostats.snapshot import File
 
 SIDE = "node"
 CALLS_SUFFIX = "_rpcs"
 parse, split = lustre.parse, lustre.split_target_name
 
 
-def is_sent(metric):
+def is_sent(metric: str) -> bool:
     """False for what no report shows, and what would be a quarter of each message."""
     return not metric.endswith("_us2")
 
 
-def read(root, config):
+def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's MDTs."""
     return read_all(root, "mdc", "mdc", "stats")

@@ -9,12 +9,19 @@ node.  Every user may read it (/proc up to 2.11, /sys since 2.12).
 Source: ll_rd_track_id(), stats_track_pid_show(), lustre/llite/lproc_llite.c.
 """
 
+from __future__ import annotations
+
 from iostats.files import read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.config import Config
+    from iostats.snapshot import File
 
 SIDE = "node"
 
 
-def read(root, config):
+def read(root: str, config: Config) -> list[File]:
     """[File] of each mount; the source of each is the file's name."""
     return [file for name in ("stats_track_pid", "stats_track_ppid", "stats_track_gid")
             for file in read_all(root, name, "llite", name, config["node.mdc_path"])]

@@ -9,11 +9,18 @@ every user may read it in every release (/proc up to 2.11, /sys since 2.12).
 Source: uuid_show(), lustre/llite/lproc_llite.c.
 """
 
+from __future__ import annotations
+
 from iostats.files import read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.config import Config
+    from iostats.snapshot import File
 
 SIDE = "node"
 
 
-def read(root, config):
+def read(root: str, config: Config) -> list[File]:
     """[File] of each mount."""
     return read_all(root, "uuid", "llite", "uuid", config["node.mdc_path"])

@@ -1,0 +1,69 @@
+"""
+A server that ends itself, as kill -9 does, at one step of its protocol:
+
+    python doomed.py STEP METHOD NTH  OPTIONS OF iostats_server.py
+
+    hello      the NTH `hello` has come, and is not answered
+    received   the NTH message METHOD (report, sweep) has come
+    counted    it has been taken, in memory
+    stored     it is on the disk (the site's server alone)
+    answered   its answer has left
+"""
+
+import os
+import signal
+import sys
+
+from iostats import server as base
+from iostats import site, store
+from iostats.cli import server as role
+
+site._SETTLES_S = site._LATE_S = 0.03              # as in site_desk.py
+site._LOOK_EVERY_S = 0.01
+
+STEP, METHOD, NTH = sys.argv[1], sys.argv[2], int(sys.argv[3])
+_seen = {"messages": 0, "is_it": False}
+
+
+def _die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _around(kind, name, before=None, after=None):
+    whole = getattr(kind, name)
+
+    def instead(*arguments, **more):
+        if before:
+            before()
+        result = whole(*arguments, **more)
+        if after:
+            after()
+        return result
+    setattr(kind, name, instead)
+
+
+def _count(step):
+    def seen():
+        _seen["messages"] += 1
+        _seen["is_it"] = _seen["messages"] == NTH
+        if _seen["is_it"] and STEP == step:
+            _die()
+    return seen
+
+
+def _die_if(step):
+    def look():
+        if STEP == step and _seen["is_it"]:
+            _die()
+    return look
+
+
+if STEP == "hello":
+    _around(base.Server, "_hello", before=_count("hello"))
+else:
+    for one in (base.JobServer, site.SiteServer):
+        if hasattr(one, "_" + METHOD):
+            _around(one, "_" + METHOD, before=_count("received"), after=_die_if("counted"))
+_around(store.Store, "commit", after=_die_if("stored"))
+_around(base.Server, "send", after=_die_if("answered"))
+sys.exit(role.main(sys.argv[4:]))

@@ -1,0 +1,135 @@
+"""
+A server that is killed, and started again, at every step of the protocol.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from campaign import WHOLE, tell
+from processes import AFTER, BEFORE, Desk, Server, until, write_tree
+from site_desk import THE_WORK, SiteDesk, SiteServer, application
+from storage import StorageServer, moved
+
+from iostats.post import Refused
+
+DOOMED = Path(__file__).with_name("doomed.py")
+NODES = ("nid00001", "nid00002", "nid00003")
+_NTHS = (1, 2, 3) if WHOLE else (2,)
+
+
+def begin_doomed(desk, step, method, nth, *options, env):
+    """(process, its standard output, its standard error) of a server that ends itself."""
+    out, err = desk.folder / "doomed.out", desk.folder / "doomed.err"
+    with out.open("w") as out_file, err.open("w") as err_file:
+        process = subprocess.Popen(
+            [sys.executable, str(DOOMED), step, method, str(nth), *map(str, options)],
+            cwd=desk.folder, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, env=env)
+    desk._started.append(process)
+    until(lambda: process.poll() is not None or "server" in err.read_text(), what="the server")
+    until(lambda: err.read_text().endswith("\n"), what="its line")
+    assert process.poll() is None, err.read_text()
+    return process, out, err
+
+
+def doomed_site(desk, step, method, nth):
+    return SiteServer(*begin_doomed(
+        desk, step, method, nth, "--site", "--listen", "127.0.0.1", "--config", desk.cfg,
+        env={"PATH": str(desk.bin), "PYTHONPATH": ":".join(sys.path)}))
+
+
+@pytest.mark.parametrize("nth", _NTHS)
+@pytest.mark.parametrize("step", ["hello", "received", "counted", "stored", "answered"])
+def test_a_site_server_killed_at_a_step_counts_every_epilog_once(tmp_path, step, nth):
+    with SiteDesk(tmp_path) as desk:
+        desk.configure(site_deadline=600)
+        desk.site().kill()                         # it has made the secret
+        env = {"SLURM_JOB_NODELIST": "nid[00001-00003]"}
+        roots = [desk.tree(node, **BEFORE) for node in NODES]
+        for node, root in zip(NODES, roots):
+            assert 0 == desk.hook("prolog", node, root, "4711", env=env).status
+            write_tree(root, **AFTER)
+        doomed = doomed_site(desk, step, "report", nth)
+        for node, root in zip(NODES, roots):
+            assert 0 == desk.hook("epilog", node, root, "4711", env=env).status
+        assert -9 == doomed.process.wait(20)
+        waiting = {node: desk.kept(node) for node in NODES}
+        # Its last answer has left, but for the second, who may have heard of its end first.
+        gone = nth - (step != "answered")
+        assert [[]] * gone + [["delta"]] * (3 - gone) == list(waiting.values())
+        desk.site()
+        for node in NODES:
+            assert 0 == desk.hook("deliver", node).status
+        record = desk.record("4711", lambda record: 3 == record["coverage"]["reported"])
+        assert {name: 3 * value for name, value in THE_WORK.items()} == application(record)
+        assert [[], [], []] == [desk.kept(node) for node in NODES]
+        tell("step: site server, report", step=step, nth=nth, kills=1, counted_once=3)
+
+
+@pytest.mark.parametrize("nth", _NTHS)
+@pytest.mark.parametrize("step", ["hello", "received", "counted", "stored", "answered"])
+def test_a_site_server_killed_at_a_step_counts_every_sweep_once(tmp_path, step, nth):
+    with SiteDesk(tmp_path) as desk:
+        desk.configure(harvest_every=1, node_try_for=0)
+        site, oss = desk.site(), StorageServer(desk)
+        oss.show("OST0000", {"4711": moved(written=23 * 1009)})
+        assert 0 == oss.sweep().status
+        site.kill()
+        doomed = doomed_site(desk, step, "sweep", nth)
+        for place in range(1, 4):
+            oss.show("OST0000", {"4711": moved(written=(23 + place) * 1009)})
+            oss.sweep()
+        # An agent says hello once by itself, and once before each message.
+        assert -9 == doomed.process.wait(20)
+        desk.site()
+        oss.show("OST0000", {"4711": moved(written=37 * 1009)})
+        assert 0 == oss.sweep().status
+
+        def rows():
+            try:
+                return [(row["write_bytes"], row["lower_bound"]) for row in desk.asked(
+                    "query", level="b", job="4711")["rows"]]
+            except Refused:
+                return []
+        until(lambda: [(37 * 1009, False)] == rows(), what="all that was done, once")
+        tell("step: site server, sweep", step=step, nth=nth, kills=1, counted_once=1)
+
+
+@pytest.mark.parametrize("nth", _NTHS)
+@pytest.mark.parametrize("step", ["hello", "received", "counted", "answered"])
+def test_a_jobs_server_killed_at_a_step_counts_a_node_once_or_names_it(tmp_path, step, nth):
+    """
+    It keeps its totals in memory: a node that was answered before the kill is named as missing.
+    """
+    with Desk(tmp_path) as desk:
+        roots = [desk.tree(node, **BEFORE) for node in NODES]
+        for node, root in zip(NODES, roots):
+            assert 0 == desk.client("start", *desk.on(node, root)).status
+            write_tree(root, **AFTER)
+        options = ("--job", desk.job, "--nodes", "nid[00001-00003]", "--listen", "127.0.0.1",
+                   "--format", "json")
+        doomed = Server(*begin_doomed(
+            desk, step, "report", nth, *options,
+            env=desk.environment({"PYTHONPATH": ":".join(sys.path)}))[:1], desk.job,
+            desk.folder / "doomed.out", desk.folder / "doomed.err")
+        doomed.wait_until_listening()
+        env = {"IOSTATS_NODE_TRY_FOR": "0"}
+
+        def stop(node, root, port):
+            return desk.client("stop", "--server", f"127.0.0.1:{port}", *desk.on(node, root),
+                               env=env).status
+        first = [stop(node, root, doomed.port) for node, root in zip(NODES, roots)]
+        assert -9 == doomed.process.wait(20)
+        gone = nth - (step != "answered")
+        assert [0] * gone + [3] * (3 - gone) == first
+        server = desk.server("--nodes", "nid[00001-00003]", "--format", "json")
+        again = [stop(node, root, server.port) for node, root in zip(NODES, roots)]
+        assert [2] * gone + [0] * (3 - gone) == again      # 2: was not started here
+        record = server.wait().record
+        assert dict.fromkeys(NODES[:gone], "no start") == record["coverage"]["missing"]
+        if gone < 3:
+            assert {name: (3 - gone) * value for name, value in THE_WORK.items()} == application(
+                record)
+        tell("step: job server, report", step=step, nth=nth, kills=1, counted_once=3 - gone,
+             named=gone)

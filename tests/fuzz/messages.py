@@ -1,0 +1,636 @@
+"""Targets whose bytes come over the network, from either end."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import io
+import json
+import os
+import socket
+import tempfile
+import threading
+
+import msgspec
+from kernel import Agent, Kernel
+
+from iostats import config, credentials, jsonrpc, post, report, server, sweeps, wire, zeroing
+from iostats.aggregate import Totals
+from iostats.credentials import Disbelieved
+from iostats.errors import IostatsError, NotDelivered
+from iostats.sinks import influxdb, prometheus
+
+from .texts import NOW, NS, a_record
+from .tools import Draw, allowed, bent, checked_line, no_bug_logged, target
+
+SECRET = b"twenty-three and thirty-seven"
+NONCE, NODE = "23" * 16, "nid00001"
+CALLER = server.Caller(NODE, None)
+_CODES = {*range(-32004, -32000), -32700, -32600, -32601, -32602, -32603}
+
+
+def _raise(error):
+    raise error
+
+
+def _checked_answer(reply):
+    """The result, or None, of a JSON-RPC answer that is of its form."""
+    if reply is None:
+        return None
+    found = json.loads(reply)
+    for one in found if isinstance(found, list) else [found]:
+        assert one["jsonrpc"] == "2.0" and ("result" in one) != ("error" in one), one
+        if "error" in one:
+            assert one["error"]["code"] in _CODES
+            assert one["error"]["code"] != wire.INTERNAL_ERROR, one
+            assert len(one["error"]["message"]) < 3000
+    return found.get("result") if isinstance(found, dict) else None
+
+
+# -- what nodes say to a job's server ----------------------------------------------------------
+
+A_REPORT = {
+    "protocol": 1, "job": "4711", "node": NODE, "seq": "23", "boot_id": "b" * 32, "user": "alice",
+    "reason": "", "ended": NOW, "elapsed_s": 37.0, "clock_ahead_s": 0.25, "uptime_s": 1000.0,
+    "mounts": {"scratch": ["/scratch"]}, "dirty_bytes": {"scratch": 23}, "other_jobs": 1,
+    "deltas": [
+        {"source": "llite", "file_system": "scratch", "proved": True, "values": {
+            "read_calls": 23, "read_bytes": 41_003, "write_calls": 37, "write_bytes": 53_007,
+            "open": 43, "open_us": 61_403, "open_us2": 402_653_184}},
+        {"source": "osc", "file_system": "scratch", "target": "OST0000", "lower_bound": True,
+         "why": "cleared", "values": {"read_bytes": 4096, "read_rpcs": 1}},
+        {"source": "md_stats", "file_system": "scratch", "target": "MDT0000",
+         "values": {"getattr": 23}},
+        {"source": "rpc_stats", "file_system": "scratch", "values": {"read_rpcs_pages_16": 5}},
+        {"source": "mdc", "file_system": "scratch", "target": "MDT0000", "values": None}],
+    "phases": [{"name": "solve", "elapsed_s": 23.0, "deltas": [
+        {"source": "llite", "file_system": "scratch", "values": {"read_bytes": 41}}]}],
+    "series": {"scratch": {"began": NOW - 37, "every_s": 1.0, "read_bytes": [23, 37],
+                           "write_bytes": [0, 1], "operations": [1, 2]}},
+}
+
+
+def _call(method, params, id=1):
+    return {"jsonrpc": "2.0", "method": method, "params": params, "id": id}
+
+
+@functools.lru_cache
+def _config():
+    found = config.load(os.devnull, {})
+    found.take("batch.system", "none", "a test")
+    return found
+
+
+@functools.lru_cache
+def _documents():
+    """What is bent: requests that are right."""
+    totals = Totals("4711", 2)
+    taken = [msgspec.convert({**A_REPORT, "node": f"nid0000{number}"}, server.Report)
+             for number in (1, 2)]
+    for one in taken:
+        totals.add(one)
+    return [_call("report", A_REPORT), _call("hello", {"job": "4711"}), _call("status", {}),
+            _call("totals", {"protocol": 1, "job": "4711", "node": NODE, "seq": "41",
+                             "state": totals.state()}),
+            [_call("report", {**A_REPORT, "seq": "37", "ended": NOW + 60}), _call("hello", [])]]
+
+
+def _job_server(checks=()):
+    totals = Totals("4711", 3, fold=report.folded)
+    return server.JobServer(totals, checks, _config(), lambda: NOW)
+
+
+def _bent_seeds(documents):
+    """Each document as it is, and with edits of all kinds; the first byte says which document."""
+    return [bytes([number, *edits]) for number in range(len(documents))
+            for edits in ((), (1, 2, 3), (0, 0, 1, 23), (2, 1, 1, 1, 5, 9, 1, 40))]
+
+
+@target(lambda: [json.dumps(one).encode() for one in _documents()], 8192)
+def rpc_bytes(data):
+    """The body of a POST to a job's server: from somebody who is believed, and from anybody."""
+    for who in (CALLER, None, Disbelieved(wire.STALE, "stale", NODE)):
+        one = _job_server()
+        methods = one.methods if who is CALLER else one._methods_of_strangers()
+        _checked_answer(jsonrpc.dispatch(data, methods, who, _raise))
+
+
+@target(lambda: _bent_seeds(_documents()), 600)
+def rpc_report(data):
+    """`report`, `totals`: what is taken makes a record, whatever it has."""
+    one, draw = _job_server(), Draw(data)
+    for number in range(3):
+        document = draw.choice(_documents())
+        body = bent(document, Draw(draw.take(40) if number < 2 else draw.rest()))
+        _checked_answer(jsonrpc.dispatch(body.encode("utf-8", "replace"), one.methods, CALLER,
+                                         _raise))
+    _as_record(one.totals)
+    again = Totals("4711", 3, fold=report.folded)
+    with contextlib.suppress(AssertionError):
+        assert not again.merge(Totals.from_state(json.loads(json.dumps(one.totals.state())))
+                               ).counted, "counted"
+        assert again.state() == one.totals.state()
+
+
+def _as_record(totals):
+    record = totals.record()
+    json.loads(json.dumps(record, allow_nan=False))
+    msgspec.json.encode(record)
+    for form in ("grid", "json", "csv", "markdown"):
+        report.text(record, _config(), form, long=True)
+
+
+# -- and to the site's -------------------------------------------------------------------------
+
+@functools.lru_cache
+def _sweeps():
+    """Three sweeps of one target, as an agent sends them."""
+    kernel = Kernel("2.12", "OST", 1_795_225_200 * NS)
+    agent, found = Agent(kernel, 2), []
+    for number in range(3):
+        at = (1_795_225_200 + 20 * number) * NS
+        for job in ("4711", "4712", "cp.0")[number and 1:]:
+            kernel.rpc(at + 1, job, "write_bytes", 4096 * (number + 1), 23)
+        blocks, full = agent.sweep(at + NS)
+        found.append(json.loads(msgspec.json.encode({
+            "protocol": 1, "node": NODE, "boot_id": "b" * 32, "clock_ahead_s": 0.0,
+            "run": "23" * 8, "seq": number + 1, "full": full, "slot": at // NS, "every": 20,
+            "last": True, "targets": blocks})))
+    return found
+
+
+@functools.lru_cache
+def _site_documents():
+    about = {"scheduler": "none", "cluster": "eiger", "attempt": 0, "nodes": "nid[00001-00002]",
+             "uid": 1000, "user": "alice", "output": "", "work_dir": "/home/alice"}
+    return [*(_call("sweep", one) for one in _sweeps()),
+            _call("report", {**A_REPORT, "about": about}), _call("record", {"job": "4711"}),
+            _call("latest", {"count": 23}), _call("load", {"by": "job", "text": "47"}),
+            _call("query", {"level": "a"}), _call("query", {"level": "e", "job": "4711"}),
+            _call("jobs", {"users": ["alice"], "jobs": ["4711"], "since": NOW - 100.0,
+                           "until": None, "sort": "write_bytes", "descending": True, "limit": 23,
+                           "after": [41, "eiger", "4711", 0]})]
+
+
+@target(lambda: _bent_seeds(_site_documents()) + [bytes([0, 0, 1, 0, 2, 0, 6, 0, 7, 0, 3, 0, 9])],
+        800)
+def rpc_site(data):
+    """Everything that the site's server can be asked, in any order; then its records are made."""
+    from iostats.site import SiteServer
+    from iostats.store import Store
+    draw = Draw(data)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as at:
+        store = Store(os.path.join(at, "site.sqlite"))
+        try:
+            one = SiteServer(store, [], _config(), lambda: NOW + 100)
+            for _ in range(12):
+                document = draw.choice(_site_documents())
+                body = bent(document, Draw(draw.take(draw.number(32))))
+                _checked_answer(jsonrpc.dispatch(body.encode("utf-8", "replace"), one.methods,
+                                                 CALLER, _raise))
+                if not draw:
+                    break
+            store.commit()
+            with no_bug_logged():
+                one.harvest._end_sweep()
+                asyncio.run(_made(one))
+            for method, params in (("load", {}), ("query", {"level": "a"}), ("jobs", {}),
+                                   ("latest", {})):
+                _checked_answer(jsonrpc.dispatch(json.dumps(_call(method, params)).encode(),
+                                                 one.methods, CALLER, _raise))
+            one._reload()
+            one.harvest.reload()
+        finally:
+            store.close()
+
+
+async def _made(one):
+    for key in list(one._jobs):
+        await one._keep([await one._make_record(key, one._jobs[key], None)])
+
+
+@target(lambda: _bent_seeds(_sweeps()), 600)
+def sweep_blocks(data):
+    """Sweeps that the types have taken: the entries corrected, kept, and the same again."""
+    draw, names = Draw(data), zeroing.Names()
+    one = zeroing.Target(names, "scratch", "OST0000")
+    for document in _sweeps():
+        body = bent(document, Draw(draw.take(draw.number(64))))
+        try:
+            message = msgspec.json.decode(body.encode("utf-8", "replace"), type=sweeps.Sweep)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            continue
+        for block in message.targets:
+            one.take(block, message.node, message.boot_id, message.full)
+    ids = list(one.ids())
+    state = one.state()
+    other = zeroing.Target.from_state(zeroing.Names(), state)
+    assert other.state() == state
+    for found in (one, other):
+        found.totals(ids)
+        found.gains()
+        for job in ids:
+            list(found.marks(job, NOW - 100, NOW))
+    one.forget(ids[:1])
+
+
+# -- HTTP --------------------------------------------------------------------------------------
+
+class _Transport:
+    """What a connection writes to."""
+
+    def __init__(self):
+        self.written, self.closing = bytearray(), False
+
+    def is_closing(self):
+        return self.closing
+
+    def write(self, data):
+        assert not self.closing
+        self.written += data
+
+    def close(self):
+        self.closing = True
+
+    abort = close
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def pause_reading(self):
+        pass
+
+    resume_reading = pause_reading
+
+
+class _Loop:
+    def time(self):
+        return 0.0
+
+
+def _post(body, headers=(), header=None):
+    key = wire.key_of(SECRET, "4711")
+    lines = [b"POST / HTTP/1.1", b"Host: a", b"Content-Length: %d" % len(body), *headers]
+    if header is None:
+        header = wire.authorization(key, NODE, int(NOW), NONCE, body)
+    if header:
+        lines.append(b"Authorization: " + header.encode())
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def _http_seeds():
+    import zlib
+    body = json.dumps(_call("report", A_REPORT)).encode()
+    hello = b'{"jsonrpc":"2.0","method":"hello","params":{"job":"4711"},"id":1}'
+    packed = zlib.compress(body)
+    return [bytes([0]) + one for one in (
+        _post(body), _post(hello, header=""), _post(hello, header="") * 3,
+        _post(packed, [b"Content-Encoding: deflate"]),
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nA: b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nabc",
+        b"GET / HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nPRI * HTTP/2.0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nContent-Length: 2\r\n\r\n[]", b"\x16\x03\x01\x02\0\x01\0\x01")]
+
+
+@target(_http_seeds, 8192)
+def http(data):
+    """Raw bytes at the port, however the network cuts them: whole answers, and then nothing."""
+    checks = [credentials.Secret("4711", SECRET, now=lambda: NOW)]
+    one, transport = _job_server(checks), _Transport()
+    one.connections._loop = _Loop()
+    draw, data = Draw(data[:1]), data[1:]
+    ways = Draw(data[-8:]) if draw.number(2) else Draw(b"")
+    with no_bug_logged():
+        connection = server._Connection(one)
+        connection.connection_made(transport)
+        for part in ways.parts(data):
+            if transport.closing:
+                break
+            connection.data_received(part)
+        connection.connection_lost(None)
+    assert one.connections.held == 0
+    _as_record(one.totals)
+    left = bytes(transport.written)
+    while left:
+        head, blank, left = left.partition(b"\r\n\r\n")
+        assert blank and head.startswith(b"HTTP/1.1 "), head[:100]
+        lines = head.split(b"\r\n")
+        assert sum(line.lower().startswith(b"content-length:") for line in lines) == 1
+        [length] = [int(line.split(b":")[1]) for line in lines
+                    if line.lower().startswith(b"content-length:")]
+        body, left = left[:length], left[length:]
+        assert len(body) == length
+        if body:
+            _checked_answer(body)
+
+
+# -- headers -----------------------------------------------------------------------------------
+
+class _Munge:
+    """In place of munge: what a credential says is the credential."""
+
+    EXPIRED, REWOUND, REPLAYED = 15, 16, 17
+
+    class MungeError(IostatsError):
+        payload = None
+
+    def decode(self, text, socket=""):
+        if text.startswith("!"):
+            raise self.MungeError("Invalid credential")
+        return text.encode("utf-8", "surrogateescape"), 0, 0
+
+    def encode(self, payload, socket=""):
+        return "MUNGE:" + payload.hex()
+
+
+def _headers():
+    key = wire.key_of(SECRET, "4711")
+    return [wire.authorization(key, NODE, int(NOW), NONCE, b"{}").encode(),
+            b"MUNGE " + wire.munge_request(NODE, "4711", NONCE, b"{}"), b"Basic YTpi", b"MUNGE"]
+
+
+@target(_headers, 1000)
+def authorization(data):
+    """Nobody is believed but by the right header; who is not is refused by a documented code."""
+    text = data.decode("latin-1")
+    one = credentials.Munge.__new__(credentials.Munge)
+    one._name, one._socket, one._munge, one._uids, one._believed = "4711", "", _Munge(), {0}, {0}
+    one._late, one.doubt = {}, ""
+    right = [header.decode() for header in _headers()[:2]]
+    for check in (credentials.Secret("4711", SECRET, now=lambda: NOW), one):
+        try:
+            node, _, nonce = check.check(text, b"{}")
+        except Disbelieved as error:
+            assert error.code in _CODES
+            checked_line(str(error))
+            continue
+        assert (node, nonce) == (NODE, NONCE)
+        assert text.partition(" ")[2].replace(" ", "") in [
+            header.partition(" ")[2].replace(" ", "") for header in right], text
+    headers = {wire.MAC_HEADER.lower(): text, wire.MUNGE_HEADER.lower(): text}
+    for check in (credentials.Secret("4711", SECRET), one):
+        assert not check.proves(headers, NONCE, b"another body")
+    wire.munge_fields(data, b"{}")
+
+
+# -- what a node, or a user's command, hears of a server ---------------------------------------
+
+class _Hostile:
+    """A connection whose other end says what `answers` says; each with a proof, or without."""
+
+    def __init__(self, answers, proves):
+        self._answers, self._proves, self._left = answers, proves, b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def settimeout(self, seconds):
+        assert seconds > 0
+
+    def sendall(self, data):
+        head = data.partition(b"\r\n\r\n")[0]
+        nonce = head.partition(b"nonce=")[2][:32].decode("latin-1")
+        answer = self._answers.pop(0) if self._answers else b""
+        if self._proves:
+            mac = wire.answer_mac(wire.key_of(SECRET, "4711"), nonce, answer)
+            answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s: %s\r\n\r\n%s" % (
+                len(answer), wire.MAC_HEADER.encode(), mac.encode(), answer)
+        self._left += answer
+
+    def recv(self, most):
+        part, self._left = self._left[:most], self._left[most:]
+        return part
+
+
+_HELLO = {"jsonrpc": "2.0", "result": {"job": "4711", "protocol": 1, "time": NOW}, "id": 1}
+_COUNTED = {"jsonrpc": "2.0", "result": {"counted": True, "why": ""}, "id": 1}
+_ERROR = {"jsonrpc": "2.0", "error": {"code": -32004, "message": "no"}, "id": 1}
+
+
+def _answers():
+    hello = json.dumps(_HELLO).encode()
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(hello), hello)
+    return [b"\0" + whole, b"\0" + whole * 2, b"\0SSH-2.0-OpenSSH_9.2\r\n", b"\1", b"\2", b"\2\1\2",
+            b"\3\0\5\1\2\3\4\5", b"\0HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"]
+
+
+@target(_answers, 4096)
+def hostile_server(data):
+    """Whatever answers at the port: the report was taken, or NotDelivered says why not."""
+    draw = Draw(data)
+    how = draw.number(4)
+    if how == 0:
+        connection = _Hostile([draw.rest()], proves=False)
+    else:
+        second = _COUNTED if how == 1 else _ERROR
+        connection = _Hostile([bent(one, Draw(draw.take(draw.number(24)))).encode(
+            "utf-8", "replace") for one in (_HELLO, second)], proves=how < 3)
+    signs = [credentials.Secret("4711", SECRET)]
+    kept, post._connected = post._connected, lambda *address: connection
+    try:
+        with allowed(NotDelivered):
+            post.call("127.0.0.1", 23, "4711", signs, NODE, "report", A_REPORT,
+                      learn=lambda ahead_s: json.dumps(ahead_s, allow_nan=False))
+    finally:
+        post._connected = kept
+
+
+_ASKED = {}
+
+
+def _said(role, *arguments):
+    """Status of a subcommand whose questions are answered by `_ASKED`; its errors are lines."""
+    module = __import__(f"iostats.cli.{role}", fromlist=["main"])
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = module.main(["--config", _config_file(), *arguments])
+    assert status in (0, 1, 2, 3), status
+    lines = err.getvalue().splitlines()
+    assert (status == 0) == (not lines), (status, lines)
+    for line in lines:
+        checked_line(line)
+    assert "\x1b" not in out.getvalue()
+    return status
+
+
+@functools.lru_cache
+def _config_file():
+    path = os.path.join(tempfile.mkdtemp(prefix="iostats-fuzz-"), "site.cfg")
+    with open(path, "w") as file:
+        file.write("[site]\nhost = 127.0.0.1\n[batch]\nsystem = none\n")
+    return path
+
+
+@functools.lru_cache
+def _site_answers():
+    """(role and arguments, what the site's server answers) of each question there is."""
+    from iostats.site import SiteServer
+    from iostats.store import Store
+    with tempfile.TemporaryDirectory() as at:
+        store = Store(os.path.join(at, "site.sqlite"))
+        one = SiteServer(store, [], _config(), lambda: NOW + 100)
+        for document in _site_documents()[:4]:
+            jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER, _raise)
+        store.commit()
+        one.harvest._end_sweep()
+        asyncio.run(_made(one))
+
+        def answer(method, **params):
+            return json.loads(jsonrpc.dispatch(json.dumps(_call(method, params)).encode(),
+                                               one.methods, CALLER, _raise))["result"]
+        record = [{**a_record(), **one} for one in answer("record", job="4711")]
+        jobs, load = answer("jobs"), answer("load")
+        found = [(("report", *form, "4711"), record) for form in (
+            ("--long",), ("--format", "csv"), ("--format", "markdown", "--explain"),
+            ("--format", "json"))]
+        found += [(("jobs", *form), jobs) for form in ((), ("-P",), ("--json",), ("--brief",))]
+        found += [(("top", "--once", *form), load) for form in ((), ("--json",))]
+        found += [(("query", *form), answer("query", level=form[-1])) for form in (
+            ("a",), ("--csv", "b"), ("--json", "c"), ("e",))]
+        store.close()
+        return found
+
+
+@target(lambda: _bent_seeds(_site_answers()), 300)
+def site_answers(data):
+    """What a command makes of the answer of a site's server that is damaged, or of another age."""
+    from iostats.cli import jobs, query
+    from iostats.cli import report as report_command
+    draw = Draw(data)
+    (role, *arguments), answer = draw.choice(_site_answers())
+    text = bent(answer, draw)
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return                                            # post.py has refused it
+    kept = [(module, module.asked) for module in (jobs, query, report_command)]
+    try:
+        for module, _ in kept:
+            module.asked = lambda *question, **more: answer
+        _said(role, *arguments)
+    finally:
+        for module, asked in kept:
+            module.asked = asked
+
+
+# -- the reader, and the sinks' databases ------------------------------------------------------
+
+@target(lambda: [json.dumps({"files": [{"source": "llite", "name": "scratch-ffff", "path": "proc/x",
+                                        "errno": 0, "text": "a"}]}).encode(), b"[]"], 2000)
+def reader_answer(data):
+    from iostats import reader
+    from iostats.snapshot import Snapshot, decode, encode
+    try:
+        found = reader._files_in(data)
+    except reader.ReaderError:
+        return
+    for (source, name), file in found.items():
+        if (source, name) == ("llite", "scratch-ffff"):
+            kept = Snapshot("4711", NODE, "23", "", 1, 1, (file,))
+            assert decode(encode(kept), "here") == kept
+
+
+@target(lambda: [b"503\0" b"23\0no", b"429\0Fri, 20 Nov 2026 10:00:07 GMT\0{}", b"400\0\0partial"],
+        600)
+def database_answer(data):
+    """What InfluxDB answers to a write, and the bytes that it is written in."""
+    status, after, body = (data.split(b"\0", 2) + [b"", b""])[:3]
+    answer = influxdb._answer(int(status) if status.isdigit() and len(status) < 4 else 500,
+                              {"Retry-After": after.decode("latin-1")}, body)
+    assert len(answer.why) < 300 and "\n" not in answer.why
+    assert answer.after_s is None or 0 <= answer.after_s <= 600
+    for text in (after.decode("utf-8", "surrogateescape"), body.decode("utf-8", "replace")):
+        line = influxdb.line("lustre" + influxdb._tags(job=text, fs="scratch"),
+                             [("read_bytes", 23)], 1000)
+        assert "\n" not in line and line.isprintable(), line
+        assert _tag_of(line) == influxdb._tags(job=text, fs="scratch")
+
+
+def _tag_of(line):
+    """The tags of a point, as a database reads them: up to the first blank that is not escaped."""
+    at, escaped = 0, False
+    for at, c in enumerate(line):
+        if c == " " and not escaped:
+            break
+        escaped = c == "\\" and not escaped
+    return line[len("lustre"):at]
+
+
+class _Listener:
+    """A server on loopback that answers each connection with the same bytes."""
+
+    def __init__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = "http://127.0.0.1:%d" % self.socket.getsockname()[1]
+        self.answer = b""
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            one, _ = self.socket.accept()
+            with contextlib.suppress(OSError), one:
+                one.settimeout(2)
+                one.recv(65536)
+                one.sendall(self.answer)
+                one.shutdown(socket.SHUT_WR)
+
+
+@functools.lru_cache
+def _listener():
+    return _Listener()
+
+
+@target(lambda: [b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 503 x\r\nRetry-After: 23\r\n"
+                 b"Content-Length: 2\r\n\r\n{}", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked"
+                 b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n", b"HTTP/1.1 400 no\r\nContent-Encoding: gzip"
+                 b"\r\nContent-Length: 5\r\n\r\nhello", b"HTTP/1.1 302 x\r\nLocation: /\r\n\r\n"], 800)
+def hostile_database(data):
+    """Bytes at the database's port."""
+    listener = _listener()
+    listener.answer = data
+    database = influxdb.Database(influxdb.Where(listener.url, "o", "b", "t"), 2, "")
+    try:
+        assert len(database.write([b"lustre a=1i 1"]).why) < 300
+    finally:
+        database.close()
+
+
+class _Request:
+    """A client of the page for Prometheus."""
+
+    def __init__(self, data):
+        self._data, self.sent = data, b""
+
+    def makefile(self, mode, *size):
+        return io.BytesIO(self._data)
+
+    def settimeout(self, seconds):
+        pass
+
+    def setsockopt(self, *option):
+        pass
+
+    def sendall(self, data):
+        self.sent += bytes(data)
+
+
+class _Page:
+    @staticmethod
+    def page():
+        return b"page 1\n", b"packed"
+
+
+@target(lambda: [b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip;q=1\r\n\r\n",
+                 b"HEAD /metrics HTTP/1.0\r\n\r\n", b"GET /\r\n", b"PUT / HTTP/1.1\r\n\r\n"], 2000)
+def scrape(data):
+    """A request to the page for Prometheus."""
+    request = _Request(data)
+    prometheus._Handler(request, ("127.0.0.1", 23), _Page)
+    assert request.sent[:9] in (b"", b"HTTP/1.0 ", b"HTTP/1.1 ") or not data.partition(
+        b"\n")[0].strip().endswith((b"HTTP/1.0", b"HTTP/1.1"))
+    assert b"\r\n\r\n" not in request.sent.partition(b"\r\n\r\n")[0]
+

@@ -1,0 +1,329 @@
+"""Targets whose bytes are text: what kernels, batch systems, users and accounting hand to us."""
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import job_stats_text
+import msgspec
+
+from iostats import (compact, config, delta, job_stats, jobid, joblist, lustre, measure, moments,
+                     nodelist, post, report, rpc_histogram, schedulers, server, snapshot, sources)
+from iostats.aggregate import Totals
+from iostats.compact import CompactError
+from iostats.errors import (ConfigError, JobStatsSyntaxError, NotReadable, StateError,
+                            StatsSyntaxError, UsageError)
+
+from .tools import Draw, allowed, target
+
+DATA = Path(__file__).parent.parent / "data"
+NS = 10**9
+NOW = 1_795_225_060.0
+_PATHS = {"llite": "sys/kernel/debug/lustre/llite/scratch-ffff9a3c5d1e0800/stats",
+          "osc": "proc/fs/lustre/osc/scratch-OST0000-osc-ffff9a3c5d1e0800/stats"}
+
+
+def _files(pattern, most=6, longest=3000):
+    found = sorted(path for path in DATA.glob(pattern) if 0 < path.stat().st_size <= longest)
+    return [path.read_bytes() for path in found[::max(1, len(found) // most)][:most]]
+
+
+# -- counter files -----------------------------------------------------------------------------
+
+@target(lambda: _files("lustre-*/**/stats") + _files("lustre-*/**/md_stats"))
+def stats_file(data):
+    """A reading has whole numbers, or the file and line are named."""
+    with allowed(StatsSyntaxError):
+        found = lustre.parse(data.decode("latin-1"), "stats")
+        for name, counter in found.counters.items():
+            assert 0 < len(name) <= 100
+            assert counter.samples >= 0
+            assert all(number is None or type(number) is int for number in counter[2:])
+
+
+@target(lambda: _files("lustre-*/**/rpc_stats"))
+def rpc_stats_file(data):
+    with allowed(StatsSyntaxError):
+        found = rpc_histogram.parse(data.decode("latin-1"), "rpc_stats")
+        assert all(counter.samples >= 0 for counter in found.counters.values())
+
+
+def _entries():
+    value = job_stats_text.Value(23, 31, 8117, 61_403, 402_653_184, ((12, 23),))
+    jobs = [job_stats_text.Job(name, 1_795_225_000 * NS, 1_795_225_037 * NS,
+                               {"write_bytes": value, "open": value, "punch": value})
+            for name in (b"4711", b"a b:\xff", b"")]
+    return [job_stats_text.text(jobs[:2], release, kind) for release in ("2.5", "2.12", "2.15.0",
+            "2.15.2", "2.17") for kind in ("OST", "MDT")]
+
+
+@target(_entries, 16_384)
+def job_stats_file(data):
+    """Pieces are the same however read(2) cuts the file; no entry is lost in silence."""
+    draw = Draw(data[:8])
+    whole = list(job_stats.pieces([data]))
+    assert whole == list(job_stats.pieces(draw.parts(data)))
+    assert sum(map(len, whole)) <= len(data) + len(whole)
+    prints = job_stats.Fingerprints()
+    for _ in range(2):
+        for piece in whole:
+            prints.changed(piece)
+            try:
+                with allowed():
+                    entry = job_stats.parse(piece, NS, "job_stats")
+            except JobStatsSyntaxError as error:
+                assert str(error).isprintable()
+                prints.refuse(piece)
+                continue
+            assert entry.job_id.isprintable()
+            assert len(entry.job_id) <= job_stats.LONGEST_ID
+            # What the server's types of a sweep take.
+            assert 0 <= entry.started_ns < 2**63 and 0 <= entry.seen_ns < 2**64
+            for counter in entry.counters.values():
+                assert all(number is None or 0 <= number for number in
+                           (counter.samples, *counter[2:]))
+        prints.finish()
+
+
+@target(lambda: [b"obdfilter.scratch-OST0000.job_stats=\n" + one for one in _entries()], 16_384)
+def job_stats_dump(data):
+    """What `lctl get_param` printed, as `top --statsfile` reads it."""
+    from iostats import loads, on_server
+    with tempfile.NamedTemporaryFile(dir=_memory()) as file:
+        file.write(data)
+        file.flush()
+        with allowed(NotReadable, UsageError, JobStatsSyntaxError, StateError):
+            try:
+                dumps = on_server.Dumps([file.name], "%j", None)
+                dumps.look()
+                dumps.answer(loads.Ask())
+            except NotReadable:
+                raise
+            except Exception as error:
+                if type(error).__name__ == "IostatsError":
+                    return
+                raise
+
+
+def _memory():
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _snapshot(texts, wall_ns, mark=""):
+    files = [snapshot.File("llite", "scratch-ffff9a3c5d1e0800", _PATHS["llite"], 0, texts[0]),
+             snapshot.File("osc", "scratch-OST0000-osc-ffff9a3c5d1e0800", _PATHS["osc"], 0,
+                           texts[1])]
+    return snapshot.Snapshot("4711", "nid00023", "9f2c31d0a4b85e67", "b" * 36, wall_ns,
+                             wall_ns // 2, tuple(files), mark)
+
+
+_CUT = b"\0--\0"
+
+
+def _pairs():
+    found = _files("lustre-2.1[0-7]/**/stats", 4)
+    return [_CUT.join([one, one, one.replace(b"1", b"2"), one]) for one in found]
+
+
+@target(_pairs, 12_000)
+def two_snapshots(data):
+    """Whatever the counter files have: the report is one that servers take, and can be shown."""
+    texts = (data.split(_CUT, 3) + [b""] * 4)[:4]
+    # Most of them with a head that is right, so that more than one byte in a thousand gets far.
+    texts = [(b"snapshot_time 1752000000.000000123 secs.nsecs\n" * (b"snapshot_time" not in one)
+              + one.rstrip(b"\n") + b"\n").decode("latin-1") for one in texts]
+    start, end = _snapshot(texts[:2], 1_795_225_000 * NS), _snapshot(texts[2:], 1_795_225_037 * NS)
+    known = sources.of_side("node")
+    parts = delta.between(start, end, known)
+    message = {"protocol": 1, "job": "4711", "node": "nid00023", "seq": "23", "ended": NOW,
+               "elapsed_s": 37.0, "deltas": measure._as_sent(parts)}
+    taken = msgspec.json.decode(json.dumps(message), type=server.Report)
+    totals = Totals("4711", 1)
+    assert totals.add(taken).counted
+    record = totals.record()
+    json.loads(json.dumps(record, allow_nan=False))
+    found = config.Config()
+    for form in ("grid", "json", "csv"):
+        report.text(record, found, form, long=True)
+
+
+# -- names, lists, times -----------------------------------------------------------------------
+
+@target(lambda: [b"nid[00001-00003,7],login1", b"a[1-3]b[07-12],c", b"x[1-999999]", b"n1,n2"], 600)
+def node_list(data):
+    """Names that a user would call names, in bounded space; or the part that is off."""
+    text = data.decode("utf-8", "replace")
+    try:
+        names = nodelist.expanded(text)
+    except ValueError:
+        names = []
+    assert len(names) <= nodelist.MOST_NODES
+    assert sum(map(len, names[:10])) <= 10 * 2000
+    if len(names) < 1000:
+        with allowed(UsageError):
+            for name in schedulers.node_names(text):
+                assert jobid.is_node_name(name)
+        report.folded([name for name in names if jobid.is_node_name(name)])
+
+
+@target(lambda: [b"4711", b"4711[3].pbs01", b"143_7", b"12+1", b"f2Jx9k", "été".encode()], 300)
+def job_id(data):
+    text = data.decode("utf-8", "surrogateescape")
+    found = jobid.ports(text, 20000, 29999, 10)
+    assert found and all(20000 <= port <= 29999 for port in found)
+    name = jobid.as_filename(text, "nid00023")
+    assert name.isascii() and "/" not in name and 0 < len(name) <= 200
+    with allowed(UsageError):
+        assert jobid.checked_job_id(text).isprintable()
+    with allowed(UsageError):
+        schedulers.askable([text])
+    with allowed(UsageError):
+        host, port = post.split_server(text)
+        assert host and (port is None or 0 < port < 65536)
+
+
+@target(lambda: [b"2026-11-21T13:37", b"1121-13:37", b"13:37", b"yesterday", b"now-3days",
+                 b"11/21/26", b"fika"], 60)
+def moment(data):
+    text = data.decode("utf-8", "replace")
+    with allowed(UsageError):
+        assert abs(moments.moment(text, NOW, "-S")) < 1e12
+    found = schedulers.seconds(text, NOW)
+    assert found is None or abs(found) < 1e12
+
+
+@target(lambda: [b"JobID,User%-10,ReadBytes%12", b"-write_bytes", b"Start", b"opens%7,note"], 200)
+def fields(data):
+    """-o, --sort, --delimiter of `iostats jobs`."""
+    text = data.decode("utf-8", "replace")
+    with allowed(UsageError):
+        assert joblist.columns_of(text)
+    with allowed(UsageError):
+        joblist.sort_of(text)
+    with allowed(UsageError):
+        joblist.checked_delimiter(text)
+
+
+@target(lambda: [(Path(__file__).parents[2] / "site.cfg").read_bytes()[:3000],
+                 b"[server]\nport_first = 23\n[labels]\nscratch = BW Home\n[site]\nport=1\n"], 4000)
+def site_cfg(data):
+    """The file, the environment, and how `iostats config` shows it."""
+    from iostats.cli.config import listing
+    with tempfile.NamedTemporaryFile(dir=_memory()) as file:
+        file.write(data)
+        file.flush()
+        lines = data.split(b"\n")
+        environ = {"IOSTATS_SERVER_SILENCE": lines[0].decode("utf-8", "surrogateescape")}
+        for env in ({}, environ):
+            with allowed(ConfigError):
+                found = config.load(file.name, env)
+                listing(found, True)
+
+
+# -- batch systems -----------------------------------------------------------------------------
+
+@lru_cache
+def _parsers():
+    forms = schedulers._slurm_forms = __import__(
+        "iostats.schedulers._slurm_forms", fromlist=["forms"])
+    named = {name: schedulers.named(name) for name in ("pbs", "lsf", "sge", "flux")}
+    return [forms.parse_squeue, forms.parse_sacct, forms.parse_squeue_lines,
+            forms.parse_sacct_lines, forms.parse_pyslurm, named["pbs"].parse_json,
+            named["pbs"].parse_text, named["lsf"].parse_json, named["lsf"].parse_text,
+            named["sge"].parse_xml, named["sge"].parse_qacct, named["flux"].parse_json,
+            named["flux"].parse_text]
+
+
+def _outputs():
+    found = sorted((DATA / "schedulers").iterdir())
+    return [bytes([number]) + path.read_bytes()[:6000] for path in found if path.is_file()
+            for number in range(len(_parsers()))
+            if _takes(_parsers()[number], path.read_bytes()[:6000])]
+
+
+def _takes(parse, data):
+    try:
+        return bool(parse(data.decode("utf-8", "replace")))
+    except NotReadable:
+        return False
+
+
+@target(_outputs, 8000)
+def batch_output(data):
+    """What squeue, sacct, pyslurm, qstat, bjobs, qacct and flux print: facts, or NotReadable."""
+    from iostats import jobfacts, loads
+    from iostats.schedulers import _slurm_forms as forms
+    draw = Draw(data)
+    parse = draw.choice(_parsers())
+    with allowed(NotReadable):
+        for one in parse(draw.rest().decode("utf-8", "replace")).values():
+            assert one.nodes == schedulers.listed(one.nodes)
+            forms.expanded("/home/%u/%x-%4j.%N", one)
+            # As they are kept and shown.
+            json.dumps(one._asdict(), allow_nan=False)
+            msgspec.json.encode(one._asdict())
+            loads.node_count(one)
+            assert one.state in (None, jobfacts.WAITING, jobfacts.RUNNING, jobfacts.ENDED)
+
+
+@target(lambda: [b"SLURM_JOB_ID=4711\0SLURM_JOB_NODELIST=nid[1-3]\0SLURM_RESTART_COUNT=1",
+                 b"PBS_JOBID=4711.pbs01\0PBS_NODEFILE=/dev/null", b"LSB_JOBID=4711\0LSB_JOBINDEX=3"
+                 b"\0LSB_MCPU_HOSTS=a 2 b 2", b"FLUX_JOB_ID=fuZZybuNNy\0FLUX_JOB_USERID=1000",
+                 b"JOB_ID=4711\0SGE_TASK_ID=3\0RESTARTED=1"], 2000)
+def batch_environment(data):
+    """What a prolog's environment tells: nothing in it makes it raise."""
+    environ = {}
+    for part in data.split(b"\0"):
+        name, _, value = part.partition(b"=")
+        if not name.endswith(b"FILE") or value in (b"/dev/null", b"/dev/zero", b"/etc/hosts"):
+            environ[name.decode("latin-1")] = value.decode("utf-8", "surrogateescape")
+    for name in schedulers.names():
+        about = schedulers.named(name).about(environ)
+        assert all(type(value) in (str, int) for value in about.values())
+        json.dumps(about).encode()
+
+
+# -- the short form ----------------------------------------------------------------------------
+
+@lru_cache
+def a_record():
+    """The record of two nodes, with all that a record can have."""
+    from conftest import report as of_node
+    from test_aggregate import llite, osc
+    totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=report.folded)
+    for number in (1, 2):
+        totals.add(of_node(f"nid0000{number}", [
+            llite("snx11001", read_bytes=16_777_216, read_calls=23, open=23, open_us=61_403,
+                  mkdir=13),
+            osc("OST0000", "snx11001", read_bytes=16_785_408, read_rpcs=5), llite("home")],
+            ended=1867.4, elapsed_s=1867.4))
+    return {**totals.record(), "batch": None, "harvest": None}
+
+
+def _lines():
+    line = compact.encode(a_record())
+    return [line.encode(), b"some words " + line.encode() + b" more", line.upper().encode()]
+
+
+@target(_lines, 1800)
+def short_form(data):
+    """A comment of the accounting, as other people have edited it; also with its checksum right."""
+    from binascii import crc32
+    text = data.decode("utf-8", "surrogateescape")
+    small = compact._small(text.strip())
+    body = small.rpartition(":")[0]
+    found = config.Config()
+    for one in (text, f"{body}:{crc32(body.encode('utf-8', 'surrogateescape')):08x}"):
+        with allowed(CompactError):
+            one = compact.find(one)
+            if one is None:
+                continue
+            record = compact.as_record(compact.decode(one))
+            for form in ("grid", "plain", "json", "csv", "markdown"):
+                for long in (False, True):
+                    report.text(record, found, form, long)
+            joblist.summary_of(record)
+            compact.encode(record, 4000)

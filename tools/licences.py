@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""
+docs/licences.md: under which licence each package is that CI installs, from what is installed.
+
+    .venv/bin/python tools/licences.py > docs/licences.md     after `make lock` and `make setup`
+
+A package that is not installed here (of another Python, of another system) keeps its line.
+"""
+
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+LOCK, LIST = HERE / "tools" / "requirements-ci.txt", HERE / "docs" / "licences.md"
+
+HEAD = """\
+# Licences of the packages that are used
+
+iostats has none of their code: they are installed from PyPI, and a compute node needs none of them.
+`tools/licences.py` makes this list of all packages in `tools/requirements-ci.txt` from their own
+metadata; `tests/test_malice.py` compares it with what is installed.  munge's library (LGPL-3.0) is
+called where site.cfg names munge, libfuse (LGPL-2.1) by the simulated mount alone.
+
+| package | licence | for |
+|---|---|---|
+"""
+# Where the metadata have the licence's text, or a word that can mean more than one.
+_FOR = {"clustershell": "server", "httptools": "server", "msgspec": "server", "numpy": "server",
+        "rich": "server", "tabulate": "server", "uvloop": "server", "mpi4py": "[mpi]",
+        "mpich": "[mpi]", "influxdb-client": "[influxdb]", "prometheus-client": "[prometheus]",
+        "mfusepy": "the demo and tests", "setuptools": "building"}
+
+
+def of(package):
+    """The licence by a package's metadata: its expression, its classifiers or its own words."""
+    expression = package.get("License-Expression")
+    named = [one.rpartition(" :: ")[2] for one in package.get_all("Classifier") or ()
+             if one.startswith("License :: ") and not one.endswith("OSI Approved")]
+    words = (package.get("License") or "").strip().split("\n")[0][:60]
+    return (expression or ", ".join(sorted(named)) or words or "not said").replace("|", "/")
+
+
+def listed(text):
+    """{package: (licence, for what)} of docs/licences.md."""
+    rows = re.findall(r"^\| ([a-z0-9-]+) \| (.*?) \| (.*?) \|$", text, re.MULTILINE)
+    return {name: (licence, what) for name, licence, what in rows if name != "package"}
+
+
+def main():
+    before = listed(LIST.read_text()) if LIST.exists() else {}
+    names = sorted({line.partition("==")[0] for line in LOCK.read_text().splitlines()
+                    if re.match(r"[a-z0-9-]+==", line)})
+    print(HEAD, end="")
+    for name in names:
+        try:
+            licence = of(metadata.metadata(name))
+        except metadata.PackageNotFoundError:
+            licence = before.get(name, ("not installed here: unknown", ""))[0]
+        print(f"| {name} | {licence} | {_FOR.get(name, 'one of these, or tests')} |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
