@@ -18,6 +18,7 @@ import time
 from measure import HERE, BenchmarkError, Table, environment
 
 _PART = 2000                    # entries in one message, as the agent cuts them
+_OF_AGENT = 100                 # targets of one storage server, where there are many
 _EVERY_S = 20
 _COUNTERS = ("read_bytes", "write_bytes", "read", "write", "getattr", "setattr", "punch", "sync")
 _BASE_NS = 1_795_225_200 * 10**9
@@ -25,11 +26,11 @@ _BASE_NS = 1_795_225_200 * 10**9
 
 def run(quick):
     """The Tables of this figure."""
-    sizes = ((20, 1000), (20, 4000)) if quick else (
-        (200, 1000), (200, 10_000), (20, 10_000), (20, 100_000))
+    sizes = ((20, 1000), (20, 4000), (1000, 1)) if quick else (
+        (200, 1000), (200, 10_000), (20, 10_000), (20, 100_000), (100_000, 1))
     rows = []
     for targets, jobs in sizes:
-        one = _child(targets, jobs)
+        one = child(targets, jobs)
         entries = targets * jobs
         rows.append((f"{targets} targets x {jobs:,} jobs", f"{one['first_s']:.2f}",
                      f"{one['all_s']:.2f}", f"{one['all_s'] / entries * 1e6:.2f}",
@@ -42,7 +43,8 @@ def run(quick):
                    "sweep is due every 20 s."])]
 
 
-def _child(targets, jobs):
+def child(targets, jobs):
+    """One run: {first_s, all_s, some_s, peak_mib, bytes_each, again_s}."""
     done = subprocess.run([sys.executable, os.path.abspath(__file__), str(targets), str(jobs)],
                           cwd=HERE, env=environment(), capture_output=True, text=True)
     if done.returncode:
@@ -51,9 +53,11 @@ def _child(targets, jobs):
 
 
 def _bodies(targets, jobs, number, share):
-    """The bodies of the messages of one sweep, one after the other."""
+    """(body, agent) of the messages of one sweep, one after the other."""
     slot = _BASE_NS // 10**9 + number * _EVERY_S
     some = [one for one in range(jobs) if share == 1 or one % round(1 / share) == number]
+    each = max(1, min(_OF_AGENT, _PART // max(1, jobs)))       # targets of an agent
+    blocks = []
     for target in range(targets):
         parts = [some[at:at + _PART] for at in range(0, len(some), _PART)] or [[]]
         for place, part in enumerate(parts):
@@ -70,10 +74,15 @@ def _bodies(targets, jobs, number, share):
                      "entries": jobs if last else 0, "ids": [str(4711 + one) for one in part],
                      "started": [_BASE_NS + one for one in part],
                      "seen": [slot * 10**9 - one for one in part], "counters": counters}
-            yield json.dumps({"jsonrpc": "2.0", "id": 1, "method": "sweep", "params": {
-                "protocol": 1, "node": f"oss{target:04d}", "boot_id": "b" * 32, "run": "1" * 16,
-                "seq": 1_000_000 * number + place + 1 if number == 0 else None, "full": number == 0,
-                "slot": slot, "every": _EVERY_S, "last": last, "targets": [block]}}), target
+            blocks.append(block)
+            is_last = last and (target % each == each - 1 or target == targets - 1)
+            if each > 1 and not is_last:
+                continue
+            yield {"jsonrpc": "2.0", "id": 1, "method": "sweep", "params": {
+                "protocol": 1, "node": f"oss{target // each:05d}", "boot_id": "b" * 32,
+                "run": "1" * 16, "seq": None, "full": number == 0, "slot": slot,
+                "every": _EVERY_S, "last": is_last, "targets": blocks}}, target // each
+            blocks = []
 
 
 def main(arguments=None):
@@ -104,13 +113,12 @@ def main(arguments=None):
         for number, share in enumerate((1, 1, 0.01)):
             clock[0] = _BASE_NS / 1e9 + number * _EVERY_S
             used = 0.0
-            for text, target in _bodies(options.targets, options.jobs, number, share):
-                message = json.loads(text)
-                seqs[target] = message["params"]["seq"] = seqs.get(target, 0) + 1
-                body = json.dumps(message).encode()
-                message = text = None
+            for message, agent in _bodies(options.targets, options.jobs, number, share):
+                seqs[agent] = message["params"]["seq"] = seqs.get(agent, 0) + 1
+                node, body = message["params"]["node"], json.dumps(message).encode()
+                message = None
                 began = time.process_time()
-                answer = jsonrpc.dispatch(body, methods, Caller(f"oss{target:04d}", 0))
+                answer = jsonrpc.dispatch(body, methods, Caller(node, 0))
                 store.commit()
                 used += time.process_time() - began
                 if b'"taken":true' not in answer:

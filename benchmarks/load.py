@@ -2,7 +2,7 @@
 The nodes of a job, all at once, from one process: `python load.py SPEC.json`.
 
 SPEC: {port, key (hex) or null, kind, nodes, at_once, report, jobs}; `jobs`, if there, is how many
-jobs of the site's server the nodes are of, in equal parts; each node is named after its job.  `kind` is
+jobs of the site's server the nodes are of, in equal parts.  `kind` is
 
     report           a connection for each node that says hello and then reports, as post.py
     two connections  the same, but the server closes after each answer (python-jsonrpc)
@@ -11,7 +11,8 @@ jobs of the site's server the nodes are of, in equal parts; each node is named a
 All bytes are made before the clock starts.  Answers are read as far as HTTP goes, and counted as
 failed unless they are a 200 with a "result".  Prints one JSON object:
 
-    {"began_at": time.monotonic(), "seconds": first connection to last answer, "cpu_s": ours in that time,
+    {"began_at": time.monotonic() before the first connection, "seconds": from then to the last
+     answer, "cpu_s": ours in that time,
      "last_sent_at": time.monotonic() when the last message had left, "failed": n, "why": text}
 """
 
@@ -104,8 +105,8 @@ class _Crowd:
             for key, _ in ready:
                 key.data.go_on()
             self.connect()
-        return {"began_at": began, "seconds": time.monotonic() - began, "cpu_s": time.process_time() - cpu,
-                "last_sent_at": self.last_sent_at, "failed": self.failed, "why": self.why}
+        return {"began_at": began, "seconds": time.monotonic() - began,
+                "cpu_s": time.process_time() - cpu, "last_sent_at": self.last_sent_at, "failed": self.failed, "why": self.why}
 
     def connect(self):
         """Open new connections up to `at_once`, unless the server does not take them."""

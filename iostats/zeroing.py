@@ -60,6 +60,8 @@ What is in memory: for each target one row of each column for each job that it h
 of their own, which only jobs with more than one have.
 """
 
+from __future__ import annotations
+
 import json
 import zlib
 from array import array
@@ -70,6 +72,16 @@ import numpy
 
 from iostats.counters import COUNTED_AGAIN
 from iostats.errors import StateError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Union
+
+    import numpy.typing
+
+    _Array = numpy.typing.NDArray[Any]
+    _Kept = Union[_Array, slice]
 
 # Why a total may be too low, in the words of marks() and gaps.
 NO_SWEEP = "no sweep"
@@ -130,39 +142,39 @@ _NO_OPERATION = {"read", "write", "read_bytes", "write_bytes"} | COUNTED_AGAIN
 class Names:
     """Job id <-> row, one for all targets; an id that no target knows any more leaves its row."""
 
-    def __init__(self):
-        self._row_of = {}
-        self._ids = []
+    def __init__(self) -> None:
+        self._row_of: dict[str, int] = {}
+        self._ids: list[Any] = []               # None in a free row
         self._users = array("i")
-        self._free = []
+        self._free: list[int] = []
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._row_of)
 
-    def rows(self, ids):
+    def rows(self, ids: Sequence[str]) -> _Array:
         """Array of their rows; ids that are new get one."""
-        rows = list(map(self._row_of.get, ids))
+        rows: list[Any] = list(map(self._row_of.get, ids))
         if None in rows:
             for at, row in enumerate(rows):
                 if row is None:
                     rows[at] = self._add(ids[at])
         return numpy.frombuffer(array("i", rows), _I32)
 
-    def found(self, ids):
+    def found(self, ids: Sequence[str]) -> _Array:
         """Array of their rows; -1 where an id is not known."""
         get = self._row_of.get
         return numpy.frombuffer(array("i", [get(one, -1) for one in ids]), _I32)
 
-    def ids(self, rows):
+    def ids(self, rows: _Array) -> list[str]:
         """List of the ids in these rows."""
         return list(map(self._ids.__getitem__, rows.tolist()))
 
-    def hold(self, rows):
+    def hold(self, rows: _Array) -> None:
         """One more target knows these."""
         for row in rows.tolist():
             self._users[row] += 1
 
-    def release(self, rows):
+    def release(self, rows: _Array) -> None:
         """One target less knows these."""
         for row in rows.tolist():
             self._users[row] -= 1
@@ -171,7 +183,7 @@ class Names:
                 self._ids[row] = None
                 self._free.append(row)
 
-    def _add(self, one):
+    def _add(self, one: str) -> int:
         known = self._row_of.get(one)                   # twice in `ids`
         if known is not None:
             return known
@@ -191,25 +203,29 @@ class _Counter:
 
     __slots__ = ("maxima", "minima", "samples", "squares", "sums", "unit")
 
-    def __init__(self, unit, length):
+    def __init__(self, unit: str, length: int) -> None:
         self.unit, self.samples = unit, numpy.zeros(length, _U64)
-        self.sums = self.minima = self.maxima = self.squares = None
+        self.sums: _Array | None = None
+        self.minima: _Array | None = None
+        self.maxima: _Array | None = None
+        self.squares: _Array | None = None
 
-    def columns(self):
+    def columns(self) -> list[tuple[str, _Array]]:
         """(attribute, array) of those that are there."""
         return [(name, getattr(self, name)) for name in self.__slots__
                 if name != "unit" and getattr(self, name) is not None]
 
-    def resize(self, kept, length):
+    def resize(self, kept: _Kept, length: int) -> None:
         """Keep the slots `kept` (array or slice), and make room for `length`."""
         for name, column in self.columns():
             setattr(self, name, _resized(column, kept, length))
 
-    def column(self, name):
+    def column(self, name: str) -> _Array:
         """The array of this name, made when it is not there."""
         if getattr(self, name) is None:
             setattr(self, name, numpy.zeros(len(self.samples), _U64))
-        return getattr(self, name)
+        found: _Array = getattr(self, name)
+        return found
 
 
 class _Reading:
@@ -229,13 +245,18 @@ class _Reading:
         cleared: (from, to) of a deletion by hand, or None.
     """
 
-    def __init__(self, read_at, full, number):
+    def __init__(self, read_at: float, full: bool, number: int) -> None:
         self.read_at, self.full, self.number = read_at, full, number
-        self.bad, self.rows, self.done = False, 0, set()
-        self.slots, self.moved, self.gains = [], [], []
-        self.doubts, self.same, self.top, self.cleared = [], [], (-1, -1), None
+        self.bad, self.rows, self.top = False, 0, (-1, -1)
+        self.done: set[tuple[str, int, int] | None] = set()
+        self.slots: list[_Array] = []
+        self.moved: list[_Array] = []
+        self.gains: list[dict[str, _Array]] = []
+        self.doubts: list[tuple[_Array, ...]] = []
+        self.same: list[_Array] = []
+        self.cleared: tuple[float, float] | None = None
 
-    def clear_between(self, began, ended):
+    def clear_between(self, began: float, ended: float) -> None:
         """Note a deletion by hand."""
         if self.cleared:
             began, ended = min(began, self.cleared[0]), max(ended, self.cleared[1])
@@ -247,17 +268,18 @@ class _Gap:
 
     __slots__ = ("began", "by_expiry", "ended", "spared", "why")
 
-    def __init__(self, began, ended, why, spared, by_expiry=False):
+    def __init__(self, began: float, ended: float, why: str, spared: _Array,
+                 by_expiry: bool = False) -> None:
         self.began, self.ended, self.why = float(began), float(ended), why
         self.by_expiry = by_expiry                      # nothing else can have taken anything
         self.spared = numpy.packbits(spared)
 
-    def spares(self, slot):
+    def spares(self, slot: int) -> bool:
         """True where this slot has lost nothing."""
         byte = slot >> 3
         return byte < len(self.spared) and bool(self.spared[byte] >> (7 - (slot & 7)) & 1)
 
-    def bits(self, length):
+    def bits(self, length: int) -> _Array:
         """Array of bool, one for each slot."""
         bits = numpy.zeros(length, bool)
         spared = numpy.unpackbits(self.spared)[:length]
@@ -278,13 +300,18 @@ class Target:
         entries: in the file at the last whole reading.
     """
 
-    def __init__(self, names, file_system, target):
+    def __init__(self, names: Names, file_system: str, target: str) -> None:
         self.file_system, self.target = file_system, target
-        self.node = self.boot_id = self.read_at = self.swept_since = self.cleanup_s = None
+        self.node: str | None = None
+        self.boot_id: str | None = None
+        self.read_at: float | None = None
+        self.swept_since: float | None = None
+        self.cleanup_s: int | None = None
         self.entries = 0
         self._names = names
         self._slot_of = numpy.full(0, -1, _I32)         # row of Names -> slot
-        self._used, self._free = 0, []                  # slots in use are below _used
+        self._used = 0                                  # slots in use are below _used
+        self._free: list[int] = []
         self._row = numpy.zeros(0, _I32)                # -1: free
         self._seen = numpy.zeros(0, _I64)
         self._born = numpy.zeros(0, _I64)               # started, or when it was first seen
@@ -294,22 +321,29 @@ class Target:
         self._absent_at = numpy.zeros(0, numpy.float64)
         # Where it stood in the file when it was first seen: reading << 32 | place; and the last
         # reading in which it certainly was not there yet.  -1: not known.  None: all are dated.
-        self._place = self._not_in = None
+        self._place: Any = None
+        self._not_in: Any = None
         self._base = numpy.zeros(0, _I32)               # row in _bases, or -1
         self._asleep = numpy.zeros(0, bool)             # forgotten, and its entry is there still
-        self._counters = {}
-        self._bases, self._bases_used, self._bases_free = {}, 0, []
-        self._gaps, self._doubts = [], {}               # _doubts: slot -> (from_s, to_s)
-        self._past_intervals = []                       # [(until read_at, cleanup_s)]
-        self._readings, self._number = [], 0            # times of the last ones; how many
+        self._counters: dict[str, _Counter] = {}
+        self._bases: dict[str, _Counter] = {}
+        self._bases_used = 0
+        self._bases_free: list[int] = []
+        self._gaps: list[_Gap] = []
+        self._doubts: dict[int, tuple[float, float]] = {}               # slot -> (from_s, to_s)
+        self._past_intervals: list[tuple[float, float]] = []            # (until read_at, cleanup_s)
+        self._readings: list[float] = []                # times of the last ones
+        self._number = 0                                # how many
         self._whole = 0                                 # readings in a row that prove absence
-        self._heard = {}                                # (node, boot_id) -> its last read_at
-        self._reading = None
-        self._gained, self._span_s = None, 0.0
+        # (node, boot_id) -> its last read_at
+        self._heard: dict[tuple[str | None, str | None], float] = {}
+        self._reading: _Reading | None = None
+        self._gained: tuple[_Array, dict[str, _Array]] | None = None
+        self._span_s = 0.0
 
     # ---- what comes in
 
-    def take(self, block, node, boot_id, full):
+    def take(self, block: Any, node: str, boot_id: str, full: bool) -> bool:
         """
         Take one block; True, or False for one that is old, or of a file that could not be read.
 
@@ -346,7 +380,7 @@ class Target:
             self._end(block, reading)
         return True
 
-    def _begin_anew(self, read_at, node, boot_id):
+    def _begin_anew(self, read_at: float, node: str, boot_id: str) -> None:
         """Another server, or another boot of it: all entries that we know are gone."""
         self._keep_doubts()
         if self._reading is not None and self._reading.cleared:
@@ -364,7 +398,7 @@ class Target:
         if self._place is not None:
             self._place[:] = self._not_in[:] = -1
 
-    def _begin(self, block, full):
+    def _begin(self, block: Any, full: bool) -> _Reading:
         self._number += 1
         if block.cleanup_s != self.cleanup_s:
             if self.read_at is not None:
@@ -379,15 +413,15 @@ class Target:
             self._whole = 0                             # rule 5 needs them closer together
         return self._reading
 
-    def _interval_s(self):
+    def _interval_s(self) -> float:
         return DEFAULT_CLEANUP_S if self.cleanup_s is None else self.cleanup_s
 
-    def _shortest_s(self, since):
+    def _shortest_s(self, since: float) -> float:
         """The shortest job_cleanup_interval in use since this time; infinite: never."""
         known = [(since, self._interval_s()), *self._past_intervals]
         return min((one for until, one in known if one and until >= since), default=_NEVER_S)
 
-    def _shortest_ns(self, seen):
+    def _shortest_ns(self, seen: _Array) -> _Array:
         """The same for each entry, in ns, by when it was used last."""
         shortest = numpy.full(len(seen), float(self._interval_s() or _NEVER_S) * _NS)
         for until, one in self._past_intervals:
@@ -395,7 +429,7 @@ class Target:
                 numpy.minimum(shortest, one * float(_NS), out=shortest, where=seen <= until * _NS)
         return shortest
 
-    def _take_entries(self, block, reading):
+    def _take_entries(self, block: Any, reading: _Reading) -> None:
         """The entries of one block: decide for each whether it is another one, then store it."""
         slots, fresh = self._slots(block.ids)
         seen, started = _signed(block.seen), _signed(block.started)
@@ -444,7 +478,7 @@ class Target:
         reading.moved.append(moved)
         reading.gains.append(gains)
 
-    def _slots(self, ids):
+    def _slots(self, ids: Sequence[str]) -> tuple[_Array, _Array]:
         """(slots of these ids, which of them are new)."""
         rows = self._names.rows(ids)
         top = int(rows.max()) + 1
@@ -466,7 +500,7 @@ class Target:
             self._names.hold(new_rows)
         return slots, fresh
 
-    def _allot(self, count):
+    def _allot(self, count: int) -> _Array:
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
         more = count - len(reused)
         if self._used + more > len(self._row):
@@ -475,7 +509,7 @@ class Target:
         self._used += more
         return numpy.concatenate([numpy.array(reused, _I32), new])
 
-    def _resize(self, kept, length):
+    def _resize(self, kept: _Kept, length: int) -> None:
         for name in ("_row", "_seen", "_born", "_dated", "_origin", "_absent", "_absent_at",
                      "_place", "_not_in", "_base", "_asleep"):
             column = getattr(self, name)
@@ -484,7 +518,8 @@ class Target:
         for counter in self._counters.values():
             counter.resize(kept, length)
 
-    def _store(self, slots, columns, blind, moved):
+    def _store(self, slots: _Array, columns: dict[str, _Arrived], blind: _Array,
+               moved: _Array) -> dict[str, _Array]:
         """Put the values into the columns; what was gained, by the names of Gains."""
         gains = {name: numpy.zeros(len(slots), _I64) for name in _GAIN_NAMES}
         any_blind = bool(blind.any())
@@ -517,7 +552,8 @@ class Target:
 
     # ---- is it another one?  (no start_time)
 
-    def _others(self, blind, slots, seen, old_seen, absent, columns, reading):
+    def _others(self, blind: _Array, slots: _Array, seen: _Array, old_seen: _Array, absent: _Array,
+                columns: dict[str, _Arrived], reading: _Reading) -> _Array:
         """Which of the entries `blind` are others; those in doubt are noted."""
         new = blind & self._went_back(slots, columns, ~self._dated[slots])
         place, not_in = self._place[slots], self._not_in[slots]
@@ -525,7 +561,7 @@ class Target:
         place[twice] = not_in[twice] = -1
         before = [numpy.maximum.accumulate(numpy.concatenate(([top], some)))[:-1]
                   for top, some in zip(reading.top, (place, not_in))]
-        moved_back = blind & ~new & _made_after(*before, place)
+        moved_back = blind & ~new & _made_after(before[0], before[1], place)
         interval = self._shortest_ns(old_seen)
         silent = seen - old_seen
         sure = blind & ~new & (silent < interval * (1 - _CLOCKS_DIFFER)) & (silent > -2 * _NS)
@@ -550,7 +586,7 @@ class Target:
         if rest.any():
             behind = [numpy.concatenate((numpy.maximum.accumulate(some[::-1])[::-1][1:], [-1]))
                       for some in after]
-            same = rest & _made_after(*behind, place)
+            same = rest & _made_after(behind[0], behind[1], place)
             rest &= ~same
             for at in numpy.flatnonzero(rest).tolist():
                 if self._is_impossible(at, int(slots[at]), int(seen[at]), columns, reading):
@@ -564,7 +600,7 @@ class Target:
         reading.same.append(slots[sure])
         return new
 
-    def _went_back(self, slots, columns, undated):
+    def _went_back(self, slots: _Array, columns: dict[str, _Arrived], undated: _Array) -> _Array:
         # Extremes are kept of the `undated` alone: a server can be told to show start_time or not.
         back = numpy.zeros(len(slots), bool)
         for name, counter in self._counters.items():
@@ -587,13 +623,14 @@ class Target:
                 back[at] |= was & undated[at] & (minima > counter.minima[slots[at]])
         return back
 
-    def _is_gone(self, slots, absent):
+    def _is_gone(self, slots: _Array, absent: _Array) -> _Array:
         """Rule 5: were they absent so often, up to the last reading, that no race explains it?"""
         half = self._shortest_ns(self._seen[slots]) / _NS / 2
-        span = self.read_at - self._absent_at[slots] + 2 * half * _READING_TAKES
+        span = (self.read_at or 0) - self._absent_at[slots] + 2 * half * _READING_TAKES
         return absent.astype(float) - 1 > 1 + numpy.floor(span / half)
 
-    def _is_impossible(self, at, slot, seen, columns, reading):
+    def _is_impossible(self, at: int, slot: int, seen: int, columns: dict[str, _Arrived],
+                       reading: _Reading) -> bool:
         """Can what one entry has gained not have been gained?  False where an RPC was under way."""
         quiet = (seen / _NS < reading.read_at - _UNDER_WAY_S
                  and int(self._seen[slot]) / _NS < (self.read_at or 0) - _UNDER_WAY_S)
@@ -620,41 +657,41 @@ class Target:
                 return True
         return False
 
-    def _doubt(self, slot, began, ended):
+    def _doubt(self, slot: int, began: float, ended: float) -> None:
         if slot in self._doubts:
             began, ended = (min(began, self._doubts[slot][0]), max(ended, self._doubts[slot][1]))
         self._doubts[slot] = (began, ended)
 
-    def _put(self, which, slots, reading):
+    def _put(self, which: _Array, slots: _Array, reading: _Reading) -> None:
         """Where these entries of a block stand in the file."""
         places = (reading.number << 32) + reading.rows + numpy.flatnonzero(which)
         self._place[slots[which]] = places
 
-    def _settle_doubts(self, last, reading):
+    def _settle_doubts(self, last: Sequence[int], reading: _Reading) -> None:
         """One that is the same for certain has come: those before it that are older are, too."""
-        left = []
+        left: list[tuple[_Array, ...]] = []
         for slots, places, began, ended in reading.doubts:
-            same = _made_after(*last, places)
+            same = _made_after(last[0], last[1], places)
             reading.same.append(slots[same])
             if not same.all():
                 left.append((slots[~same], places[~same], began[~same], ended[~same]))
         reading.doubts = left
 
-    def _keep_doubts(self):
+    def _keep_doubts(self) -> None:
         """What the open reading has left in doubt stays so."""
         if self._reading is not None:
             for slots, _, began, ended in self._reading.doubts:
                 for doubt in zip(slots.tolist(), began.tolist(), ended.tolist()):
                     self._doubt(*doubt)
 
-    def _need_places(self):
+    def _need_places(self) -> None:
         if self._place is None:
             self._place = numpy.full(len(self._row), -1, _I64)
             self._not_in = numpy.full(len(self._row), -1, _I32)
 
     # ---- it is another one
 
-    def _fold(self, slots):
+    def _fold(self, slots: _Array) -> None:
         """Add these entries to the sums of earlier incarnations; their counters are 0 again."""
         if not len(slots):
             return
@@ -669,7 +706,7 @@ class Target:
             for _, column in counter.columns():
                 column[slots] = 0
 
-    def _base_of(self, name):
+    def _base_of(self, name: str) -> _Counter:
         """The sums of earlier incarnations of one counter."""
         base = self._bases.get(name)
         if base is None:
@@ -677,7 +714,7 @@ class Target:
                                                 self._bases_used * 9 // 8 + 4)
         return base
 
-    def _base_rows(self, slots):
+    def _base_rows(self, slots: _Array) -> _Array:
         """Their rows in the table of earlier incarnations; those without one get one."""
         without = slots[self._base[slots] < 0]
         if len(without):
@@ -691,14 +728,14 @@ class Target:
                     counter.resize(slice(self._bases_used - more), self._bases_used * 9 // 8 + 4)
         return self._base[slots]
 
-    def _judge_deaths(self, slots, made, absent, reading):
+    def _judge_deaths(self, slots: _Array, made: _Array, absent: _Array, reading: _Reading) -> None:
         """Rule 4 for entries in whose place there are others, made (or seen) at `made`."""
         early = made < self._seen[slots] + self._shortest_ns(self._seen[slots])
         if early.any() and self.read_at is not None:
             reading.clear_between(self._last_there(slots[early], absent[early]),
                                   int(made[early].max()) / _NS + 1)
 
-    def _last_there(self, slots, absent):
+    def _last_there(self, slots: _Array, absent: _Array) -> float:
         """
         When the last reading was before which nothing was lost, if these were deleted together.
 
@@ -709,11 +746,12 @@ class Target:
         at = bisect_left(self._readings, since) - 2
         if at >= 0:
             return self._readings[at]
-        return min(self.swept_since, int(self._seen[slots].min()) / _NS)
+        began: Any = self.swept_since           # known, once anything was absent
+        return float(min(began, int(self._seen[slots].min()) / _NS))
 
     # ---- the end of a reading
 
-    def _end(self, block, reading):
+    def _end(self, block: Any, reading: _Reading) -> None:
         used, now = self._used, reading.read_at
         slots = (numpy.concatenate(reading.slots) if reading.slots else numpy.zeros(0, _I32))
         here = numpy.zeros(used, bool)
@@ -743,7 +781,7 @@ class Target:
         self._release(numpy.flatnonzero(self._asleep[:self._used]
                                         & (self._absent[:self._used] >= _GONE_FOR_CERTAIN)))
 
-    def _miss(self, slots, reading):
+    def _miss(self, slots: _Array, reading: _Reading) -> None:
         """Entries that this reading has not; rule 4 for those that are gone for certain."""
         count = self._absent[slots]
         self._absent_at[slots[count == 0]] = reading.read_at
@@ -760,7 +798,7 @@ class Target:
         if len(early):
             reading.clear_between(self._last_there(early, self._absent[early]), reading.read_at)
 
-    def _find_gaps(self, reading):
+    def _find_gaps(self, reading: _Reading) -> None:
         if self.read_at is None:
             return
         there = (self._row[:self._used] >= 0) & (self._absent[:self._used] == 0)
@@ -782,7 +820,8 @@ class Target:
             else:
                 self._add_gap(self.read_at, reading.read_at, NO_SWEEP, same)
 
-    def _add_gap(self, began, ended, why, spared, by_expiry=False):
+    def _add_gap(self, began: float, ended: float, why: str, spared: _Array,
+                 by_expiry: bool = False) -> None:
         self._gaps.append(_Gap(began, ended, why, spared, by_expiry))
         if len(self._gaps) > MOST_GAPS:
             a, b = self._gaps[:2]
@@ -790,7 +829,7 @@ class Target:
                                    if CLEARED in (a.why, b.why) else b.why,
                                    a.bits(self._used) & b.bits(self._used))]
 
-    def _added_up(self, slots, reading):
+    def _added_up(self, slots: _Array, reading: _Reading) -> tuple[_Array, dict[str, _Array]]:
         """(slots that moved, each once; gains by name)."""
         if not len(slots):
             return slots, {name: numpy.zeros(0, _I64) for name in _GAIN_NAMES}
@@ -809,22 +848,22 @@ class Target:
     # ---- what comes out
 
     @property
-    def gaps(self):
+    def gaps(self) -> list[tuple[float, float, str]]:
         """[(from, to, why)]: when something may have been lost; s, the storage server's clock."""
         return [(gap.began, gap.ended, gap.why) for gap in self._gaps]
 
-    def ids(self):
+    def ids(self) -> list[str]:
         """All that are known and not forgotten."""
         return self._names.ids(self._row[self._awake()])
 
-    def _awake(self):
+    def _awake(self) -> _Array:
         return numpy.flatnonzero((self._row[:self._used] >= 0) & ~self._asleep[:self._used])
 
-    def changed(self):
+    def changed(self) -> list[str]:
         """Those that changed in the last whole reading."""
         return self._names.ids(self._row[self._gained[0]]) if self._gained else []
 
-    def gains(self):
+    def gains(self) -> Gains:
         """What was gained in the last whole reading: Gains."""
         if not self._gained or not self._span_s:
             return Gains([], *(numpy.zeros(0, _I64) for _ in _GAIN_NAMES), 0.0)
@@ -832,7 +871,7 @@ class Target:
         return Gains(self._names.ids(self._row[slots]), *(gains[name] for name in _GAIN_NAMES),
                      self._span_s)
 
-    def totals(self, ids=None):
+    def totals(self, ids: Iterable[str] | None = None) -> Totals:
         """Totals of these jobs (default: all); 0 for one that is not known."""
         if ids is None:
             slots = self._awake()
@@ -853,7 +892,7 @@ class Target:
             sums = None if counter.sums is None else counter.sums[slots]
             if base is not None:
                 samples[based] += base.samples[bases]
-                if base.sums is not None:
+                if sums is not None and base.sums is not None:
                     sums[based] += base.sums[bases]
             if lost is not None:
                 samples[lost] = 0
@@ -862,7 +901,7 @@ class Target:
             counters[name] = Column(counter.unit, samples, sums)
         return Totals(ids, counters)
 
-    def marks(self, one, began, ended):
+    def marks(self, one: str, began: float, ended: float | None) -> list[str]:
         """
         [why]: each reason for which this id's total here may be too low; [] when there is none.
 
@@ -884,7 +923,7 @@ class Target:
                     slot >= 0 and gap.spares(slot)) and not (
                     whole and gap.by_expiry and gap.ended <= origin):
                 why.append(gap.why)
-        doubts = [self._doubts[slot]] if slot in self._doubts else []
+        doubts: list[Any] = [self._doubts[slot]] if slot in self._doubts else []
         for slots, _, *when in self._reading.doubts if self._reading else ():
             doubts += [[one[at] for one in when] for at in numpy.flatnonzero(slots == slot)]
         if any(doubt[0] <= ended and doubt[1] >= began for doubt in doubts):
@@ -895,20 +934,20 @@ class Target:
             why.append(AT_LIMIT)
         return why
 
-    def suspects(self):
+    def suspects(self) -> list[str]:
         """Ids of which marks() may say more than LATE, NO_INTERVAL and the gaps: they are few."""
         slots, bases = set(self._doubts), self._base[:self._used]
         for counter in self._counters.values():
             if counter.sums is not None:
                 slots.update(numpy.flatnonzero(counter.sums[:self._used] >= _LIMIT).tolist())
         for counter in self._bases.values():
-            full = [] if counter.sums is None else numpy.flatnonzero(counter.sums >= _LIMIT)
+            full: Any = [] if counter.sums is None else numpy.flatnonzero(counter.sums >= _LIMIT)
             if len(full):
                 slots.update(numpy.flatnonzero(numpy.isin(bases, full)).tolist())
         rows = self._row[sorted(slots)]
         return self._names.ids(rows[rows >= 0])
 
-    def _is_at_limit(self, slot):
+    def _is_at_limit(self, slot: int) -> bool:
         base = int(self._base[slot])
         for name, counter in self._counters.items():
             if counter.sums is None:
@@ -920,7 +959,7 @@ class Target:
                 return True
         return False
 
-    def _slots_or_none(self, ids):
+    def _slots_or_none(self, ids: Sequence[str]) -> _Array:
         """Array of their slots; -1 where one is not known here."""
         rows = self._names.found(ids)
         known = (rows >= 0) & (rows < len(self._slot_of))
@@ -928,13 +967,13 @@ class Target:
         slots[known] = self._slot_of[rows[known]]
         return slots
 
-    def _known(self, ids):
+    def _known(self, ids: Sequence[str]) -> _Array:
         slots = self._slots_or_none(ids)
         return slots[slots >= 0]
 
     # ---- forgetting
 
-    def forget(self, ids):
+    def forget(self, ids: Iterable[str]) -> None:
         """
         Begin to count from 0 for these jobs, and leave nothing of them in memory.
 
@@ -946,7 +985,7 @@ class Target:
         self._put_to_sleep(slots[there])
         self._release(slots[~there])
 
-    def _put_to_sleep(self, slots):
+    def _put_to_sleep(self, slots: _Array) -> None:
         """Their totals are 0 from now on: what they have shown is taken off as a base."""
         if not len(slots):
             return
@@ -960,7 +999,7 @@ class Target:
             self._doubts.pop(slot, None)
         self._asleep[slots] = True
 
-    def _release(self, slots):
+    def _release(self, slots: _Array) -> None:
         if not len(slots):
             return
         self._asleep[slots] = False
@@ -994,7 +1033,7 @@ class Target:
         if len(self._free) > 256 and 2 * len(self._free) > self._used:
             self._compact()
 
-    def _compact(self):
+    def _compact(self) -> None:
         """Move all slots together."""
         live = numpy.flatnonzero(self._row[:self._used] >= 0)
         now = numpy.full(self._used, -1, _I32)
@@ -1015,9 +1054,9 @@ class Target:
         self._base[based] = numpy.arange(len(bases), dtype=_I32)
         self._bases_used, self._bases_free = len(bases), []
 
-    def _renumber(self, is_kept, now):
+    def _renumber(self, is_kept: Callable[[_Array], _Array], now: _Array | None) -> None:
         """Drop slots from, and renumber them in, what was kept of the last and the open reading."""
-        def numbered(slots):
+        def numbered(slots: _Array) -> _Array:
             return slots if now is None else now[slots]
 
         if self._gained:
@@ -1041,7 +1080,7 @@ class Target:
 
     # ---- to bytes and back
 
-    def state(self):
+    def state(self) -> bytes:
         """All of it but gains(), as bytes: the form, a checksum, what is where, the columns."""
         live = numpy.flatnonzero(self._row[:self._used] >= 0)
         now = numpy.full(max(self._used, 1), -1, _I32)
@@ -1062,16 +1101,17 @@ class Target:
             open_reading = [reading.read_at, reading.full, reading.number, reading.bad,
                             reading.rows, [list(key) if key else None for key in reading.done],
                             reading.top, reading.cleared]
-            for name, some, kind in (("slots", reading.slots, _I32), ("moved", reading.moved, bool),
-                                     ("same", reading.same, _I32)):
-                values = numpy.concatenate([*some, numpy.zeros(0, kind)])
+            for name, some in (("slots", reading.slots), ("moved", reading.moved),
+                               ("same", reading.same)):
+                dtype: Any = bool if name == "moved" else _I32
+                values = numpy.concatenate([*some, numpy.zeros(0, dtype)])
                 arrays.append(("r", name, values if name == "moved" else now[values]))
             arrays += [("r", name, numpy.concatenate([*(one[name] for one in reading.gains),
                                                       numpy.zeros(0, _I64)]))
                        for name in _GAIN_NAMES]
-            for at, (name, kind) in enumerate(_DOUBTS.items()):
+            for at, (name, dtype) in enumerate(_DOUBTS.items()):
                 values = numpy.concatenate([*(one[at] for one in reading.doubts),
-                                            numpy.zeros(0, kind)])
+                                            numpy.zeros(0, dtype)])
                 arrays.append(("r", name, values if at else now[values]))
         stored = [(kind, name, *_narrow(values)) for kind, name, values in arrays]
         about = {
@@ -1094,7 +1134,7 @@ class Target:
         return _MAGIC + b"%08x\n" % zlib.crc32(body) + body
 
     @classmethod
-    def from_state(cls, names, data):
+    def from_state(cls, names: Names, data: bytes) -> Target:
         """The Target that state() made `data` of; StateError when these are not such bytes."""
         start = len(_MAGIC) + 9
         if data[:len(_MAGIC)] != _MAGIC:
@@ -1110,7 +1150,7 @@ class Target:
                              "full sweep makes them anew")
 
     @classmethod
-    def _from_body(cls, names, body):
+    def _from_body(cls, names: Names, body: memoryview) -> Target:
         length, _, _ = bytes(body[:24]).partition(b"\n")
         at = len(length) + 1
         about = json.loads(bytes(body[at:at + int(length)]))
@@ -1122,7 +1162,7 @@ class Target:
         self._readings = about["readings"]
         self._heard = {(node, boot_id): at for node, boot_id, at in about["heard"]}
         self._past_intervals = [tuple(one) for one in about["intervals"]]
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for kind, name, width, bias, count in about["arrays"]:
             kept = numpy.dtype(width)
             end = at + count * kept.itemsize
@@ -1132,17 +1172,18 @@ class Target:
         plain = arrays.pop("")
         for name in (*_PLAIN, "_base"):
             if name in plain:
-                setattr(self, name, _widened(*plain[name], _PLAIN.get(name, _I32), count))
+                values, bias = plain[name]
+                setattr(self, name, _widened(values, bias, _PLAIN.get(name, _I32), count))
         self._used, self._bases_used = count, about["based"]
         for kind, table in (("c", self._counters), ("b", self._bases)):
-            length = count if kind == "c" else self._bases_used
+            rows_of_it = count if kind == "c" else self._bases_used
             for name, unit in about["units"].items():
                 if f"{kind} {name}" in arrays:
-                    counter = table[name] = _Counter(unit, length)
-                    for column, values in arrays[f"{kind} {name}"].items():
-                        setattr(counter, column, _widened(*values, _U64, length))
-        for at, (*gap, by_expiry) in enumerate(about["gaps"]):
-            gap = _Gap(*gap, numpy.zeros(0, bool), by_expiry)
+                    counter = table[name] = _Counter(unit, rows_of_it)
+                    for column, (values, bias) in arrays[f"{kind} {name}"].items():
+                        setattr(counter, column, _widened(values, bias, _U64, rows_of_it))
+        for at, (began, ended, why, by_expiry) in enumerate(about["gaps"]):
+            gap = _Gap(began, ended, why, numpy.zeros(0, bool), by_expiry)
             gap.spared = arrays["g"][str(at)][0].copy()
             self._gaps.append(gap)
         self._doubts = {slot: (began, ended) for slot, began, ended in about["doubts"]}
@@ -1156,14 +1197,14 @@ class Target:
         return self
 
     @staticmethod
-    def _open_reading(about, arrays):
+    def _open_reading(about: Any, arrays: Any) -> _Reading:
         read_at, full, number, bad, rows, done, top, cleared = about
         reading = _Reading(read_at, full, number)
         reading.bad, reading.rows, reading.top = bad, rows, tuple(top)
         reading.done = {tuple(key) if key else None for key in done}
         reading.cleared = tuple(cleared) if cleared else None
 
-        def whole(name, kind):
+        def whole(name: str, kind: Any) -> _Array:
             values, bias = arrays[name]
             return _widened(values, bias, kind, len(values))
 
@@ -1185,22 +1226,22 @@ _DOUBTS = {"doubtful": _I32, "places": _I64, "doubtful from": numpy.float64,
 class _Arrived:
     """One counter of a block as arrays; those that few need are made when they are."""
 
-    def __init__(self, column):
+    def __init__(self, column: Any) -> None:
         self._column = column
         self.unit = column.unit
         self.at = numpy.frombuffer(array("q", column.at), _I64)
         self.samples = _unsigned(column.samples)
         self.sums = None if column.sum is None else _unsigned(column.sum)
-        self._made = {}
+        self._made: dict[str, _Array | None] = {}
 
-    def optional(self, name):
+    def optional(self, name: str) -> _Array | None:
         """Array of minima, maxima or squares; None where the file has none."""
         if name not in self._made:
             values = getattr(self._column, _FIELDS[name])
             self._made[name] = None if values is None else _unsigned(values)
         return self._made[name]
 
-    def of(self, row):
+    def of(self, row: int) -> list[Any] | None:
         """(samples, min, max, sum, sumsq) of one row as int, None for one that is not there."""
         [*where] = numpy.flatnonzero(self.at == row)
         if not where:
@@ -1213,41 +1254,43 @@ class _Arrived:
 _FIELDS = {"minima": "min", "maxima": "max", "squares": "sumsq"}
 
 
-def _unsigned(numbers):
+def _unsigned(numbers: Sequence[int]) -> _Array:
     return numpy.frombuffer(array("Q", numbers), _U64)
 
 
-def _signed(numbers):
+def _signed(numbers: Sequence[int]) -> _Array:
     return numpy.frombuffer(array("q", numbers), _I64)
 
 
-def _gain(now, before):
+def _gain(now: _Array, before: _Array) -> _Array:
     """now - before as int64, 0 where it is less."""
     return numpy.where(now > before, now - before, 0).astype(_I64)
 
 
-def _made_after(places, not_in, place):
+def _made_after(places: Any, not_in: Any, place: _Array) -> _Array:
     """
     Were entries certainly made after those in `place`, which were not in the reading `not_in`, or
     some of which stood in `places`?  -1: not known.
     """
     reading = place >> 32
-    return (place >= 0) & ((not_in >= reading) | ((places >> 32 == reading) & (places > place)))
+    found: _Array = (place >= 0) & ((not_in >= reading) | ((places >> 32 == reading)
+                                                           & (places > place)))
+    return found
 
 
-def _before(read_at):
+def _before(read_at: float) -> float:
     """ns, a little less: as float64, times of today are exact to 256 ns."""
     return read_at * _NS - 1_000_000
 
 
-def _resized(column, kept, length):
+def _resized(column: _Array, kept: _Kept, length: int) -> _Array:
     longer = numpy.zeros(length, column.dtype)
     values = column[kept]
     longer[:len(values)] = values
     return longer
 
 
-def _narrow(values):
+def _narrow(values: _Array) -> tuple[_Array, str, int]:
     """(values less a bias in the fewest bytes, their dtype, the bias)."""
     if values.dtype.kind not in "iu" or not len(values):
         return values, values.dtype.str, 0
@@ -1260,7 +1303,7 @@ def _narrow(values):
     return values, values.dtype.str, 0
 
 
-def _widened(values, bias, kind, length):
+def _widened(values: _Array, bias: int, kind: Any, length: int) -> _Array:
     if len(values) != length:
         raise ValueError(f"expected {length} values, got {len(values)}")
     return values.astype(kind) + kind(bias) if bias else values.astype(kind)

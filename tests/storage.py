@@ -55,11 +55,11 @@ class StorageServer:
              for job, counters in jobs.items()], self.release, target[:3]))
         (folder / "job_stats.new").rename(folder / "job_stats")
 
-    def agent(self, *arguments, **how):
+    def agent(self, *arguments, spool=None, **how):
         """A running agent, as a Popen whose output is read at the end; `how`: for Popen."""
         config = self.desk.folder / f"{self.name}.cfg"
         config.write_text(self.desk.text({**self.desk.choices,
-                                          "harvest.spool_dir": self.root / "spool"}))
+                                          "harvest.spool_dir": spool or self.root / "spool"}))
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(CLIENT), "harvest", "--root", str(self.root),
              "--node", self.name, "--config", str(config), *map(str, arguments)],
@@ -68,8 +68,8 @@ class StorageServer:
         self.desk._started.append(process)
         return process
 
-    def sweep(self):
-        """One sweep, to its end; the Done."""
-        agent = self.agent("--once")
+    def sweep(self, spool=None):
+        """One sweep, to its end; the Done.  `spool`: another folder for what waits."""
+        agent = self.agent("--once", spool=spool)
         out, err = agent.communicate(timeout=60)
         return Done(agent.returncode, out, err)

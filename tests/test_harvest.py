@@ -793,6 +793,22 @@ def test_the_queue_is_a_queue(tmp_path):
     assert 0 == spool.size
 
 
+def test_a_message_that_was_sent_and_cannot_be_removed_stops_no_agent(tmp_path, monkeypatch):
+    """A disk that fails; the server knows the message when it is sent again."""
+    spool = Spool(str(tmp_path / "spool"), 1 << 20, "so")
+    for number in range(3):
+        spool.keep("a", number + 1, b"%d" % number)
+
+    def fail(path):
+        raise OSError(5, "Input/output error", path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fail)
+        patch.setattr(os, "rename", fail)
+        spool.remove(spool.first())
+        spool.put_aside(spool.first())
+    assert (1, b"2") == (len(spool), spool.load(spool.first()))
+
+
 # -- the unit of systemd -----------------------------------------------------------------------
 
 UNIT = "etc/systemd/system/iostats-harvest.service"

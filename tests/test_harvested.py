@@ -12,6 +12,7 @@ import pytest
 
 from iostats import config as site
 from iostats import harvested, sweeps
+from iostats.errors import StateError
 from iostats.store import Store
 
 BOOT = "b" * 32
@@ -282,6 +283,43 @@ def test_a_sweep_planned_in_the_future_does_not_hide_those_that_come(desk):
     desk.send("oss1", desk.block())
     desk.turn()
     assert (BEGAN + 20, True) == (desk.harvest.sweep.slot, desk.harvest.sweep.complete)
+
+
+def test_a_late_copy_of_a_past_chains_first_message_does_not_turn_the_chain_back(desk):
+    """It was on its way while another chain began; that one goes on, without a full sweep."""
+    first = desk.block(ids=["4711"], started=BEGAN - 3, read_bytes=(23, 41_003))
+    desk.send("oss1", first)
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=BEGAN - 3, read_bytes=(37, 53_007)),
+              run="2" * 16)
+    assert {"taken": False, "want": "full"} == {
+        name: value for name, value in desk.send("oss1", first, seq=1).items() if name != "why"}
+    desk.now += 20
+    assert desk.send("oss1", desk.block(ids=["4711"], started=BEGAN - 3, read_bytes=(41, 61_403)),
+                     run="2" * 16)["taken"]
+    assert {"scratch": (61_403, 0, False)} == {
+        name: (read, written, False) for name, (read, written, _) in desk.totals("4711").items()}
+
+
+def test_a_store_that_cannot_be_read_back_is_not_taken_for_an_empty_one(desk, monkeypatch):
+    """Its disk failed, and fails still: nothing is taken, and no half is written as the whole."""
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+
+    def fail(*_):
+        raise StateError("site.sqlite: cannot be read: disk I/O error")
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.harvest._store, "blocks", fail)
+        with pytest.raises(StateError):
+            desk.harvest.reload()
+        desk.now += 20
+        with pytest.raises(StateError):
+            desk.send("oss1", desk.block(ids=["4712"], started=desk.now - 3, read_bytes=(1, 37)))
+    assert desk.send("oss1", desk.block(ids=["4712"], started=desk.now - 3, read_bytes=(1, 37)),
+                     seq=3)["taken"]
+    assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
+    assert {"scratch": (37, 0, False)} == desk.totals("4712")
 
 
 def test_what_cannot_be_kept_is_not_counted(desk, monkeypatch):

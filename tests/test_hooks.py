@@ -449,6 +449,34 @@ def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):
     assert 1 == len(said_here)
 
 
+def test_a_report_that_cannot_be_removed_does_not_hold_up_the_others(desk, monkeypatch):
+    """A disk that fails, or that was made read-only: what is behind it is sent, and it is said."""
+    config, folder, sent, lines = desk.config, desk.hooks / "nid00001", [], []
+    folder.mkdir(0o700, parents=True)
+    for age, name in enumerate("abc"):
+        path = folder / f"{name}.delta"
+        path.write_text(json.dumps({"node": "nid00001", "name": name}) if name != "b" else "{")
+        os.utime(path, (1_000_000_000 + age,) * 2)
+    config["node.hook_dir"] = str(folder)
+
+    class Site:
+        def __init__(self, *args):
+            pass
+
+        def send(self, report, within_s):
+            sent.append(report["name"])
+
+    def fail(path, *_):
+        raise OSError(30, "Read-only file system", path)
+    monkeypatch.setattr(hooks, "_Site", Site)
+    monkeypatch.setattr(os, "unlink", fail)
+    monkeypatch.setattr(os, "replace", fail)
+    assert 0 < hooks.deliver(config, "/", "nid00001", time.monotonic() + 60, lines.append)
+    assert ["a", "c"] == sent
+    assert 4 == len(lines) and all("Read-only file system" in line for line in lines if
+                                   "cannot be removed" in line or "put aside:" in line)
+
+
 def test_no_more_reports_wait_than_the_limit(desk, monkeypatch):
     """The oldest are removed, and it is said."""
     monkeypatch.setattr(hooks, "_MOST_WAITING", 3)

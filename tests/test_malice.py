@@ -21,7 +21,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import (AFTER, BEFORE, CLIENT, REPOSITORY, Desk, contents, job_with_free_ports, write_tree)
+from processes import AFTER, BEFORE, CLIENT, REPOSITORY, Desk, contents, until, write_tree
+from processes import job_with_free_ports
 from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, script
 from storage import StorageServer, moved
 from test_site import Inside
@@ -75,7 +76,7 @@ def memory_kib(process):
     return int(text.partition("VmHWM:")[2].split()[0])
 
 
-# -- another user who has the port first ------------------------------
+# -- another user who has the port first ----------------------------------------------------------
 
 # Listens on PORT as user 65534, hands everything on to TO, and changes a digit of what is counted.
 _BETWEEN = """
@@ -94,7 +95,9 @@ def pass_on(a, b, change):
         b.sendall(data.replace(b"41003", b"41009") if change else data)
 while True:
     one, _ = listener.accept()
-    other = socket.create_connection(("127.0.0.1", to))
+    other = socket.socket()
+    other.connect(("127.0.0.1", to))
+    print("met", flush=True)
     threading.Thread(target=pass_on, args=(one, other, altered), daemon=True).start()
     threading.Thread(target=pass_on, args=(other, one, False), daemon=True).start()
 """
@@ -116,6 +119,7 @@ def test_who_has_the_jobs_first_port_and_hands_on_to_its_server_changes_no_numbe
         write_tree(root, **AFTER)
         done = desk.client("stop", "--server", "127.0.0.1", *desk.on("nid1", root))
         assert 0 == done.status, done
+        assert "met\n" == between.stdout.readline()
         record = server.wait().record
         assert THE_WORK == application(record)
         assert ({"not authenticated": 1} if what == "altered" else {}) == (
@@ -124,13 +128,15 @@ def test_who_has_the_jobs_first_port_and_hands_on_to_its_server_changes_no_numbe
 
 def test_who_has_the_sites_port_keeps_it_from_starting_and_gets_nothing(desk):
     """One line names the port; docs/security.md says which ports nobody else can take."""
+    desk.site_secret.write_text("s" * 64)
+    desk.site_secret.chmod(0o600)
     with socket.create_server(("127.0.0.1", desk.port)):
         done = desk.begin_site().wait()
     assert 3 == done.status
     assert f"port {desk.port} is taken: another server of the site? ([site] port)" in done.line
 
 
-# -- a stranger on the network ------------------------------
+# -- a stranger on the network --------------------------------------------------------------------
 
 def test_a_stranger_learns_nothing_of_what_a_report_must_look_like():
     """Who is not believed has no params decoded: each method but `hello` gives the same answer."""
@@ -157,7 +163,8 @@ def test_strangers_who_fill_the_servers_memory_are_turned_away_and_a_node_is_not
             one = socket.create_connection(("127.0.0.1", server.port), 20)
             held.append(one)
             try:
-                one.sendall(b"POST / HTTP/1.1\r\nContent-Length: 15728641\r\n\r\n" + b"x" * 15728640)
+                one.sendall(b"POST / HTTP/1.1\r\nContent-Length: 15728641\r\n\r\n")
+                one.sendall(b"x" * 15728640)
             except OSError:
                 turned_away += 1
         assert 0 == desk.whole_job(server, "nid1").status
@@ -198,7 +205,7 @@ def test_a_batch_of_questions_has_no_more_answers_than_one_may_have():
     assert "more than 16 MiB" in answers[-1]["error"]["message"]
 
 
-# -- an ordinary user who asks the site's server ---------------------------------------------------
+# -- an ordinary user who asks the site's server --------------------------------------------------
 
 def as_user(inside, uid, method, **params):
     """What the site's server answers to a user that munge has named; None: root by the secret."""
@@ -241,6 +248,9 @@ def two_users(inside):
     return inside
 
 
+# His job and names; what his node and the storage server counted: 59,000 + 118,000 bytes, and
+# 118,000 in 22 s.
+OF_BOB = ("4713", "bob", "53007", "177000", "5363.6")
 QUESTIONS = [
     ("record", {"job": "4713"}), ("record", {"job": "4711"}), ("latest", {"count": 1000}),
     ("jobs", {}), ("jobs", {"jobs": ["4711", "4713"], "all_runs": True}),
@@ -255,12 +265,11 @@ QUESTIONS = [
                              f"{name}={one}" for name, one in value.items()) or "all")
 def test_an_ordinary_user_sees_his_own_jobs_by_every_method_and_nothing_of_others(
         two_users, method, params):
-    """No job of bob's, none of his names, and none of his numbers, in a sum either."""
-    his = as_user(two_users, ALICE, method, **params)
-    text = json.dumps(his)
-    assert "result" in his, text
-    assert not [word for word in ("4713", "bob", "53007", "59000", "2950.0", "96000", "4800.0")
-                if word in text], text
+    """None of bob's jobs, names and numbers; the sums of file systems are for everybody."""
+    his = as_user(two_users, ALICE, method, **params)["result"]
+    if isinstance(his, dict):
+        his.pop("text", None)                                    # what he asked for himself
+    assert [] == [word for word in OF_BOB if word in json.dumps(his)]
 
 
 @pytest.mark.parametrize("method, params", [
@@ -274,8 +283,7 @@ def test_a_question_for_another_users_jobs_is_refused(two_users, method, params)
 def test_root_sees_all_of_these(two_users):
     """The words that are looked for above are there to be seen."""
     text = json.dumps([as_user(two_users, 0, method, **params) for method, params in QUESTIONS])
-    assert [] == [word for word in ("4713", "bob", "53007", "59000", "4800.0")
-                  if word not in text], text
+    assert [] == [word for word in OF_BOB if word not in text]
 
 
 @pytest.mark.parametrize("method, params", [
@@ -318,7 +326,7 @@ def test_metrics_are_nowhere_unless_they_are_asked_for():
         REPOSITORY / "site.cfg").read_text()
 
 
-# -- a node that lies about whose job it was ------------------------------
+# -- a node that lies about whose job it was ------------------------------------------------------
 
 def hand_over(user, path):
     asyncio.run(handover.append(user, str(path), "REPORT\n"))
@@ -371,7 +379,7 @@ def test_where_users_begin_is_the_systems_choice(tmp_path, text, first):
     assert 1000 == handover._first_user(str(tmp_path / "nowhere"))
 
 
-# -- an environment that means no good, and root ------------------------------
+# -- an environment that means no good, and root --------------------------------------------------
 
 MODULES = ("json", "os", "socket", "site", "sitecustomize", "usercustomize", "iostats", "re",
            "logging", "asyncio", "msgspec", "signal", "_thread")
@@ -485,7 +493,7 @@ def test_root_believes_no_users_site_cfg(of_all, owner):
     assert "/var/lib/iostats/site.sqlite" == load(environ={"HOME": str(home)})["site.store"]
 
 
-# -- folders that others can write to ------------------------------
+# -- folders that others can write to -------------------------------------------------------------
 
 @root_only
 @pytest.mark.parametrize("role", ["prolog", "epilog", "deliver"])
@@ -566,7 +574,9 @@ def test_all_that_is_written_is_its_users_alone_whatever_the_umask_is(desk):
         server.kill()
         assert 0 == desk.hook("prolog", root=root, job="4717").status
         assert 0 == desk.hook("epilog", root=root, job="4711").status
-        storage.sweep()
+        agent = storage.agent("--once")
+        until(lambda: list((storage.root / "spool").glob("*.message")), what="a sweep that waits")
+        agent.kill()
         job = desk.client("start", *desk.on("nid2", desk.tree("nid2", **BEFORE)))
         assert 0 == job.status
     finally:
@@ -580,7 +590,7 @@ def test_all_that_is_written_is_its_users_alone_whatever_the_umask_is(desk):
     assert {} == {path: mode for path, mode in found.items() if mode not in ("0o600", "0o700")}
 
 
-# -- names that mean harm ------------------------------
+# -- names that mean harm -------------------------------------------------------------------------
 
 def is_harmless(text):
     return all(c.isprintable() or c == "\n" for c in text)
@@ -651,7 +661,7 @@ def test_hostile_names_stay_text_in_a_log(inside, caplog):
     assert said and all(is_harmless(text) and "\n" not in text for text in said), said
 
 
-# -- no network but what was asked for ------------------------------
+# -- no network but what was asked for ------------------------------------------------------------
 
 ADDRESS = re.compile(r"sa_family=AF_INET6?, sin6?_port=htons\((\d+)\).*?\"([0-9a-f.:]+)\"")
 
@@ -706,8 +716,8 @@ def test_nothing_is_sent_anywhere_but_to_the_server_that_was_named(desk):
 def test_a_server_calls_nobody(tmp_path):
     """It listens, answers, and ends."""
     with Desk(tmp_path) as desk:
-        assert set() == met(desk, sys.executable, REPOSITORY / "iostats_server.py", "--job", desk.job,
-                            "--print-port")
+        assert set() == met(desk, sys.executable, REPOSITORY / "iostats_server.py", "--job",
+                            desk.job, "--print-port")
         trace = tmp_path / "calls"
         if not shutil.which("strace"):
             pytest.skip("needs strace")
@@ -725,7 +735,7 @@ def test_a_server_calls_nobody(tmp_path):
         assert [] == ADDRESS.findall(trace.read_text())
 
 
-# -- who made what we need ------------------------------
+# -- who made what we need ------------------------------------------------------------------------
 
 def _names(path):
     return {line.partition("==")[0] for line in path.read_text().splitlines()
@@ -759,10 +769,12 @@ def test_the_licence_of_each_package_is_on_the_list():
     assert set() == _names(REPOSITORY / "tools" / "requirements-ci.txt") - set(listed)
     differ = {}
     for name, (licence, _) in listed.items():
+        assert licences.families(licence), f"{name}: {licence}"
         try:
             found = licences.of(metadata.metadata(name))
         except metadata.PackageNotFoundError:
             continue
-        if found != licence:
+        # Older releases of a package, for older Pythons, may say it in other words.
+        if not licences.families(found) & licences.families(licence):
             differ[name] = (licence, found)
     assert {} == differ

@@ -105,6 +105,29 @@ def test_a_header_of_another_form_has_no_fields(text):
     assert None is wire.fields_of(text)
 
 
+@pytest.mark.parametrize("node, job", [("nid00023", "4711"), ("nid00023", wire.SITE),
+                                       ("a.b-c_d:e", "4711[37].pbs01"), ("n\udc80", "\u0192x9k")])
+def test_what_a_munge_credential_holds_is_read_back_for_its_own_message_alone(node, job):
+    """The text is that of docs/wire.md."""
+    digest = hashlib.sha256(HELLO).hexdigest()
+    payload = wire.munge_request(node, job, NONCE, HELLO)
+    assert payload == "\n".join(("iostats-1 request", node, job, NONCE, digest)).encode(
+        "utf-8", "surrogateescape")
+    assert (node, job, NONCE) == wire.munge_fields(payload, HELLO)
+    assert None is wire.munge_fields(payload, HELLO + b" ")
+    assert f"iostats-1 answer\n{NONCE}\n{digest}".encode() == wire.munge_answer(NONCE, HELLO)
+
+
+@pytest.mark.parametrize("payload", [
+    b"", b"iostats-1 request", b"\n\n\n\n", b"\xff\n\xff\n\xff\n\xff\n\xff",
+    wire.munge_request("nid00023\n4711", "4711", NONCE, b""), wire.munge_answer(NONCE, b""),
+    wire.munge_request("nid00023", "4711", NONCE, b"") + b"\n",
+    wire.munge_request("nid00023", "4711", NONCE, b"").replace(b"request", b"answer")],
+    ids=["nothing", "head", "lines", "no text", "a line more", "an answer", "an end", "another"])
+def test_a_munge_credential_of_another_form_has_no_fields(payload):
+    assert None is wire.munge_fields(payload, b"")
+
+
 # -- what is believed ------------------------------------------------------------------------
 
 def test_a_message_made_with_the_secret_is_counted_and_its_answer_is_proved(server):

@@ -67,8 +67,11 @@ def test_with_start_time_and_no_fault_all_is_exact_and_nothing_is_marked(release
     assert ({}, {}) == (world.wrong(), world.marked())
 
 
-def month(release, seed, days, every_s=200, jobs=30):
-    """A World in which jobs come and go for so many days, in bursts with silence in between."""
+def month(release, seed, days, every_s=200, jobs=30, faults=()):
+    """
+    A World in which jobs come and go for so many days, in bursts with silence in between; about
+    one of `faults` (events of World) happens each day.
+    """
     chance = random.Random(seed)
     world = World(release, every_s=every_s, rows=23)
     world.sweep()
@@ -76,6 +79,10 @@ def month(release, seed, days, every_s=200, jobs=30):
     counters = world._counters
     while world.now < end:
         world.on_wait(chance.choice([20, 41, 60, 100]))
+        if faults and chance.random() < 55 / 86400:
+            getattr(world, f"on_{chance.choice(faults)}")()
+            world.on_wait(chance.choice([20, 200, 1009, 7200]))
+            world.on_up()
         while len(running) < jobs:
             running[str(number)] = world.now + chance.choice([600, 3600, 14400, 43200])
             number += 1
@@ -87,6 +94,17 @@ def month(release, seed, days, every_s=200, jobs=30):
                     world.kernel.rpc(world.now * 10**9, job, counter,
                                      chance.choice([4096, 65536, 2**20]), chance.randint(1, 41))
     return world.settle()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("release", ["2.12", "2.16"])
+def test_a_month_with_a_fault_a_day_is_exact_or_marked(release):
+    """And never too high: clears, failovers, an agent that is away, lost and half sweeps."""
+    world = month(release, seed=41, days=31, faults=(
+        "clear", "failover", "remount", "down", "lost", "half", "server", "again"))
+    assert set() == set(world.wrong()) - set(world.marked())
+    world.check_not_too_high()
+    assert len(world.marked()) < len(world.jobs())
 
 
 @pytest.mark.parametrize("release", ["2.16", "2.17"])

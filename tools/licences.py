@@ -26,7 +26,9 @@ called where site.cfg names munge, libfuse (LGPL-2.1) by the simulated mount alo
 | package | licence | for |
 |---|---|---|
 """
-# Where the metadata have the licence's text, or a word that can mean more than one.
+_FAMILIES = {"MIT": "MIT", "BSD": "BSD", "Apache": "Apache", "MPL": "MPL|Mozilla",
+             "LGPL": "LGPL|Lesser", "GPL": r"(?<!L)GPL(?!\w)|GNU General", "PSF": "PSF|Python Soft",
+             "ISC": "ISC", "MPICH": "MPICH", "Unlicense": "Unlicense"}
 _FOR = {"clustershell": "server", "httptools": "server", "msgspec": "server", "numpy": "server",
         "rich": "server", "tabulate": "server", "uvloop": "server", "mpi4py": "[mpi]",
         "mpich": "[mpi]", "influxdb-client": "[influxdb]", "prometheus-client": "[prometheus]",
@@ -40,6 +42,11 @@ def of(package):
              if one.startswith("License :: ") and not one.endswith("OSI Approved")]
     words = (package.get("License") or "").strip().split("\n")[0][:60]
     return (expression or ", ".join(sorted(named)) or words or "not said").replace("|", "/")
+
+
+def families(licence):
+    """Which of the well-known licences a licence's words mean."""
+    return {name for name, form in _FAMILIES.items() if re.search(form, licence)}
 
 
 def listed(text):
@@ -58,7 +65,7 @@ def main():
             licence = of(metadata.metadata(name))
         except metadata.PackageNotFoundError:
             licence = before.get(name, ("not installed here: unknown", ""))[0]
-        print(f"| {name} | {licence} | {_FOR.get(name, 'one of these, or tests')} |")
+        print(f"| {name} | {licence} | {_FOR.get(name, 'another of these, or tests')} |")
 
 
 if __name__ == "__main__":

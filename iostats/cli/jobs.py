@@ -238,9 +238,9 @@ def _rows(config, question, limit):
         part = min(summaries.MOST_ROWS, limit - len(rows))
         answer = asked(config, "jobs", {**question, "limit": part, "after": after})
         with of_its_form("a list of jobs"):
-            found, after = answer["jobs"], answer["next"]
-            if after is not None and not found:           # it would go on for ever
-                raise ValueError("no job, and more to come")
+            found, before, after = answer["jobs"], after, answer["next"]
+            if after is not None and (not found or after == before):      # it would never end
+                raise ValueError("no other jobs, and more to come")
             rows += found
         if after is None:
             break

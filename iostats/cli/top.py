@@ -190,12 +190,14 @@ class _Site:
         return False
 
     def answer(self, ask):
-        from iostats.cli.report import asked
+        from iostats.cli.report import asked, of_its_form
         params = ask._asdict()
         answer = asked(self._config, "load", params, _WITHIN_S)
         if not isinstance(answer, dict) or not {"rows", "file_systems", "left_off"} <= set(answer):
             raise NotDelivered("the site's server answers in another form: use one release of "
                                "iostats here and there")
+        with of_its_form("a row"):                      # before anything is on the screen
+            loadtable.parts(answer)
         return answer
 
 
@@ -214,10 +216,8 @@ class _View:
         width = None
         if sys.stdout.isatty() or os.environ.get("COLUMNS"):
             width = max(1, shutil.get_terminal_size().columns)
-        from iostats.cli.report import of_its_form
-        with of_its_form("a row"):
-            lines = loadtable.lines(answer, width, self.units, self.labels, origin=origin)
-        print("\n".join(lines), flush=True)
+        print("\n".join(loadtable.lines(answer, width, self.units, self.labels, origin=origin)),
+              flush=True)
 
 
 def _log(source, ask, view):

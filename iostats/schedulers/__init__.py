@@ -147,7 +147,8 @@ def as_list(hosts: Iterable[str]) -> str:
     a list that is not complete would be taken for the whole.
     """
     hosts = list(dict.fromkeys(hosts))
-    return ",".join(hosts) if all(map(jobid.is_node_name, hosts)) else ""
+    return ",".join(hosts) if all(jobid.is_node_name(host) and not host.startswith("-")
+                                  for host in hosts) else ""
 
 
 def node_names(nodes: str | Iterable[str] | None) -> list[str]:
@@ -265,7 +266,8 @@ def seconds(text: object, now: float | None = None) -> float | None:
                 words = words[1:]
             date = (words[3] if len(words) > 3 else None, _MONTHS.index(words[0]) + 1, words[1])
             clock = words[2]
-        return _local(date, clock, now)
+        found = _local(date, clock, now)
+        return found if found is not None and abs(found) < 1e11 else None      # of year 5138
     except (ValueError, IndexError, OverflowError):
         return None
 

@@ -540,6 +540,9 @@ class Database:
         self._client = InfluxDBClient(
             where.url, where.token, org=where.org, timeout=round(timeout_s * 1000),
             enable_gzip=True, retries=False, ssl_ca_cert=ca_file or None)
+        # It would put a traceback into our log for each header that is none; the client has just
+        # set the level.
+        logging.getLogger("urllib3").setLevel(logging.ERROR)
         self._api = self._client.write_api(WriteOptions(write_type=WriteType.synchronous))
 
     def write(self, lines):
@@ -578,7 +581,7 @@ def _retry_after(text):
     except ValueError:
         try:
             seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
     return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None
 

@@ -6,8 +6,8 @@ to fail.
 
 MOUNT_POINT/.fault takes one line, and is in no listing:
 
-    OPERATION NTH ERRNO TIMES HOW     the NTH operation of that name from now on, and those after
-                                      it, TIMES in all, fail with ERRNO
+    OPERATION NTH ERRNO TIMES HOW     the NTH operation of that name ("any": of all) from now on,
+                                      and those after it, TIMES in all, fail with ERRNO
     calm                              nothing fails any more
 
 HOW is "before" (nothing of it is done), "after" (it is done, and called a failure all the same) or
@@ -88,7 +88,7 @@ def _serve(folder, mount_point):
         use_ns = True
 
         def __init__(self):
-            self._counts, self._fault = dict.fromkeys((*OPERATIONS, "failed"), 0), None
+            self._counts, self._fault = dict.fromkeys((*OPERATIONS, "any", "failed"), 0), None
 
         def init_with_config(self, connection, config):
             for name in ("entry_timeout", "attr_timeout", "negative_timeout"):
@@ -102,9 +102,10 @@ def _serve(folder, mount_point):
 
         def _do(self, name, action, half=None):
             self._counts[name] += 1
+            self._counts["any"] += 1
             if self._fault is not None:
                 which, nth, number, times, how = self._fault
-                if name == which and nth <= self._counts[name] < nth + times:
+                if which in (name, "any") and nth <= self._counts[which] < nth + times:
                     self._counts["failed"] += 1
                     if how == "after":
                         action()
@@ -117,7 +118,7 @@ def _serve(folder, mount_point):
 
         def _told(self, line):
             words = line.split()
-            self._counts = dict.fromkeys((*OPERATIONS, "failed"), 0)
+            self._counts = dict.fromkeys((*OPERATIONS, "any", "failed"), 0)
             self._fault = None
             if words[0] != "calm":
                 self._fault = (words[0], int(words[1]), int(words[2]), int(words[3]), words[4])

@@ -9,7 +9,6 @@ as much (--keep).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import random
 import resource
@@ -81,12 +80,7 @@ def _atheris(name, work, seconds, keep):
     else:
         arguments += [f"-max_total_time={seconds}", str(folder), *([str(kept)] if kept.is_dir()
                                                                     else [])]
-    quiet = open(os.devnull, "w")
-
-    def once(data):
-        with contextlib.redirect_stdout(quiet):
-            target.run(data)
-    atheris.Setup(arguments, once)
+    atheris.Setup(arguments, target.run)
     atheris.Fuzz()
 
 

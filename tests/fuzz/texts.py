@@ -156,13 +156,16 @@ def two_snapshots(data):
 def node_list(data):
     """Names that a user would call names, in bounded space; or the part that is off."""
     text = data.decode("utf-8", "replace")
+    kept, nodelist.MOST_NODES = nodelist.MOST_NODES, 5000            # a million takes a second
     try:
         names = nodelist.expanded(text)
     except ValueError:
         names = []
-    assert len(names) <= nodelist.MOST_NODES
+    finally:
+        nodelist.MOST_NODES = kept
+    assert len(names) <= 5000
     assert sum(map(len, names[:10])) <= 10 * 2000
-    if len(names) < 1000:
+    if 0 < len(names) < 1000:
         with allowed(UsageError):
             for name in schedulers.node_names(text):
                 assert jobid.is_node_name(name)
