@@ -1,5 +1,7 @@
 """The command `iostats`: all roles as subcommands."""
 
+from __future__ import annotations
+
 import importlib
 import sys
 
@@ -19,7 +21,7 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
 """
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Run a subcommand; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     role, rest = (arguments[0], arguments[1:]) if arguments else ("", [])

@@ -295,10 +295,12 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Co
         folder = os.path.join(environ.get("HOME", ""), ".iostats")
         if folder.startswith("/") and _is_believed(folder):
             _read_file(config, os.path.join(folder, "site.cfg"))
-    for name in OPTIONS:
-        variable = "IOSTATS_" + name.upper().replace(".", "_")
-        if variable in environ:
-            config.take(name, environ[variable], f"environment: {variable}")
+    # Each look into os.environ that finds nothing is an exception: none of them where none is set.
+    if any(variable.startswith("IOSTATS_") for variable in environ):
+        for name in OPTIONS:
+            variable = "IOSTATS_" + name.upper().replace(".", "_")
+            if variable in environ:
+                config.take(name, environ[variable], f"environment: {variable}")
     if config["server.port_first"] > config["server.port_last"]:
         raise ConfigError(f"{config.origin['server.port_last']}: [server] port_last: expected a "
                           f"port of at least port_first = {config['server.port_first']}, got "
@@ -332,9 +334,10 @@ def _read_file(config: Config, path: str, must_exist: bool = False) -> None:
     section: str | None = None
     seen: dict[tuple[str, str], int] = {}
     for lineno, line in enumerate(text.split("\n"), 1):
-        line, where = line.strip(), f"{path}:{lineno}"
+        line = line.strip()
         if not line or line[0] in "#;":
             continue
+        where = f"{path}:{lineno}"
         if line[0] == "[" and line[-1] == "]":
             section = line[1:-1].strip()
             if section not in SECTIONS:

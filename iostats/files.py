@@ -131,6 +131,8 @@ def jobs_here(root: str) -> list[str]:
     top = os.path.join(root, "sys/fs/cgroup")
     for controller in ("", "memory", "cpuset", "freezer", "devices"):
         base = os.path.join(top, controller) if controller else top
+        if not os.path.isdir(base):                         # v1's, on a node with v2
+            continue
         # v2: system.slice/slurmstepd.scope/job_4711; v1: memory/slurm/uid_1000/job_4711
         for scope in _entries(os.path.join(base, "system.slice")):
             if scope.endswith("slurmstepd.scope"):

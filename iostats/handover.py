@@ -17,6 +17,7 @@ import asyncio
 import errno
 import os
 import pwd
+import resource
 import signal
 import stat
 import time
@@ -25,6 +26,7 @@ from iostats.jobid import as_filename
 
 _WITHIN_S = 30
 _LOOK_EVERY_S = 0.02
+_MOST_FILES = 1 << 20
 
 
 class NotHandedOver(Exception):
@@ -90,6 +92,10 @@ async def _as(entry, path, action):
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(_WITHIN_S)
+            # The store, the port and the nodes' connections are not this user's.
+            os.closerange(3, writing)
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            os.closerange(writing + 1, most if 0 < most < _MOST_FILES else _MOST_FILES)
             if os.geteuid() == 0:
                 os.setgroups(groups)
                 os.setgid(entry.pw_gid)

@@ -28,7 +28,7 @@ from iostats import state
 from iostats.errors import IostatsError, NoStart, NotDelivered, StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename
-from iostats.measure import Work
+from iostats.measure import Work, is_of_its_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             if len(text) + _AROUND > config["server.max_message_bytes"]:
                 raise ValueError("it is larger than a message may be (site.cfg: [server] "
                                  "max_message_bytes)")
-            if not isinstance(report, dict) or not isinstance(report.get("node"), str):
+            if not is_of_its_form(report):
                 raise ValueError("it is not of the form of a report")
         except FileNotFoundError:                           # another epilog is faster
             continue

@@ -151,7 +151,10 @@ class Work:
         for path, data in waiting.items():
             try:
                 reports[path] = json.loads(data)
-            except ValueError:
+                if not is_of_its_form(reports[path]):
+                    del reports[path]
+                    raise ValueError
+            except (ValueError, RecursionError):
                 damaged = StateError(f"{path}: the report is cut off or damaged, and cannot be "
                                      f"sent; remove the file")
         return reports, failed, damaged
@@ -207,6 +210,13 @@ class Work:
             # The disk is full: the start snapshot still stands, and the report may yet arrive.
             self.say(str(error))
         return data, path
+
+
+def is_of_its_form(found: object) -> bool:
+    """Whether what was read from a file can be sent as a report; the server looks at the rest."""
+    return (isinstance(found, dict) and isinstance(found.get("job"), str)
+            and isinstance(found.get("node"), str) and is_node_name(found["node"])
+            and found["job"].isprintable())
 
 
 def report(snapshots: Sequence[Snapshot], known: dict[str, ModuleType], root: str, config: Config,

@@ -249,7 +249,7 @@ class _Conversation:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
             raise _NotOurs("; ".join(dict.fromkeys(one.doubt for one in self._signs)))
-        theirs = hello.get("time")
+        theirs: Any = hello.get("time")
         if type(theirs) not in (int, float) or not abs(theirs) < 1e12:
             raise _NotOurs("its `hello` does not tell the time")
         self._clock_ahead_s = time.time() - theirs

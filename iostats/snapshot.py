@@ -105,6 +105,7 @@ def _decode(data: bytes) -> Snapshot:
         name, _, fields[expected] = line().partition(" ")
         if name != expected:
             raise ValueError(name)
+        fields[expected].encode()           # what is no text can't be sent, and keeps others back
     files: list[File] = []
     while True:
         words = line().split(" ", 5)
@@ -125,6 +126,8 @@ def _decode(data: bytes) -> Snapshot:
         files.append(File(source, name, path, int(code), text.decode("latin-1")))
     for number in ("wall_ns", "boot_ns"):
         fields[number] = int(fields[number])
+    if not fields["seq"].isalnum():         # it becomes a part of a file's name
+        raise ValueError("seq")
     return Snapshot(files=tuple(files), **fields)
 
 

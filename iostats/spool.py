@@ -154,7 +154,8 @@ class Spool:
                 state.forget(path)
                 continue
             number, run, seq = (name[:-len(_ENDING)].split(".") + ["", ""])[:3]
-            if name.endswith(_ENDING) and number.isdigit() and seq.isdigit():
+            if (name.endswith(_ENDING) and name.isascii() and number.isdigit()
+                    and seq.isdigit()):
                 yield Waiting(int(number), run, int(seq), max(_LEAST, os.lstat(path).st_size))
 
     def _locked(self) -> int:

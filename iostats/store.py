@@ -89,6 +89,17 @@ _EXPECT = ("INSERT INTO jobs (cluster, job, attempt, about, user, first, due) "
            "about = excluded.about, due = coalesce(due, excluded.due)")
 
 
+@contextlib.contextmanager
+def as_kept(path):
+    """StateError where what the file gives is not what was kept: other bytes, or of another kind."""
+    try:
+        yield
+    except (zlib.error, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError,
+            ArithmeticError, RecursionError) as error:
+        raise StateError(f"{path}: is damaged: {error!r:.200}; restore it, or name another in "
+                         f"site.cfg, [site] store") from None
+
+
 class Store:
     """The file; every change is one transaction, begun by the first change and ended by commit."""
 
@@ -355,7 +366,5 @@ class Store:
 
 
 def _unpacked(data, path):
-    try:
+    with as_kept(path):
         return zlib.decompress(data)
-    except zlib.error as error:
-        raise StateError(f"{path}: is damaged: {error}") from None

@@ -866,10 +866,10 @@ class Target:
     def gains(self) -> Gains:
         """What was gained in the last whole reading: Gains."""
         if not self._gained or not self._span_s:
-            return Gains([], *(numpy.zeros(0, _I64) for _ in _GAIN_NAMES), 0.0)
+            return Gains._make(([], *(numpy.zeros(0, _I64) for _ in _GAIN_NAMES), 0.0))
         slots, gains = self._gained
-        return Gains(self._names.ids(self._row[slots]), *(gains[name] for name in _GAIN_NAMES),
-                     self._span_s)
+        return Gains._make((self._names.ids(self._row[slots]),
+                            *(gains[name] for name in _GAIN_NAMES), self._span_s))
 
     def totals(self, ids: Iterable[str] | None = None) -> Totals:
         """Totals of these jobs (default: all); 0 for one that is not known."""

@@ -799,7 +799,7 @@ def test_a_message_that_was_sent_and_cannot_be_removed_stops_no_agent(tmp_path, 
     for number in range(3):
         spool.keep("a", number + 1, b"%d" % number)
 
-    def fail(path):
+    def fail(path, *_):
         raise OSError(5, "Input/output error", path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", fail)

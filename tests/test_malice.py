@@ -30,7 +30,8 @@ from test_site import Inside
 from iostats import config as site_config
 from iostats import credentials, handover, joblist, jsonrpc, sinks, wire
 from iostats.aggregate import Totals
-from iostats.cli import query, server as server_role
+from iostats.cli import mail, query
+from iostats.cli import server as server_role
 from iostats.errors import StateError, one_line
 from iostats.jobfacts import Facts
 from iostats.server import Caller, JobServer
@@ -370,6 +371,29 @@ def test_no_report_is_appended_as_a_user_of_the_system(of_all):
     assert "" == path.read_text()
 
 
+@root_only
+def test_the_process_that_writes_for_a_user_has_nothing_of_the_servers(of_all):
+    """Not its rights, its groups or its open files: the store and the port are not that user's."""
+    kept = [open(of_all / "store", "w"), socket.create_server(("127.0.0.1", 0))]
+    os.chmod(of_all, 0o777)
+
+    def look(uid):
+        names = ("Uid", "Gid", "Groups", "CapEff", "CapPrm")
+        found = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        (of_all / "seen").write_text(json.dumps({
+            "files": [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")
+                      if os.path.lexists(f"/proc/self/fd/{one}") and int(one) > 2],
+            **{name: found[name].split() for name in names}}))
+    asyncio.run(handover._as(handover._entry("nobody"), "", look))
+    seen = json.loads((of_all / "seen").read_text())
+    assert (["65534"] * 4, ["65534"] * 4) == (seen["Uid"], seen["Gid"])
+    assert {"0" * 16} == {*seen["CapEff"], *seen["CapPrm"]} and "0" not in seen["Groups"]
+    assert 1 >= len([one for one in seen["files"] if "seen" not in one]), seen["files"]
+    assert all(one.startswith("pipe:") or "seen" in one for one in seen["files"]), seen["files"]
+    for one in kept:
+        one.close()
+
+
 @pytest.mark.parametrize("text, first", [
     ("UID_MIN\t\t\t 500\n", 500), ("#UID_MIN 7\nSYS_UID_MIN 100\nUID_MIN 1000 # people\n", 1000),
     ("UID_MIN\n", 1000), ("UID_MIN many\n", 1000), ("", 1000)])
@@ -641,6 +665,19 @@ def test_a_hostile_name_stays_text_in_influxdbs_lines(text):
     head, fields, moment = re.split(r"(?<!\\) ", line)
     assert ("opens=23i", "37") == (fields, moment)
     assert 1 == len(re.findall(r"(?<!\\)=", head)) == len(re.findall(r"(?<!\\),", head))
+
+
+def test_a_line_of_a_mail_is_no_command_of_a_mail_program(inside):
+    """Some run what is behind ~! at the begin of a line."""
+    one = a_report("4711", "nid1", about={"nodes": "nid1"})
+    one["deltas"][0]["file_system"] = "~!/bin/touch x"
+    inside.ask("report", one, node="nid1")
+    inside.store.commit()
+    inside.now += 2
+    inside.make_records()
+    [text] = mail._as_text(inside.records("4711"), inside.config)
+    assert "~!/bin/touch x" in text
+    assert not [line for line in text.splitlines() if line.startswith("~")]
 
 
 def test_hostile_names_stay_text_in_a_log(inside, caplog):

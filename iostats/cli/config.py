@@ -2,6 +2,8 @@
 iostats config --check: what is in force, and where each value comes from.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 
@@ -9,7 +11,7 @@ from iostats import config as site
 from iostats.errors import DONE, IostatsError
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Print the configuration, or the first mistake in it; the exit status."""
     parser = argparse.ArgumentParser(
         prog="iostats config", allow_abbrev=False,
@@ -27,7 +29,7 @@ def main(arguments=None):
     return DONE
 
 
-def listing(config, with_origin):
+def listing(config: site.Config, with_origin: bool) -> list[str]:
     """Lines of site.cfg's form."""
     lines, section = [], None
     for name in site.OPTIONS:

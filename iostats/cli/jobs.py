@@ -2,6 +2,8 @@
 iostats jobs: a line for each job, from the site's server, in the habits of sacct.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time
@@ -10,11 +12,18 @@ import msgspec
 
 from iostats import config as site
 from iostats import joblist, summaries
-from iostats.cli.parser import parser
+from iostats.cli.parser import parser, status_of
 from iostats.cli.report import asked, of_its_form
-from iostats.errors import DONE, IostatsError, StateError, UsageError
+from iostats.errors import DONE, StateError, UsageError
 from iostats.jobid import checked_job_id
 from iostats.moments import moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    import argparse
 
 _UNITS = "KMGTP"
 _MOST = 10**9
@@ -95,19 +104,12 @@ _FLAGS = (
     (("--noconvert",), "noconvert"), (("--json",), "json"), (("-X", "--allocations"), "steps"))
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
-    try:
-        return _run(_parsed(sys.argv[1:] if arguments is None else arguments))
-    except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return DONE
+    return status_of(lambda: _run(_parsed(sys.argv[1:] if arguments is None else arguments)))
 
 
-def _print(lines):
+def _print(lines: Iterable[str]) -> None:
     """Put them out here, where a closed pipe or a full disk is no traceback."""
     try:
         sys.stdout.writelines(lines)
@@ -119,7 +121,7 @@ def _print(lines):
         raise StateError(f"standard output: cannot be written: {error.strerror}") from None
 
 
-def _parsed(arguments):
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     command_line = parser("iostats jobs", HELP, (), ())
     for names, attribute in _VALUES:
         command_line.add_argument(*names, dest=attribute)
@@ -134,7 +136,7 @@ def _parsed(arguments):
     return command_line.parse_args(arguments)
 
 
-def _run(options):
+def _run(options: argparse.Namespace) -> int:
     if options.helpformat:
         _print([joblist.field_help()])
         return DONE
@@ -148,7 +150,9 @@ def _run(options):
     return DONE
 
 
-def _lines(rows, question, columns, how, delimiter, options, config):
+def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[joblist.Column],
+           how: joblist.How, delimiter: str, options: argparse.Namespace,
+           config: site.Config) -> Iterable[str]:
     """What is printed, line by line."""
     if options.json:
         text = msgspec.json.format(msgspec.json.encode(
@@ -163,7 +167,7 @@ def _lines(rows, question, columns, how, delimiter, options, config):
     return joblist.table(rows, columns, how, not options.noheader)
 
 
-def _columns(options, config):
+def _columns(options: argparse.Namespace, config: site.Config) -> list[joblist.Column]:
     if options.format is not None:
         return joblist.columns_of(options.format)
     if options.brief:
@@ -173,7 +177,7 @@ def _columns(options, config):
                               f"{where}: [report] job_fields")
 
 
-def _how(options, config):
+def _how(options: argparse.Namespace, config: site.Config) -> joblist.How:
     unit = options.units
     if unit is not None:
         if len(unit) != 1 or unit.upper() not in _UNITS:
@@ -183,7 +187,7 @@ def _how(options, config):
     return joblist.How(config["report.units"], unit, options.noconvert and unit is None)
 
 
-def _limit(options):
+def _limit(options: argparse.Namespace) -> int:
     limit = options.limit
     if limit is None:
         return _MOST
@@ -192,7 +196,7 @@ def _limit(options):
     return int(limit)
 
 
-def _question(options, now):
+def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`, as a dict."""
     sort, descending = joblist.sort_of("Start" if options.sort is None else options.sort)
     jobs = [checked_job_id(job, "--jobs") for job in _words(options.jobs, "--jobs",
@@ -217,7 +221,7 @@ def _question(options, now):
         "descending": descending != options.reverse}
 
 
-def _words(texts, what, most=summaries.MOST_NAMES):
+def _words(texts: list[str], what: str, most: int = summaries.MOST_NAMES) -> list[str]:
     """[word] of ["a,b", "c"], each once; UsageError names `what`."""
     found = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     if texts and not found:
@@ -231,7 +235,7 @@ def _words(texts, what, most=summaries.MOST_NAMES):
     return list(dict.fromkeys(found))
 
 
-def _rows(config, question, limit):
+def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dict[str, Any]]:
     """All rows up to `limit`, asked for in parts, so that no answer keeps the server long."""
     rows, after = [], None
     while len(rows) < limit:

@@ -2,6 +2,8 @@
 iostats mail: Slurm's MailProg, which puts a job's report into the mail about its end.
 """
 
+from __future__ import annotations
+
 import re
 import subprocess
 import sys
@@ -11,6 +13,10 @@ from iostats import config as site
 from iostats import report
 from iostats.cli.report import latest_runs, records_of
 from iostats.errors import BAD_USAGE, IostatsError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _WAIT_S, _AGAIN_S = 60.0, 2.0
 _ANSWER_WITHIN_S = 10.0
@@ -40,7 +46,7 @@ exit status:
 """
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Send; the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = {}
@@ -74,7 +80,7 @@ def main(arguments=None):
         return BAD_USAGE
 
 
-def _report(arguments, config, wait_s):
+def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
     """The report of the job that the subject says has ended; "" for any other mail."""
     subject = arguments[arguments.index("-s") + 1] if "-s" in arguments[:-1] else ""
     named = _JOB.search(subject)
@@ -96,13 +102,13 @@ def _report(arguments, config, wait_s):
         time.sleep(min(_AGAIN_S, left))
 
 
-def _is_of_now(record, called_at):
+def _is_of_now(record: dict[str, Any], called_at: float) -> bool:
     """False for the record of an earlier run, while the one that has just ended is not there."""
     ended = record["job"]["ended"]
     return ended is None or ended > called_at - _ENDS_BEFORE_MAIL_S
 
 
-def _as_text(records, config):
+def _as_text(records: list[dict[str, Any]], config: site.Config) -> list[str]:
     # A line that begins with ~ is a command to some mail programs.
     return [re.sub("(?m)^~", " ~", report.text(report.labelled(record, config), config, "plain"))
             for record in records]

@@ -2,18 +2,28 @@
 An argparse parser with our own help texts.
 """
 
+from __future__ import annotations
+
 import argparse
+import os
+import sys
 
-from iostats.errors import UsageError
+from iostats.errors import DONE, IostatsError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import NoReturn
 
 
-def parser(prog, text, with_value, flags):
+def parser(prog: str, text: str, with_value: Iterable[str],
+           flags: Iterable[str]) -> argparse.ArgumentParser:
     """An argparse parser with our text as its help, which is another one with each Python."""
     class Parser(argparse.ArgumentParser):
-        def format_help(self):
+        def format_help(self) -> str:
             return text
 
-        def error(self, message):
+        def error(self, message: str) -> NoReturn:
             raise UsageError(f"{message} (see --help)")
     found = Parser(prog=prog, allow_abbrev=False)
     for option in with_value:
@@ -21,3 +31,18 @@ def parser(prog, text, with_value, flags):
     for option in flags:
         found.add_argument(option, action="store_true")
     return found
+
+
+def status_of(role: Callable[[], int]) -> int:
+    """
+    The exit status that `role()` returns, or that of the IostatsError that it raises, which is one
+    line for the user; DONE when nobody reads our output any more.
+    """
+    try:
+        return role()
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE

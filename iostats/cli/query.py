@@ -3,16 +3,24 @@ iostats query: what the site's server knows of the jobs on the storage servers, 
 detail.
 """
 
+from __future__ import annotations
+
 import csv
 import json
-import os
 import sys
 
 from iostats import config as site
 from iostats import loads
-from iostats.cli.parser import parser
+from iostats.cli.parser import parser, status_of
 from iostats.cli.report import asked, of_its_form
-from iostats.errors import DONE, IostatsError, NotDelivered, UsageError, one_line
+from iostats.errors import DONE, NotDelivered, UsageError, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    import argparse
 
 HELP = """\
 usage: iostats query LEVEL [options]
@@ -58,23 +66,16 @@ _NOT_IN_TABLES = ("counters", "notes", "is_job")
 _TARGETS = ("file_system", "target", "server", "requests", "no_job_requests", "no_job_share")
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
     command_line = parser("iostats query", HELP,
                           ("--fs", "--job", "--user", "--sort", "--count", "--config"),
                           ("--json", "--csv"))
     command_line.add_argument("level", nargs="*")
-    try:
-        return _run(command_line.parse_args(arguments))
-    except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return DONE
+    return status_of(lambda: _run(command_line.parse_args(arguments)))
 
 
-def _run(options):
+def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
     if len(options.level) != 1 or options.level[0] not in _LEVELS:
         raise UsageError(f"LEVEL: expected one of {' '.join(_LEVELS)}, got "
@@ -104,7 +105,7 @@ def _run(options):
     return DONE
 
 
-def _write_csv(rows):
+def _write_csv(rows: list[dict[str, Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     columns = _columns(rows)
     writer.writerow(columns)
@@ -113,25 +114,25 @@ def _write_csv(rows):
                          if isinstance(row[name], bool) else _cell(row[name]) for name in columns])
 
 
-def _cell(value):
+def _cell(value: object) -> object:
     """A text that a spreadsheet does not take for a formula, nor a terminal for a command."""
     if not isinstance(value, str):
         return value
     return one_line("'" + value if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value)
 
 
-def _columns(rows):
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
     return [name for name in rows[0] if name not in _NOT_IN_TABLES] if rows else []
 
 
-def _print_tables(answer, config):
+def _print_tables(answer: dict[str, Any], config: site.Config) -> None:
     from tabulate import tabulate
     form = {"grid": "grid", "markdown": "pipe"}.get(config["report.format"], "plain")
     rows = answer["rows"]
     names = [name for name in _columns(rows) if name != "lower_bound"]
     low = loads.METRICS + tuple(f"{metric}_per_s" for metric in loads.METRICS)
 
-    def table(some, names):
+    def table(some: list[dict[str, Any]], names: Sequence[str]) -> None:
         print(tabulate([[_shown(row, name, name in low and row.get("lower_bound"))
                          for name in names] for row in some], names, form, disable_numparse=True,
                        colalign=["left" if any(isinstance(row[name], str) for row in some)
@@ -158,7 +159,7 @@ def _print_tables(answer, config):
                            f"(>=)"))
 
 
-def _shown(row, name, low):
+def _shown(row: dict[str, Any], name: str, low: object) -> str:
     value = row[name]
     if value is None or value == "":
         return "(empty)" if name == "job" else "-"

@@ -3,15 +3,24 @@ iostats report: what finished jobs did, from the site's server, or from the batc
 accounting.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
 
 from iostats import compact, credentials, node, post, report, schedulers, wire
 from iostats import config as site
-from iostats.cli.parser import parser
+from iostats.cli.parser import parser, status_of
 from iostats.errors import DONE, UNREADABLE, IostatsError, NotDelivered, UsageError
 from iostats.jobid import checked_job_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    import argparse
 
 _LONGEST = 1 << 28
 _MOST_LATEST = 1000
@@ -49,22 +58,15 @@ exit status:
 """
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
     command_line = parser("iostats report", HELP, ("--latest", "--format", "--from", "--config"),
                           ("--long", "--explain", "--all"))
     command_line.add_argument("jobs", nargs="*")
-    try:
-        return _run(command_line.parse_args(arguments))
-    except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return DONE
+    return status_of(lambda: _run(command_line.parse_args(arguments)))
 
 
-def _run(options):
+def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
     if options.format is not None:
         config.take("report.format", options.format, "--format")
@@ -98,7 +100,7 @@ def _run(options):
 
 
 @contextlib.contextmanager
-def of_its_form(what):
+def of_its_form(what: str) -> Iterator[None]:
     """NotDelivered where `what`, which a server has answered, is not as this release knows it."""
     try:
         yield
@@ -108,7 +110,8 @@ def of_its_form(what):
                            f"({error!r:.200}); use one release of iostats here and there") from None
 
 
-def records_of(job, config, where=None, within_s=_WITHIN_S):
+def records_of(job: str, config: site.Config, where: str | None = None,
+               within_s: float = _WITHIN_S) -> tuple[list[dict[str, Any]], IostatsError | None]:
     """
     ([record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
 
@@ -134,7 +137,8 @@ def records_of(job, config, where=None, within_s=_WITHIN_S):
     return [], failed
 
 
-def asked(config, method, params, within_s=_WITHIN_S):
+def asked(config: site.Config, method: str, params: dict[str, Any],
+          within_s: float = _WITHIN_S) -> Any:
     """The result of a method of the site's server; NotDelivered where it can't be asked."""
     host = config["site.host"]
     if not host:
@@ -144,7 +148,7 @@ def asked(config, method, params, within_s=_WITHIN_S):
                      within_s, _LONGEST)
 
 
-def _from_comment(job, config):
+def _from_comment(job: str, config: site.Config) -> list[dict[str, Any]]:
     """[record] in short, from the batch system's accounting."""
     system = schedulers.chosen(config, os.environ)
     if not hasattr(system, "comments_of_all"):
@@ -157,7 +161,7 @@ def _from_comment(job, config):
     return found
 
 
-def latest_runs(records):
+def latest_runs(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each job among the records the one of its last run."""
     latest = {}
     for record in records:
@@ -166,7 +170,7 @@ def latest_runs(records):
     return list(latest.values())
 
 
-def _print(records, config, options):
+def _print(records: list[dict[str, Any]], config: site.Config, options: argparse.Namespace) -> None:
     form = config["report.format"]
     for number, record in enumerate(records):
         text = report.text(report.labelled(record, config), config, form, options.long,

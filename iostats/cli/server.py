@@ -2,6 +2,8 @@
 iostats_server.py: the server of one job, which ends with the job's report; or the site's.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import gc
@@ -19,10 +21,17 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from iostats import config as site
 from iostats import credentials, jobid, report, schedulers, secret
 from iostats.aggregate import Totals
-from iostats.cli.parser import parser
-from iostats.errors import DONE, IostatsError, StateError, UsageError
+from iostats.cli.parser import parser, status_of
+from iostats.errors import DONE, StateError, UsageError
 from iostats.node import job as job_of
 from iostats.server import JobServer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    import argparse
 
 _SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
 
@@ -75,20 +84,13 @@ _WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json
 _FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site")
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Run the server; the exit status."""
-    try:
-        return _run(parser("iostats_server.py", HELP, _WITH_VALUE, _FLAGS).parse_args(
-            arguments))
-    except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return DONE
+    return status_of(lambda: _run(parser("iostats_server.py", HELP, _WITH_VALUE,
+                                         _FLAGS).parse_args(arguments)))
 
 
-def _run(options):
+def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
     for name, given in (("server.deadline", options.deadline), ("report.format", options.format)):
         if given is not None:
@@ -119,7 +121,7 @@ def _run(options):
     return _print(totals, config, options)
 
 
-def _run_site(options, config):
+def _run_site(options: argparse.Namespace, config: site.Config) -> int:
     from iostats import wire
     from iostats.store import Store
     logging.basicConfig(format="iostats: %(message)s",
@@ -141,7 +143,8 @@ def _run_site(options, config):
     return DONE
 
 
-async def _serve_site(store, checks, config, options, outlets):
+async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], config: site.Config,
+                      options: argparse.Namespace, outlets: list[Any]) -> None:
     from iostats.site import SiteServer
     server = SiteServer(store, checks, config, time.time, outlets)
     _raise_limits(config)
@@ -163,15 +166,16 @@ async def _serve_site(store, checks, config, options, outlets):
         stopping.cancel()
 
 
-def _say(text):
+def _say(text: str) -> None:
     print(f"iostats: {text}", file=sys.stderr, flush=True)
 
 
-def packed(short):
+def packed(short: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(short))
 
 
-def expected_nodes(given, most, environ=os.environ):
+def expected_nodes(given: str | None, most: int,
+                   environ: Mapping[str, str] = os.environ) -> frozenset[str] | int | None:
     """
     The job's nodes: a frozenset of names, a number, or None when nobody tells.
 
@@ -196,7 +200,7 @@ def expected_nodes(given, most, environ=os.environ):
     return frozenset(jobid.checked_node_name(node, "--nodes") for node in nodes)
 
 
-def _check_writable(path):
+def _check_writable(path: str) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise UsageError(f"{path}: cannot be written: {folder} is not a folder we may write to")
@@ -204,14 +208,14 @@ def _check_writable(path):
 
 # -- the life of the server ------------------------------------------------------------------
 
-def event_loop_policy():
+def event_loop_policy() -> None:
     """uvloop takes twice the connections a second; without it everything works as well."""
     with contextlib.suppress(ModuleNotFoundError):
         import uvloop
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
-def _raise_limits(config):
+def _raise_limits(config: site.Config) -> None:
     """As many open files as the system allows, and no more connections than that."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
@@ -221,14 +225,15 @@ def _raise_limits(config):
     config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
 
 
-async def _serve(totals, checks, config, options):
+async def _serve(totals: Totals, checks: Sequence[credentials.Credentials], config: site.Config,
+                 options: argparse.Namespace) -> None:
     """Listen until all nodes are heard, the deadline is over, or a signal comes."""
     _raise_limits(config)
     gc.freeze()                       # what is imported by now never becomes garbage
     server, loop = JobServer(totals, checks, config), asyncio.get_running_loop()
     stopped = []
 
-    def stop():
+    def stop() -> None:
         stopped.append(True)
         server.heard.set()
 
@@ -248,7 +253,8 @@ async def _serve(totals, checks, config, options):
         server.close()
 
 
-async def _until_the_end(server, totals, deadline_s, stopped, say):
+async def _until_the_end(server: JobServer, totals: Totals, deadline_s: float, stopped: list[bool],
+                         say: _Progress) -> None:
     ends_at = None
     while not (totals.all_heard or stopped):
         if ends_at is None and server.first_report_at is not None:
@@ -268,12 +274,12 @@ async def _until_the_end(server, totals, deadline_s, stopped, say):
 class _Progress:
     """How many nodes have reported: a bar on a terminal, a line now and then in a log."""
 
-    def __init__(self, totals, quiet):
+    def __init__(self, totals: Totals, quiet: bool) -> None:
         self._totals, self._quiet = totals, quiet
         self._bar = self._task = None
         self._said_at = 0.0
 
-    def begin(self, port):
+    def begin(self, port: int | None) -> None:
         expected = self._totals.expected_count
         if self._quiet:
             return
@@ -289,7 +295,7 @@ class _Progress:
             self._task = self._bar.add_task("", total=expected)
             self._bar.start()
 
-    def update(self):
+    def update(self) -> None:
         now = time.monotonic()
         if self._bar:
             self._bar.update(self._task, completed=self._totals.reported)
@@ -299,14 +305,14 @@ class _Progress:
             print(f"iostats: {self._totals.reported}{of} nodes reported", file=sys.stderr,
                   flush=True)
 
-    def end(self):
+    def end(self) -> None:
         if self._bar:
             self._bar.stop()
 
 
 # -- the report ------------------------------------------------------------------------------
 
-def _print(totals, config, options):
+def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> int:
     """Write the report and the record; exit status."""
     form = config["report.format"]
     record = report.labelled(totals.record(options.long or form == "json"), config)
@@ -330,7 +336,7 @@ def _print(totals, config, options):
     return DONE
 
 
-def write_whole(path, text):
+def write_whole(path: str, text: str) -> None:
     """Write `path` whole or not at all; a link, or no plain file, is appended to."""
     beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
@@ -348,7 +354,7 @@ def write_whole(path, text):
         raise StateError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _is_replaceable(path):
+def _is_replaceable(path: str) -> bool:
     """
     True for a file, and where there is none.
 

@@ -3,6 +3,8 @@ iostats top: who loads the file systems now, from the site's server, on one stor
 a saved dump of its job_stats.
 """
 
+from __future__ import annotations
+
 import codecs
 import contextlib
 import json
@@ -19,8 +21,20 @@ import tty
 
 from iostats import config as site
 from iostats import loads, loadtable
-from iostats.cli.parser import parser
+from iostats.cli.parser import parser, status_of
 from iostats.errors import DONE, IostatsError, NotDelivered, UsageError, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, NoReturn, Union
+
+    import argparse
+    from types import FrameType
+
+    Source = Union["_Site", on_server.Here, on_server.Dumps]
+    Asked = tuple[loads.Ask, dict[str, Any]]       # and its answer
+    Line = tuple[str, str]      # and rich's style
 
 HELP = """\
 usage: iostats top [options]
@@ -84,25 +98,19 @@ _WITHIN_S = 10.0
 _LONGEST_TEXT = 100
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Show it; the exit status."""
     command_line = parser("iostats top", HELP,
                           ("--by", "--sort", "--fs", "--user", "--count", "--every", "--root",
                            "--job-id", "--config"), ("--once", "--json", "--local"))
     command_line.add_argument("--statsfile", nargs="+")
     try:
-        return _run(command_line.parse_args(arguments))
-    except IostatsError as error:
-        print(f"iostats: {error}", file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return DONE
+        return status_of(lambda: _run(command_line.parse_args(arguments)))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 
 
-def _run(options):
+def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
     ask, source = _ask(options), _source(options, config)
     view = _View(config, options.json, options.count is not None)
@@ -122,7 +130,7 @@ def _run(options):
     return _Live(source, ask, view).run()
 
 
-def _ask(options):
+def _ask(options: argparse.Namespace) -> loads.Ask:
     by = _one_of("--by", options.by, loads.BY, "job")
     sort = _one_of("--sort", options.sort, loads.SORT, "write")
     count = _number("--count", options.count, loads.MOST_ROWS) if options.count else 1000
@@ -133,7 +141,7 @@ def _ask(options):
     return loads.Ask(by, options.fs or "", options.user or "", "", "", sort, count)
 
 
-def _source(options, config):
+def _source(options: argparse.Namespace, config: site.Config) -> Source:
     if options.local and options.statsfile:
         raise UsageError("expected --local or --statsfile, got both")
     if options.root and not options.local:
@@ -153,19 +161,19 @@ def _source(options, config):
     return on_server.Dumps(options.statsfile, form, every_s)
 
 
-def _one_of(name, given, choices, default):
+def _one_of(name: str, given: str | None, choices: Sequence[str], default: str) -> str:
     if given is not None and given not in choices:
         raise UsageError(f"{name}: expected {', '.join(choices)}, got {given[:40]!r}")
     return given or default
 
 
-def _number(name, text, most):
+def _number(name: str, text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
         raise UsageError(f"{name}: expected a number from 1 to {most}, got {text[:40]!r}")
     return int(text)
 
 
-def _seconds(text):
+def _seconds(text: str | None) -> float | None:
     if text is None:
         return None
     try:
@@ -182,14 +190,14 @@ class _Site:
 
     origin = ""
 
-    def __init__(self, config, every_s):
+    def __init__(self, config: site.Config, every_s: float) -> None:
         self._config, self.every_s = config, every_s
 
-    def look(self):
+    def look(self) -> bool:
         """Nothing is kept here."""
         return False
 
-    def answer(self, ask):
+    def answer(self, ask: loads.Ask) -> dict[str, Any]:
         from iostats.cli.report import asked, of_its_form
         params = ask._asdict()
         answer = asked(self._config, "load", params, _WITHIN_S)
@@ -204,11 +212,11 @@ class _Site:
 class _View:
     """How an answer is written."""
 
-    def __init__(self, config, as_json, is_counted):
+    def __init__(self, config: site.Config, as_json: bool, is_counted: bool) -> None:
         self.units, self.labels = config["report.units"], config.labels
         self._as_json, self.is_counted = as_json, is_counted
 
-    def write(self, answer, origin):
+    def write(self, answer: dict[str, Any], origin: str) -> None:
         """On standard output: a table, or a line of JSON."""
         if self._as_json:
             print(json.dumps(answer), flush=True)
@@ -220,7 +228,7 @@ class _View:
               flush=True)
 
 
-def _log(source, ask, view):
+def _log(source: Source, ask: loads.Ask, view: _View) -> NoReturn:
     """A table now and then, below one another; what fails is said once."""
     said, is_first = None, True
     while True:
@@ -247,20 +255,20 @@ def _log(source, ask, view):
 class _Fetcher(threading.Thread):
     """Asks in the background, so that keys and signals never wait for a disk or a network."""
 
-    def __init__(self, source, ask, wake):
+    def __init__(self, source: Source, ask: loads.Ask, wake: Callable[[], None]) -> None:
         super().__init__(daemon=True)
         self._source, self._wake = source, wake
         self._changed = threading.Condition()
         self._ask, self._is_due = ask, True
         self.found = self.failed = None             # (ask, answer); an exception
 
-    def want(self, ask, now=False):
+    def want(self, ask: loads.Ask, now: bool = False) -> None:
         """Another question; `now`: and look again for it."""
         with self._changed:
             self._ask, self._is_due = ask, self._is_due or now
             self._changed.notify()
 
-    def run(self):
+    def run(self) -> None:
         looked_at, asked = None, None
         while True:
             with self._changed:
@@ -288,7 +296,7 @@ class _Fetcher(threading.Thread):
 class _Live:
     """The table on a terminal, until q or a signal; the terminal is given back in any case."""
 
-    def __init__(self, source, ask, view):
+    def __init__(self, source: Source, ask: loads.Ask, view: _View) -> None:
         self._source, self._ask, self._view = source, ask, view
         self._names = []                            # of the file systems
         self._typed = None                          # a text that is just typed after /
@@ -296,17 +304,17 @@ class _Live:
         self._keys = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._signals = []
 
-    def run(self):
+    def run(self) -> int:
         """Go on until it is over; the exit status."""
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         os.set_blocking(reading, False)
 
-        def wake():
+        def wake() -> None:
             with contextlib.suppress(BlockingIOError):
                 os.write(writing, b".")
 
-        def note(number, frame):
+        def note(number: int, frame: FrameType | None) -> None:
             self._signals.append(number)
         before = {number: signal.signal(number, note)
                   for number in (*_ENDING, signal.SIGWINCH, signal.SIGTSTP)}
@@ -326,7 +334,7 @@ class _Live:
                 signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def _terminal(self):
+    def _terminal(self) -> Iterator[Live]:
         from rich.console import Console
         from rich.live import Live
         saved = termios.tcgetattr(self._keys) if self._keys is not None else None
@@ -344,7 +352,7 @@ class _Live:
                 if saved is not None:
                     termios.tcsetattr(self._keys, termios.TCSADRAIN, saved)
 
-    def _watch(self, live, reading):
+    def _watch(self, live: Live, reading: int) -> int | None:
         """Draw, and take keys, until a signal (its number) or q (None)."""
         while True:
             self._draw(live)
@@ -362,7 +370,7 @@ class _Live:
 
     # -- keys
 
-    def _take(self, data):
+    def _take(self, data: bytes) -> bool:
         """Do what the keys say; False for the end."""
         if not data:
             return False                            # the terminal is gone
@@ -393,15 +401,15 @@ class _Live:
             self._fetcher.want(self._ask)
         return True
 
-    def _choose(self, by):
+    def _choose(self, by: str) -> None:
         if by in self._source_lacks():
             return
         self._ask = self._ask._replace(by=by)
 
-    def _source_lacks(self):
+    def _source_lacks(self) -> Sequence[str]:
         return getattr(self._source, "lacks", ())
 
-    def _type(self, key):
+    def _type(self, key: str) -> None:
         if key in "\r\n":
             self._ask, self._typed = self._ask._replace(text=self._typed.strip()), None
         elif key in "\x7f\b":
@@ -413,7 +421,7 @@ class _Live:
 
     # -- the screen
 
-    def _draw(self, live):
+    def _draw(self, live: Live) -> None:
         from rich.text import Text
         try:
             width, height = os.get_terminal_size(sys.stdout.fileno())
@@ -428,7 +436,7 @@ class _Live:
             text.append(line, style)
         live.update(text, refresh=True)
 
-    def _lines(self, width, height):
+    def _lines(self, width: int, height: int) -> list[Line]:
         """[(line, rich's style)], as many as the terminal has."""
         found, failed = self._fetcher.found, self._fetcher.failed
         if failed is not None and not isinstance(failed, IostatsError):
@@ -446,8 +454,8 @@ class _Live:
         lines += [("", "")] * (height - len(below) - len(lines))
         return lines[:max(0, height - len(below))] + below
 
-    def _table(self, answer, width, height):
-        def parts(most):
+    def _table(self, answer: dict[str, Any], width: int, height: int) -> list[Line]:
+        def parts(most: int) -> Any:
             return loadtable.parts(answer, width, self._view.units, self._view.labels, most,
                                    self._source.origin)
         most = self._ask.count if self._view.is_counted else height
@@ -458,7 +466,7 @@ class _Live:
         return [(title, "bold"), (heading, "reverse"), *((line, "bold") for line in sums),
                 *((line, "") for line in rows), *((line, "dim") for line in notes[:4])]
 
-    def _footer(self, width, failed, found):
+    def _footer(self, width: int, failed: BaseException | None, found: Asked | None) -> list[Line]:
         lines = []
         if failed is not None:
             lines.append((loadtable.cut(one_line(f"{failed}; trying again"), width), "bold"))

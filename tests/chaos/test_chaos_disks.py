@@ -1,5 +1,6 @@
 """
-A disk of which the n-th write, fsync, rename, read, ... fails (EIO), for each n that there is: in the hooks' folder, the client's, the agent's spool and the server's store.
+A disk of which the n-th write, fsync, rename, read, ... fails (EIO), for each n that there is: in
+the hooks' folder, the client's, the agent's spool and the server's store.
 
 What holds: what was said to be done is counted, once; what is not counted is named.
 """

@@ -1,0 +1,372 @@
+"""Targets whose bytes lie in a file, or on a command line."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import io
+import json
+import os
+import sqlite3
+import tempfile
+import time
+import zlib
+from binascii import crc32
+
+from iostats import (config, delta, hooks, jsonrpc, measure, post, secret, snapshot, sources, spool,
+                     watch, wire, zeroing)
+from iostats.errors import IostatsError, NotDelivered, StateError, UsageError, WireError
+from iostats.sinks import influxdb
+
+from .messages import (_COUNTED, A_REPORT, CALLER, NODE, SECRET, _call, _checked_answer,
+                       _config, _Hostile, _made, _raise, _site_documents, _sweeps)
+from .texts import NOW, NS, _memory, _pairs, _snapshot
+from .tools import Draw, allowed, checked_line, no_bug_logged, target
+
+_CUT = b"\0--\0"
+
+
+def _folder():
+    return tempfile.TemporaryDirectory(dir=_memory())
+
+
+# -- what a node keeps -------------------------------------------------------------------------
+
+def _start():
+    texts = _pairs()[0].decode("latin-1").split(_CUT.decode())
+    return snapshot.encode(_snapshot(texts[:2], 1_795_225_000 * NS))
+
+
+def _sealed(data):
+    """`data` with the checksum of a start snapshot that it should have."""
+    end = data.rfind(b"\nend ") + 1
+    words = data[end:].split()
+    if not end or len(words) < 2:
+        return data
+    return data[:end] + b"end %s %08x\n" % (words[1], crc32(data[:end]))
+
+
+@target(lambda: [_start(), _start().replace(b" 0 ", b" 13 ", 1), _start()[:100]], 6000)
+def start_file(data):
+    """The start snapshot, also with its checksum right: what `stop` makes of it."""
+    known = sources.of_side("node")
+    end = snapshot.decode(_start(), "here")._replace(wall_ns=1_795_225_060 * NS)
+    for one in (data, _sealed(data)):
+        with allowed(StateError):
+            start = snapshot.decode(one, "here")
+            assert snapshot.decode(snapshot.encode(start), "again") == start
+            message = {"elapsed_s": measure._seconds(start, end), "deltas": measure._as_sent(
+                delta.between(start, end, known))}
+            json.loads(json.dumps(message, allow_nan=False))
+
+
+def _hook_seeds():
+    about = b"scheduler=slurm\ncluster=eiger\nattempt=0\nuid=1000\nuser=alice\nother=4712%20a\n"
+    report = json.dumps(A_REPORT).encode()
+    return [_CUT.join(parts) for parts in (
+        (_start(), about, report, report, b""), (b"", b"", report, b"{}", b"[]"),
+        (b"", about + b"over=1\n", b"[" * 3000, b'{"node":"a b"}', b'{"node":"n","x":NaN}'),
+        (_start(), b"", report[:40], b'{"node":1}', b'{"node":"n","x":1e999}'))]
+
+
+@target(_hook_seeds, 6000)
+def hook_files(data):
+    """
+    The files of prolog and epilog, damaged: an epilog reports, all that can be sent is sent, and no
+    file keeps another one from it.
+    """
+    parts = (data.split(_CUT, 4) + [b""] * 5)[:5]
+    said = []
+    with _folder() as at:
+        folder, root = os.path.join(at, "hooks"), os.path.join(at, "root")
+        os.mkdir(folder, 0o700)
+        os.mkdir(root)
+        with open(os.path.join(at, "secret"), "wb", opener=lambda path, how: os.open(
+                path, how, 0o600)) as file:
+            file.write(SECRET)
+        for name, part in zip((f"4711%20{NODE}.start", f"4711%20{NODE}.job",
+                               f"4711%20{NODE}.23.delta", f"4712%20{NODE}.37.delta",
+                               f"4713%20{NODE}.41.delta"), parts):
+            if part:
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(_sealed(part) if name.endswith(".start") else part)
+        mine = config.Config()
+        for name, value in (("node.hook_dir", folder), ("node.reader", ""), ("node.public_dir", ""),
+                            ("site.host", "127.0.0.1"), ("site.secret", os.path.join(at, "secret"))):
+            mine.take(name, value, "a test")
+        about = {"scheduler": "slurm", "attempt": 0}
+        kept = post._connected
+        post._connected = lambda *address: _Hostile([
+            json.dumps({"jsonrpc": "2.0", "result": {"job": wire.SITE, "protocol": 1,
+                                                     "time": NOW}}).encode(),
+            json.dumps(_COUNTED).encode()], True, wire.SITE)
+        try:
+            with allowed(IostatsError):
+                hooks.prolog(mine, root, NODE, "4714", about, said.append)
+            with allowed(IostatsError):
+                hooks.epilog(mine, root, NODE, "4711", about, said.append)
+            assert hooks.deliver(mine, root, NODE, time.monotonic() + 60, said.append) == 0, said
+        finally:
+            post._connected = kept
+    for line in said:
+        checked_line(line.replace("\n", ""))
+
+
+@target(lambda: _hook_seeds()[1:2] + [json.dumps(A_REPORT).encode(), b"[" * 3000, b"1", b'{"job":1}'],
+        4000)
+def kept_report(data):
+    """A report that waits for its job's server, as a later `stop` finds it."""
+    with _folder() as at:
+        os.chmod(at, 0o700)
+        work = measure.Work(_config(), at, NODE, "4711", lambda text: None, at)
+        with open(work.kept.delta_path("23"), "wb") as file:
+            file.write(data)
+        reports, failed, damaged = work.end()
+        for error in filter(None, (failed, damaged)):
+            checked_line(str(error))
+        assert bool(reports) != bool(damaged)
+        kept, post._connected = post._connected, lambda *address: _Hostile([b""], False)
+        mine = config.Config()
+        mine.take("node.try_for", "0", "a test")
+        os.environ[secret.VARIABLE] = SECRET.decode()
+        try:
+            for report in reports.values():
+                with allowed(NotDelivered):
+                    post.deliver(report, "127.0.0.1:23", None, mine)
+        finally:
+            post._connected = kept
+            del os.environ[secret.VARIABLE]
+
+
+@target(lambda: [json.dumps({"seq": "23", "file_systems": A_REPORT["series"]}).encode(), b"{}"],
+        2000)
+def watch_file(data):
+    """What `watch` has left: its rates are ones that a server takes, or there are none."""
+    import msgspec
+
+    from iostats import server
+    report = {**A_REPORT, "ended": NOW}
+    found = watch.with_tail(data, report)
+    msgspec.json.decode(json.dumps({**report, "series": found}, allow_nan=False),
+                        type=server.Report)
+
+
+@target(lambda: [b"twenty-three and thirty-seven\n", b"\0" * 20, b"\xff" * 16], 200)
+def secret_file(data):
+    with _folder() as at:
+        path = os.path.join(at, "secret")
+        with open(path, "wb", opener=lambda path, how: os.open(path, how, 0o600)) as file:
+            file.write(data)
+        with allowed(StateError):
+            wire.key_of(secret.load(path), "4711")
+
+
+# -- what agents and sinks keep ----------------------------------------------------------------
+
+def _spool_seeds():
+    message = zlib.compress(b'{"protocol":1}')
+    return [b"000000000001.2323232323232323.1.message" + _CUT + message,
+            b"000000000002.2323232323232323.2.message" + _CUT + message[:-3],
+            b"1.a.1.message" + _CUT + zlib.compress(b"0" * 100_000),
+            "²³.a.¹.message".encode() + _CUT + message,
+            b"000000000000001.23.points" + _CUT + zlib.compress(b"lustre a=1i 1")]
+
+
+@target(_spool_seeds, 600)
+def spooled(data):
+    """A message of an agent's, or points for a database, that wait in a folder."""
+    name, _, part = data.partition(_CUT)
+    name = os.path.basename(name.replace(b"\0", b""))[:200]
+    with _folder() as at:
+        os.chmod(at, 0o700)
+        if name not in (b"", b".", b"..", b"lock", b"refused"):
+            with open(os.path.join(at.encode(), name), "wb") as file:
+                file.write(part)
+        one = spool.Spool(at, 1 << 20, "with a test")
+        try:
+            one.keep("23" * 8, 1, b"{}")
+            while one.first() is not None:
+                try:
+                    with allowed():
+                        assert one.load(one.first()) is not None
+                except StateError as error:
+                    checked_line(str(error))
+                    one.put_aside(one.first())
+                else:
+                    one.remove(one.first())
+        finally:
+            os.close(one._lock)
+        points = influxdb.Spool(at, 1 << 20)
+        points.put(["lustre a=1i 2"])
+        for _ in range(3):
+            found = points.oldest(0)
+            if found is not None:
+                points.done(found[0])
+
+
+# -- what the site's server keeps --------------------------------------------------------------
+
+@functools.lru_cache
+def _a_state():
+    import msgspec
+
+    from iostats import sweeps
+    one = zeroing.Target(zeroing.Names(), "scratch", "OST0000")
+    for document in _sweeps():
+        message = msgspec.convert(document, sweeps.Sweep)
+        for block in message.targets:
+            one.take(block, message.node, message.boot_id, message.full)
+    return one.state()
+
+
+@target(lambda: [_a_state(), _a_state()[:200]], 8000)
+def target_state(data):
+    """A target's saved entries, also with their checksum right."""
+    start = len(zeroing._MAGIC) + 9
+    sealed = data[:len(zeroing._MAGIC)] + b"%08x\n" % zlib.crc32(data[start:]) + data[start:]
+    for one in (data, sealed):
+        with allowed(StateError):
+            found = zeroing.Target.from_state(zeroing.Names(), one)
+            list(found.ids())
+
+
+@functools.lru_cache
+def _a_store():
+    """The bytes of a store with reports, records, sweeps, a checkpoint and a settled job."""
+    from iostats.site import SiteServer
+    from iostats.store import Store
+    with _folder() as at:
+        path = os.path.join(at, "site.sqlite")
+        store = Store(path)
+        one = SiteServer(store, [], _config(), lambda: NOW + 100)
+        for document in _site_documents()[:4]:
+            jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER, _raise)
+        store.commit()
+        one.harvest._end_sweep()
+        asyncio.run(_made(one))
+        one.harvest._let_go(["4712"], lambda jobs: None)
+        for key, found in one.harvest.targets.items():
+            one.harvest._store.checkpoint({key: found.state()})
+        again = {**_site_documents()[2]["params"], "seq": 4, "slot": 1_795_225_260}
+        jsonrpc.dispatch(json.dumps(_call("sweep", again)).encode(), one.methods, CALLER, _raise)
+        report = {**_site_documents()[3]["params"], "seq": "41", "job": "4733"}
+        jsonrpc.dispatch(json.dumps(_call("report", report)).encode(), one.methods, CALLER, _raise)
+        store.commit()
+        store.close()
+        with open(path, "rb") as file:
+            return file.read()
+
+
+_COLUMNS = [(table, column) for table, columns in (
+    ("jobs", "cluster job attempt shown_as whole user about first due made closed record"),
+    ("reports", "node seq body"), ("agents", "node body"), ("targets", "file_system target state"),
+    ("blocks", "file_system target body"), ("lives", "job body"), ("harvests", "job made body"),
+    ("summaries", "shown_as user outcome started read_bytes file_systems began over"))
+    for column in columns.split()]
+_VALUES = [None, 0, -1, 2**62, 1e300, "", "text", b"", b"{}", b"[]", b"\x80", b"\xff" * 9,
+           "\ud800".encode("utf-8", "surrogatepass")]
+
+
+@target(lambda: [bytes(one) for one in ((), (0, 1, 0, 0, 37, 4, 255), (0, 0, 0, 0, 3, 0, 0))] + [
+    bytes([1, number, value]) for number in range(0, len(_COLUMNS), 5) for value in (0, 6, 7, 8)],
+    60)
+def damaged_store(data):
+    """
+    SQLite's file with other bytes, or with other values in it: the server says so in one line, or
+    answers.
+    """
+    from iostats.site import SiteServer
+    from iostats.store import Store
+    draw, whole = Draw(data), bytearray(_a_store())
+    by_value = draw.number(2)
+    with _folder() as at:
+        path = os.path.join(at, "site.sqlite")
+        while draw and not by_value:
+            place = draw.number(len(whole))
+            part = draw.take(draw.number(16))
+            whole[place:place + len(part)] = part
+        with open(path, "wb") as file:
+            file.write(whole)
+        while draw and by_value:
+            table, column = draw.choice(_COLUMNS)
+            value = draw.choice(_VALUES)
+            with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(
+                    path, isolation_level=None)) as file:
+                file.execute(f"UPDATE {table} SET {column} = ?", (value,))
+        store = None
+        try:
+            with allowed(StateError), no_bug_logged():
+                store = Store(path)
+                one = SiteServer(store, [], _config(), lambda: NOW + 100)
+                _ask_all(one, store)
+        finally:
+            if store is not None:
+                store.close()
+
+
+def _ask_all(one, store):
+    for document in (*_site_documents()[3:], _call("record", {"job": "4733"}), _call("jobs", {}),
+                     _call("jobs", {"sort": "file_systems", "limit": 1})):
+        _checked_answer(jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER,
+                                         _raise), may_fail=True)
+    for do in (store.commit, one.harvest._end_sweep, lambda: asyncio.run(_made(one)),
+               lambda: one.harvest.part("4711"), lambda: one.harvest.part("4712"),
+               lambda: one._forget(NOW), one._reload, one.harvest.reload):
+        with allowed(StateError, WireError):
+            do()
+
+
+# -- command lines -----------------------------------------------------------------------------
+
+@target(lambda: [b"\1jobs\0-S\0now-3days\0-o\0JobID%9\0--sort\0-opens\0-j\0" b"4711,4712",
+                 b"\1jobs\0-u\0alice\0-P\0--limit\0" b"23", b"\2stop\0--server\0a:23\0--job\0x",
+                 b"\2" b"2\0node1", b"\3--nodes\0" b"3\0--\0true", b"\4--job\0" b"4711",
+                 b"\5--by\0user\0--count\0" b"23\0--once", b"\6a\0--csv\0--count\0" b"9",
+                 b"\7--long\0" b"4711", b"\7--latest\0" b"3"], 400)
+def command_line(data):
+    """Options of all roles: what they ask, or one line and the status of bad usage."""
+    from iostats.cli import jobs, node, parser, query, run, server, top
+    from iostats.cli import report as report_command
+    role = data[:1] or b"\0"
+    words = [word.decode("utf-8", "surrogateescape") for word in data[1:].split(b"\0")]
+    found = _config()
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), allowed(
+                UsageError, IostatsError):
+            if role[0] % 8 == 1:
+                options = jobs._parsed(words[1:])
+                jobs._columns(options, found), jobs._how(options, found), jobs._limit(options)
+                json.dumps(jobs._question(options, NOW)).encode()
+            elif role[0] % 8 == 2:
+                node.parse(words)
+            elif role[0] % 8 == 3:
+                given, _ = run.parse(words)
+                if given and "--nodes" in given:
+                    server.expected_nodes(given["--nodes"], 1000, {})
+            elif role[0] % 8 == 4:
+                options = parser.parser("x", "", server._WITH_VALUE, server._FLAGS).parse_args(words)
+                server.expected_nodes(options.nodes, 1000, {})
+                server.job_of(options.job, found)
+            elif role[0] % 8 == 5:
+                options = parser.parser("x", "", ("--by", "--sort", "--fs", "--user", "--count",
+                                                  "--every", "--root", "--job-id"),
+                                        ("--once", "--json", "--local")).parse_args(words)
+                options.statsfile = None
+                top._ask(options), top._source(options, found)
+            elif role[0] % 8 in (6, 7):
+                module = query if role[0] % 8 == 6 else report_command
+                kept, module.asked = module.asked, _not_there
+                try:
+                    module.main(["--config", os.devnull, *(
+                        word for word in words if not word.startswith("--config"))])
+                finally:
+                    module.asked = kept
+    except SystemExit as error:
+        assert error.code in (0, 2), error.code
+    assert "Traceback" not in out.getvalue()
+
+
+def _not_there(*question, **more):
+    raise NotDelivered("not here")
+
