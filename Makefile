@@ -1,6 +1,7 @@
 # make demo    all set-up, then a real job over four simulated nodes, with its table
 # make test    all set-up, then all tests
 # make bench   the figures of benchmarks/README.md
+# make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
 # make lock    tools/requirements-ci.txt anew: what CI installs, with hashes
 # make audit   ask PyPI for known vulnerabilities of these packages
 # make clean   remove what these made
@@ -15,6 +16,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 IOSTATS_NO_SKIPS ?=
+SEED   ?= 23
 
 PREFIX        ?= /usr/local
 DESTDIR       ?=
@@ -25,7 +27,7 @@ READER_UNITS  := iostats-reader.socket iostats-reader@.service
 SITE_UNITS    := iostats-site.service
 HARVEST_UNITS := iostats-harvest.service
 
-.PHONY: demo test bench clean setup install-files install-harvest install-node install-reader install-site uninstall lock audit
+.PHONY: demo test bench chaos clean setup install-files install-harvest install-node install-reader install-site uninstall lock audit
 
 setup: $(VENV)/ready
 
@@ -56,6 +58,9 @@ lock: setup
 audit: setup
 	$(BIN)/pip install -q pip-audit
 	$(BIN)/pip-audit --require-hashes --disable-pip -r tools/requirements-ci.txt
+
+chaos: setup
+	IOSTATS_CHAOS=1 IOSTATS_CHAOS_SEED="$(SEED)" $(BIN)/python -m pytest tests/chaos -s -q
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache

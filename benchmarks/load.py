@@ -106,7 +106,8 @@ class _Crowd:
                 key.data.go_on()
             self.connect()
         return {"began_at": began, "seconds": time.monotonic() - began,
-                "cpu_s": time.process_time() - cpu, "last_sent_at": self.last_sent_at, "failed": self.failed, "why": self.why}
+                "cpu_s": time.process_time() - cpu,
+                "last_sent_at": self.last_sent_at, "failed": self.failed, "why": self.why}
 
     def connect(self):
         """Open new connections up to `at_once`, unless the server does not take them."""

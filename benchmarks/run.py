@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """
-The figures of benchmarks/README.md, as plain text; the last full run is kept in results.txt.
+The figures of benchmarks/README.md, as plain text; the last full run is kept in results.txt, and
+curves.py draws how they grow from it.
 
-    run.py                     all figures, about five minutes
+    run.py                     all figures, about half an hour
     run.py client wide         some of them; results.txt stays as it is
     run.py --quick             few and small rounds, to see that it works
 """
@@ -15,7 +16,7 @@ import sys
 import time
 
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "zeroing",
-           "job_stats", "harvest_server")
+           "job_stats", "harvest_server", "scale")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -42,11 +43,13 @@ def main(arguments=None):
             print(f"run.py: {name}: {error}", file=sys.stderr)
             return 1
         for table in tables:
-            texts.append(_as_text(table))
+            texts.append(as_text(table))
             print("\n" + texts[-1], flush=True)
     if not options.figures and not options.quick:
         with open(os.path.join(HERE, "results.txt"), "w", encoding="utf-8") as file:
             file.write("\n\n".join(texts) + "\n")
+        import curves
+        return curves.main([])
     return 0
 
 
@@ -55,7 +58,8 @@ def _machine():
             f"{platform.python_version()}, {platform.system()} {platform.release()}")
 
 
-def _as_text(table):
+def as_text(table):
+    """A Table, as it is printed."""
     from tabulate import tabulate
     body = tabulate(table.rows, table.headers, tablefmt="simple", disable_numparse=True,
                     colalign=("left",) + ("right",) * (len(table.headers) - 1))

@@ -26,7 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     role, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if role in ("server", "config", "run", "report", "jobs", "top", "query", "mail"):
-        return importlib.import_module(f"iostats.cli.{role}").main(rest)
+        status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
+        return status
     if role in ("", "-h", "--help"):
         print(USAGE, end="")
         return 0 if role else 2

@@ -17,10 +17,10 @@ import re
 
 # What the batch systems call a job, as the job's environment has it.
 _JOB_FORMS = {
-    "slurm": r"[1-9]\d*",
+    "slurm": r"[1-9]\d{0,9}",
     "pbs": r"\d+(?:\[\d*\])?(?:\.[A-Za-z][\w.-]*)?",
-    "lsf": r"[1-9]\d*(?:\[\d+\])?",
-    "sge": r"[1-9]\d*",
+    "lsf": r"[1-9]\d{0,9}(?:\[\d{1,10}\])?",
+    "sge": r"[1-9]\d{0,9}",
     "flux": "(?:\u0192|f)[1-9A-HJ-NP-Za-km-z]{5,}|0x[0-9a-f]+|\\d{5,}",
 }
 _ANY_NUMBER = r"\d+(?:_\d+|\[\d*\])?(?:\.[A-Za-z][\w.-]*)?"

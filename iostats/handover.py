@@ -13,6 +13,8 @@ does not become each of these users, nothing is appended to what others would ru
 hidden file (.bashrc), one in a hidden folder (.ssh), or a program.
 """
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import os
@@ -24,6 +26,10 @@ import time
 
 from iostats.jobid import as_filename
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _WITHIN_S = 30
 _LOOK_EVERY_S = 0.02
 _MOST_FILES = 1 << 20
@@ -33,7 +39,7 @@ class NotHandedOver(Exception):
     """It could not be written there; the text says why."""
 
 
-async def append(user, path, text):
+async def append(user: str, path: str, text: str) -> None:
     """Append `text` to the file `path` of `user` (a name); NotHandedOver."""
     if not os.path.isabs(path):
         raise NotHandedOver(f"{path}: expected an absolute path")
@@ -42,7 +48,7 @@ async def append(user, path, text):
     await _as(_entry(user), path, lambda uid: _append(path, text.encode(), uid))
 
 
-async def keep_at_home(user, job, text):
+async def keep_at_home(user: str, job: str, text: str) -> None:
     """Write ~USER/.iostats/JOB.txt where that folder is; NotHandedOver."""
     entry = _entry(user)
     if not os.path.isabs(entry.pw_dir):
@@ -52,7 +58,7 @@ async def keep_at_home(user, job, text):
     await _as(entry, path, lambda uid: _replace(folder, path, text.encode(), uid))
 
 
-def _entry(user):
+def _entry(user: str) -> pwd.struct_passwd:
     try:
         entry = pwd.getpwnam(user)
     except (KeyError, ValueError, UnicodeError):
@@ -68,7 +74,7 @@ def _entry(user):
     return entry
 
 
-def _first_user(path="/etc/login.defs"):
+def _first_user(path: str = "/etc/login.defs") -> int:
     """The least number of a user who is a person: UID_MIN in login.defs(5)."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -81,7 +87,7 @@ def _first_user(path="/etc/login.defs"):
     return 1000
 
 
-async def _as(entry, path, action):
+async def _as(entry: pwd.struct_passwd, path: str, action: Callable[[int], None]) -> None:
     """Run `action(uid)` in a child that is the user of `entry`."""
     _bury()
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
@@ -127,10 +133,10 @@ async def _as(entry, path, action):
         raise NotHandedOver(f"{path}: {_WHY.get(code) or os.strerror(code)}")
 
 
-_hanging = []
+_hanging: list[int] = []
 
 
-def _bury():
+def _bury() -> None:
     for child in list(_hanging):
         if os.waitpid(child, os.WNOHANG) != (0, 0):
             _hanging.remove(child)
@@ -141,7 +147,7 @@ _WHY = {errno.ELOOP: "it is a link", errno.ENXIO: "it is no plain file",
         errno.ENOEXEC: "it is a program, and no job's output"}
 
 
-def _append(path, data, uid):
+def _append(path: str, data: bytes, uid: int) -> None:
     # O_NONBLOCK: a FIFO that nobody reads is an error, not a wait.
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -155,7 +161,7 @@ def _append(path, data, uid):
         os.close(handle)
 
 
-def _replace(folder, path, data, uid):
+def _replace(folder: str, path: str, data: bytes, uid: int) -> None:
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
         raise OSError(errno.ENOTDIR, "")
@@ -173,7 +179,7 @@ def _replace(folder, path, data, uid):
         raise
 
 
-def _write(handle, data):
+def _write(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view):]

@@ -15,7 +15,8 @@ import logging
 import os
 import shutil
 from collections import namedtuple
-from typing import Optional
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Optional
 
 import msgspec
 
@@ -27,7 +28,14 @@ from iostats.errors import ConfigError, IostatsError, StateError, WireError
 from iostats.filesystem import FileSystem
 from iostats.jobfacts import ENDED, Facts
 from iostats.jobstate import ACTIVE, QUIET, RUNNING, SETTLED, after, event
+from iostats.store import as_kept
 from iostats.sweep_store import Logged, SweepStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.config import Config
+    from iostats.server import Caller
+    from iostats.store import Store
 
 log = logging.getLogger("iostats")
 
@@ -66,6 +74,11 @@ Attributes:
 """
 
 
+_Key = tuple[str, str]                          # file system, target
+_Times = Mapping[str, tuple[Optional[float], Optional[float]]]
+_OnSettled = Callable[[dict[str, Optional[Facts]]], None]
+
+
 class _Agent(msgspec.Struct):
     """What is known of one storage server's agent."""
 
@@ -76,7 +89,7 @@ class _Agent(msgspec.Struct):
     every: float = 60.0
     clock_ahead_s: float = 0.0
     heard: float = 0.0
-    targets: list = []              # [[file system, target]] of its last whole sweep
+    targets: list[Any] = []         # [[file system, target]] of its last whole sweep
 
 
 class _Life(msgspec.Struct):
@@ -86,8 +99,8 @@ class _Life(msgspec.Struct):
     last: float
     state: str = RUNNING
     over_at: Optional[float] = None
-    ids: list = []
-    facts: dict = {}
+    ids: list[Any] = []
+    facts: dict[str, Any] = {}
     asked_at: float = 0.0
     kept: float = 0.0               # `last`, as it is on the disk
 
@@ -100,17 +113,17 @@ class _Row(msgspec.Struct, omit_defaults=True):
     full: bool = False
     slot: float = 0.0
     block: Optional[sweeps.Block] = None
-    forget: list = []
+    forget: list[Any] = []
 
 
 class _Saved(msgspec.Struct):
     """One row of `harvests`."""
 
-    ids: list
+    ids: list[Any]
     began: float
     ended: float
-    file_systems: dict
-    notes: list = []
+    file_systems: dict[str, Any]
+    notes: list[Any] = []
 
 
 _row = msgspec.msgpack.Encoder().encode
@@ -129,7 +142,8 @@ class Harvest:
         sinks: what gets every Sweep, by `sweep(sweep, harvest)`.
     """
 
-    def __init__(self, store, config, now, sinks=()):
+    def __init__(self, store: "Store", config: "Config", now: Callable[[], float],
+                 sinks: Iterable[Any] = ()) -> None:
         self.config, self._now, self.sinks = config, now, list(sinks)
         self._store = SweepStore(store)
         self.scheduler = _scheduler_of(config)
@@ -140,26 +154,52 @@ class Harvest:
                               f"{error}") from None
         self.reload()
 
-    def reload(self):
+    def reload(self) -> None:
         """Begin with what the store says; StateError, and then it is to be tried again first."""
         self._is_whole = False          # no half of it is added to, or written as the whole
-        self.names, self.targets, self.sweep = zeroing.Names(), {}, None
-        self._job_of, self._strangers, self._fresh = {}, {}, {}
-        self._noted = (0.0, set())      # a slot, and what is noted of it already
-        self._slots, self._logged, self._sizes = {}, {}, {}
-        self._touched, self._facts = set(), {}
-        self._asking, self._done = None, 0.0
+        with as_kept(self._store.path):
+            self._reload()
+        self._is_whole = True
+
+    def _reload(self) -> None:
+        self.names, self._done = zeroing.Names(), 0.0
+        self.targets: dict[_Key, zeroing.Target] = {}
+        self.sweep: Optional[Sweep] = None
+        self._job_of: dict[str, str] = {}
+        self._strangers: dict[str, float] = {}
+        self._fresh: dict[str, set[_Key]] = {}
+        # A slot, and what is noted of it already.
+        self._noted: tuple[float, set[str]] = (0.0, set())
+        self._slots: dict[_Key, float] = {}
+        self._logged: dict[_Key, int] = {}
+        self._sizes: dict[_Key, int] = {}
+        self._touched: set[str] = set()
+        self._facts: dict[str, Facts] = {}
+        self._asking: Optional[asyncio.Future[None]] = None
         now = self._now()
         self.agents = {node: msgspec.structs.replace(msgspec.json.decode(body, type=_Agent),
                                                      heard=now)
                        for node, body in self._store.agents().items()}
+        damaged = set()
         for key, state in self._store.targets().items():
-            self.targets[key] = zeroing.Target.from_state(self.names, state)
+            try:
+                self.targets[key] = zeroing.Target.from_state(self.names, state)
+            except StateError as error:
+                log.error("%s: %s", "-".join(key), error)
+                damaged.add(key)
             self._sizes[key] = len(state)
-        changed = {}                    # id -> slot, of what is not forgotten again
-        for one in self._store.blocks():
-            row, key = _row_of(one.body), (one.file_system, one.target)
-            self._logged[key] = self._logged.get(key, 0) + len(one.body)
+        if damaged:
+            # What came since says nothing without what it follows: up to the next full sweep.
+            for agent in self.agents.values():
+                agent.run = ""
+        changed: dict[str, float] = {}  # id -> slot, of what is not forgotten again
+        for logged in self._store.blocks():
+            row, key = _row_of(logged.body), (logged.file_system, logged.target)
+            self._logged[key] = self._logged.get(key, 0) + len(logged.body)
+            if row.full:
+                damaged.discard(key)
+            elif key in damaged:
+                continue
             target = self._target(key)
             if row.block is None:
                 target.forget(row.forget)
@@ -178,9 +218,8 @@ class Harvest:
                     self._note_id(one, changed.get(one, now))
         for one, slot in changed.items():
             self._note_id(one, slot)
-        self._is_whole = True
 
-    def _target(self, key):
+    def _target(self, key: _Key) -> zeroing.Target:
         target = self.targets.get(key)
         if target is None:
             target = self.targets[key] = zeroing.Target(self.names, *key)
@@ -188,7 +227,7 @@ class Harvest:
 
     # -- sweeps ----------------------------------------------------------------------------------
 
-    def take(self, message, node):
+    def take(self, message: sweeps.Sweep, node: str) -> dict[str, Any]:
         """Take a sweeps.Sweep of the storage server `node`; the answer."""
         if not self._is_whole:
             self.reload()
@@ -247,17 +286,18 @@ class Harvest:
                     "why": f"another agent reads the same targets: {what}; stop one of them"}
         return {"taken": True, "why": ""}
 
-    def _owner(self, key, node, now):
+    def _owner(self, key: _Key, node: str, now: float) -> str:
         """Who else reads this target just now; ""."""
         target = self.targets.get(key)
         owner = target.node if target is not None else None
         if not owner or owner == node:
             return ""
         agent = self.agents.get(owner)
-        is_up = agent is not None and now - agent.heard < 2 * agent.every + 5
-        return owner if is_up and list(key) in agent.targets else ""
+        if agent is None or now - agent.heard >= 2 * agent.every + 5:
+            return ""                               # it is not up
+        return owner if list(key) in agent.targets else ""
 
-    def _note(self, ids, slot):
+    def _note(self, ids: Iterable[str], slot: float) -> None:
         """These ids have changed in the sweep of `slot`."""
         if slot != self._noted[0]:
             self._noted = (slot, set())
@@ -266,7 +306,7 @@ class Harvest:
         for one in new:
             self._note_id(one, slot)
 
-    def _note_id(self, job_id, slot):
+    def _note_id(self, job_id: str, slot: float) -> None:
         """An id has changed in the sweep of `slot`."""
         job = self.job_of(job_id)
         if not job:
@@ -286,18 +326,18 @@ class Harvest:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def job_of(self, job_id):
+    def job_of(self, job_id: str) -> str:
         """The job that an id in job_stats is of; "" for none."""
         job = self._job_of.get(job_id)
         if job is None:
             job = self._job_of[job_id] = self._form.job_of(job_id)
         return job
 
-    def is_job(self, job_id):
+    def is_job(self, job_id: str) -> bool:
         """False for cp.0, kworker and the like."""
         return bool(self.job_of(job_id))
 
-    def facts(self, job_id):
+    def facts(self, job_id: str) -> Optional[Facts]:
         """jobfacts.Facts of the job that an id is of; None where nobody has told."""
         job = self.job_of(job_id)
         facts = self._facts.get(job)
@@ -307,12 +347,13 @@ class Harvest:
                 facts = self._facts[job] = Facts(**life.facts)
         return facts
 
-    def state(self, job_id):
+    def state(self, job_id: str) -> Optional[str]:
         """The state of the job that an id is of, jobstate.RUNNING and so on; None for no job."""
         life = self._lives.get(self.job_of(job_id))
         return life.state if life is not None else None
 
-    def part(self, job, began=None, ended=None):
+    def part(self, job: str, began: Optional[float] = None,
+             ended: Optional[float] = None) -> Optional[Part]:
         """
         The Part of `job` (as job_stats have it), or None when nothing is known of it.
 
@@ -324,24 +365,23 @@ class Harvest:
             return saved or live
         return _joined(saved, live)
 
-    def _saved(self, job):
+    def _saved(self, job: str) -> Optional[Part]:
         body = self._store.harvest_of(job)
         if body is None:
             return None
-        try:
+        with as_kept(self._store.path):
             saved = msgspec.json.decode(body, type=_Saved)
-        except msgspec.MsgspecError as error:
-            raise StateError(f"what was counted for job {job} is damaged: {error}") from None
-        return Part(True, saved.ids, saved.began, saved.ended,
-                    {name: FileSystem.from_state(state, str)
-                     for name, state in saved.file_systems.items()},
-                    saved.notes, bool(saved.notes))
+            return Part(True, saved.ids, saved.began, saved.ended,
+                        {name: FileSystem.from_state(state, str)
+                         for name, state in saved.file_systems.items()},
+                        saved.notes, bool(saved.notes))
 
-    def _parts(self, times, final=False):
+    def _parts(self, times: _Times, final: bool = False) -> dict[str, Part]:
         """{job: Part} of {job: (began, ended)} that are not settled, or just being (`final`)."""
         lives = {job: self._lives[job] for job in times if job in self._lives}
-        found = {job: {} for job in lives}
-        notes = {job: {} for job in lives}          # job -> (file system, why) -> {target}
+        found: dict[str, dict[str, FileSystem]] = {job: {} for job in lives}
+        # job -> (file system, why) -> {target}
+        notes: dict[str, dict[tuple[str, str], set[str]]] = {job: {} for job in lives}
         wanted = {one: job for job, life in lives.items() for one in life.ids}
         for (name, tag), target in self.targets.items():
             ahead, totals = self._clock_ahead(target), target.totals(list(wanted))
@@ -373,19 +413,20 @@ class Harvest:
                               elsewhere, bool(elsewhere))
         return parts
 
-    def _times(self, job, began, ended):
+    def _times(self, job: str, began: Optional[float],
+               ended: Optional[float]) -> tuple[float, float]:
         """When a job ran, as far as anybody knows."""
         life = self._lives[job]
         return (began or life.facts.get("started") or life.first,
                 ended or life.facts.get("ended") or life.over_at or life.last)
 
-    def _clock_ahead(self, target):
-        agent = self.agents.get(target.node)
+    def _clock_ahead(self, target: zeroing.Target) -> float:
+        agent = self.agents.get(target.node or "")
         return agent.clock_ahead_s if agent is not None else 0.0
 
     # -- the life of jobs --------------------------------------------------------------------------
 
-    async def work(self, on_settled):
+    async def work(self, on_settled: "_OnSettled") -> None:
         """
         Go on for ever; `on_settled(jobs)`: {job: Facts or None} whose totals are final now.
         """
@@ -405,7 +446,7 @@ class Harvest:
                 await asyncio.sleep(5)
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    def _end_sweep(self):
+    def _end_sweep(self) -> None:
         """Give out the sweep that is whole, or as whole as it will be."""
         now = self._now()
         up = [agent for agent in self.agents.values()
@@ -435,7 +476,7 @@ class Harvest:
             except Exception:
                 log.exception("a bug of ours, please report it: a sweep was not written")
 
-    def _ask_in_turn(self):
+    def _ask_in_turn(self) -> None:
         """Ask the batch system for some jobs, while nobody waits for that."""
         if not self.scheduler or (self._asking is not None and not self._asking.done()):
             return
@@ -450,7 +491,7 @@ class Harvest:
         if wanted:
             self._asking = asyncio.ensure_future(self._ask(wanted))
 
-    async def _ask(self, jobs):
+    async def _ask(self, jobs: list[str]) -> None:
         asked_at = self._now()
         try:
             found = await asyncio.get_running_loop().run_in_executor(
@@ -473,7 +514,7 @@ class Harvest:
                 life.over_at = asked_at             # it knew of the job before
             self._touched.add(job)
 
-    def learn(self, job, facts):
+    def learn(self, job: str, facts: Facts) -> None:
         """What the batch system says of a job."""
         life = self._lives.get(job)
         if life is not None:
@@ -483,18 +524,18 @@ class Harvest:
             self._facts.pop(job, None)
             self._touched.add(job)
 
-    def _swept_until(self):
+    def _swept_until(self) -> float:
         """The moment up to which all storage servers have told what they saw."""
         now = self._now()
         reads = [target.read_at - self._clock_ahead(target) for target in self.targets.values()
                  if target.read_at is not None]
         return min((at for at in reads if now - at < _GONE_S), default=0.0)
 
-    def _cleanup_s(self):
+    def _cleanup_s(self) -> float:
         return max((target.cleanup_s or _CLEANUP_S for target in self.targets.values()),
                    default=_CLEANUP_S)
 
-    async def _settle(self, on_settled):
+    async def _settle(self, on_settled: "_OnSettled") -> None:
         """Move the lives on, and let go of those that are over."""
         until, cleanup_s, calm = self._swept_until(), self._cleanup_s(), []
         for job, life in self._lives.items():
@@ -518,7 +559,7 @@ class Harvest:
             for one in idle:
                 del self._strangers[one]
 
-    def _let_go(self, jobs, on_settled):
+    def _let_go(self, jobs: list[str], on_settled: "_OnSettled") -> None:
         """Keep the totals of some jobs on the disk, and forget them here."""
         parts, bodies = self._parts({job: (None, None) for job in jobs}, True), {}
         for job, part in parts.items():
@@ -539,7 +580,7 @@ class Harvest:
             del self._lives[job]
             self._facts.pop(job, None)
 
-    def _forget(self, ids, bodies):
+    def _forget(self, ids: Iterable[str], bodies: dict[str, bytes]) -> None:
         known = {key: sorted(set(ids).intersection(target.ids()))
                  for key, target in self.targets.items()}
         self._store.settle(bodies, [Logged(*key, _row(_Row(forget=some)))
@@ -550,7 +591,7 @@ class Harvest:
         for one in ids:
             self._job_of.pop(one, None)
 
-    def _checkpoint(self):
+    def _checkpoint(self) -> None:
         """Let the state of a target stand for its blocks, before there are too many of them."""
         for key, size in self._logged.items():
             if size > max(_CHECKPOINT_BYTES, self._sizes.get(key, 0)):
@@ -559,12 +600,12 @@ class Harvest:
                 self._sizes[key], self._logged[key] = len(state), 0
                 return
 
-    def forget_before(self, moment):
+    def forget_before(self, moment: float) -> None:
         """Remove what is older than the site wants to keep."""
         self._store.forget(moment)
 
 
-def message_of(harvest, message, caller):
+def message_of(harvest: Harvest, message: sweeps.Sweep, caller: "Caller") -> dict[str, Any]:
     """The method `sweep`: a checked message of `caller`; WireError."""
     if message.protocol != wire.PROTOCOL:
         raise WireError(wire.REFUSED, f"protocol {message.protocol} is not spoken here, only "
@@ -577,7 +618,7 @@ def message_of(harvest, message, caller):
         raise WireError(wire.INTERNAL_ERROR, str(error)) from None
 
 
-def as_record(part, fold):
+def as_record(part: Part, fold: Callable[[list[str]], str]) -> dict[str, Any]:
     """A Part as the member `harvest` of a record; `fold`: [target] -> text."""
     file_systems = [fs.at_servers(name, fold, not part.final)
                     for name, fs in sorted(part.file_systems.items())]
@@ -587,7 +628,7 @@ def as_record(part, fold):
                 fs["lower_bound"] for fs in file_systems)}
 
 
-def _joined(a, b):
+def _joined(a: Part, b: Part) -> Part:
     """Two Parts of one job as one."""
     for name, fs in b.file_systems.items():
         if name in a.file_systems:
@@ -599,7 +640,7 @@ def _joined(a, b):
                 a.lower_bound or b.lower_bound)
 
 
-def _values(counters, number):
+def _values(counters: dict[str, Any], number: int) -> dict[str, int]:
     """metric -> integer of one entry."""
     values = {}
     for name, column in counters.items():
@@ -610,7 +651,7 @@ def _values(counters, number):
     return values
 
 
-def _scheduler_of(config):
+def _scheduler_of(config: "Config") -> str:
     """The name of the batch system that can be asked here; "" for none."""
     name = config["batch.system"]
     if name:

@@ -54,7 +54,8 @@ _CUT_OFF_S = 60.0                  # an epilog that began so long ago has ended
 _FORGOTTEN_S = 90 * 86400          # a start whose epilog never came, a report that was refused
 _MOST_WAITING = 10_000
 _AROUND = 1000                     # bytes of a message beside its report
-_FINAL = (-32004, -32602)          # wire.REFUSED and INVALID_PARAMS: sending it again does not help
+# wire.REFUSED, INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST: sending it again does not help
+_FINAL = (-32004, -32602, -32700, -32600)
 _ITS_OWN = -32603                  # wire.INTERNAL_ERROR: the server can't take this one, now
 
 
@@ -233,7 +234,7 @@ def _attempt_that_ends(folder: str, node: str, job: str, about: dict[str, Any]) 
     begun: set[int] = set()
     for stem in _starts(folder):
         text = stem.partition(as_filename(job) + "%23")[2].partition("%20")[0]
-        number = int(text) if text.isdigit() and len(text) < 11 else 0
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else 0
         if number <= last and stem == as_filename(f"{job}#{number}" if number else job, node):
             begun.add(number)
     return max(begun, default=last)

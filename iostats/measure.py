@@ -13,6 +13,7 @@ from iostats import node as this_node
 from iostats import snapshot as snapshots
 from iostats import sources, state
 from iostats.errors import IostatsError, NoStart, StateError, UsageError
+from iostats.jobid import is_node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -61,6 +61,6 @@ def _numbers(ranges: str) -> list[str]:
         if not (first.isdigit() and last.isdigit()
                 and max(len(first), len(last)) <= _LONGEST_NAME and int(first) <= int(last)
                 and int(last) - int(first) + len(found) < MOST_NODES):
-            raise ValueError(one)
+            raise ValueError(one or "[]")
         found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return found

@@ -14,7 +14,8 @@ import socket
 import time
 import zlib
 from collections import OrderedDict, namedtuple
-from typing import Annotated, Optional
+from collections.abc import Callable, Container, Iterable
+from typing import Annotated, Any, Optional, Union
 
 import httptools
 import msgspec
@@ -25,11 +26,18 @@ from iostats.errors import NotDelivered, WireError
 from iostats.jobid import LONGEST_JOB_ID, LONGEST_NODE_NAME, ports
 from iostats.jsonrpc import Method
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.aggregate import Totals
+    from iostats.config import Config
+    from iostats.credentials import Credentials
+
 log = logging.getLogger("iostats")
 
 _ACCEPT_AT_ONCE, _QUEUE = 16, 65535
 _MOST_HELD = 256 << 20              # of all messages that have not come to their ends
 _EACH_PART = 64                     # of it, beside a part's own length
+_MOST_BESIDE = 65536                # bytes of a message beside its body: its head, say
 _MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -71,7 +79,7 @@ class Series(msgspec.Struct):
     write_bytes: _Amounts
     operations: _Amounts
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not len(self.read_bytes) == len(self.write_bytes) == len(self.operations):
             raise ValueError(f"expected arrays of equal length, got {len(self.read_bytes)}, "
                              f"{len(self.write_bytes)} and {len(self.operations)}")
@@ -116,6 +124,9 @@ Attributes:
 """
 
 
+Who = Union[Caller, Disbelieved, None]
+
+
 class Server:
     """
     Listens, reads HTTP, and gives messages to methods, which learn who sent them.
@@ -129,21 +140,24 @@ class Server:
         port: where it listens; None before `listen_on`.
     """
 
-    def __init__(self, name, credentials, config, now=time.time):
+    def __init__(self, name: str, credentials: "Iterable[Credentials]", config: "Config",
+                 now: Callable[[], float] = time.time) -> None:
         """`credentials`: all kinds that are taken; credentials.of_server(...)."""
-        self.name, self.config, self.port = name, config, None
+        self.name, self.config = name, config
+        self.port: Optional[int] = None
         self.methods = {"hello": Method(self._hello, Hello)}
         self._now = now
         self._credentials = {one.SCHEME: one for one in credentials}
-        self._listener, self._of_strangers = None, {}
+        self._listener: Optional[asyncio.Server] = None
+        self._of_strangers: dict[str, Method] = {}
         self.connections = _Connections(config)
 
     # -- for subclasses ----------------------------------------------------------------------
 
-    def refuse(self, why, node=None):
+    def refuse(self, why: str, node: Optional[str] = None) -> None:
         """A message was refused; `node`: who sent it, or says so, where that is known."""
 
-    def send(self, transport, data, keep):
+    def send(self, transport: asyncio.Transport, data: bytes, keep: bool) -> None:
         """
         Send the answer `data`, then close the connection unless it is to be kept.
 
@@ -154,7 +168,7 @@ class Server:
             if not keep:
                 transport.close()
 
-    def believed(self, who, uids=None):
+    def believed(self, who: Who, uids: Optional[Container[int]] = None) -> Caller:
         """
         The Caller that `who` is; otherwise the message is refused with a WireError.
 
@@ -172,21 +186,23 @@ class Server:
 
     # -- one request -------------------------------------------------------------------------
 
-    def _hello(self, hello, who):
+    def _hello(self, hello: Hello, who: Who) -> dict[str, Any]:
         """Who am I: open to all, so that a node can tell another job's server from its own."""
         if (isinstance(who, Disbelieved) and who.code == wire.NOT_AUTHENTICATED
                 and hello.job == self.name):
             self.refuse("not authenticated", who.claimed)   # ours by its name, and not by proof
         return {"job": self.name, "protocol": wire.PROTOCOL, "time": self._now()}
 
-    def answer(self, body, authorization, compressed=False):
+    def answer(self, body: bytes, authorization: str,
+               compressed: bool = False) -> tuple[Optional[bytes], str]:
         """
         (answer or None, the header "NAME: value" that proves it or "") of one request body and
         its Authorization header.
 
         `compressed`: the body has Content-Encoding: deflate; _TooLarge when it is too long without.
         """
-        who, by, nonce = None, None, ""
+        who: Who = None
+        by, nonce = None, ""
         if authorization:
             by = self._credentials.get(authorization.partition(" ")[0])
             who, nonce = self._authenticate(by, body, authorization)
@@ -196,12 +212,12 @@ class Server:
         if reply is None:
             methods = self.methods if isinstance(who, Caller) else self._methods_of_strangers()
             reply = jsonrpc.dispatch(body, methods, who, _log_bug)
-        if reply is None or not nonce:
+        if reply is None or by is None or not nonce:
             return reply, ""
         header = by.answer_header(nonce, reply)
         return reply, f"{header[0]}: {header[1]}" if header else ""
 
-    def _methods_of_strangers(self):
+    def _methods_of_strangers(self) -> dict[str, Method]:
         """All but `hello` refuse: params of somebody who is not believed are not even decoded."""
         if not self._of_strangers:
             refuse = Method(lambda params, who: self.believed(who), msgspec.Raw)
@@ -209,7 +225,8 @@ class Server:
                                   for name, method in self.methods.items()}
         return self._of_strangers
 
-    def _authenticate(self, by, body, header):
+    def _authenticate(self, by: "Optional[Credentials]", body: bytes,
+                      header: str) -> tuple[Union[Caller, Disbelieved], str]:
         """(Caller, nonce) of a believed request; (Disbelieved, nonce or "") of another."""
         try:
             if by is None:
@@ -221,7 +238,7 @@ class Server:
             return error, error.nonce
         return Caller(node, uid), nonce
 
-    def _inflated(self, body, who):
+    def _inflated(self, body: bytes, who: Who) -> tuple[bytes, Optional[bytes]]:
         """(the body as it was before deflate, None), or (b"", the answer that is an error)."""
         try:
             # First, whose it is: nobody else has a few bytes made into many here.
@@ -242,7 +259,7 @@ class Server:
 
     # -- listening ---------------------------------------------------------------------------
 
-    async def listen_on(self, host, numbers):
+    async def listen_on(self, host: str, numbers: Iterable[int]) -> Optional[int]:
         """Listen on the first free port of `numbers`, which is then `self.port`; None if none."""
         loop = asyncio.get_running_loop()
         for number in numbers:
@@ -263,14 +280,14 @@ class Server:
             break
         return self.port
 
-    def close(self):
+    def close(self) -> None:
         """Stop listening and end all connections."""
         if self._listener:
             self._listener.close()
         self.connections.close()
 
 
-def check_report(report, caller, job, metrics):
+def check_report(report: Report, caller: Caller, job: str, metrics: set[str]) -> None:
     """
     Take the node's clock out of a Report that can be counted; WireError for one that can't.
 
@@ -307,23 +324,25 @@ class JobServer(Server):
         heard: an asyncio.Event, set by the first report and when all nodes are heard.
     """
 
-    def __init__(self, totals, credentials, config, now=time.time):
+    def __init__(self, totals: "Totals", credentials: "Iterable[Credentials]", config: "Config",
+                 now: Callable[[], float] = time.time) -> None:
         super().__init__(totals.job, credentials, config, now)
         self.totals, self.heard = totals, asyncio.Event()
-        self.first_report_at = None
-        self._metrics, self._merged = set(), set()
+        self.first_report_at: Optional[float] = None
+        self._metrics: set[str] = set()
+        self._merged: set[str] = set()
         self.methods.update(report=Method(self._report, Report),
                             totals=Method(self._totals, merged.Params),
                             status=Method(self._status, None))
 
-    def refuse(self, why, node=None):
+    def refuse(self, why: str, node: Optional[str] = None) -> None:
         self.totals.refuse(why, node)
 
-    def _report(self, report, who):
+    def _report(self, report: Report, who: Who) -> dict[str, Any]:
         check_report(report, self.believed(who), self.totals.job, self._metrics)
         return self._answer(self.totals.add(report))
 
-    def _totals(self, params, who):
+    def _totals(self, params: merged.Params, who: Who) -> dict[str, Any]:
         """Many nodes in one message; each message once."""
         others = merged.totals_of(params, self.believed(who).node, self.totals.job, self._metrics,
                                   self.totals.name_of)
@@ -333,7 +352,7 @@ class JobServer(Server):
         self._merged.add(params.seq)
         return answer
 
-    def _answer(self, outcome):
+    def _answer(self, outcome: Any) -> dict[str, Any]:
         if self.first_report_at is None or self.totals.all_heard:
             self.first_report_at = self.first_report_at or self._now()
             self.heard.set()
@@ -341,13 +360,13 @@ class JobServer(Server):
             raise WireError(wire.REFUSED, outcome.why)
         return {"counted": True, "why": outcome.why}
 
-    def _status(self, params, who):
+    def _status(self, params: Any, who: Who) -> dict[str, Any]:
         self.believed(who)
         totals = self.totals
         return {"job": totals.job, "expected": totals.expected_count,
                 "reported": totals.reported, "missing": totals.missing()}
 
-    async def listen(self, host="", port=None):
+    async def listen(self, host: str = "", port: Optional[int] = None) -> None:
         """Listen on the first free port of the job's, or on `port`; sets `self.port`."""
         config = self.config
         wanted = [port] if port else ports(self.name, config["server.port_first"],
@@ -359,13 +378,13 @@ class JobServer(Server):
                                f"port_last or port_tries in site.cfg")
 
 
-def _too_large(config):
+def _too_large(config: "Config") -> str:
     """What is said of a message over the limit."""
     return (f"expected at most {config['server.max_message_bytes']} bytes (site.cfg: [server] "
             f"max_message_bytes)")
 
 
-def _bound(host, port):
+def _bound(host: str, port: int) -> socket.socket:
     """A socket on `host` and `port`: IPv6 and IPv4 in one where the kernel has both."""
     family = socket.AF_INET6 if not host and socket.has_dualstack_ipv6() else socket.AF_INET
     if host:
@@ -389,7 +408,7 @@ _WHY_REFUSED = {wire.NOT_AUTHENTICATED: "not authenticated", wire.STALE: "stale"
                 wire.REPLAYED: "replayed"}
 
 
-def _log_bug(error):
+def _log_bug(error: BaseException) -> None:
     log.error("a bug of ours, please report it: %r", error, exc_info=error)
 
 
@@ -401,17 +420,20 @@ class _Connections:
         held: bytes of messages that have not come to their ends.
     """
 
-    def __init__(self, config):
+    def __init__(self, config: "Config") -> None:
         self._most, self._silence = config["server.max_connections"], config["server.silence"]
-        self.held, self._most_held = 0, max(_MOST_HELD, 2 * config["server.max_message_bytes"])
-        self._open = OrderedDict()         # _Connection -> loop time of its last sign of life
-        self._loop = self._timer = None
+        self.held = 0
+        self._most_held: int = max(_MOST_HELD, 2 * config["server.max_message_bytes"])
+        # Loop time of the last sign of life of each.
+        self._open: OrderedDict[_Connection, float] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop             # as of `watch`, before the first one
+        self._timer: Optional[asyncio.TimerHandle] = None
 
-    def watch(self, loop):
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer = loop.call_later(max(self._silence / 4, 0.05), self._close_silent)
 
-    def _close_silent(self):
+    def _close_silent(self) -> None:
         while self._open:
             connection, since = next(iter(self._open.items()))
             if self._loop.time() - since < self._silence:
@@ -420,29 +442,29 @@ class _Connections:
             connection.abort()
         self.watch(self._loop)
 
-    def add(self, connection):
+    def add(self, connection: "_Connection") -> None:
         if len(self._open) >= self._most:
             oldest, _ = self._open.popitem(last=False)
             oldest.abort()
         self._open[connection] = self._loop.time()
 
-    def complete(self, connection):
+    def complete(self, connection: "_Connection") -> None:
         """A whole message has come: only that counts as a sign of life, no trickle does."""
         if connection in self._open:
             self._open[connection] = self._loop.time()
             self._open.move_to_end(connection)
 
-    def forget(self, connection):
+    def forget(self, connection: "_Connection") -> None:
         self._open.pop(connection, None)
 
-    def has_room_for(self, held):
+    def has_room_for(self, held: int) -> bool:
         """
         False for a connection whose unfinished message has so many bytes, when all together have
         too many: who has no more than an equal part of the room is never refused.
         """
         return self.held <= self._most_held or held <= self._most_held // max(1, len(self._open))
 
-    def close(self):
+    def close(self) -> None:
         if self._timer:
             self._timer.cancel()
         for connection in list(self._open):
@@ -453,41 +475,47 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
-    __slots__ = ("_answered", "_authorization", "_encoding", "_ended", "_held", "_parser", "_parts",
-                 "_server", "_size", "_transport")
+    __slots__ = ("_answered", "_authorization", "_begun_now", "_beside", "_encoding", "_ended",
+                 "_ended_now", "_held", "_is_open", "_parser", "_parts", "_server", "_size",
+                 "_transport")
 
-    def __init__(self, server):
+    def __init__(self, server: Server) -> None:
         self._server = server
-        self._transport, self._ended = None, False      # ended: its last answer is on its way
+        self._transport: Any = None                     # before anything is called
+        self._ended = False                             # True: its last answer is on its way
         self._parser = httptools.HttpRequestParser(self)
-        self._held = self._answered = 0
+        self._held = self._answered = self._beside = 0
+        self._is_open = self._begun_now = self._ended_now = False
         self._begin()
 
-    def _begin(self):
+    def _begin(self) -> None:
         self._server.connections.held -= self._held
         self._held = 0
-        self._parts, self._size, self._authorization, self._encoding = [], 0, "", b""
+        self._parts: list[bytes] = []
+        self._size, self._authorization, self._encoding = 0, "", b""
 
-    def connection_made(self, transport):
+    def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._server.connections.add(self)
 
-    def connection_lost(self, error):
+    def connection_lost(self, error: Optional[Exception]) -> None:
         self._server.connections.forget(self)
         self._begin()
 
-    def abort(self):
+    def abort(self) -> None:
         self._transport.abort()
 
-    def close(self):
+    def close(self) -> None:
         self._transport.close()
 
-    def data_received(self, data):
+    def data_received(self, data: bytes) -> None:
         if self._ended:
             return
-        self._answered = 0
+        self._answered, before = 0, self._size
+        self._begun_now = self._ended_now = False      # by this very data
         try:
             self._parser.feed_data(data)
+            self._weigh(len(data), before)
         except _TooLarge as error:
             self._reject(error.status, str(error))
         except httptools.HttpParserCallbackError as error:
@@ -503,15 +531,31 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._reject("400 Bad Request", "expected an HTTP/1.1 POST")
 
+    def _weigh(self, length: int, before: int) -> None:
+        """
+        Count what the parser keeps to itself, so that nobody can make it keep more and more: a
+        header that does not end (which it copies with each part), chunks of one byte, trailers.
+        """
+        if self._ended or (self._ended_now and not self._is_open):
+            return
+        beside = max(0, length - self._size + (0 if self._begun_now else before))
+        if not self._begun_now:                        # else it may be of an earlier message
+            self._beside += beside
+            if self._beside > _MOST_BESIDE:
+                raise _TooLarge(f"expected at most {_MOST_BESIDE} bytes beside the body")
+        if self._is_open:
+            self._count(0, beside)
+
     # -- called by the parser
 
-    def on_message_begin(self):
+    def on_message_begin(self) -> None:
         self._begin()
+        self._is_open, self._begun_now, self._beside = True, True, 0
 
-    def on_url(self, url):
+    def on_url(self, url: bytes) -> None:
         self._count(len(url))
 
-    def on_header(self, name, value):
+    def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
         name = name.lower()
         if name == b"content-length" and int(value) > self._server.config[
@@ -522,11 +566,11 @@ class _Connection(asyncio.Protocol):
         elif name == b"content-encoding":
             self._encoding = value.strip().lower()
 
-    def on_body(self, part):
+    def on_body(self, part: bytes) -> None:
         self._count(len(part), _EACH_PART)
         self._parts.append(part)
 
-    def _count(self, length, beside=0):
+    def _count(self, length: int, beside: int = 0) -> None:
         self._size += length
         if self._size > self._server.config["server.max_message_bytes"] + 65536:
             raise _TooLarge(_too_large(self._server.config))
@@ -536,8 +580,9 @@ class _Connection(asyncio.Protocol):
         if not connections.has_room_for(self._held):
             raise _NoRoom("too many messages come at once; try again")
 
-    def on_message_complete(self):
+    def on_message_complete(self) -> None:
         server = self._server
+        self._is_open, self._ended_now = False, True
         server.connections.complete(self)
         if self._ended or self._transport.is_closing():
             return
@@ -568,7 +613,7 @@ class _Connection(asyncio.Protocol):
         self._answered += len(answer or b"")
         server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
 
-    def _reject(self, status, detail):
+    def _reject(self, status: str, detail: str) -> None:
         if self._ended or self._transport.is_closing():
             return
         self._server.refuse(status[4:].lower())

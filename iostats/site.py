@@ -16,7 +16,8 @@ import logging
 import os
 import pwd
 from collections import OrderedDict, namedtuple
-from typing import Annotated, Optional
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Annotated, Any, Optional
 
 import msgspec
 
@@ -28,9 +29,15 @@ from iostats.jobid import checked_job_id, is_node_name
 from iostats.joblist import summary_of
 from iostats.jsonrpc import Method
 from iostats.nodelist import expanded
-from iostats.server import NAME, Report, Server, check_report
-from iostats.store import Key
+from iostats.server import NAME, Report, Server, Who, check_report
+from iostats.store import Key, as_kept
 from iostats.summaries import Question
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.config import Config
+    from iostats.credentials import Credentials
+    from iostats.store import Store
 
 log = logging.getLogger("iostats")
 
@@ -92,15 +99,16 @@ class Latest(msgspec.Struct):
 class _Job:
     """A job whose record is due."""
 
-    def __init__(self, about, due, max_nodes):
-        self.about, self.due, self.heard = about, due, set()
-        self.reports = 0                 # that have come since this was made
-        self.asked_until = None          # for the facts, see _settle
-        self.facts = None                # as the harvest knows them
+    def __init__(self, about: About, due: float, max_nodes: int) -> None:
+        self.about, self.due = about, due
+        self.heard: set[str] = set()
+        self.reports = 0                            # that have come since this was made
+        self.asked_until: Optional[float] = None    # for the facts, see _settle
+        self.facts: Optional[Facts] = None          # as the harvest knows them
         self._max_nodes = max_nodes
         self._expand()
 
-    def learn(self, about):
+    def learn(self, about: About) -> None:
         """What one more node tells of the job; what another has told stands."""
         new = {name: getattr(about, name) for name in About.__struct_fields__
                if getattr(self.about, name) in ("", None) and getattr(about, name)}
@@ -109,15 +117,15 @@ class _Job:
             if "nodes" in new:
                 self._expand()
 
-    def _expand(self):
+    def _expand(self) -> None:
         try:
             nodes = expanded(self.about.nodes)
         except ValueError:
-            nodes = ()
+            nodes = []
         is_list = 0 < len(nodes) <= self._max_nodes and all(map(is_node_name, nodes))
         self.expected = frozenset(nodes) if is_list else None
 
-    def settle(self, now):
+    def settle(self, now: float) -> None:
         """Its record is due in a moment, if all nodes have been heard."""
         if self.expected is not None and len(self.heard) >= len(self.expected):
             self.due = min(self.due, now + _SETTLES_S)
@@ -142,19 +150,21 @@ class SiteServer(Server):
     gets the storage servers' sweeps.
     """
 
-    def __init__(self, store, credentials, config, now, sinks=()):
+    def __init__(self, store: "Store", credentials: "Iterable[Credentials]", config: "Config",
+                 now: Callable[[], float], sinks: Iterable[Any] = ()) -> None:
         super().__init__(wire.SITE, credentials, config, now)
         self._store = store
         own = os.geteuid()
         self._reporters = frozenset((0, own))
         self._readers = {own, *map(_uid_of, config["site.readers"])}
-        self._jobs = OrderedDict()       # Key -> _Job
-        self._metrics = set()
-        self._unsent = []
-        self._showing = {}               # Key -> the task
-        self._commenting = {}            # Key -> the task
-        self._may_comment = None         # made by `work`: up to Python 3.9 it is of one loop
-        self._refused = {}
+        self._jobs: OrderedDict[Key, _Job] = OrderedDict()
+        self._metrics: set[str] = set()
+        self._unsent: list[tuple[asyncio.Transport, bytes, bool]] = []
+        self._showing: dict[Key, asyncio.Future[None]] = {}
+        self._commenting: dict[Key, asyncio.Future[None]] = {}
+        # Made by `work`: up to Python 3.9 it is of one loop.
+        self._may_comment: asyncio.Semaphore
+        self._refused: dict[str, int] = {}
         self.harvest = harvested.Harvest(store, config, now, sinks)
         self._reload()
         self.methods.update(sweep=Method(self._sweep, sweeps.Sweep),
@@ -166,27 +176,30 @@ class SiteServer(Server):
                             query=Method(self._query, answers.QueryAsk))
         self._answers = answers.Answers()
 
-    def _reload(self):
+    def _reload(self) -> None:
         """The open jobs, as the store has them."""
         found = self._store.open_jobs()
         self._jobs.clear()
-        for key, about, due, nodes in found:
-            job = self._jobs[key] = self._job(about, due)
-            job.heard.update(nodes)
-            job.settle(self._now())
+        with as_kept(self._store.path):
+            for key, about, due, nodes in found:
+                job = self._jobs[key] = self._job(about, due)
+                job.heard.update(nodes)
+                job.settle(self._now())
 
-    def _job(self, about, due):
+    def _job(self, about: bytes, due: float) -> _Job:
         """A _Job of what the store keeps as its `about`."""
-        return _Job(msgspec.json.decode(about, type=About), due, self.config["server.max_nodes"])
+        with as_kept(self._store.path):
+            known = msgspec.json.decode(about, type=About)
+        return _Job(known, due, self.config["server.max_nodes"])
 
     # -- reports -------------------------------------------------------------------------------
 
-    def refuse(self, why, node=None):
+    def refuse(self, why: str, node: Optional[str] = None) -> None:
         count = self._refused[why] = self._refused.get(why, 0) + 1
         if count & (count - 1) == 0:                 # 1, 2, 4, 8, ...: a log is no place for all
             log.warning("%s messages refused: %s (the last one of %s)", count, why, node or "?")
 
-    def _report(self, one, who):
+    def _report(self, one: SiteReport, who: Who) -> dict[str, Any]:
         caller = self.believed(who, self._reporters)
         check_report(one, caller, _checked_job(one.job), self._metrics)
         about, now = one.about, self._now()
@@ -205,10 +218,10 @@ class SiteServer(Server):
             job.settle(now)
         return {"counted": True, "why": "" if is_new else "this report is here already"}
 
-    def _sweep(self, message, who):
+    def _sweep(self, message: sweeps.Sweep, who: Who) -> dict[str, Any]:
         return harvested.message_of(self.harvest, message, self.believed(who, self._reporters))
 
-    def _begun(self, key, about, now):
+    def _begun(self, key: Key, about: About, now: float) -> _Job:
         """The _Job of a report that is the first one, or the first since the record."""
         found = self._store.job(key)
         if found is None:
@@ -219,13 +232,13 @@ class SiteServer(Server):
                                           f"for {self.config['site.keep_reports_days']} days")
         return self._job(found.about, now + _LATE_S)
 
-    def send(self, transport, data, keep):
+    def send(self, transport: asyncio.Transport, data: bytes, keep: bool) -> None:
         """Answers leave when what they say is on the disk: all of one turn of the loop at once."""
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._commit)
         self._unsent.append((transport, data, keep))
 
-    def _commit(self):
+    def _commit(self) -> None:
         unsent, self._unsent = self._unsent, []
         try:
             self._store.commit()
@@ -244,7 +257,7 @@ class SiteServer(Server):
 
     # -- questions -------------------------------------------------------------------------------
 
-    def _user(self, who):
+    def _user(self, who: Who) -> Optional[str]:
         """Whose records `who` may read: a user's name, or None for all."""
         caller = self.believed(who)
         if caller.uid is None or caller.uid in self._readers:
@@ -254,13 +267,13 @@ class SiteServer(Server):
         except KeyError:
             raise WireError(wire.REFUSED, f"user {caller.uid} is not known here") from None
 
-    def _record(self, which, who):
+    def _record(self, which: Which, who: Who) -> list[msgspec.Raw]:
         return _within_limit(self._store.records(which.job, self._user(who)))
 
-    def _latest(self, which, who):
+    def _latest(self, which: Latest, who: Who) -> list[msgspec.Raw]:
         return _within_limit(self._store.latest(which.count, self._user(who)))
 
-    def _listed(self, question, who):
+    def _listed(self, question: Question, who: Who) -> dict[str, Any]:
         """A row for each job, of the one who asks, or of those that a reader asks for."""
         own = self._user(who)
         users = [_user_of(int(user)) if user.isascii() and user.isdigit() and len(user) < 10
@@ -278,32 +291,32 @@ class SiteServer(Server):
             raise WireError(wire.INTERNAL_ERROR, str(error)) from None
         return {"jobs": rows, "next": after}
 
-    def _load(self, ask, who):
+    def _load(self, ask: answers.LoadAsk, who: Who) -> dict[str, Any]:
         return self._answers.load(self.harvest, ask, self._user(who))
 
-    def _query(self, ask, who):
+    def _query(self, ask: answers.QueryAsk, who: Who) -> dict[str, Any]:
         return self._answers.query(self.harvest, ask, self._user(who))
 
     # -- records ---------------------------------------------------------------------------------
 
-    async def listen(self, host=""):
+    async def listen(self, host: str = "") -> None:
         """Listen on [site] port."""
         port = self.config["site.port"]
         if await self.listen_on(host, [port]) is None:
             raise NotDelivered(f"port {port} is taken: another server of the site? ([site] port)")
 
-    async def work(self):
+    async def work(self) -> None:
         """Make the records that are due, for ever."""
         await asyncio.gather(self._work(), self.harvest.work(self._settled))
 
-    def _settled(self, jobs):
+    def _settled(self, jobs: dict[str, Optional[Facts]]) -> None:
         """Of {job: Facts or None} the storage servers' totals are final: another record is due."""
         now = self._now()
         for job, facts in jobs.items():
             runs = self._store.runs_of(job)
-            if runs:
-                key = runs[-1]
-                about = self._store.job(key).about
+            kept = self._store.job(runs[-1]) if runs else None
+            if kept is not None:
+                key, about = runs[-1], kept.about
             else:
                 known = facts or Facts(job=job)
                 key = Key(known.cluster, job, known.restarts)
@@ -315,7 +328,7 @@ class SiteServer(Server):
                 self._jobs[key] = self._job(about, now)
             self._jobs[key].facts = facts if facts and facts.state == ENDED else None
 
-    async def _work(self):
+    async def _work(self) -> None:
         self._may_comment = asyncio.Semaphore(_COMMENTS_AT_ONCE)
         forget_at = 0.0
         while True:
@@ -328,7 +341,7 @@ class SiteServer(Server):
                 self._forget(now)
             await asyncio.sleep(0 if due else _LOOK_EVERY_S)
 
-    def _forget(self, now):
+    def _forget(self, now: float) -> None:
         try:
             self._store.forget(now - 86400 * self.config["site.keep_reports_days"],
                                now - 86400 * self.config["site.keep_days"])
@@ -336,9 +349,10 @@ class SiteServer(Server):
         except StateError as error:
             log.error("%s", error)
 
-    async def _settle(self, keys):
+    async def _settle(self, keys: list[Key]) -> None:
         # A commit waits for the disk: with many jobs at once some records share one.
-        facts, made, size, began = await self._facts(keys), [], 0, 0.0
+        facts, size, began = await self._facts(keys), 0, 0.0
+        made: list[_Made] = []
         clock = asyncio.get_running_loop().time
         for key in keys:
             job = self._jobs.get(key)
@@ -370,7 +384,7 @@ class SiteServer(Server):
                 made, size = [], 0
         await self._keep_some(made)
 
-    async def _keep_some(self, made):
+    async def _keep_some(self, made: list[_Made]) -> None:
         try:
             await self._keep(made)
         except StateError as error:
@@ -386,9 +400,10 @@ class SiteServer(Server):
             log.exception("a bug of ours, please report it: no record of job %s", one.key.job)
             one.job.due = self._now() + _FORGET_EVERY_S
 
-    async def _facts(self, keys):
+    async def _facts(self, keys: list[Key]) -> dict[Key, Facts]:
         """{Key: Facts} of the jobs that the batch system knows; {} where it does not answer."""
-        by_system, found = {}, {}
+        by_system: dict[str, list[Key]] = {}
+        found: dict[Key, Facts] = {}
         abouts = {key: self._jobs[key].about for key in keys if _is_askable(key.job)}
         for key, about in abouts.items():
             by_system.setdefault(about.scheduler, []).append(key)
@@ -407,13 +422,14 @@ class SiteServer(Server):
                          and _are_of(facts[key.job], key, abouts[key]))
         return found
 
-    async def _make_record(self, key, job, facts):
+    async def _make_record(self, key: Key, job: _Job, facts: Optional[Facts]) -> _Made:
         """The _Made of a job, by the reports that are here."""
         totals = Totals(key.job, job.expected, fold=report.folded, pack=_packed,
                         unpack=msgspec.json.decode, max_nodes=self.config["server.max_nodes"])
         reports, without = job.reports, []
         for number, body in enumerate(self._store.reports(key)):
-            one = msgspec.json.decode(body, type=SiteReport)
+            with as_kept(self._store.path):
+                one = msgspec.json.decode(body, type=SiteReport)
             if one.reason:
                 without.append(one)
             else:
@@ -425,18 +441,19 @@ class SiteServer(Server):
             totals.add(one)
         known = self._store.job(key)
         if known is not None and known.closed:           # its reports are gone, the record is not
-            record = msgspec.json.decode(next(self._store.records_of([key])))
+            with as_kept(self._store.path):
+                record = msgspec.json.decode(next(self._store.records_of([key])))
         else:
             record = _with_facts(totals.record(), key, job.about, facts)
         record = self._with_harvest(record, key)
         return _Made(key, job, reports, facts, record, msgspec.json.encode(record),
                      summary_of(record))
 
-    async def _keep(self, made):
+    async def _keep(self, made: list[_Made]) -> None:
         """Keep [_Made] in one commit, and begin to show them; StateError."""
         # Where one more report has come meanwhile: again, in a moment.
-        made = [one for one in made if self._jobs.get(one.key) is one.job
-                and one.job.reports == one.reports]
+        made = [one for one in made if one.key in self._jobs
+                and self._jobs[one.key] is one.job and one.job.reports == one.reports]
         if made:
             now = self._now()
             self._store.keep_records([(
@@ -451,7 +468,7 @@ class SiteServer(Server):
         for one in made:
             await self._begin_to_show(one.key, one.job.about, one.facts, one.record)
 
-    def _with_harvest(self, record, key):
+    def _with_harvest(self, record: dict[str, Any], key: Key) -> dict[str, Any]:
         """`record`, with what the storage servers counted."""
         job = record["job"]
         part = self.harvest.part(key.job, job["started"], job["ended"])
@@ -462,14 +479,16 @@ class SiteServer(Server):
 
     # -- to its user -------------------------------------------------------------------------------
 
-    async def _begin_to_show(self, key, about, facts, record):
+    async def _begin_to_show(self, key: Key, about: About, facts: Optional[Facts],
+                             record: dict[str, Any]) -> None:
         """A place where one user's report hangs keeps no other report from being shown."""
         while len(self._showing) >= _SHOWN_AT_ONCE or key in self._showing:
             await asyncio.wait(self._showing.values(), return_when=asyncio.FIRST_COMPLETED)
         if self.config["site.show"]:
             self._showing[key] = asyncio.ensure_future(self._show(key, about, facts, record))
 
-    async def _show(self, key, about, facts, record):
+    async def _show(self, key: Key, about: About, facts: Optional[Facts],
+                    record: dict[str, Any]) -> None:
         try:
             await self._show_all_ways(key, about, facts, record)
         except IostatsError as error:
@@ -479,7 +498,8 @@ class SiteServer(Server):
         finally:
             del self._showing[key]
 
-    async def _show_all_ways(self, key, about, facts, record):
+    async def _show_all_ways(self, key: Key, about: About, facts: Optional[Facts],
+                             record: dict[str, Any]) -> None:
         ways = self.config["site.show"]
         user, job = record["job"]["user"], record["job"]["id"]
         text = report.text(report.labelled(record, self.config), self.config,
@@ -500,9 +520,10 @@ class SiteServer(Server):
         if "output" in ways and output and "%" not in output and self._store.show_once(key):
             await self._hand_over(handover.append(user, output, "\n" + text))
 
-    async def _comment(self, scheduler, facts, attempt, record):
+    async def _comment(self, scheduler: str, facts: Facts, attempt: int,
+                       record: dict[str, Any]) -> None:
         """Write the short form; the accounting may hear of a job later than we do."""
-        why = "its fields have other texts, or the accounting does not know it"
+        why: object = "its fields have other texts, or the accounting does not know it"
         for pause_s in _COMMENT_AFTER_S:
             await asyncio.sleep(pause_s)
             try:
@@ -519,14 +540,14 @@ class SiteServer(Server):
         log.warning("job %s: no comment: %s", facts.job, why)
 
     @staticmethod
-    async def _hand_over(writing):
+    async def _hand_over(writing: Awaitable[None]) -> None:
         try:
             await writing
         except (handover.NotHandedOver, OSError) as error:
             log.info("%s", error)
 
 
-def _checked_job(job):
+def _checked_job(job: str) -> str:
     """`job`, which may be any text that is printed; WireError."""
     try:
         if checked_job_id(job) == job:
@@ -537,7 +558,7 @@ def _checked_job(job):
                                          f"{job[:40]!r}")
 
 
-def _is_askable(job):
+def _is_askable(job: str) -> bool:
     """Whether a batch system can be asked for it; one that can't must not stop the others."""
     try:
         return bool(schedulers.askable([job]))
@@ -545,13 +566,13 @@ def _is_askable(job):
         return False
 
 
-def _are_of(facts, key, about):
+def _are_of(facts: Facts, key: Key, about: About) -> bool:
     """False for facts of another job that has the same number, of another cluster or long ago."""
     return ((not key.cluster or not facts.cluster or key.cluster == facts.cluster)
             and (not about.user or not facts.user or about.user == facts.user))
 
 
-def _within_limit(records):
+def _within_limit(records: Iterable[bytes]) -> list[msgspec.Raw]:
     """[msgspec.Raw] of records (bytes); WireError when they are too many for an answer."""
     found, size = [], 0
     try:
@@ -566,11 +587,11 @@ def _within_limit(records):
     return found
 
 
-def _packed(short):
+def _packed(short: dict[str, Any]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(short))
 
 
-def _uid_of(user):
+def _uid_of(user: str) -> int:
     if user.isascii() and user.isdigit():
         return int(user)
     try:
@@ -580,7 +601,8 @@ def _uid_of(user):
                          f"{user!r}") from None
 
 
-def _with_facts(record, key, about, facts):
+def _with_facts(record: dict[str, Any], key: Key, about: About,
+                facts: Optional[Facts]) -> dict[str, Any]:
     """`record`, with what the batch system says of the job."""
     now_another = facts is not None and facts.restarts > key.attempt
     facts = facts or Facts(job=key.job, raw_job=key.job)
@@ -602,7 +624,7 @@ def _with_facts(record, key, about, facts):
     return {**record, "job": job, "batch": batch}
 
 
-def _user_of(uid):
+def _user_of(uid: Optional[int]) -> str:
     if uid is None:
         return ""
     try:
@@ -611,7 +633,8 @@ def _user_of(uid):
         return str(uid)
 
 
-def _write_comment(scheduler, facts, attempt, text, fields):
+def _write_comment(scheduler: str, facts: Facts, attempt: int, text: str,
+                   fields: Sequence[str]) -> bool:
     """True when it is written, or is not to be: another system, or the run was followed by one."""
     system = schedulers.named(scheduler)
     if not hasattr(system, "write_comment") or facts.restarts != attempt:

@@ -11,6 +11,8 @@ some days after the record is made of them: one that comes late makes a better r
 The table of summaries is that of summaries.py, those of the harvest are those of sweep_store.py.
 """
 
+from __future__ import annotations
+
 import contextlib
 import logging
 import os
@@ -23,6 +25,13 @@ import msgspec
 from iostats import summaries
 from iostats.errors import StateError
 from iostats.joblist import summary_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+    from iostats.summaries import Question
 
 log = logging.getLogger("iostats")
 
@@ -90,8 +99,8 @@ _EXPECT = ("INSERT INTO jobs (cluster, job, attempt, about, user, first, due) "
 
 
 @contextlib.contextmanager
-def as_kept(path):
-    """StateError where what the file gives is not what was kept: other bytes, or of another kind."""
+def as_kept(path: str) -> Iterator[None]:
+    """StateError where what the file gives is not what was kept: damaged, or of another kind."""
     try:
         yield
     except (zlib.error, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError,
@@ -103,12 +112,13 @@ def as_kept(path):
 class Store:
     """The file; every change is one transaction, begun by the first change and ended by commit."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         """Open `path`, and make it if it is not there; StateError."""
         self.path = path
-        self._file = None
+        self._file: sqlite3.Connection = None  # type: ignore[assignment]     # just until it is open
         self._added = False         # something that `commit` has to put on the disk
-        self._dropped = None        # why that was dropped, until `commit` has said so
+        # Why that was dropped, until `commit` has said so.
+        self._dropped: StateError | None = None
         try:
             os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
             # Only where it is not there: to close a file gives up all locks that we have on it.
@@ -132,7 +142,7 @@ class Store:
             raise StateError(f"{path}: cannot be opened: {error.strerror}; name another in "
                              f"site.cfg, [site] store") from None
 
-    def _prepare(self):
+    def _prepare(self) -> None:
         """Have the file for us alone, and of our form."""
         self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
         version, = self._file.execute("PRAGMA user_version").fetchone()
@@ -152,7 +162,7 @@ class Store:
         self._file.execute("PRAGMA journal_mode = WAL")
         self._file.execute("PRAGMA synchronous = FULL")
 
-    def _summarize(self):
+    def _summarize(self) -> None:
         """Make the summaries of all records, as version 1 has none; in the caller's transaction."""
         made = damaged = 0
         for *key, record in self._file.execute(
@@ -170,14 +180,15 @@ class Store:
             log.warning("%s: %s records are damaged: `iostats jobs` does not have them", self.path,
                         damaged)
 
-    def close(self):
+    def close(self) -> None:
         """Close the file; what is not committed is dropped."""
         if self._file is not None:
             self._file.close()
 
     # -- reports -------------------------------------------------------------------------------
 
-    def add(self, key, node, seq, body, about, user, now, due):
+    def add(self, key: Key, node: str, seq: str, body: bytes, about: bytes, user: str, now: float,
+            due: float) -> bool:
         """
         Keep a report; True, or False when it is there already; StateError.
 
@@ -195,16 +206,16 @@ class Store:
         except sqlite3.Error as error:
             raise self._failed(error) from None
 
-    def expect(self, key, about, user, now, due):
+    def expect(self, key: Key, about: bytes, user: str, now: float, due: float) -> None:
         """A record of a job is due, without a report.  Committed; arguments as of `add`."""
         self.change(_EXPECT, (*key, about, user, now, due))
 
-    def runs_of(self, job):
+    def runs_of(self, job: str) -> list[Key]:
         """[Key] of a job by the batch system's own id, the latest run last."""
         return [Key(*row) for row in self.rows("SELECT cluster, job, attempt FROM jobs "
                                                "WHERE job = ? ORDER BY first, attempt", (job,))]
 
-    def do(self, sql, values=()):
+    def do(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Change something, without a commit; StateError.  How many rows were changed."""
         try:
             self._begin()
@@ -213,11 +224,11 @@ class Store:
         except sqlite3.Error as error:
             raise self._failed(error) from None
 
-    def _begin(self):
+    def _begin(self) -> None:
         if not self._file.in_transaction:
             self._file.execute("BEGIN IMMEDIATE")
 
-    def commit(self):
+    def commit(self) -> None:
         """
         Put all that was added on the disk.
 
@@ -233,7 +244,7 @@ class Store:
         if dropped:
             raise dropped
 
-    def _failed(self, error):
+    def _failed(self, error: sqlite3.Error) -> StateError:
         """Drop all that is not on the disk; the StateError, which `commit` will raise as well."""
         failed = StateError(f"{self.path}: cannot be written: {error}")
         if self._file.in_transaction:                 # for some errors SQLite has done it already
@@ -243,14 +254,14 @@ class Store:
             self._dropped = failed
         return failed
 
-    def rows(self, sql, values=()):
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """[row] that a SELECT finds; StateError."""
         try:
             return self._file.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StateError(f"{self.path}: cannot be read: {error}") from None
 
-    def reports(self, key):
+    def reports(self, key: Key) -> Iterator[bytes]:
         """
         The bodies of a job's reports, one after the other.
 
@@ -267,7 +278,7 @@ class Store:
             if not rows:
                 return
 
-    def open_jobs(self):
+    def open_jobs(self) -> list[Open]:
         """[Open] of all jobs that wait for their record."""
         return [Open(Key(*row[:3]), row[3], row[4], [node for node, in self.rows(
                     f"SELECT DISTINCT node FROM reports WHERE {_THIS}", row[:3])])
@@ -276,12 +287,13 @@ class Store:
 
     # -- records -------------------------------------------------------------------------------
 
-    def job(self, key):
+    def job(self, key: Key) -> Known | None:
         """The Known of a job of which something is here, or None."""
         rows = self.rows(f"SELECT about, closed FROM jobs WHERE {_THIS}", key)
         return Known(rows[0][0], bool(rows[0][1])) if rows else None
 
-    def keep_record(self, key, record, shown_as, whole, user, now, summary):
+    def keep_record(self, key: Key, record: bytes, shown_as: str, whole: str, user: str, now: float,
+                    summary: dict[str, Any]) -> None:
         """
         Keep a job's record (bytes); it is due no longer.  Committed.
 
@@ -290,7 +302,7 @@ class Store:
         """
         self.keep_records([(key, record, shown_as, whole, user, now, summary)])
 
-    def keep_records(self, records):
+    def keep_records(self, records: Iterable[tuple[Any, ...]]) -> None:
         """[the arguments of keep_record], all of them in one commit, or none."""
         self.change(*(
             statement for key, record, shown_as, whole, user, now, summary in records
@@ -300,16 +312,16 @@ class Store:
                                                *key)),
                 (summaries.PUT, summaries.values_to_put(key, summary)))))
 
-    def show_once(self, key):
+    def show_once(self, key: Key) -> bool:
         """True for the first call of a job: its report goes to its user now.  Committed."""
         return self.change(f"UPDATE jobs SET shown = 1 WHERE {_THIS} AND shown = 0", key) > 0
 
-    def change(self, *statements):
+    def change(self, *statements: Any) -> int:
         """
         Do [(sql, values), ...], or one of them, and commit; how many rows the last one changed.
         """
         if isinstance(statements[0], str):
-            statements = [statements]
+            statements = (statements,)
         try:
             self._begin()
             for statement in statements:
@@ -320,7 +332,7 @@ class Store:
             raise self._failed(error) from None
         return rows
 
-    def records(self, job, user=None):
+    def records(self, job: str, user: str | None = None) -> Iterator[bytes]:
         """
         The records (bytes) of `job`, as its users or its nodes call it, one after the other: an
         array has one for each task, a requeued job one for each run; of `user` alone, if given.
@@ -331,31 +343,33 @@ class Store:
             "ORDER BY cluster, length(shown_as), shown_as, job, attempt", (job, user))
         return self.records_of(keys)
 
-    def latest(self, count, user=None):
+    def latest(self, count: int, user: str | None = None) -> Iterator[bytes]:
         """The latest `count` records (bytes), the newest first; of `user` alone, if given."""
         mine = "" if user is None else "AND user = ?"
         keys = self.rows(f"SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL {mine} "
                           f"ORDER BY made DESC LIMIT ?", (*([] if user is None else [user]), count))
         return self.records_of(keys)
 
-    def listed(self, question):
+    def listed(self, question: Question) -> tuple[list[dict[str, Any]], tuple[Any, ...] | None]:
         """
         ([row] of a summaries.Question, where the next question goes on, or None where there are no
         more); ValueError, StateError.
         """
-        rows = [summaries.row_of(values) for values in self.rows(*summaries.select(question))]
+        asked = summaries.select(question)
+        with as_kept(self.path):
+            rows = [summaries.row_of(values) for values in self.rows(*asked)]
         if len(rows) <= question.limit:
             return rows, None
         rows.pop()
         return rows, summaries.mark_of(rows[-1], question)
 
-    def records_of(self, keys):
+    def records_of(self, keys: Iterable[Sequence[Any]]) -> Iterator[bytes]:
         """The records (bytes) of [Key], one after the other."""
         for key in keys:
             for record, in self.rows(f"SELECT record FROM jobs WHERE {_THIS}", key):
                 yield _unpacked(record, self.path)
 
-    def forget(self, reports_before, records_before):
+    def forget(self, reports_before: float, records_before: float) -> None:
         """Remove reports and records of jobs that were first heard of before these moments."""
         self.change(
             ("DELETE FROM reports WHERE (cluster, job, attempt) IN (SELECT cluster, job, attempt "
@@ -365,6 +379,6 @@ class Store:
             ("DELETE FROM jobs WHERE first < ? AND closed", (records_before,)))
 
 
-def _unpacked(data, path):
+def _unpacked(data: bytes, path: str) -> bytes:
     with as_kept(path):
         return zlib.decompress(data)

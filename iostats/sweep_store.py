@@ -12,7 +12,17 @@ checkpoint takes the place of a target's blocks in one transaction.  So a server
 any byte begins again with each message taken once, or not at all.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
+
+from iostats.errors import StateError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from iostats.store import Store
 
 Logged = namedtuple("Logged", "file_system target body")
 Logged.__doc__ = """Bytes that came of one target."""
@@ -21,12 +31,12 @@ Logged.__doc__ = """Bytes that came of one target."""
 class SweepStore:
     """The tables of the harvest in a store.Store; every method may raise StateError."""
 
-    def __init__(self, store):
-        self._store = store
+    def __init__(self, store: Store) -> None:
+        self._store, self.path = store, store.path
 
     # -- sweeps: on the disk with the store's next `commit`
 
-    def add(self, node, agent, logged):
+    def add(self, node: str, agent: bytes, logged: Iterable[Logged]) -> None:
         """Keep a message: [Logged], and what is known of its agent from now on (bytes)."""
         for one in logged:
             self._store.do("INSERT INTO blocks (file_system, target, body) VALUES (?, ?, ?)", one)
@@ -34,19 +44,19 @@ class SweepStore:
 
     # -- committed at once
 
-    def keep_lives(self, lives):
+    def keep_lives(self, lives: Mapping[str, bytes]) -> None:
         """Keep {job: bytes}."""
         self._store.change(*(("INSERT OR REPLACE INTO lives VALUES (?, ?)", one)
                              for one in lives.items()))
 
-    def checkpoint(self, states):
+    def checkpoint(self, states: Mapping[tuple[str, str], bytes]) -> None:
         """{(file system, target): state} stands for all that came of these targets so far."""
         self._store.change(*(
             statement for key, state in states.items() for statement in (
                 ("DELETE FROM blocks WHERE file_system = ? AND target = ?", key),
                 ("INSERT OR REPLACE INTO targets VALUES (?, ?, ?)", (*key, state)))))
 
-    def settle(self, harvests, logged, now):
+    def settle(self, harvests: Mapping[str, bytes], logged: Iterable[Logged], now: float) -> None:
         """
         {job: bytes} is what the storage servers counted; the jobs leave `lives`, and [Logged]
         makes the targets forget them when it is replayed.
@@ -58,22 +68,25 @@ class SweepStore:
             *(("INSERT OR REPLACE INTO harvests VALUES (?, ?, ?)", (job, now, body))
               for job, body in harvests.items() if body))
 
-    def forget(self, before):
+    def forget(self, before: float) -> None:
         """Remove what was counted for jobs that were settled before this moment."""
         self._store.change("DELETE FROM harvests WHERE made < ?", (before,))
 
     # -- what is there
 
-    def agents(self):
+    def agents(self) -> dict[str, bytes]:
         """{node: bytes}."""
         return dict(self._store.rows("SELECT node, body FROM agents"))
 
-    def targets(self):
+    def targets(self) -> dict[tuple[str, str], bytes]:
         """{(file system, target): state}."""
-        return {(file_system, target): state for file_system, target, state in self._store.rows(
+        found = {(file_system, target): state for file_system, target, state in self._store.rows(
             "SELECT file_system, target, state FROM targets")}
+        if not all(isinstance(name, str) for key in found for name in key):
+            raise StateError(f"{self.path}: is damaged: the name of a target is no text")
+        return found
 
-    def blocks(self):
+    def blocks(self) -> Iterator[Logged]:
         """Logged, one after the other in the order in which they came."""
         last = 0
         while True:
@@ -85,11 +98,11 @@ class SweepStore:
                 return
             last = found[-1][0]
 
-    def lives(self):
+    def lives(self) -> dict[str, bytes]:
         """{job: bytes}."""
         return dict(self._store.rows("SELECT job, body FROM lives"))
 
-    def harvest_of(self, job):
+    def harvest_of(self, job: str) -> bytes | None:
         """What was counted for a settled job, as bytes, or None."""
         found = self._store.rows("SELECT body FROM harvests WHERE job = ?", (job,))
         return found[0][0] if found else None

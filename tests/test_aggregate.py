@@ -68,6 +68,14 @@ def test_data_on_an_mdt_is_network_data_too():
     assert (12288, 3) == (found["network"]["read_bytes"], found["network"]["read_rpcs"])
 
 
+def test_nodes_that_all_count_something_else_are_added_up_as_well():
+    """100 nodes, each with a counter of its own beside 23 opens: more sets of names than 64."""
+    found = only(totals(*(report(f"nid{number:05}", [
+        llite(**{"open": 23, f"new_{number}": number})]) for number in range(100))))
+    assert 2300 == found["operations"]["open"]["count"]
+    assert [0, 41, 99] == [found["operations"][f"new_{number}"]["count"] for number in (0, 41, 99)]
+
+
 def test_file_systems_never_mix():
     """Each has its own row, in the order of the names."""
     found = totals(report(deltas=[llite(open=23), llite("home", open=37)])).record()

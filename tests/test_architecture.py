@@ -25,9 +25,10 @@ OUTSIDE_WORLD = {"os", "socket", "subprocess", "time", "threading", "asyncio", "
                  "pathlib", "shutil", "tempfile", "urllib", "http", "signal", "multiprocessing"}
 # sys.stdlib_module_names is there since 3.10 only; this is what we use of it.
 STANDARD_LIBRARY = set(getattr(sys, "stdlib_module_names", ())) or {
-    "_thread", "argparse", "array", "binascii", "collections", "csv", "ctypes", "datetime", "errno",
-    "fcntl", "fnmatch", "glob", "hashlib", "hmac", "io", "itertools", "json", "os", "pwd", "re",
-    "select", "signal", "socket", "stat", "subprocess", "sys", "time", "typing", "zlib"}
+    "__future__", "_thread", "argparse", "array", "binascii", "collections", "csv", "ctypes",
+    "datetime", "errno", "fcntl", "fnmatch", "functools", "glob", "hashlib", "hmac", "io",
+    "itertools", "json", "math", "operator", "os", "pwd", "re", "select", "signal", "socket",
+    "stat", "subprocess", "sys", "time", "traceback", "types", "typing", "warnings", "zlib"}
 
 
 def imports_of(name):

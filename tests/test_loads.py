@@ -121,6 +121,14 @@ def test_a_target_without_requests_has_no_share():
     assert [] == loads.answer(load, Ask("job"), Known)["rows"]
 
 
+@pytest.mark.parametrize("nodes, count", [("nid[001-", None), ("", None), ("nid[001-023]", 23)],
+                         ids=["no list", "nothing", "23"])
+def test_the_nodes_of_a_job_are_counted_where_the_batch_system_gives_only_their_list(nodes, count):
+    """A list that cannot be read is not known, which is not 0."""
+    assert count == loads.node_count(Facts(job="4711", nodes=nodes))
+    assert 37 == loads.node_count(Facts(job="4711", nodes=nodes, node_count=37))
+
+
 # -- filters -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("ask, expected", [
@@ -135,6 +143,28 @@ def test_rows_can_be_chosen(ask, expected):
     answer = loads.answer(two_targets(), ask, Known)
     assert expected == [row["job"] for row in answer["rows"]]
     assert answer["left_off"] == (3 if ask.count == 2 else 0)
+
+
+@pytest.mark.parametrize("by, expected", [
+    ("target", {("OST0000", "scratch"): (41.0, 1), ("OST0001", "scratch"): (116.0, 2)}),
+    ("server", {("oss1", "scratch"): (41.0, 1), ("oss2", "scratch"): (116.0, 2)})])
+def test_places_of_one_file_system_have_the_load_of_those_that_are_asked_for(by, expected):
+    """Of alice's and bob's jobs on scratch: without the 3 requests a second of cp.0."""
+    load = two_targets()
+    sums = {}
+    for user in ("alice", "bob"):
+        for row in loads.answer(load, Ask(by, "scratch", user), Known)["rows"]:
+            requests, jobs = sums.get((row[by], row["file_system"]), (0, 0))
+            sums[row[by], row["file_system"]] = requests + row["requests_per_s"], jobs + row["jobs"]
+    assert expected == sums
+
+
+def test_a_question_for_an_id_that_is_no_job_counts_it_as_such():
+    """cp.0 has 3 requests a second, all of no job."""
+    [row] = [row for row in loads.answer(two_targets(), Ask("target", job="cp.0"), Known)["rows"]
+             if row["requests_per_s"]]
+    assert ("OST0000", 3, 0, 1.0) == tuple(row[name] for name in (
+        "target", "requests_per_s", "jobs", "no_job_share"))
 
 
 def test_a_user_sees_the_own_jobs_and_the_sums_of_all():
@@ -385,6 +415,41 @@ def test_levels_show_an_ordinary_user_no_job_of_others(harvest, level):
     answer = Answers().query(harvest, QueryAsk(level), "alice")
     assert {"4711"} >= {row["job"] for row in answer["rows"] if "job" in row}
     assert "bob" not in repr(answer) and "12345" not in repr(answer)
+
+
+def test_totals_can_be_of_one_file_system(harvest):
+    """On home 4999 has opened 7 files; on scratch are the other jobs."""
+    mdt = harvest.add("MDT", "home", "MDT0000", "mds2")
+    for _ in range(7):
+        mdt.rpc((T + 50) * kernel.NS, "4999", "open", 23)
+    harvest.read(T + 60)
+    answer = Answers().query(harvest, QueryAsk("b", file_system="home"), None)
+    assert [("4999", "home", 7)] == rows(answer, "job", "file_system", "metadata")
+    answer = Answers().query(harvest, QueryAsk("b", file_system="scratch"), None)
+    assert {"4711", "12345_10", "cp.0"} == {row["job"] for row in answer["rows"]}
+
+
+def test_a_target_that_was_never_read_whole_says_nothing_of_a_total(harvest):
+    """It is there, since a first part of its entries has come; there are no numbers yet."""
+    harvest.targets["scratch", "OST0001"] = zeroing.Target(harvest.names, "scratch", "OST0001")
+    block = harvest.kernels["scratch", "OST0000"][1].sweep((T + 50) * kernel.NS)[0][0]
+    block.target, block.ended = "OST0001", False
+    harvest.targets["scratch", "OST0001"].take(block, "oss2", "b" * 32, True)
+    answer = Answers().query(harvest, QueryAsk("a", job="4711"), None)
+    assert {"OST0000": True, "OST0001": False} == dict(rows(answer, "target", "lower_bound"))
+
+
+def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later(harvest):
+    """By its clock the harvest began 20 s after T, and 12366 another 10 s after that."""
+    Agent = namedtuple("Agent", "clock_ahead_s slot")
+    facts = Facts(job="12345_10", raw_job="12366", user="bob", started=T - 70, ended=T - 60)
+    harvest.facts = lambda id: facts if id == "12366" else None
+    whys = {}
+    for ahead_s in (0.0, 100.0):
+        harvest.agents = {"mds1": Agent(ahead_s, T + 40)}
+        [row] = Answers().query(harvest, QueryAsk("b", job="12366"), None)["rows"]
+        whys[ahead_s] = row["notes"]
+    assert {0.0: ["the harvest began after the job (MDT0000)"], 100.0: []} == whys
 
 
 def test_before_the_first_sweep_there_is_no_answer():

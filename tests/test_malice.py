@@ -28,12 +28,15 @@ from storage import StorageServer, moved
 from test_site import Inside
 
 from iostats import config as site_config
-from iostats import credentials, handover, joblist, jsonrpc, sinks, wire
+from iostats import (attribution, credentials, handover, joblist, jsonrpc, loads, loadtable,
+                     schedulers, sinks, wire)
+from iostats import site as site_server
 from iostats.aggregate import Totals
 from iostats.cli import mail, query
 from iostats.cli import server as server_role
-from iostats.errors import StateError, one_line
+from iostats.errors import IostatsError, StateError, one_line
 from iostats.jobfacts import Facts
+from iostats.loads import Ask
 from iostats.server import Caller, JobServer
 from iostats.sinks import influxdb
 
@@ -374,12 +377,12 @@ def test_no_report_is_appended_as_a_user_of_the_system(of_all):
 @root_only
 def test_the_process_that_writes_for_a_user_has_nothing_of_the_servers(of_all):
     """Not its rights, its groups or its open files: the store and the port are not that user's."""
-    kept = [open(of_all / "store", "w"), socket.create_server(("127.0.0.1", 0))]
-    os.chmod(of_all, 0o777)
+    kept = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
 
     def look(uid):
         names = ("Uid", "Gid", "Groups", "CapEff", "CapPrm")
-        found = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        status = Path("/proc/self/status").read_text()
+        found = dict(line.split(":", 1) for line in status.splitlines())
         (of_all / "seen").write_text(json.dumps({
             "files": [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")
                       if os.path.lexists(f"/proc/self/fd/{one}") and int(one) > 2],
@@ -620,16 +623,39 @@ def is_harmless(text):
     return all(c.isprintable() or c == "\n" for c in text)
 
 
-def load_answer(text):
-    """What `load` could answer, if names came as they were."""
-    row = {"job": text, "file_system": text, "write_bytes_per_s": 23, "read_bytes_per_s": 37,
-           "requests_per_s": 41, "metadata_per_s": 43, "lower_bound": False, "is_job": True,
-           "user": text, "account": text, "name": text, "nodes": 3}
-    return {"by": "job", "kind": "rates", "rows": [row], "left_off": 0, "at": 1_795_225_060,
-            "span_s": 20.0, "file_systems": [
-                {"file_system": text, "write_bytes_per_s": 23, "read_bytes_per_s": 37,
-                 "requests_per_s": 41, "metadata_per_s": 43, "no_job_share": 0.5, "targets": 1,
-                 "jobs": 1, "busiest": [], "missing": {text: text}, "lower_bound": True}]}
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("by", [*loads.BY, loads.JOB_TARGET, loads.JOB_SUMMED])
+def test_a_hostile_name_stays_text_in_top_and_query(by, text, capsys):
+    """Ids, users, accounts, nodes, targets, file systems, and what was looked for."""
+    class Known:
+        job_of = staticmethod(str)
+
+        @staticmethod
+        def facts(id):
+            return Facts(job=text, raw_job=text, user=text, account=text, name=text, nodes=text)
+    part = loads.Part(text, text, text, 20, [text], [[460], [740], [41], [23]])
+    load = loads.load([part], Known, at=1_795_225_060, span_s=20.0, missing={text: {text: text}})
+    for ask in (Ask(by=by), Ask(by=by, text=text, user=text, job=text, file_system=text)):
+        answer = loads.answer(load, ask, Known)
+        if by in loads.BY:
+            lines = loadtable.lines(answer, 200)
+            assert 3 < len(lines) and all(is_harmless(line) and "\n" not in line for line in lines)
+        query._print_tables({"level": "c", **answer}, site_config.load(environ={}))
+        assert is_harmless(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("job", ["-rf", "--delete", "4711 4713", "4711,4713", "4711'", 'a"b',
+                                 "a\tb", "", "\x1b[2J", "x" * 129])
+@pytest.mark.parametrize("name", ["slurm", "pbs", "lsf", "sge", "flux"])
+def test_no_job_id_is_an_option_of_a_batch_systems_command(name, job, monkeypatch):
+    """It is refused before any command is begun, and costs no other job its facts."""
+    def begun(*command, **how):
+        raise AssertionError(command)
+    monkeypatch.setattr(schedulers, "run_command", begun)
+    monkeypatch.setattr(subprocess, "run", begun)
+    with pytest.raises(IostatsError):
+        schedulers.named(name).facts([job])
+    assert not site_server._is_askable(job)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -696,6 +722,28 @@ def test_hostile_names_stay_text_in_a_log(inside, caplog):
     inside.make_records()
     said = [record.getMessage() for record in caplog.records]
     assert said and all(is_harmless(text) and "\n" not in text for text in said), said
+
+
+@pytest.mark.parametrize("forged", ["2147483648", "4294967295", "9" * 31, "0", "0_1",
+                                    "4294967296+1"])
+def test_a_forged_id_in_job_stats_keeps_no_other_job_from_being_asked_for(forged):
+    """
+    A program's SLURM_JOB_ID is what its user likes.  squeue 22.05 ends with "Invalid job id" for
+    these, and tells nothing of 4711, which would then have been taken for over.
+    """
+    asked = []
+
+    def run(argv):
+        asked.append(argv)
+        return subprocess.CompletedProcess(argv, 1, "", "slurm_load_jobs error: Invalid job id")
+    assert {} == schedulers.named("slurm").facts(["4711", forged], run)
+    assert asked and all("--jobs=4711" in argv for argv in asked)
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "lsf", "sge"])
+def test_a_number_that_no_batch_system_gives_is_no_job(scheduler):
+    form = attribution.Form("%j", scheduler)
+    assert ("4294967295", "", "") == tuple(map(form.job_of, ("4294967295", "9" * 11, "9" * 31)))
 
 
 # -- no network but what was asked for ------------------------------------------------------------

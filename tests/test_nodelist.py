@@ -22,12 +22,21 @@ def test_a_list_is_written_out_in_its_order_with_its_zeros(text, names):
 
 @pytest.mark.parametrize("text, off", [
     ("a[1-3", "a[1-3"), ("b,a[3-1]", "3-1"), ("a[1,x]", "x"), ("a[1-]", "1-"), ("a[-3]", "-3"),
-    ("a[1-2-3]", "1-2-3"),
-], ids=["not closed", "backwards", "no number", "no end", "no beginning", "two ends"])
+    ("a[1-2-3]", "1-2-3"), ("a[]", "[]"), ("a[1,]", "[]"),
+], ids=["not closed", "backwards", "no number", "no end", "no beginning", "two ends", "empty",
+        "an empty one"])
 def test_what_is_no_list_is_refused_with_the_part_that_is_off(text, off):
     with pytest.raises(ValueError) as caught:
         expanded(text)
     assert off == str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["n" * 5000, "n" * 5000 + "[1-3]", "n[1-3]" * 2000,
+                                  f"n[1-{'9' * 300}]"])
+def test_a_name_that_no_node_can_have_is_refused(text):
+    """Not one of a million names of a megabyte each."""
+    with pytest.raises(ValueError):
+        expanded(text)
 
 
 @pytest.mark.parametrize("text", ["a[1-1000001]", "a[1-600000,600001-1000001]",

@@ -384,3 +384,63 @@ def test_json_keeps_every_name_as_it_is():
 def test_node_names_are_folded_as_batch_systems_do(nodes, shown):
     """A list of 10,000 names helps nobody."""
     assert shown == report.folded(nodes)
+
+
+# -- from both sides ---------------------------------------------------------------------
+
+def at_servers(name="snx11001", low=False, **calls):
+    """What the storage servers have counted on one file system."""
+    return {"name": name, "label": name, "read_bytes": 41 * 2**20, "write_bytes": 0,
+            "read_rpcs": 41, "write_rpcs": 0, "lower_bound": low, "notes": ["a note of theirs"],
+            "operations": {call: {"count": count, "seconds": seconds}
+                           for call, (count, seconds) in calls.items()}}
+
+
+def with_harvest(record, *file_systems, final=True):
+    return {**record, "harvest": {"final": final, "lower_bound": False, "notes": ["a late start"],
+                                  "file_systems": list(file_systems)}}
+
+
+def test_the_storage_servers_numbers_stand_below_the_nodes():
+    """A rename is counted once, not again by its kind; - is what nobody knows."""
+    record, choices = job(*WHOLE)
+    record = with_harvest(record, at_servers(open=(60, 0.061), rename=(3, None),
+                                             samedir_rename=(3, None)), final=False)
+    found = report.text(record, choices, "plain", long=True)
+    assert """\
+From both sides, the nodes and the storage servers:
+File System    Counted             Read       Written      Reads    Writes    Operations
+snx11001       By the application  320.0 MiB  0 bytes         60         0            73
+snx11001       Over the network    320.0 MiB  0 bytes        309         0             -
+snx11001       At the servers      41.0 MiB   0 bytes         41         0            63
+Operations at the storage servers:
+File System    Operation         Count    Seconds
+snx11001       open                 60      0.061
+snx11001       rename                3          -
+snx11001       samedir_rename        3          -
+""".split() == found[found.index("From both"):found.index("note: ")].split()
+    assert [line for line in found.splitlines() if "servers: " in line] == [
+        "note: at the servers: a late start", "note: snx11001, at the servers: a note of theirs",
+        "note: at the servers: more may come: the job is not settled yet"]
+
+
+def test_a_job_that_no_node_has_reported_is_told_from_the_servers_alone():
+    record, choices = job(expected=4)
+    found = report.text(with_harvest(record, at_servers(low=True)), choices, "plain", long=True)
+    assert "No node has reported: what follows is from the storage servers alone." in found
+    assert "At the storage servers, under this job's id:" in found
+    assert ["snx11001", "At", "the", "servers", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=", "41",
+            ">=", "0", ">=", "0"] in [line.split() for line in found.splitlines()]
+    assert "Operations at the storage servers" not in found               # there were none
+
+
+def test_csv_has_the_servers_numbers_as_a_layer_of_their_own():
+    record, choices = job(*WHOLE)
+    record = with_harvest(record, at_servers(low=True, open=(60, 0.061)))
+    rows = [row[1:] for row in csv.reader(io.StringIO(report.text(record, choices, "csv")))
+            if row[2] == "servers"]
+    assert [["snx11001", "servers", "read_bytes", "42991616", "1"],
+            ["snx11001", "servers", "write_bytes", "0", "1"],
+            ["snx11001", "servers", "read_rpcs", "41", "1"],
+            ["snx11001", "servers", "write_rpcs", "0", "1"],
+            ["snx11001", "servers", "open", "60", "1"]] == rows

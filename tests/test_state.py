@@ -11,7 +11,8 @@ import stat
 
 import pytest
 
-from iostats import secret, state
+from iostats import config as site
+from iostats import measure, secret, state
 from iostats.errors import ConfigError, NotDelivered, StateError
 from iostats.jobid import as_filename
 from iostats.state import State, open_state
@@ -53,6 +54,24 @@ def test_a_start_that_is_there_is_not_written_over(tmp_path):
     assert kept.keep_start(b"second", replace=True)
     assert b"second" == kept.load_start()
     assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
+
+
+def test_a_start_that_a_stop_removes_while_another_one_looks_is_begun_again(tmp_path, monkeypatch):
+    """The second `start` found it there, and gone when it wanted to read it."""
+    said = []
+    work = measure.Work(site.Config(), str(tmp_path), "nid00023", "4711", said.append,
+                        str(tmp_path / "kept"))
+    work.kept.keep_start(b"of the first", replace=False)
+    keep_start = State.keep_start
+
+    def stopped_meanwhile(kept, data, replace):
+        is_kept = keep_start(kept, data, replace)
+        if not is_kept:
+            os.unlink(kept.start_path)
+        return is_kept
+    monkeypatch.setattr(State, "keep_start", stopped_meanwhile)
+    assert work.start().seq == work.begun("the work").seq
+    assert 1 == len(said) and said[0].endswith("begun again")
 
 
 def test_no_start_is_none_and_not_an_error(tmp_path):

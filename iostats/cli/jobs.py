@@ -20,10 +20,9 @@ from iostats.moments import moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Sequence
     from typing import Any
-
-    import argparse
 
 _UNITS = "KMGTP"
 _MOST = 10**9
@@ -202,7 +201,7 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     jobs = [checked_job_id(job, "--jobs") for job in _words(options.jobs, "--jobs",
                                                             summaries.MOST_JOBS)]
     if options.since is not None:
-        since = moment(options.since, now, "--since")
+        since: float | None = moment(options.since, now, "--since")
     else:
         since = None if jobs else moment("today", now)
     # No -E is any: some node's clock may be ahead of ours.
@@ -237,7 +236,8 @@ def _words(texts: list[str], what: str, most: int = summaries.MOST_NAMES) -> lis
 
 def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dict[str, Any]]:
     """All rows up to `limit`, asked for in parts, so that no answer keeps the server long."""
-    rows, after = [], None
+    rows: list[dict[str, Any]] = []
+    after: Any = None
     while len(rows) < limit:
         part = min(summaries.MOST_ROWS, limit - len(rows))
         answer = asked(config, "jobs", {**question, "limit": part, "after": after})

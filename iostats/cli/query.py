@@ -17,10 +17,9 @@ from iostats.errors import DONE, NotDelivered, UsageError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from typing import Any
-
-    import argparse
 
 HELP = """\
 usage: iostats query LEVEL [options]
@@ -146,7 +145,7 @@ def _print_tables(answer: dict[str, Any], config: site.Config) -> None:
     if answer.get("targets"):
         print()
         table(answer["targets"], _TARGETS)
-    notes = {}
+    notes: dict[str, list[str]] = {}
     for row in rows:
         for note in row.get("notes", ()):
             notes.setdefault(note, []).append(row["job"])

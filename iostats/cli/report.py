@@ -17,10 +17,9 @@ from iostats.jobid import checked_job_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
     from typing import Any
-
-    import argparse
 
 _LONGEST = 1 << 28
 _MOST_LATEST = 1000

@@ -28,10 +28,13 @@ from iostats.server import JobServer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    import argparse
+    from rich.progress import Progress, TaskID
+
+    from iostats.store import Store
 
 _SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
 
@@ -115,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
         event_loop_policy()
         asyncio.run(_serve(totals, checks, config, options))
     finally:
-        if made:
+        if password and made:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(password)
     return _print(totals, config, options)
@@ -276,7 +279,8 @@ class _Progress:
 
     def __init__(self, totals: Totals, quiet: bool) -> None:
         self._totals, self._quiet = totals, quiet
-        self._bar = self._task = None
+        self._bar: Progress | None = None
+        self._task: TaskID                            # of the bar, once that is there
         self._said_at = 0.0
 
     def begin(self, port: int | None) -> None:

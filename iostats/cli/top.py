@@ -26,15 +26,18 @@ from iostats.errors import DONE, IostatsError, NotDelivered, UsageError, one_lin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import argparse
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from types import FrameType
     from typing import Any, NoReturn, Union
 
-    import argparse
-    from types import FrameType
+    from rich.live import Live
+
+    from iostats import on_server
 
     Source = Union["_Site", on_server.Here, on_server.Dumps]
-    Asked = tuple[loads.Ask, dict[str, Any]]       # and its answer
-    Line = tuple[str, str]      # and rich's style
+    Asked = tuple[loads.Ask, dict[str, Any]]      # and its answer
+    Line = tuple[str, str]                        # and rich's style
 
 HELP = """\
 usage: iostats top [options]
@@ -161,7 +164,7 @@ def _source(options: argparse.Namespace, config: site.Config) -> Source:
     return on_server.Dumps(options.statsfile, form, every_s)
 
 
-def _one_of(name: str, given: str | None, choices: Sequence[str], default: str) -> str:
+def _one_of(name: str, given: str | None, choices: Collection[str], default: str) -> str:
     if given is not None and given not in choices:
         raise UsageError(f"{name}: expected {', '.join(choices)}, got {given[:40]!r}")
     return given or default
@@ -260,7 +263,8 @@ class _Fetcher(threading.Thread):
         self._source, self._wake = source, wake
         self._changed = threading.Condition()
         self._ask, self._is_due = ask, True
-        self.found = self.failed = None             # (ask, answer); an exception
+        self.found: Asked | None = None
+        self.failed: BaseException | None = None
 
     def want(self, ask: loads.Ask, now: bool = False) -> None:
         """Another question; `now`: and look again for it."""
@@ -269,7 +273,7 @@ class _Fetcher(threading.Thread):
             self._changed.notify()
 
     def run(self) -> None:
-        looked_at, asked = None, None
+        looked_at, asked = float("-inf"), None
         while True:
             with self._changed:
                 while not self._is_due and self._ask == asked:
@@ -277,8 +281,7 @@ class _Fetcher(threading.Thread):
                     if left <= 0:
                         break
                     self._changed.wait(left)
-                due = self._is_due or looked_at is None or (
-                    time.monotonic() - looked_at >= self._source.every_s)
+                due = self._is_due or time.monotonic() - looked_at >= self._source.every_s
                 ask, self._is_due = self._ask, False
             try:
                 if due:
@@ -298,11 +301,11 @@ class _Live:
 
     def __init__(self, source: Source, ask: loads.Ask, view: _View) -> None:
         self._source, self._ask, self._view = source, ask, view
-        self._names = []                            # of the file systems
-        self._typed = None                          # a text that is just typed after /
+        self._names: list[str] = []                 # of the file systems
+        self._typed: str | None = None              # a text that is just typed after /
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._keys = sys.stdin.fileno() if sys.stdin.isatty() else None
-        self._signals = []
+        self._signals: list[int] = []
 
     def run(self) -> int:
         """Go on until it is over; the exit status."""
@@ -337,11 +340,11 @@ class _Live:
     def _terminal(self) -> Iterator[Live]:
         from rich.console import Console
         from rich.live import Live
-        saved = termios.tcgetattr(self._keys) if self._keys is not None else None
+        saved = termios.tcgetattr(self._keys) if self._keys is not None else []
         live = Live(console=Console(file=sys.stdout, highlight=False), screen=True,
                     auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         try:
-            if saved is not None:
+            if self._keys is not None:
                 tty.setcbreak(self._keys)
             live.start()
             yield live
@@ -349,7 +352,7 @@ class _Live:
             try:
                 live.stop()
             finally:
-                if saved is not None:
+                if self._keys is not None:
                     termios.tcsetattr(self._keys, termios.TCSADRAIN, saved)
 
     def _watch(self, live: Live, reading: int) -> int | None:
@@ -381,7 +384,7 @@ class _Live:
             if key == "\x1b":
                 self._typed = None
             elif self._typed is not None:
-                self._type(key)
+                self._type(key, self._typed)
             elif key in ("q", "Q", "\x04"):
                 return False
             elif key in _SORT_OF:
@@ -409,15 +412,15 @@ class _Live:
     def _source_lacks(self) -> Sequence[str]:
         return getattr(self._source, "lacks", ())
 
-    def _type(self, key: str) -> None:
+    def _type(self, key: str, typed: str) -> None:
         if key in "\r\n":
-            self._ask, self._typed = self._ask._replace(text=self._typed.strip()), None
+            self._ask, self._typed = self._ask._replace(text=typed.strip()), None
         elif key in "\x7f\b":
-            self._typed = self._typed[:-1]
+            self._typed = typed[:-1]
         elif key == "\x15":                         # Ctrl-U
             self._typed = ""
-        elif key.isprintable() and len(self._typed) < _LONGEST_TEXT:
-            self._typed += key
+        elif key.isprintable() and len(typed) < _LONGEST_TEXT:
+            self._typed = typed + key
 
     # -- the screen
 

@@ -20,12 +20,22 @@ and the sink itself
 Adding a sink is adding a file; tests/test_sinks.py says what one lacks.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import sys
 from collections import namedtuple
 
 from iostats.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.config import Config
 
 Number = namedtuple("Number", "name kind help value")
 Number.__doc__ = """
@@ -39,19 +49,19 @@ Attributes:
 """
 
 
-def names():
+def names() -> list[str]:
     """The sinks that there are."""
     found = (os.path.splitext(filename) for filename in os.listdir(os.path.dirname(__file__)))
     return sorted(name for name, dot_py in found if dot_py == ".py" and not name.startswith("_"))
 
 
-def named(name):
+def named(name: str) -> ModuleType:
     """The module of sink `name`."""
     __import__(f"{__name__}.{name}")
     return sys.modules[f"{__name__}.{name}"]
 
 
-def of(config, say):
+def of(config: Config, say: Callable[[str], None]) -> list[Any]:
     """[sink] of those that `config` turns on; ConfigError."""
     found = []
     try:
@@ -67,7 +77,7 @@ def of(config, say):
     return found
 
 
-def _made(module, config, say):
+def _made(module: ModuleType, config: Config, say: Callable[[str], None]) -> Any:
     if importlib.util.find_spec(module.NEEDS) is None:
         raise ConfigError(f"site.cfg: [{module.NAME}]: expected the Python package "
                           f"{module.PACKAGE}, which is not there; install it: {sys.executable} -m "

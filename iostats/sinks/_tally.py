@@ -11,11 +11,28 @@ was missed, and what a target forgets is no loss of anybody.
 The walk over the targets is a generator, so that a loop can do other things between two of them.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 
 import numpy as np
 
-from iostats.loads import COUNTED_AGAIN, TRANSFERS
+from iostats.counters import COUNTED_AGAIN
+from iostats.loads import TRANSFERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    import numpy.typing
+
+    from iostats.harvested import Harvest, Sweep
+    from iostats.zeroing import Target
+
+    Array = numpy.typing.NDArray[Any]
+    Columns = dict[str, tuple[Array, Array]]        # counter -> samples, sums
+    Key = tuple[str, str, str]                      # fs, component, target or ""
 
 UNATTRIBUTED = "(unattributed)"         # the ids that are no jobs' (cp.0, kworker), added up
 BYTES = ("read_bytes", "write_bytes")
@@ -34,7 +51,7 @@ Attributes:
 NOBODY = Job("", UNATTRIBUTED, UNATTRIBUTED, "", "")
 
 
-def component_of(target):
+def component_of(target: str) -> str:
     """
     What kind of target it is, as exporters call it.
 
@@ -44,7 +61,7 @@ def component_of(target):
     return target[:3].lower()
 
 
-def is_operation(counter):
+def is_operation(counter: str) -> bool:
     """False for transfers, and for what counts a rename once more."""
     return counter not in TRANSFERS and counter not in COUNTED_AGAIN
 
@@ -62,13 +79,16 @@ class Part:
         is_job: whether the id is a job's; `low`: what is there may be too low, for good.
     """
 
-    def __init__(self, fs, component, target):
+    def __init__(self, fs: str, component: str, target: str) -> None:
         self.fs, self.component, self.target = fs, component, target
-        self.ids, self.index, self._rows_of = [], {}, {}
-        self.now, self.before = {}, {}
+        self.ids: list[str] = []
+        self.index: dict[str, int] = {}
+        self._rows_of: dict[str, tuple[list[str], Array]] = {}
+        self.now: Columns = {}
+        self.before: Columns = {}
         self.here = self.was_here = self.low = self.is_job = np.zeros(0, bool)
 
-    def begin(self):
+    def begin(self) -> None:
         """A new sweep: what was now is before."""
         dead = len(self.ids) - int(self.here.sum())
         if dead > _DEAD_ROWS and 2 * dead > len(self.ids):
@@ -76,7 +96,7 @@ class Part:
         self.before, self.now = self.now, {}
         self.was_here, self.here = self.here, np.zeros(len(self.ids), bool)
 
-    def _keep(self, rows):
+    def _keep(self, rows: Array) -> None:
         self.ids = [self.ids[row] for row in rows.tolist()]
         self.index = {job_id: row for row, job_id in enumerate(self.ids)}
         self.now = {name: (samples[rows], sums[rows])
@@ -84,7 +104,7 @@ class Part:
         self.here, self.low, self.is_job = self.here[rows], self.low[rows], self.is_job[rows]
         self._rows_of = {}
 
-    def add(self, target, is_job):
+    def add(self, target: Target, is_job: Callable[[str], bool]) -> set[str]:
         """Add what `target` has; {id} that it did not have the last time."""
         totals, new, came = target.totals(), [], set()
         ids = list(totals.ids)
@@ -110,7 +130,7 @@ class Part:
                 sums[rows] += np.asarray(column.sums).astype(np.int64)
         return came
 
-    def _grow(self, size, are_jobs):
+    def _grow(self, size: int, are_jobs: Array) -> None:
         self.here, self.was_here, self.low = (_longer(flags, size) for flags in
                                               (self.here, self.was_here, self.low))
         self.is_job = np.concatenate((self.is_job, are_jobs))
@@ -118,7 +138,7 @@ class Part:
                                   for name, (samples, sums) in columns.items()}
                                  for columns in (self.now, self.before))
 
-    def end(self):
+    def end(self) -> None:
         """
         No row falls as long as it is here: a job may have been forgotten while we went from one
         target to the next, and a counter that falls is a new one to a database.
@@ -128,10 +148,11 @@ class Part:
         for name, then in self.before.items():
             now = self.now.get(name, (zeros, zeros))
             if any((old[stays] > new[stays]).any() for old, new in zip(then, now)):
-                self.now[name] = tuple(np.where(stays, np.maximum(old, new), new)
-                                       for old, new in zip(then, now))
+                samples, sums = (np.where(stays, np.maximum(old, new), new)
+                                 for old, new in zip(then, now))
+                self.now[name] = samples, sums
 
-    def gains(self):
+    def gains(self) -> Columns:
         """{counter: (samples, sums)} of what came since the sweep before; all of a new id."""
         zeros = np.zeros(len(self.ids), np.int64)
         found = {}
@@ -142,7 +163,7 @@ class Part:
         return found
 
 
-def _longer(array, size):
+def _longer(array: Array, size: int) -> Array:
     longer = np.zeros(size, array.dtype)
     longer[:len(array)] = array
     return longer
@@ -161,19 +182,23 @@ class Tally:
         names: {id: its job, as job_stats have it; "" for no job}.
     """
 
-    def __init__(self, by_target):
-        self.parts, self.first, self.names = {}, {}, {}
-        self.slot = self.slot_before = None
-        self._by_target, self._gaps = by_target, {}
-        self._without_start = set()          # ids of which nobody has told when their job began
+    def __init__(self, by_target: bool) -> None:
+        self.parts: dict[Key, Part] = {}
+        self.first: dict[str, float | None] = {}
+        self.names: dict[str, str] = {}
+        self.slot: float | None = None
+        self.slot_before: float | None = None
+        self._by_target = by_target
+        self._gaps: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._without_start: set[str] = set()    # ids of which nobody has told when their job began
 
-    def walk(self, sweep, harvest):
+    def walk(self, sweep: Sweep, harvest: Harvest) -> Iterator[None]:
         """Generator: take all targets, one at a step."""
         self.slot_before, self.slot = self.slot, sweep.slot
         for part in self.parts.values():
             part.begin()
 
-        def is_job(job_id):
+        def is_job(job_id: str) -> bool:
             if job_id not in self.names:
                 self.names[job_id] = harvest.job_of(job_id)
             return bool(self.names[job_id])
@@ -191,13 +216,13 @@ class Tally:
             part.end()
         self._forget()
 
-    def _part(self, fs, name):
+    def _part(self, fs: str, name: str) -> Part:
         key = (fs, component_of(name), f"{fs}-{name}" if self._by_target else "")
         if key not in self.parts:
             self.parts[key] = Part(*key)
         return self.parts[key]
 
-    def _mark(self, part, target, harvest, came):
+    def _mark(self, part: Part, target: Target, harvest: Harvest, came: set[str]) -> Iterator[None]:
         """
         Generator: note whose totals may be too low.
 
@@ -233,7 +258,7 @@ class Tally:
                     and target.marks(job_id, began, None)):
                 part.low[row] = True
 
-    def _forget(self):
+    def _forget(self) -> None:
         if len(self.first) > _DEAD_ROWS + 2 * max(
                 (len(part.ids) for part in self.parts.values()), default=0):
             alive = set().union(*(part.ids for part in self.parts.values()))
@@ -243,7 +268,7 @@ class Tally:
             self.names = {job_id: job for job_id, job in self.names.items() if job_id in alive}
 
 
-def job_of(job_id, harvest):
+def job_of(job_id: str, harvest: Harvest) -> Job:
     """The Job of an id that is a job's, as far as it is known now."""
     facts, job = harvest.facts(job_id), harvest.job_of(job_id)
     if facts is None:

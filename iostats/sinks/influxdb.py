@@ -22,6 +22,8 @@ are there once.
 Source: line protocol and /api/v2/write of InfluxDB 2; influxWrite() of jobHarvest for its schema.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import contextlib
@@ -40,6 +42,19 @@ from iostats.errors import ConfigError
 from iostats.loads import TRANSFERS
 from iostats.sinks import Number
 from iostats.sinks._tally import AT_ONCE, BYTES, NOBODY, Tally, is_operation, job_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from typing import Any, Union
+
+    from iostats.config import Config
+    from iostats.harvested import Harvest, Sweep
+    from iostats.sinks._tally import Job, Key, Part
+
+    Kept = Union[str, tuple[int, bytes]]                   # a file, or (points, data) in memory
+    Table = tuple[Mapping[str, tuple[Any, Any]], int]      # counter -> samples, sums; the row
+    Totals = dict[str, tuple[list[int], list[int]]]
 
 log = logging.getLogger("iostats")
 
@@ -80,19 +95,19 @@ NUMBERS = (
 Where = namedtuple("Where", "url org bucket token")
 
 
-def is_on(config):
+def is_on(config: Config) -> bool:
     """Whether a database is named."""
     return bool(config["influxdb.url"] or config["influxdb.file"])
 
 
-def make(config, say):
+def make(config: Config, say: Callable[[str], None]) -> InfluxDB:
     """The sink; ConfigError."""
     return InfluxDB(config, say)
 
 
 # -- who and where -----------------------------------------------------------------------------
 
-def where_of(config):
+def where_of(config: Config) -> Where:
     """The Where of site.cfg, with the token as its file has it now; ConfigError."""
     if config["influxdb.file"]:
         path = config["influxdb.file"]
@@ -115,7 +130,7 @@ def where_of(config):
     return where
 
 
-def _token(path):
+def _token(path: str) -> str:
     if not path:
         return ""
     token = _private_text(path).strip()
@@ -125,7 +140,7 @@ def _token(path):
     return token
 
 
-def _private_text(path):
+def _private_text(path: str) -> str:
     try:
         with open(path, encoding="ascii", errors="strict") as file:
             found = os.fstat(file.fileno())
@@ -144,7 +159,7 @@ def _private_text(path):
 
 # -- lines -------------------------------------------------------------------------------------
 
-def tag(text):
+def tag(text: str) -> str:
     r"""
     `text` as the value of a tag.
 
@@ -159,7 +174,7 @@ def tag(text):
     return "".join(_escaped(c) for c in text)
 
 
-def _escaped(c):
+def _escaped(c: str) -> str:
     if c in " ,=":
         return "\\" + c
     if c == "\\" or not c.isprintable():
@@ -169,20 +184,20 @@ def _escaped(c):
     return c
 
 
-def _tags(**tags):
+def _tags(**tags: str) -> str:
     return "".join(f",{name}={tag(text)}" for name, text in tags.items() if text)
 
 
-def line(head, fields, moment_ms):
+def line(head: str, fields: Iterable[tuple[str, int]], moment_ms: int) -> str:
     """One point; `head` is the measurement with its tags."""
     return f"{head} {','.join(f'{name}={amount}i' for name, amount in fields)} {moment_ms}"
 
 
-def fields_of(tables):
+def fields_of(tables: Iterable[Table]) -> dict[str, int]:
     """
     {field: amount} of the rows [({counter: (samples, sums)}, row)] added up; zeros have none.
     """
-    found = {}
+    found: dict[str, int] = {}
     for columns, row in tables:
         for counter, (samples, sums) in columns.items():
             count = int(samples[row])
@@ -200,13 +215,13 @@ def fields_of(tables):
     return found
 
 
-def iops_of(tables):
+def iops_of(tables: Iterable[Table]) -> int:
     """jobHarvest's iops: all operations but reads and writes."""
     return sum(int(samples[row]) for columns, row in tables
                for counter, (samples, _) in columns.items() if counter not in TRANSFERS)
 
 
-def _add(fields, name, amount):
+def _add(fields: dict[str, int], name: str, amount: int) -> None:
     if amount:
         fields[name] = fields.get(name, 0) + amount
 
@@ -214,18 +229,19 @@ def _add(fields, name, amount):
 class _Place:
     """The points of one sweep with the same tags but for the job: of a file system, or a target."""
 
-    def __init__(self, fs, target, server):
+    def __init__(self, fs: str, target: str, server: str) -> None:
         self.fs, self.target, self.server = fs, target, server
-        self.entries = []          # (Job, [(now, row)], [(before, row)], low, goes_on)
+        # (Job, [(now, row)], [(before, row)], low, goes_on)
+        self.entries: list[tuple[Job, list[Table], list[Table], bool, bool]] = []
 
 
 class _Sweep:
     """What the thread needs to write one sweep down."""
 
-    def __init__(self, slot, slot_before, places):
+    def __init__(self, slot: float, slot_before: float | None, places: list[_Place]) -> None:
         self.slot, self.slot_before, self.places = slot, slot_before, places
 
-    def lines(self):
+    def lines(self) -> Iterator[str]:
         """Its points, one line each."""
         now_ms, before_ms = round(self.slot * 1000), round((self.slot_before or 0) * 1000)
         for place in self.places:
@@ -255,17 +271,20 @@ class Lines:
         too_old: points of jobHarvest's schema that were not made, since the sweep was too long ago.
     """
 
-    def __init__(self, schema, by_target, clock=time.time):
+    def __init__(self, schema: str, by_target: bool,
+                 clock: Callable[[], float] = time.time) -> None:
         self._full, self._harvest = schema in ("full", "both"), schema in ("jobharvest", "both")
         self._by_target, self._clock = by_target, clock
         self._tally = Tally(by_target)
-        self._job, self._ids = {}, collections.defaultdict(set)
-        self._written = {}               # (place, Job) -> slot of its last point
-        self._nobody = {}        # Part key -> {counter: ([samples], [sums])}, since we began
+        self._job: dict[str, Job] = {}
+        self._ids: dict[Job | None, set[str]] = collections.defaultdict(set)
+        # (place, Job) -> the slot of its last point
+        self._written: dict[tuple[Any, ...], float | None] = {}
+        self._nobody: dict[Key, Totals] = {}           # since we began
         self.too_old = 0
-        self.ready = None
+        self.ready: _Sweep | None = None
 
-    def walk(self, sweep, harvest):
+    def walk(self, sweep: Sweep, harvest: Harvest) -> Iterator[None]:
         """Generator: take a sweep, a little at a step; then `ready` is its _Sweep."""
         self.ready = None
         yield from self._tally.walk(sweep, harvest)
@@ -288,14 +307,15 @@ class Lines:
             for (fs, server), parts in harvested.items():
                 place = _Place(fs, "", server)
                 yield from self._fill(place, parts, changed, None)
-                if self._clock() - tally.slot > TOO_OLD_S:
+                if self._clock() - sweep.slot > TOO_OLD_S:
                     self.too_old += len(place.entries)
                 else:
                     places.append(place)
         self._forget()
-        self.ready = _Sweep(tally.slot, tally.slot_before, places)
+        self.ready = _Sweep(sweep.slot, tally.slot_before, places)
 
-    def _changed(self, key, part, harvest):
+    def _changed(self, key: Key, part: Part,
+                 harvest: Harvest) -> Generator[None, None, dict[Job, None]]:
         """
         Generator: {Job} of those that did something at `part`; what was nobody's is added up.
         """
@@ -306,7 +326,7 @@ class Lines:
             if counter in BYTES or counter not in TRANSFERS:
                 nobody[counter] = (int(samples[~part.is_job].sum()), int(sums[~part.is_job].sum()))
         self._count_nobody(key, nobody)
-        found = {}
+        found: dict[Job, None] = {}
         if moved is not None:
             for number, row in enumerate((moved & part.is_job).nonzero()[0].tolist()):
                 if number % AT_ONCE == 0:
@@ -321,7 +341,7 @@ class Lines:
                 found[job] = None
         return found
 
-    def _count_nobody(self, key, gained):
+    def _count_nobody(self, key: Key, gained: dict[str, tuple[int, int]]) -> None:
         # Ids that are no jobs come and go; from our own beginning on the sum only grows.
         first = self._tally.slot_before is None
         old = self._nobody.get(key, {})
@@ -331,14 +351,17 @@ class Lines:
             new[counter] = before if first else ([before[0][0] + samples], [before[1][0] + sums])
         self._nobody[key] = new
 
-    def _fill(self, place, parts, changed, nobody_before):
+    def _fill(self, place: _Place, parts: list[Part], changed: dict[Key, dict[Job, None]],
+              nobody_before: dict[Key, Totals] | None) -> Iterator[None]:
         """Generator."""
         keys = [(part.fs, part.component, part.target) for part in parts]
         jobs = dict.fromkeys(job for key in keys for job in changed[key])
         for number, job in enumerate(jobs):
             if number % AT_ONCE == 0:
                 yield
-            now, before, low = [], [], False
+            now: list[Table] = []
+            before: list[Table] = []
+            low = False
             for part in parts:
                 for job_id in self._ids[job]:
                     row = part.index.get(job_id)
@@ -353,13 +376,14 @@ class Lines:
             if fields_of(now) != fields_of(before):
                 self._enter(place, NOBODY, now, before, False)
 
-    def _enter(self, place, job, now, before, low):
+    def _enter(self, place: _Place, job: Job, now: list[Table], before: list[Table],
+               low: bool) -> None:
         key, slot = (place.fs, place.target, place.server, job), self._tally.slot
         goes_on = self._written.get(key) == self._tally.slot_before
         self._written[key] = slot
         place.entries.append((job, now, before, low, goes_on))
 
-    def _forget(self):
+    def _forget(self) -> None:
         if len(self._job) > 1000 + 2 * len(self._tally.first):
             self._job = {job_id: job for job_id, job in self._job.items()
                          if job_id in self._tally.first}
@@ -384,13 +408,13 @@ class Spool:
         trouble: why the folder can't be written, in words; "" when it can.
     """
 
-    def __init__(self, folder, most_bytes):
+    def __init__(self, folder: str, most_bytes: int) -> None:
         self.folder, self._most = folder, most_bytes
         self._aside = os.path.join(folder, "refused")
         self.dropped = self.refused = 0
         self.trouble = ""
         self._lock = threading.Condition()
-        self._memory = collections.deque()          # (points, data)
+        self._memory: collections.deque[tuple[int, bytes]] = collections.deque()   # (points, data)
         self._taken = None
         try:
             os.makedirs(self._aside, 0o700, exist_ok=True)
@@ -406,7 +430,7 @@ class Spool:
         self._bytes = sum(size for _, size in self._files)
         self._number = int(self._files[-1][0].split(".")[0]) if self._files else 0
 
-    def put(self, lines):
+    def put(self, lines: list[str]) -> None:
         """Keep points, on the disk when this returns, if that can be."""
         data = zlib.compress("\n".join(lines).encode("utf-8", "backslashreplace"), 1)
         self._number += 1
@@ -428,7 +452,7 @@ class Spool:
             self._make_room()
             self._lock.notify_all()
 
-    def _make_room(self):
+    def _make_room(self) -> None:
         while self._bytes > self._most and len(self._files) > 1:
             # The one that is being sent may be counted as dropped, and arrive all the same.
             name, size = self._files.popleft()
@@ -437,7 +461,7 @@ class Spool:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.folder, name))
 
-    def oldest(self, within_s):
+    def oldest(self, within_s: float) -> tuple[Kept, list[bytes]] | None:
         """(what it is, its lines) of the oldest points, or None when none come in that time."""
         with self._lock:
             if not self._files and not self._memory:
@@ -460,7 +484,7 @@ class Spool:
             self.done(name)
             return None
 
-    def done(self, what):
+    def done(self, what: Kept) -> None:
         """These points are not to be kept any longer."""
         with self._lock:
             if isinstance(what, tuple):
@@ -472,7 +496,7 @@ class Spool:
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self.folder, what))
 
-    def put_aside(self, lines):
+    def put_aside(self, lines: list[bytes]) -> None:
         """Keep points that no database takes, for a person to look at; the newest of them."""
         self.refused += len(lines)
         name = f"{time.time_ns():020d}.txt"
@@ -488,7 +512,7 @@ class Spool:
         except OSError:
             pass                                    # it is counted, and said
 
-    def waiting(self):
+    def waiting(self) -> tuple[int, int]:
         """(points, bytes) that wait."""
         with self._lock:
             return (sum(_points_of(name) for name, _ in self._files)
@@ -496,11 +520,11 @@ class Spool:
                     self._bytes + sum(len(data) for _, data in self._memory))
 
 
-def _points_of(name):
+def _points_of(name: str) -> int:
     return int(name.split(".")[1])
 
 
-def _write(path, data):
+def _write(path: str, data: bytes) -> None:
     beside = path + ".new"
     try:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -533,7 +557,7 @@ TAKEN, BAD, DENIED, LATER = "taken", "bad", "denied", "later"
 class Database:
     """Writes to /api/v2/write; `Where` and a time limit, s."""
 
-    def __init__(self, where, timeout_s, ca_file):
+    def __init__(self, where: Where, timeout_s: float, ca_file: str) -> None:
         from influxdb_client import InfluxDBClient, WriteOptions
         from influxdb_client.client.write_api import WriteType
         self.where = where
@@ -545,7 +569,7 @@ class Database:
         logging.getLogger("urllib3").setLevel(logging.ERROR)
         self._api = self._client.write_api(WriteOptions(write_type=WriteType.synchronous))
 
-    def write(self, lines):
+    def write(self, lines: list[bytes]) -> Answer:
         """The Answer to points [bytes]."""
         from influxdb_client.rest import ApiException
         from urllib3.exceptions import HTTPError
@@ -558,12 +582,12 @@ class Database:
             return Answer(LATER, f"not reached: {_short(error)}", None)
         return Answer(TAKEN, "", None)
 
-    def close(self):
+    def close(self) -> None:
         """Let the connections go."""
         self._client.close()
 
 
-def _answer(status, headers, body):
+def _answer(status: int, headers: Mapping[str, str], body: object) -> Answer:
     why = f"answers {status} {_short(body)}".rstrip()
     if status in (400, 413, 422):
         return Answer(BAD, why, None)
@@ -572,7 +596,7 @@ def _answer(status, headers, body):
     return Answer(LATER, why, _retry_after(headers.get("Retry-After")))
 
 
-def _retry_after(text):
+def _retry_after(text: str | None) -> float | None:
     """Seconds, of a number of seconds or a date; None for none."""
     if not text:
         return None
@@ -586,7 +610,7 @@ def _retry_after(text):
     return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None
 
 
-def _short(what):
+def _short(what: object) -> str:
     text = what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what or "")
     text = " ".join(text.split())
     return text if len(text) <= 160 else text[:157] + "..."
@@ -597,22 +621,26 @@ def _short(what):
 class InfluxDB:
     """See the module; `clock` is time.time."""
 
-    def __init__(self, config, say, clock=time.time):
-        self._config, self._say, self.beside = config, say, []
+    def __init__(self, config: Config, say: Callable[[str], None],
+                 clock: Callable[[], float] = time.time) -> None:
+        self._config, self._say = config, say
+        self.beside: list[Any] = []
         self._where = where_of(config)
         self._spool = Spool(config["influxdb.spool_dir"], config["influxdb.spool_bytes"])
         self._lines = Lines(config["influxdb.schema"], config["influxdb.by_target"] == "yes", clock)
-        self._walking = None
-        self._sweeps = queue.Queue(_SWEEPS_WAITING)
+        self._walking: asyncio.Future[None] | None = None
+        self._sweeps: queue.Queue[_Sweep | None] = queue.Queue(_SWEEPS_WAITING)
         self._stop = threading.Event()
         self.written = self.failures = self.late = 0
-        self._database, self._said, self._failing_since = None, {}, None
+        self._database: Database | None = None
+        self._said: dict[str, float] = {}
+        self._failing_since: float | None = None
         self._threads = [threading.Thread(target=work, name=f"influxdb {name}", daemon=True)
                          for name, work in (("keeps", self._keep), ("sends", self._send))]
         for thread in self._threads:
             thread.start()
 
-    def sweep(self, sweep, harvest):
+    def sweep(self, sweep: Sweep, harvest: Harvest) -> None:
         """Take all targets' totals, between the other things that the loop does."""
         if self._sweeps.full() or (self._walking is not None and not self._walking.done()):
             self.late += 1
@@ -621,7 +649,7 @@ class InfluxDB:
             return
         self._walking = asyncio.ensure_future(self._walk(sweep, harvest))
 
-    async def _walk(self, sweep, harvest):
+    async def _walk(self, sweep: Sweep, harvest: Harvest) -> None:
         try:
             for _ in self._lines.walk(sweep, harvest):
                 await asyncio.sleep(0)
@@ -629,7 +657,7 @@ class InfluxDB:
         except Exception:
             log.exception("a bug of ours, please report it: a sweep was not written")
 
-    def _keep(self):
+    def _keep(self) -> None:
         """The thread that writes points to the folder."""
         while True:
             sweep = self._sweeps.get()
@@ -641,7 +669,7 @@ class InfluxDB:
                 log.exception("a bug of ours, please report it: a sweep was not written")
             self._sweeps.task_done()
 
-    def _keep_one(self, sweep):
+    def _keep_one(self, sweep: _Sweep) -> None:
         spool, dropped, trouble = self._spool, self._spool.dropped, self._spool.trouble
         lines = list(sweep.lines())
         for first in range(0, len(lines), _POINTS_AT_ONCE):
@@ -655,7 +683,7 @@ class InfluxDB:
             self._once("dropped", f"{spool.folder} is full ([influxdb] spool_bytes): the oldest "
                                   f"points go, {spool.dropped} so far")
 
-    def _send(self):
+    def _send(self) -> None:
         """The thread that writes points to the database."""
         pause_s = AGAIN_S[0]
         while not self._stop.is_set():
@@ -677,7 +705,7 @@ class InfluxDB:
             self._stop.wait(pause_s if answer.after_s is None else answer.after_s)
             pause_s = min(2 * pause_s, AGAIN_S[1])
 
-    def _write(self, lines):
+    def _write(self, lines: list[bytes]) -> Answer:
         if self._database is None:
             try:
                 self._where = where_of(self._config)     # the token may have been put right
@@ -704,7 +732,7 @@ class InfluxDB:
                                       f"not sent again")
         return Answer(TAKEN, "", None)
 
-    def _failed(self, answer):
+    def _failed(self, answer: Answer) -> None:
         self.failures += 1
         if self._failing_since is None:
             self._failing_since = time.monotonic()
@@ -717,12 +745,12 @@ class InfluxDB:
         self._once(answer.kind, f"{self._where.url} {answer.why}; points are kept in "
                                 f"{self._spool.folder}; {mend}")
 
-    def _forget_database(self):
+    def _forget_database(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
 
-    def _back(self):
+    def _back(self) -> None:
         if self._failing_since is not None:
             away_s = time.monotonic() - self._failing_since
             self._failing_since = None
@@ -731,21 +759,21 @@ class InfluxDB:
             gone = f", {self._spool.dropped} points were dropped" if self._spool.dropped else ""
             self._say(f"influxdb: {self._where.url} takes points again, after {away_s:.0f} s{gone}")
 
-    def _once(self, kind, text):
+    def _once(self, kind: str, text: str) -> None:
         """Say it, and again when an hour has gone by."""
         now = time.monotonic()
         if now - self._said.get(kind, -SAY_AGAIN_S) >= SAY_AGAIN_S:
             self._said[kind] = now
             self._say(f"influxdb: {text}")
 
-    def numbers(self):
+    def numbers(self) -> list[Number]:
         """[Number] for other sinks to show."""
         points, size = self._spool.waiting()
         values = (self.written, self._spool.refused, self._spool.dropped, self._lines.too_old,
                   self.late, self.failures, points, size)
         return [Number(*about, value) for about, value in zip(NUMBERS, values)]
 
-    def close(self):
+    def close(self) -> None:
         """What waits in the folder is sent after the next start."""
         if self._walking is not None:
             self._walking.cancel()

@@ -17,6 +17,8 @@ are no jobs' as "(unattributed)".  These two count from the server's start, so t
 So a sum of rates is right; a sum of totals is not, as with any exporter whose series come and go.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import gzip
@@ -32,6 +34,15 @@ from iostats.errors import ConfigError
 from iostats.loads import TRANSFERS
 from iostats.sinks import Number
 from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, is_operation, job_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from iostats.config import Config
+    from iostats.harvested import Harvest, Sweep
+    from iostats.sinks._tally import Columns, Key, Part
 
 log = logging.getLogger("iostats")
 
@@ -74,17 +85,17 @@ NUMBERS = (
 )
 
 
-def is_on(config):
+def is_on(config: Config) -> bool:
     """Whether it is to listen anywhere."""
     return bool(config["prometheus.listen"])
 
 
-def make(config, say):
+def make(config: Config, say: Callable[[str], None]) -> Prometheus:
     """The sink; ConfigError."""
     return Prometheus(config, say)
 
 
-def address_of(config):
+def address_of(config: Config) -> tuple[str, int]:
     """(host, port) of [prometheus] listen; ConfigError."""
     host, colon, port = config["prometheus.listen"].rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and int(port) <= 65535):
@@ -106,16 +117,19 @@ class Amounts:
         shown: {job, as job_stats have it}; `jobs`: how many there are.
     """
 
-    def __init__(self, most, by_target):
+    def __init__(self, most: int, by_target: bool) -> None:
         self.tally = Tally(by_target)
-        self.shown, self.jobs = frozenset(), 0
-        self._most, self._weight = most, {}
+        self.shown: frozenset[str] = frozenset()
+        self.jobs = 0
+        self._most = most
+        self._weight: dict[str, float] = {}
         # Part key -> {counter: [samples, sums]}, and -> [requests, unattributed ones]
-        self._others, self._nobody = {}, {}
-        self.requests = collections.defaultdict(lambda: [0, 0])
+        self._others: dict[Key, dict[str, list[int]]] = {}
+        self._nobody: dict[Key, dict[str, list[int]]] = {}
+        self.requests: dict[Key, list[int]] = collections.defaultdict(lambda: [0, 0])
         self._any_hidden = False
 
-    def choose(self):
+    def choose(self) -> None:
         """After a walk: who is shown, and what the others gained."""
         tally, first = self.tally, self.tally.slot_before is None
         gains = {key: part.gains() for key, part in tally.parts.items()}
@@ -133,7 +147,7 @@ class Amounts:
             self._count(key, part, gains[key], chosen, first)
         self.shown = chosen
 
-    def _weigh(self, gains, first):
+    def _weigh(self, gains: dict[Key, Columns], first: bool) -> None:
         """Each job's share of all bytes and of all requests, of late."""
         self._weight = {job: weight * _FADES for job, weight in self._weight.items()
                         if weight > _FORGOTTEN}
@@ -148,12 +162,13 @@ class Amounts:
                 totals[0] += int(_sum(moved))
                 totals[1] += int(_sum(asked))
         for part, moved, asked in by_part.values():
-            weight = moved / max(totals[0], 1) + asked / max(totals[1], 1)
+            weight: Any = moved / max(totals[0], 1) + asked / max(totals[1], 1)
             for row in ((weight > 0) & part.is_job).nonzero()[0].tolist():
                 job = self.tally.names[part.ids[row]]
                 self._weight[job] = self._weight.get(job, 0.0) + float(weight[row])
 
-    def _count(self, key, part, gains, chosen, first):
+    def _count(self, key: Key, part: Part, gains: Columns, chosen: frozenset[str],
+               first: bool) -> None:
         others, nobody = self._others.setdefault(key, {}), self._nobody.setdefault(key, {})
         requests = self.requests[key]
         names, rows = self.tally.names, part.is_job.nonzero()[0].tolist()
@@ -174,7 +189,7 @@ class Amounts:
                 requests[0] += int(samples.sum())
                 requests[1] += int(samples[~part.is_job].sum())
 
-    def rows(self):
+    def rows(self) -> Iterator[tuple[Part, str, Mapping[str, Sequence[int]], bool]]:
         """
         (Part, jobid, {counter: (samples, sums)}, low) of all that is shown, with the labels' order.
         """
@@ -196,21 +211,21 @@ class Amounts:
             yield part, UNATTRIBUTED, self._nobody.get(key, {}), False
 
 
-def _sum(array):
+def _sum(array: Any) -> Any:
     return array.sum() if hasattr(array, "sum") else array
 
 
 class _Families:
     """What prometheus_client asks for the metrics of a page: a collector."""
 
-    def __init__(self, families):
+    def __init__(self, families: list[Any]) -> None:
         self._families = families
 
-    def collect(self):
+    def collect(self) -> list[Any]:
         return self._families
 
 
-def page_of(families):
+def page_of(families: list[Any]) -> bytes:
     """The page of prometheus_client's families, bytes."""
     from prometheus_client import CollectorRegistry, generate_latest
     registry = CollectorRegistry(auto_describe=False)
@@ -218,7 +233,7 @@ def page_of(families):
     return generate_latest(registry)
 
 
-def job_families(amounts, jobs):
+def job_families(amounts: Amounts, jobs: Mapping[str, Job]) -> list[Any]:
     """[family] of an Amounts; `jobs`: {jobid: _tally.Job} of those that are shown."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     made = {name: CounterMetricFamily(name, help, labels=(
@@ -246,12 +261,12 @@ def job_families(amounts, jobs):
     return [*made.values(), low, *requests]
 
 
-def _add(family, labels, amount):
+def _add(family: Any, labels: Sequence[str], amount: int) -> None:
     if amount:
         family.add_metric(labels, amount)
 
 
-def _clean(text):
+def _clean(text: str) -> str:
     """`text` without halves of characters, which are no UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
@@ -266,28 +281,32 @@ class Prometheus:
         address: (host, port) that it listens on.
     """
 
-    def __init__(self, config, say, clock=time.time):
-        self._say, self._clock, self.beside = say, clock, []
+    def __init__(self, config: Config, say: Callable[[str], None],
+                 clock: Callable[[], float] = time.time) -> None:
+        self._say, self._clock = say, clock
+        self.beside: list[Any] = []
         self._amounts = Amounts(config["prometheus.max_jobs"],
                                 config["prometheus.by_target"] == "yes")
-        self._making, self._late = None, 0
-        self._jobs_page, self._swept, self._every_s = b"", None, 0.0
-        self._served = None, b""
-        self._agents = {}
+        self._making: asyncio.Future[None] | None = None
+        self._late = 0
+        self._jobs_page, self._every_s = b"", 0.0
+        self._swept: float | None = None
+        self._served: tuple[bytes | None, bytes] = None, b""
+        self._agents: dict[str, bool] = {}
         self._server = _Server(address_of(config), self.page, config)
         self.address = self._server.server_address[:2]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,),
                                         name="prometheus", daemon=True)
         self._thread.start()
 
-    def sweep(self, sweep, harvest):
+    def sweep(self, sweep: Sweep, harvest: Harvest) -> None:
         """Take all targets' totals, between the other things that the loop does."""
         if self._making is not None and not self._making.done():
             self._late += 1                              # the next page has it all
             return
         self._making = asyncio.ensure_future(self._make(sweep, harvest))
 
-    async def _make(self, sweep, harvest):
+    async def _make(self, sweep: Sweep, harvest: Harvest) -> None:
         loop, amounts = asyncio.get_running_loop(), self._amounts
         try:
             for _ in amounts.tally.walk(sweep, harvest):
@@ -304,7 +323,7 @@ class Prometheus:
         except Exception:
             log.exception("a bug of ours, please report it: no page for Prometheus")
 
-    def page(self):
+    def page(self) -> tuple[bytes, bytes]:
         """(page, page compressed), as of now."""
         fresh = self._swept is not None and self._clock() - self._swept <= max(
             _STALE_S, _STALE_SWEEPS * self._every_s)
@@ -316,12 +335,12 @@ class Prometheus:
             self._served = jobs, packed
         return jobs + own, packed + gzip.compress(own, 1)     # gzip may be put together like this
 
-    def _own_families(self):
+    def _own_families(self) -> list[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
         up = GaugeMetricFamily("iostats_agent_up", AGENT_UP, labels=("node",))
         for node, is_up in self._agents.items():
             up.add_metric((_clean(node),), int(is_up))
-        families = [up]
+        families: list[Any] = [up]
         if self._swept is not None:
             families += [GaugeMetricFamily("iostats_sweep_timestamp_seconds", SWEEP, self._swept),
                          GaugeMetricFamily("iostats_sweep_age_seconds", AGE,
@@ -332,12 +351,12 @@ class Prometheus:
             families.append(family(name, help, value))
         return families
 
-    def numbers(self):
+    def numbers(self) -> list[Number]:
         """[Number] for other sinks to show."""
         values = self._amounts.jobs, len(self._amounts.shown), self._late
         return [Number(*about, value) for about, value in zip(NUMBERS, values)]
 
-    def close(self):
+    def close(self) -> None:
         """Listen no more."""
         if self._making is not None:
             self._making.cancel()
@@ -346,7 +365,7 @@ class Prometheus:
         self._thread.join(2.0)
 
 
-def _agents(sweep, harvest):
+def _agents(sweep: Sweep, harvest: Harvest) -> dict[str, bool]:
     """{storage server: whether its agent has sent its part of this sweep}."""
     agents = getattr(harvest, "agents", None)
     if agents is not None:
@@ -364,7 +383,8 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     block_on_close = False
     allow_reuse_address = True
 
-    def __init__(self, address, page, config):
+    def __init__(self, address: tuple[str, int], page: Callable[[], tuple[bytes, bytes]],
+                 config: Config) -> None:
         host, port = address
         self.page = page
         self._places = threading.BoundedSemaphore(_REQUESTS_AT_ONCE)
@@ -372,17 +392,18 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM,
                                        flags=socket.AI_PASSIVE)
             self.address_family, at = found[0][0], found[0][4]
-            super().__init__(at, _Handler)
+            super().__init__(at, _Handler)  # type: ignore[arg-type]     # an internet address
         except OSError as error:
             raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: cannot "
                               f"listen on {config['prometheus.listen']}: {error.strerror}; is "
                               f"another exporter there?") from None
 
-    def server_bind(self):
+    def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)         # HTTPServer asks the DNS for its name
-        self.server_name, self.server_port = self.server_address[:2]
+        # Of an internet address: a string and a number.
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
-    def process_request(self, request, client_address):
+    def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -392,23 +413,25 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self._places.release()
             raise
 
-    def process_request_thread(self, request, client_address):
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
 
-    def handle_error(self, request, client_address):
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """One who went away in the midst is nobody's trouble."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     """GET /metrics."""
 
+    server: _Server
+
     timeout = _REQUEST_WITHIN_S
     server_version, sys_version = "iostats", ""
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(404, "expected /metrics")
             return
@@ -427,5 +450,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def log_message(self, *args):
+    def log_message(self, *args: Any) -> None:
         """Nothing: it is asked every few seconds, for ever."""

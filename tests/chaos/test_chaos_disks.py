@@ -21,7 +21,7 @@ from iostats import hooks
 from iostats.errors import NotDelivered
 from iostats.post import Refused
 
-pytestmark = as_root
+pytestmark = [*as_root, pytest.mark.fuse]
 _HOWS = {"write": ("before", "half", "after"), "rename": ("before", "after"),
          "link": ("before", "after"), "unlink": ("before", "after"), "fsync": ("before", "after")}
 _OPERATIONS = ("create", "open", "read", "write", "fsync", "rename", "link", "unlink", "readdir",
@@ -38,7 +38,7 @@ def disk(tmp_path):
     one.close()
 
 
-def each_fault(name, phases, run, operations=_OPERATIONS, few=7, times=(1,)):
+def each_fault(name, phases, run, operations=_OPERATIONS, few=4, times=(1,)):
     """
     `run(phase, fault)` for each fault; how many there were, and how many of each operation.
 
@@ -116,7 +116,8 @@ def test_whatever_fails_in_the_hooks_folder_a_node_is_counted_or_named(tmp_path,
 def test_whatever_fails_in_the_clients_folder_a_node_is_counted_or_named(tmp_path, disk):
     with Desk(tmp_path / "desk") as desk:
         names = [f"nid{number:05}" for number in range(1, 2000)]
-        server = desk.server("--nodes", f"nid[00001-{len(names):05}]", "--format", "json")
+        server = desk.server("--nodes", f"nid[00001-{len(names):05}]", "--format", "json",
+                             "--deadline", 9999)
         root, expected, sure = desk.tree(**BEFORE), {}, set()
         to = ("--server", f"127.0.0.1:{server.port}")
         env = {"IOSTATS_NODE_TRY_FOR": "0"}
@@ -138,6 +139,7 @@ def test_whatever_fails_in_the_clients_folder_a_node_is_counted_or_named(tmp_pat
             if done.status:
                 done = desk.client("stop", *to, *desk.on(node, root, state=disk.path / "state"),
                                    env=env)
+            assert done.status in (0, 2), done         # 2: was not started here
             if done.status == 0:
                 sure.add(node)
             return failed
@@ -253,7 +255,7 @@ def test_whatever_fails_in_the_store_what_was_acknowledged_is_in_a_record_once(t
             assert expected[job] == application(record)["read_calls"]
             until(lambda: [(total, False)] == rows(), what=f"{total}, not {rows()}")
             return failed
-        struck = each_fault(f"store, {then}", ("reports",), run, few=3, times=(1, 1000),
+        struck = each_fault(f"store, {then}", ("reports",), run, few=2, times=(1, 1000),
                             operations=("any", "write", "fsync", "read", "truncate", "open",
                                         "create", "unlink"))
         tell(f"disk: store, {then}", faults=struck, jobs=len(expected),

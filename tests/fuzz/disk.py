@@ -91,8 +91,9 @@ def hook_files(data):
                 with open(os.path.join(folder, name), "wb") as file:
                     file.write(_sealed(part) if name.endswith(".start") else part)
         mine = config.Config()
-        for name, value in (("node.hook_dir", folder), ("node.reader", ""), ("node.public_dir", ""),
-                            ("site.host", "127.0.0.1"), ("site.secret", os.path.join(at, "secret"))):
+        for name, value in (("node.hook_dir", folder), ("node.reader", ""),
+                            ("node.public_dir", ""), ("site.host", "127.0.0.1"),
+                            ("site.secret", os.path.join(at, "secret"))):
             mine.take(name, value, "a test")
         about = {"scheduler": "slurm", "attempt": 0}
         kept = post._connected
@@ -112,8 +113,8 @@ def hook_files(data):
         checked_line(line.replace("\n", ""))
 
 
-@target(lambda: _hook_seeds()[1:2] + [json.dumps(A_REPORT).encode(), b"[" * 3000, b"1", b'{"job":1}'],
-        4000)
+@target(lambda: _hook_seeds()[1:2] + [json.dumps(A_REPORT).encode(), b"[" * 3000, b"1",
+                                          b'{"job":1}'], 4000)
 def kept_report(data):
     """A report that waits for its job's server, as a later `stop` finds it."""
     with _folder() as at:
@@ -345,7 +346,8 @@ def command_line(data):
                 if given and "--nodes" in given:
                     server.expected_nodes(given["--nodes"], 1000, {})
             elif role[0] % 8 == 4:
-                options = parser.parser("x", "", server._WITH_VALUE, server._FLAGS).parse_args(words)
+                options = parser.parser("x", "", server._WITH_VALUE,
+                                        server._FLAGS).parse_args(words)
                 server.expected_nodes(options.nodes, 1000, {})
                 server.job_of(options.job, found)
             elif role[0] % 8 == 5:

@@ -73,7 +73,7 @@ def _atheris(name, work, seconds, keep):
     kept = TESTS / "corpus" / name
     arguments = [sys.argv[0], f"-max_len={target.most_bytes}", "-timeout=20",
                  f"-rss_limit_mb={MOST_MIB}", f"-malloc_limit_mb={MOST_MIB // 2}",
-                 f"-artifact_prefix={found}/", "-print_final_stats=1", "-close_fd_mask=0"]
+                 f"-artifact_prefix={found}/", "-print_final_stats=1", "-len_control=10"]
     if keep:
         kept.mkdir(parents=True, exist_ok=True)
         arguments += ["-merge=1", str(kept), str(folder)]

@@ -1,0 +1,205 @@
+"""
+Every byte that comes from the network or from a file: a documented error or a result, and never a
+traceback, a hang, or memory beyond a limit.
+
+The targets are in fuzz/.  Each runs here with what longer runs have found (corpus/TARGET) and with
+a few hundred edits of that; `make fuzz` goes on for as long as one likes.  Below are the findings
+by name, and what no single input shows: what many bytes cost.
+"""
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import msgspec
+import pytest
+from fuzz.all import TARGETS
+from fuzz.messages import (
+    NODE,
+    _config,
+    _job_server,
+    _Loop,
+    _post,
+    _site_documents,
+    _Transport,
+)
+from fuzz.texts import NOW
+from fuzz.tools import CORPUS, corpus, mutated, within
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iostats import hooks, nodelist, server
+from iostats.cli import jobs
+from iostats.errors import IostatsError, NotDelivered
+from iostats.harvested import Harvest
+from iostats.store import Store
+from iostats.sweeps import Sweep
+
+_SLOW = {"damaged_store": 40, "rpc_site": 40, "site_answers": 60, "hook_files": 60,
+         "hostile_database": 60, "rpc_report": 80, "two_snapshots": 80}
+_EXAMPLES = 200
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_what_fuzzing_has_found_leads_to_a_result_or_a_documented_error(name):
+    """The corpus, and what is as it should be."""
+    for data in [*TARGETS[name].seeds(), *corpus(name)]:
+        with within():
+            TARGETS[name].run(data)
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_edits_of_it_do_as_well(name):
+    """At random; the longer runs are guided by what they reach."""
+    target = TARGETS[name]
+    known = [*target.seeds(), *corpus(name)]
+
+    @settings(max_examples=_SLOW.get(name, _EXAMPLES), database=None,
+              suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(range(len(known))), st.binary(max_size=40))
+    def run(number, edits):
+        with within():
+            target.run(mutated(known[number], edits)[:target.most_bytes])
+    run()
+
+
+def test_the_corpus_is_small_and_of_targets_that_there_are():
+    """What is kept is for replay: under a megabyte together."""
+    folders = sorted(path.name for path in CORPUS.iterdir())
+    assert set(folders) <= set(TARGETS)
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 1 << 20
+
+
+def test_the_long_form_runs_where_there_is_no_atheris(tmp_path):
+    """Edits without coverage, for a second; it says so."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fuzz.long", "--seconds", "1", "--work", str(tmp_path), "job_id",
+         "moment"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "nothing found" in done.stdout
+
+
+# -- what one input does not show ----------------------------------------------------------------
+
+ENDLESS = {
+    "a header's value": (b"POST / HTTP/1.1\r\nX: ", b"a" * 4096),
+    "a header's name": (b"POST / HTTP/1.1\r\n", b"a" * 4096),
+    "headers": (b"POST / HTTP/1.1\r\n", b"a: b\r\n" * 700),
+    "what a chunk is called": (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;",
+                               b"a" * 4096),
+    "a trailer": (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ", b"a" * 4096),
+    "chunks of one byte": (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                           b"1\r\na\r\n" * 700),
+    "line ends": (b"\r\n", b"\r\n" * 2000),
+}
+
+
+@pytest.mark.parametrize("begin, part", list(ENDLESS.values()), ids=list(ENDLESS))
+def test_what_stands_beside_a_body_ends_at_64_kib(begin, part):
+    """
+    The parser keeps a header until it ends, and copies it with each part that comes: 53 MiB of one
+    took 15 s of the server, from anybody who could reach its port.
+    """
+    one, transport = _job_server(), _Transport()
+    one.connections._loop = _Loop()
+    connection = server._Connection(one)
+    connection.connection_made(transport)
+    connection.data_received(begin)
+    parts = 0
+    while not transport.closing and parts < 40:
+        connection.data_received(part)
+        parts += 1
+    # 64 KiB are 16 parts; chunks of one byte are 5 bytes of 6 beside the body.
+    assert 15 <= parts <= 24
+    assert transport.written.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
+    connection.connection_lost(None)
+    assert 0 == one.connections.held
+
+
+def test_a_body_in_many_parts_and_requests_behind_one_another_are_not_beside_it():
+    """A body of 200 kB byte by byte, and 3,000 calls in 23 pieces, are taken."""
+    one, transport = _job_server(), _Transport()
+    one.connections._loop = _Loop()
+    connection = server._Connection(one)
+    connection.connection_made(transport)
+    hello = b'{"jsonrpc":"2.0","method":"hello","params":{"job":"4711"},"id":1}'
+    long = _post(hello + b" " * 200_000, header="")
+    for place in range(len(long)):
+        connection.data_received(long[place:place + 1])
+    assert 1 == transport.written.count(b"HTTP/1.1 200 OK")
+    many = _post(hello, header="") * 3000
+    for place in range(0, len(many), len(many) // 23):
+        connection.data_received(many[place:place + len(many) // 23])
+    assert 3001 == transport.written.count(b"HTTP/1.1 200 OK")
+    assert not transport.closing
+
+
+@pytest.mark.parametrize("text", [
+    "x" * 1_000_000 + "[1-999999]",           # would be a terabyte of names
+    "[" + "0" * 4000 + "1-999999]",           # four gigabytes
+    "[1]" * 350_000,                          # copied 350,000 times
+    "x" * 1_000_000], ids=["long head", "wide numbers", "many brackets", "long name"])
+def test_a_node_list_of_a_megabyte_asks_for_no_more_than_that(text):
+    """A name is no longer than a host's; the names are not even made."""
+    tracemalloc.start()
+    try:
+        with within(), pytest.raises(ValueError):
+            nodelist.expanded(text)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_list_of_jobs_that_has_always_more_of_the_same_ends():
+    """A server that answers each question with the same place to go on from."""
+    rows = {"jobs": [{"job_id": "4711"}], "next": [23, "eiger", "4711", 0]}
+    kept, jobs.asked = jobs.asked, lambda *question, **more: rows
+    try:
+        with pytest.raises(NotDelivered, match="answers in another form: a list of jobs"):
+            jobs._rows({}, {}, 10**9)
+    finally:
+        jobs.asked = kept
+
+
+def test_a_message_of_ours_is_cut_in_the_middle():
+    """A damaged file's line of a megabyte: what is expected stands first, what to do last."""
+    text = str(IostatsError("expected 23, got " + "x" * 1_000_000 + "; do 37"))
+    assert len(text) == 2000
+    assert text.startswith("expected 23, got x") and text.endswith("x; do 37")
+
+
+def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, caplog):
+    """
+    The server starts, says which target it is, and wants everything of it; it used to end with the
+    error, and what it said, that the next full sweep makes them anew, could not come true.
+    """
+    store = Store(str(tmp_path / "site.sqlite"))
+    sweeps = [one["params"] for one in _site_documents()[:3]]
+
+    def taken(harvest, message):
+        return harvest.take(msgspec.convert(message, Sweep), NODE)["taken"]
+    first = Harvest(store, _config(), lambda: NOW)
+    assert taken(first, sweeps[0])
+    [(key, target)] = first.targets.items()
+    state = bytearray(target.state())
+    state[len(state) // 2] ^= 1
+    first._store.checkpoint({key: bytes(state)})
+    assert taken(first, sweeps[1])
+    store.commit()
+    again = Harvest(store, _config(), lambda: NOW)
+    assert "scratch-OST0000: a target's saved entries" in caplog.text
+    assert {} == again.targets
+    assert not taken(again, sweeps[2])
+    assert taken(again, {**sweeps[0], "run": "37" * 8, "slot": sweeps[2]["slot"]})
+    assert ["4711", "4712", "cp.0"] == sorted(again.targets[key].ids())
+    store.commit()
+    third = Harvest(store, _config(), lambda: NOW)         # and is not lost with another restart
+    assert ["4711", "4712", "cp.0"] == sorted(third.targets[key].ids())
+    store.close()
+
+
+def test_a_report_that_is_no_json_to_the_server_keeps_no_other_one_back(tmp_path):
+    """1e999 is a number to us, and JSON's Infinity when it is sent: -32700, for ever."""
+    assert -32700 in hooks._FINAL
