@@ -1,7 +1,9 @@
 # make demo    all set-up, then a real job over four simulated nodes, with its table
 # make test    all set-up, then all tests
+# make coverage  branches of the pure modules that their tests have been through; fails below 95 %
 # make bench   the figures of benchmarks/README.md
 # make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
+# make fuzz    each target of tests/fuzz for SECONDS (60), with atheris where it can be had; TARGETS="http ..."
 # make lock    tools/requirements-ci.txt anew: what CI installs, with hashes
 # make audit   ask PyPI for known vulnerabilities of these packages
 # make clean   remove what these made
@@ -17,6 +19,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 IOSTATS_NO_SKIPS ?=
 SEED   ?= 23
+SECONDS ?= 60
+TARGETS ?=
 
 PREFIX        ?= /usr/local
 DESTDIR       ?=
@@ -27,7 +31,7 @@ READER_UNITS  := iostats-reader.socket iostats-reader@.service
 SITE_UNITS    := iostats-site.service
 HARVEST_UNITS := iostats-harvest.service
 
-.PHONY: demo test bench chaos clean setup install-files install-harvest install-node install-reader install-site uninstall lock audit
+.PHONY: fuzz demo test coverage bench chaos clean setup install-files install-harvest install-node install-reader install-site uninstall lock audit
 
 setup: $(VENV)/ready
 
@@ -41,11 +45,26 @@ demo: setup
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats/*.py iostats/cli/*.py iostats/sources/*.py iostats/schedulers/*.py iostats/sinks/*.py simlustre/*.py iostats_client.py iostats_server.py
+	$(BIN)/mypy
 	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest
+
+# The tests of words and thought, in one process; their list is in pyproject.toml.
+THOUGHT := aggregate attribution beside compact delta harvested histories job_stats jobfacts jobid \
+           joblist jobstate jsonrpc loads loadtable long_report lustre merge moments mpi nodelist \
+           report rpc_histogram series snapshot summaries sweeps units wire zeroing
+
+coverage: setup
+	$(BIN)/coverage run -m pytest -q -m "not mpi" $(THOUGHT:%=tests/test_%.py)
+	$(BIN)/coverage report
 
 bench: setup
 	$(BIN)/pip install -q -e '.[bench]'
 	$(BIN)/python benchmarks/run.py
+
+# Without atheris (it has wheels for few Pythons) the same targets run without guidance.
+fuzz: setup
+	-$(BIN)/pip install -q -e '.[fuzz]'
+	cd tests && ../$(BIN)/python -m fuzz.long --seconds $(SECONDS) $(TARGETS)
 
 # One list for all of Python 3.9 and newer.
 LOCK := uv pip compile --universal --python-version 3.9 --generate-hashes --upgrade -q
@@ -63,7 +82,7 @@ chaos: setup
 	IOSTATS_CHAOS=1 IOSTATS_CHAOS_SEED="$(SEED)" $(BIN)/python -m pytest tests/chaos -s -q
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An edited site.cfg stays as it is.

@@ -133,16 +133,28 @@ def main(arguments=None):
             if harvest.sweep is None or len(harvest.sweep.targets) != options.targets:
                 raise SystemExit("the sweep was not complete")
         after = _rss()
+        _check(harvest, options.targets, options.jobs)
         store.close()
         began = time.perf_counter()
         store, harvest = opened()
         again_s = time.perf_counter() - began
+        _check(harvest, options.targets, options.jobs)
         store.close()
     print(json.dumps({
         "first_s": times[0], "all_s": times[1], "some_s": times[2],
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "bytes_each": (after - before) * 1024 / (options.targets * options.jobs),
         "again_s": again_s}))
+
+
+def _check(harvest, targets, jobs):
+    """Every job's bytes on every target: what _bodies have said of it last."""
+    expected = targets * 4099 * sum(
+        (46 if one % 100 == 2 else 23) + one % 37 + 1 for one in range(jobs))
+    found = sum(int(target.totals(list(target.ids())).counters["write_bytes"].sums.sum())
+                for target in harvest.targets.values())
+    if found != expected:
+        raise SystemExit(f"expected {expected} bytes written, got {found}")
 
 
 def _rss():

@@ -249,11 +249,13 @@ def _marks(harvest: Any, target: Any, id: str, facts: Optional[Facts]) -> list[s
     agent = getattr(harvest, "agents", {}).get(target.node)
     if agent is not None:
         ahead = agent.clock_ahead_s
-    if target.read_at is None:
-        return []
+    whys: list[str]
+    if target.read_at is None:                      # only a part of its first reading is there
+        whys = target.marks(id, 0.0, 0.0)
+        return whys
     began = facts.started + ahead if facts is not None and facts.started else target.swept_since
     ended = facts.ended + ahead if facts is not None and facts.ended else target.read_at
-    whys: list[str] = target.marks(id, min(began, ended), ended)
+    whys = target.marks(id, min(began, ended), ended)
     return whys
 
 

@@ -139,7 +139,7 @@ class Harvest:
         sweep: the last Sweep, or None.
         agents: {node: what is known of its agent}: slot, every, heard, clock_ahead_s.
         scheduler: name of the batch system that is asked of the jobs; "" for none.
-        sinks: what gets every Sweep, by `sweep(sweep, harvest)`.
+        sinks: what gets every Sweep, by `sweep(sweep, harvest)`; and `forget(ids)`.
     """
 
     def __init__(self, store: "Store", config: "Config", now: Callable[[], float],
@@ -590,6 +590,8 @@ class Harvest:
                 self.targets[key].forget(some)
         for one in ids:
             self._job_of.pop(one, None)
+        for sink in self.sinks:
+            sink.forget(ids)
 
     def _checkpoint(self) -> None:
         """Let the state of a target stand for its blocks, before there are too many of them."""

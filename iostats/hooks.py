@@ -27,8 +27,8 @@ from iostats import snapshot as snapshots
 from iostats import state
 from iostats.errors import IostatsError, NoStart, NotDelivered, StateError
 from iostats.files import read_text
-from iostats.jobid import as_filename
-from iostats.measure import Work, is_of_its_form
+from iostats.jobid import as_filename, is_node_name
+from iostats.measure import Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             if len(text) + _AROUND > config["server.max_message_bytes"]:
                 raise ValueError("it is larger than a message may be (site.cfg: [server] "
                                  "max_message_bytes)")
-            if not is_of_its_form(report):
+            if (not isinstance(report, dict) or not isinstance(report.get("node"), str)
+                    or not is_node_name(report["node"])):
                 raise ValueError("it is not of the form of a report")
         except FileNotFoundError:                           # another epilog is faster
             continue

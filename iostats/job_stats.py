@@ -281,12 +281,12 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _named_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """(name of the parameter it belongs to, line) of the text of lctl."""
-    name = ""
+    belongs_to = ""
     for line in _lines(chunks):
         parameter = _PARAMETER.match(line)
         if parameter:
-            name, line = parameter[1].decode("latin-1"), line[parameter.end():]
-        yield name, line
+            belongs_to, line = parameter[1].decode("latin-1"), line[parameter.end():]
+        yield belongs_to, line
 
 
 def _is_header(text: bytes) -> bool:

@@ -168,6 +168,7 @@ class Work:
         """All reports have been delivered: nothing of this job stays here."""
         self.kept.forget_start()                        # still there if the disk was full
         self.kept.forget_public_start()
+        self.kept.forget_pieces()
         self.kept.leave()
 
     def without_numbers(self, why: str, about: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 MOST_NODES = 1_000_000
 _LONGEST_NAME = 253                # a host name with its domain, RFC 1035
+_MOST_CHARACTERS = 1 << 26         # of all names
 
 
 def expanded(text: str) -> list[str]:
@@ -29,10 +30,14 @@ def expanded(text: str) -> list[str]:
             inside, closed, part = rest.partition("]")
             if bracket and not closed:
                 raise ValueError(head + bracket + rest)
-            numbers = _numbers(inside) if bracket else [""]
             # Without a bound on names a line of a megabyte could ask for a terabyte of them.
-            if len(found[0]) + len(head) + len(numbers[-1]) > _LONGEST_NAME:
+            length = len(found[0]) + len(head)
+            if length > _LONGEST_NAME:
                 raise ValueError((found[0] + head)[:_LONGEST_NAME])
+            numbers = _numbers(inside) if bracket else [""]
+            length += len(numbers[-1])
+            if length > _LONGEST_NAME or length * len(found) * len(numbers) > _MOST_CHARACTERS:
+                raise ValueError((found[0] + head + numbers[-1])[:_LONGEST_NAME])
             if len(found) * len(numbers) + len(names) > MOST_NODES:
                 raise ValueError(f"more than {MOST_NODES} nodes")
             found = [name + head + number for name in found for number in numbers]
@@ -60,7 +65,8 @@ def _numbers(ranges: str) -> list[str]:
         last = last if dash else first
         if not (first.isdigit() and last.isdigit()
                 and max(len(first), len(last)) <= _LONGEST_NAME and int(first) <= int(last)
-                and int(last) - int(first) + len(found) < MOST_NODES):
+                and int(last) - int(first) + len(found) < MOST_NODES
+                and (int(last) - int(first)) * len(first) < _MOST_CHARACTERS):
             raise ValueError(one or "[]")
         found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return found

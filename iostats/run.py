@@ -452,7 +452,7 @@ async def measured(command: Command, nodes: Nodes | None, server: JobServer | No
     if nodes is None or server is None:
         await command.run()
         return
-    totals = server.totals
+    totals: PartTotals = server.totals  # type: ignore[assignment]     # as the caller made it
     in_time = False
     with _whatever_happens(say):
         in_time = await nodes.start(totals.expected_count or 1, config["run.start_within"],

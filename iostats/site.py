@@ -368,7 +368,7 @@ class SiteServer(Server):
             try:
                 one = await self._make_record(key, job, found)
             except StateError as error:
-                log.error("%s", error)
+                log.error("no record of job %s: %s", key.job, error)
                 job.due = self._now() + _AGAIN_S
                 continue
             except Exception:                            # one job's trouble is not the others'

@@ -111,13 +111,20 @@ class State:
         for path in (*self.marks(), self.watch_path, self.start_path):
             forget(path)
 
+    def forget_pieces(self) -> None:
+        """Remove what a process that was killed has left of a file: see write_whole."""
+        for name in _entries(self.folder):
+            if name.startswith(self._stem + ".") and name.endswith(".new"):
+                forget(os.path.join(self.folder, name))
+
     def forget_watch(self) -> None:
         """Remove what `watch` has seen."""
         forget(self.watch_path)
 
     def delta_path(self, seq: str) -> str:
         """Where the report of the start `seq` waits."""
-        return os.path.join(self.folder, f"{self._stem}.{seq}.delta")
+        # Ours is of hex digits; that of a damaged start leads out of no folder.
+        return os.path.join(self.folder, f"{self._stem}.{as_filename(seq)}.delta")
 
     def keep_delta(self, seq: str, data: bytes) -> None:
         """Keep a report until it is delivered."""

@@ -93,6 +93,8 @@ class SweepStore:
             found = self._store.rows("SELECT id, file_system, target, body FROM blocks "
                                      "WHERE id > ? ORDER BY id LIMIT 100", (last,))
             for row in found:
+                if not all(isinstance(name, str) for name in row[1:3]):
+                    raise StateError(f"{self.path}: is damaged: the name of a target is no text")
                 yield Logged(*row[1:])
             if not found:
                 return

@@ -21,13 +21,15 @@ from iostats import config as site
 from iostats import credentials, post, wire
 from iostats.cli.report import asked
 
-# The server waits a second for what comes late from accounting; few tests are about that.
+# The server waits a second for what comes late from accounting, and a minute after a record that
+# could not be made; few tests are about that.
 _HASTY = """
 import sys
 from iostats import site
 from iostats.cli import server
 site._SETTLES_S = site._LATE_S = 0.03
 site._LOOK_EVERY_S = 0.01
+site._AGAIN_S = 1.0
 sys.exit(server.main())
 """
 THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "read_calls": 23, "write_calls": 37}

@@ -149,3 +149,11 @@ def test_no_module_unpickles_or_evaluates_anything(name):
     """What comes from a network or a file is data."""
     assert set() == imports_of(name)[1] & {"pickle", "marshal", "shelve", "dill", "yaml"}
     assert set() == calls_of(name) & {"eval", "exec"}
+
+
+def test_coverage_is_measured_of_words_and_thought_whole():
+    """By `make coverage`: the list in pyproject.toml is that of the map."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    measured = text.partition("[tool.coverage.run]")[2].partition("]\n")[0]
+    assert {f"iostats/{name}.py" for name in WORDS | THOUGHT} == set(
+        re.findall(r'"(iostats/.*?)"', measured))

@@ -322,6 +322,17 @@ def test_a_stop_that_died_between_its_steps_is_finished_and_not_measured_again(d
     assert [] == os.listdir(desk.state)
 
 
+def test_what_a_killed_start_has_left_is_gone_after_a_delivered_stop(desk, worked):
+    """A piece of this job's file, and one of another's, which stays."""
+    mine = desk.state / f"{desk.job}%20nid00023.start.0123456789abcdef.new"
+    other = desk.state / "23%20nid00023.start.0123456789abcdef.new"
+    mine.write_text("half")
+    other.write_text("half")
+    server = desk.server("--nodes", "1", "--format", "json")
+    assert 0 == stop(desk, worked, server).status
+    assert [other] == list(desk.state.iterdir())
+
+
 def test_sending_twice_counts_once(desk, worked):
     """The delta is put back after it was delivered, as after a lost answer."""
     assert 3 == stop(desk, worked).status

@@ -426,7 +426,8 @@ def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):
     folder = desk.hooks / "nid00001"
     folder.mkdir(0o700, parents=True)
     for name in ("a", "b", "c"):
-        (folder / f"{name}.delta").write_text(json.dumps({"node": "nid00001", "name": name}))
+        (folder / f"{name}.delta").write_text(json.dumps(
+            {"job": "4711", "node": "nid00001", "name": name}))
     config["node.hook_dir"] = str(folder)
     sent = []
 
@@ -455,7 +456,8 @@ def test_a_report_that_cannot_be_removed_does_not_hold_up_the_others(desk, monke
     folder.mkdir(0o700, parents=True)
     for age, name in enumerate("abc"):
         path = folder / f"{name}.delta"
-        path.write_text(json.dumps({"node": "nid00001", "name": name}) if name != "b" else "{")
+        path.write_text(json.dumps({"job": "4711", "node": "nid00001", "name": name})
+                        if name != "b" else "{")
         os.utime(path, (1_000_000_000 + age,) * 2)
     config["node.hook_dir"] = str(folder)
 

@@ -233,6 +233,7 @@ def test_what_is_no_jobs_is_added_up_and_never_falls(site):
             pass
         texts.append([line.rpartition(" ")[0] for line in lines.ready.lines()])
         site.targets[OST0].forget(["cp.0", "kworker", "rm.0"])
+        lines.forget(["cp.0", "kworker", "rm.0"])
     nobody = r"lustre_job,job=(unattributed),fs=scratch"
     assert [[], [f"{nobody} operations=0i,punch=0i,read_bytes=0i,read_rpcs=0i,requests=0i",
                  f"{nobody} operations=5i,punch=5i,read_bytes=600i,read_rpcs=6i,requests=11i,"

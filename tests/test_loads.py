@@ -429,14 +429,20 @@ def test_totals_can_be_of_one_file_system(harvest):
     assert {"4711", "12345_10", "cp.0"} == {row["job"] for row in answer["rows"]}
 
 
-def test_a_target_that_was_never_read_whole_says_nothing_of_a_total(harvest):
-    """It is there, since a first part of its entries has come; there are no numbers yet."""
-    harvest.targets["scratch", "OST0001"] = zeroing.Target(harvest.names, "scratch", "OST0001")
-    block = harvest.kernels["scratch", "OST0000"][1].sweep((T + 50) * kernel.NS)[0][0]
-    block.target, block.ended = "OST0001", False
-    harvest.targets["scratch", "OST0001"].take(block, "oss2", "b" * 32, True)
+def test_a_total_at_a_target_that_is_being_read_for_the_first_time_is_a_lower_bound(harvest):
+    """The first part of its entries has come, with 23 MiB of 4711; what was before nobody knows."""
+    late = kernel.Kernel("2.16", "OST", T * kernel.NS, 600, "scratch", "OST0001")
+    target = harvest.targets["scratch", "OST0001"] = zeroing.Target(harvest.names, "scratch",
+                                                                    "OST0001")
+    for _ in range(23):
+        late.rpc((T + 45) * kernel.NS, "4711", "write_bytes", MIB)
+    [block], full = kernel.Agent(late).sweep((T + 50) * kernel.NS)
+    block.ended = False
+    assert target.take(block, "oss2", "b" * 32, full)
     answer = Answers().query(harvest, QueryAsk("a", job="4711"), None)
-    assert {"OST0000": True, "OST0001": False} == dict(rows(answer, "target", "lower_bound"))
+    [row] = [row for row in answer["rows"] if row["target"] == "OST0001"]
+    assert (23 * MIB, True, ["the harvest began after the job (OST0001)"]) == (
+        row["write_bytes"], row["lower_bound"], row["notes"])
 
 
 def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later(harvest):

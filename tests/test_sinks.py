@@ -39,7 +39,7 @@ def test_a_sink_has_what_it_needs(name, tmp_path):
     try:
         assert all(isinstance(one, sinks.Number) and one.kind in ("counter", "gauge")
                    for one in sink.numbers())
-        assert callable(sink.sweep)
+        assert callable(sink.sweep) and callable(sink.forget)
     finally:
         sink.close()
 
@@ -56,6 +56,23 @@ def test_each_sink_knows_the_others(tmp_path):
     finally:
         for sink in both:
             sink.close()
+
+
+def test_the_sites_server_tells_them_what_it_forgets(tmp_path):
+    """An id that comes back in the very next sweep counts from 0, and is not one that fell."""
+    from test_harvested import Desk
+
+    class Sink:
+        def sweep(self, sweep, harvest):
+            raise AssertionError("no sweep has ended")
+
+        def forget(self, ids):
+            told.append(sorted(ids))
+    desk, told = Desk(tmp_path / "site.sqlite"), []
+    desk.harvest.sinks.append(Sink())
+    desk.send("mds1", desk.block("MDT0000", ["4711", "4713"], open=23))
+    desk.harvest._forget(["4711", "4713"], {})
+    assert [["4711", "4713"]] == told
 
 
 def test_the_sites_server_gives_them_its_sweeps(tmp_path):

@@ -13,6 +13,7 @@ when it is on, and not before.  Its module has
 and the sink itself
 
     sweep(sweep, harvest) called on the server's loop after each complete sweep; returns at once
+    forget(ids)           the targets have forgotten these ids of job_stats, and count them from 0
     numbers()             [Number] about itself, for the other sinks to show
     beside                [sink] of the others, set by `of`
     close()               what is not handed on yet is kept for the next start

@@ -22,7 +22,7 @@ from iostats.loads import TRANSFERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     import numpy.typing
@@ -87,14 +87,16 @@ class Part:
         self.now: Columns = {}
         self.before: Columns = {}
         self.here = self.was_here = self.low = self.is_job = np.zeros(0, bool)
+        self._anew: list[int] = []
 
-    def begin(self) -> None:
-        """A new sweep: what was now is before."""
+    def begin(self, forgotten: Iterable[str]) -> None:
+        """A new sweep: what was now is before; these ids count from 0 since then."""
         dead = len(self.ids) - int(self.here.sum())
         if dead > _DEAD_ROWS and 2 * dead > len(self.ids):
             self._keep(np.flatnonzero(self.here))
         self.before, self.now = self.now, {}
         self.was_here, self.here = self.here, np.zeros(len(self.ids), bool)
+        self._anew = [self.index[job_id] for job_id in forgotten if job_id in self.index]
 
     def _keep(self, rows: Array) -> None:
         self.ids = [self.ids[row] for row in rows.tolist()]
@@ -142,7 +144,13 @@ class Part:
         """
         No row falls as long as it is here: a job may have been forgotten while we went from one
         target to the next, and a counter that falls is a new one to a database.
+
+        One that was forgotten before that, and is back at once, is a new one.
         """
+        anew = [row for row in self._anew if self.here[row]]
+        if anew:                                     # others may still read these arrays
+            self.before = {name: (_without(samples, anew), _without(sums, anew))
+                           for name, (samples, sums) in self.before.items()}
         stays = self.here & self.was_here
         zeros = np.zeros(len(self.ids), np.int64)
         for name, then in self.before.items():
@@ -161,6 +169,12 @@ class Part:
             # What a target has forgotten is gone, and was not undone.
             found[name] = (np.maximum(samples - then[0], 0), np.maximum(sums - then[1], 0))
         return found
+
+
+def _without(array: Array, rows: list[int]) -> Array:
+    copy: Array = array.copy()
+    copy[rows] = 0
+    return copy
 
 
 def _longer(array: Array, size: int) -> Array:
@@ -191,12 +205,18 @@ class Tally:
         self._by_target = by_target
         self._gaps: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._without_start: set[str] = set()    # ids of which nobody has told when their job began
+        self._forgotten: set[str] = set()        # ids, since the last walk began
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """The targets have forgotten these ids: if they come back, they count from 0."""
+        self._forgotten.update(ids)
 
     def walk(self, sweep: Sweep, harvest: Harvest) -> Iterator[None]:
         """Generator: take all targets, one at a step."""
         self.slot_before, self.slot = self.slot, sweep.slot
+        forgotten, self._forgotten = self._forgotten, set()
         for part in self.parts.values():
-            part.begin()
+            part.begin(forgotten)
 
         def is_job(job_id: str) -> bool:
             if job_id not in self.names:

@@ -314,6 +314,10 @@ class Lines:
         self._forget()
         self.ready = _Sweep(sweep.slot, tally.slot_before, places)
 
+    def forget(self, ids: Iterable[str]) -> None:
+        """The targets count these ids from 0."""
+        self._tally.forget(ids)
+
     def _changed(self, key: Key, part: Part,
                  harvest: Harvest) -> Generator[None, None, dict[Job, None]]:
         """
@@ -648,6 +652,10 @@ class InfluxDB:
                                f"sweep; one is left out (the next one has its amounts)")
             return
         self._walking = asyncio.ensure_future(self._walk(sweep, harvest))
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """The targets count these ids from 0."""
+        self._lines.forget(ids)
 
     async def _walk(self, sweep: Sweep, harvest: Harvest) -> None:
         try:

@@ -37,7 +37,7 @@ from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, is_operation, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from iostats.config import Config
@@ -305,6 +305,10 @@ class Prometheus:
             self._late += 1                              # the next page has it all
             return
         self._making = asyncio.ensure_future(self._make(sweep, harvest))
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """The targets count these ids from 0."""
+        self._amounts.tally.forget(ids)
 
     async def _make(self, sweep: Sweep, harvest: Harvest) -> None:
         loop, amounts = asyncio.get_running_loop(), self._amounts

@@ -52,7 +52,7 @@ class Relay:
         port: where.
         faults: of the next connections.
         passed: [[bytes out, bytes back]] of each connection that there was.
-        struck: how many faults have happened.
+        struck: how many faults have happened, with what their `then` did.
     """
 
     def __init__(self, port, host="127.0.0.1"):
@@ -139,7 +139,6 @@ class Relay:
                     before = fault.at - counts[number]
                     other.sendall(data[:before])
                     counts[number] += before
-                    self.struck += 1
                     self._strike(fault, one, other, data[before:])
                     return
                 else:
@@ -150,6 +149,7 @@ class Relay:
         """`rest` came from `one`, and does not go to `other`, or not yet."""
         if fault.then is not None:
             fault.then()
+        self.struck += 1
         if fault.how == RESET:
             for end in (one, other):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -61,11 +61,12 @@ class Killer:
 class Trouble:
     """A disk, and what happens to it."""
 
-    def __init__(self, kind, folder, chance):
+    def __init__(self, kind, folder, chance, size="1m"):
+        """`size`: of a disk that fills; larger than what is kept there in the end."""
         self.kind, self.chance, self.struck = kind, chance, 0
         self.disk, self.path = None, folder / "disk"
         if kind == "full":
-            self.disk = TinyDisk(self.path)
+            self.disk = TinyDisk(self.path, size)
         elif kind == "EIO":
             self.disk = BadDisk(folder / "behind", self.path)
             os.chmod(self.path, 0o700)
@@ -283,7 +284,7 @@ def test_killed_at_random_moments_every_node_is_counted_once_or_named(tmp_path, 
     (tmp_path / "of-nodes").mkdir()
     (tmp_path / "of-server").mkdir()
     nodes = Trouble(on_nodes, tmp_path / "of-nodes", chance)
-    server = Trouble(on_server, tmp_path / "of-server", chance)
+    server = Trouble(on_server, tmp_path / "of-server", chance, "16m")
     try:
         (tmp_path / "desk").mkdir()
         with SiteDesk(tmp_path / "desk") as desk:

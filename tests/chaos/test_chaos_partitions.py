@@ -89,9 +89,11 @@ def test_an_epilog_whose_cable_is_out_keeps_its_report_until_it_is_in(desk, host
         write_tree(root, **AFTER)
         if before_epilog:
             node.cut()
+        struck = relay.struck
         if fault:
             relay.faults.append(fault)
         assert 0 == desk.hook("epilog", _NODE, root, jobs[-1], **how).status
+        until(lambda: relay.struck == struck + bool(fault), what="the cut")
         kept = desk.kept(_NODE)
         node.mend()
         relay.release()

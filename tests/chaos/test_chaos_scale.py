@@ -1,8 +1,9 @@
 """
 Many at once: nodes that stop in the same second, jobs that end in the same second, many targets.
 
-Everything goes over real sockets of the loopback (benchmarks/scale.py).  What is compared is what was
-sent with what came out, to the last byte; times are told, and are benchmarks/README.md's business.
+Nodes and jobs come over real sockets of the loopback (benchmarks/scale.py).  What is compared is
+what was sent with what came out, to the last byte; times are told, and are benchmarks/README.md's
+business.
 """
 from __future__ import annotations
 

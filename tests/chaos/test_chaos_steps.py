@@ -73,18 +73,20 @@ def test_a_site_server_killed_at_a_step_counts_every_epilog_once(tmp_path, step,
 @pytest.mark.parametrize("step", _OF_SITE if WHOLE else ("stored",))
 def test_a_site_server_killed_at_a_step_counts_every_sweep_once(tmp_path, step, nth):
     with SiteDesk(tmp_path) as desk:
-        desk.configure(harvest_every=1, node_try_for=0)
+        desk.configure(harvest_every=1, node_try_for=20)
         site, oss = desk.site(), StorageServer(desk)
         oss.show("OST0000", {"4711": moved(written=23 * 1009)})
         assert 0 == oss.sweep().status
         site.kill()
         doomed = doomed_site(desk, step, "sweep", nth)
         for place in range(1, 4):
+            desk.configure(node_try_for=0)
             oss.show("OST0000", {"4711": moved(written=(23 + place) * 1009)})
             oss.sweep()
         # An agent says hello once by itself, and once before each message.
         assert -9 == doomed.process.wait(20)
         desk.site()
+        desk.configure(node_try_for=20)
         oss.show("OST0000", {"4711": moved(written=37 * 1009)})
         assert 0 == oss.sweep().status
 

@@ -32,6 +32,7 @@ def _folder():
 
 # -- what a node keeps -------------------------------------------------------------------------
 
+@functools.lru_cache
 def _start():
     texts = _pairs()[0].decode("latin-1").split(_CUT.decode())
     return snapshot.encode(_snapshot(texts[:2], 1_795_225_000 * NS))

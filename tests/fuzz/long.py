@@ -19,6 +19,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
 MOST_MIB = 1500
+MOST_KEPT = 24 << 10                # bytes of tests/corpus/TARGET
 
 
 def main():
@@ -39,7 +40,7 @@ def main():
     except ImportError:
         guided = False
         print("no atheris here: edits without coverage", flush=True)
-    failed = []
+    failed, before_s = [], 0.0
     for name in options.targets or TARGETS:
         if guided:
             done = subprocess.run(
@@ -47,9 +48,15 @@ def main():
                  "--work", options.work, *(["--keep"] if options.keep else []), name], cwd=TESTS,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
             status, said = done.returncode, done.stdout
+            if options.keep and (TESTS / "corpus" / name).is_dir():
+                _trim(TESTS / "corpus" / name)
             lines = [line for line in said.split("\n") if "stat::" in line or "DONE" in line
                      or "BINGO" in line]
-            print(f"{name}: {'ok' if not status else 'FOUND'}  {' '.join(lines[-9:])}", flush=True)
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu_s, before_s = used.ru_utime + used.ru_stime - before_s, (
+                used.ru_utime + used.ru_stime)
+            print(f"{name}: {'ok' if not status else 'FOUND'}  CPU {cpu_s:.0f} s  "
+                  f"{' '.join(lines[-9:])}", flush=True)
             if status:
                 print(said[-3000:], flush=True)
         else:
@@ -82,6 +89,19 @@ def _atheris(name, work, seconds, keep):
                                                                     else [])]
     atheris.Setup(arguments, target.run)
     atheris.Fuzz()
+
+
+def _trim(folder):
+    """The smallest inputs of a merged corpus, up to MOST_KEPT bytes; what was found stays."""
+    size = 0
+    paths = sorted(folder.iterdir(), key=lambda path: (not path.name.startswith("found"),
+                                                       path.stat().st_size, path.name))
+    for path in paths:
+        size += path.stat().st_size
+        if size > MOST_KEPT and not path.name.startswith("found"):
+            path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _unguided(name, target, work, seconds):

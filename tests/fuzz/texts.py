@@ -26,9 +26,10 @@ _PATHS = {"llite": "sys/kernel/debug/lustre/llite/scratch-ffff9a3c5d1e0800/stats
           "osc": "proc/fs/lustre/osc/scratch-OST0000-osc-ffff9a3c5d1e0800/stats"}
 
 
+@lru_cache
 def _files(pattern, most=6, longest=3000):
     found = sorted(path for path in DATA.glob(pattern) if 0 < path.stat().st_size <= longest)
-    return [path.read_bytes() for path in found[::max(1, len(found) // most)][:most]]
+    return tuple(path.read_bytes() for path in found[::max(1, len(found) // most)][:most])
 
 
 # -- counter files -----------------------------------------------------------------------------
