@@ -11,6 +11,7 @@ Source: https://www.jsonrpc.org/specification, sections 4 to 7.
 
 from collections import namedtuple
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Optional, Union
 
 import msgspec
@@ -46,8 +47,21 @@ class _Request(msgspec.Struct):
 
 
 _request_of = msgspec.json.Decoder(_Request).decode
-_raw_list_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_any_of = msgspec.json.Decoder().decode
+
+@lru_cache
+def _first_of(most: int) -> Callable[[bytes], tuple[msgspec.Raw, ...]]:
+    """
+    JSON array -> its first elements, at most so many.
+
+    What comes behind them is passed over, and costs nothing: a list of it would take 30 bytes of
+    memory for each byte of "[0,0,0,...".
+    """
+    decode = msgspec.json.Decoder(msgspec.defstruct("_First", [
+        (f"at_{number}", msgspec.Raw, msgspec.Raw(b"")) for number in range(most)],
+        array_like=True)).decode
+    return lambda body: tuple(filter(bytes, msgspec.structs.astuple(decode(body))))
+
+
 _encode = msgspec.json.encode
 
 
@@ -61,7 +75,7 @@ def dispatch(body: bytes, methods: Mapping[str, Method], context: Any = None,
     if body.lstrip()[:1] != b"[":
         return _one(body, methods, context, on_bug)
     try:
-        requests = _raw_list_of(body)
+        requests = _first_of(_MOST_IN_BATCH + 1)(body)
     except (msgspec.DecodeError, RecursionError):
         return error_answer(PARSE_ERROR)
     if not requests or len(requests) > _MOST_IN_BATCH:
@@ -120,15 +134,16 @@ def _params(raw: bytes, kind: Any) -> Any:
     """The params as `kind`; WireError -32602, which says what was expected, when they are not."""
     try:
         if kind is None:
-            if raw and _any_of(raw):
+            if raw[1:-1].strip():
                 raise WireError(INVALID_PARAMS, "expected none")
             return None
         if raw[:1] == b"[" and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            values = _any_of(raw)
-            if len(values) > len(kind.__struct_fields__):
-                raise WireError(INVALID_PARAMS, f"expected at most {len(kind.__struct_fields__)}"
-                                                f", got {len(values)}")
-            return msgspec.convert(dict(zip(kind.__struct_fields__, values)), kind)
+            names = kind.__struct_fields__
+            values = _first_of(len(names) + 1)(raw)
+            if len(values) > len(names):
+                raise WireError(INVALID_PARAMS, f"expected at most {len(names)}, got more")
+            raw = b"{" + b",".join(b'"%s":%s' % (name.encode(), bytes(value))
+                                   for name, value in zip(names, values)) + b"}"
         return msgspec.json.decode(raw or b"{}", type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise WireError(INVALID_PARAMS, str(error)) from None

@@ -38,6 +38,7 @@ _ACCEPT_AT_ONCE, _QUEUE = 16, 65535
 _MOST_HELD = 256 << 20              # of all messages that have not come to their ends
 _EACH_PART = 64                     # of it, beside a part's own length
 _MOST_BESIDE = 65536                # bytes of a message beside its body: its head, say
+_LONGEST_OF_STRANGERS = 65536       # bytes of a body that is looked at, for a hello
 _MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -209,6 +210,8 @@ class Server:
         reply = None
         if compressed:
             body, reply = self._inflated(body, who)
+        if not isinstance(who, Caller) and len(body) > _LONGEST_OF_STRANGERS:
+            reply = self._refused(who)
         if reply is None:
             methods = self.methods if isinstance(who, Caller) else self._methods_of_strangers()
             reply = jsonrpc.dispatch(body, methods, who, _log_bug)
@@ -238,13 +241,20 @@ class Server:
             return error, error.nonce
         return Caller(node, uid), nonce
 
-    def _inflated(self, body: bytes, who: Who) -> tuple[bytes, Optional[bytes]]:
-        """(the body as it was before deflate, None), or (b"", the answer that is an error)."""
+    def _refused(self, who: Who) -> Optional[bytes]:
+        """The answer to somebody who is not believed, whatever he asks; None for a Caller."""
         try:
-            # First, whose it is: nobody else has a few bytes made into many here.
             self.believed(who)
         except WireError as error:
-            return b"", jsonrpc.error_answer(error.code, detail=str(error))
+            return jsonrpc.error_answer(error.code, detail=str(error))
+        return None
+
+    def _inflated(self, body: bytes, who: Who) -> tuple[bytes, Optional[bytes]]:
+        """(the body as it was before deflate, None), or (b"", the answer that is an error)."""
+        # First, whose it is: nobody else has a few bytes made into many here.
+        refused = self._refused(who)
+        if refused is not None:
+            return b"", refused
         most, whole = self.config["server.max_message_bytes"], zlib.decompressobj()
         try:
             body = whole.decompress(body, most + 1)

@@ -341,14 +341,14 @@ class Store:
             "SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL "
             "AND (shown_as = ?1 OR whole = ?1 OR job = ?1) AND (?2 IS NULL OR user = ?2) "
             "ORDER BY cluster, length(shown_as), shown_as, job, attempt", (job, user))
-        return self.records_of(keys)
+        yield from self.records_of(keys)
 
     def latest(self, count: int, user: str | None = None) -> Iterator[bytes]:
         """The latest `count` records (bytes), the newest first; of `user` alone, if given."""
         mine = "" if user is None else "AND user = ?"
         keys = self.rows(f"SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL {mine} "
                           f"ORDER BY made DESC LIMIT ?", (*([] if user is None else [user]), count))
-        return self.records_of(keys)
+        yield from self.records_of(keys)
 
     def listed(self, question: Question) -> tuple[list[dict[str, Any]], tuple[Any, ...] | None]:
         """

@@ -1145,7 +1145,8 @@ class Target:
                              "checksum differs; the next full sweep makes them anew")
         try:
             return cls._from_body(names, memoryview(data)[start:])
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
+                RecursionError) as error:
             raise StateError(f"a target's saved entries cannot be understood ({error}); the next "
                              "full sweep makes them anew")
 
@@ -1175,6 +1176,8 @@ class Target:
                 values, bias = plain[name]
                 setattr(self, name, _widened(values, bias, _PLAIN.get(name, _I32), count))
         self._used, self._bases_used = count, about["based"]
+        if not 0 <= self._bases_used <= count:
+            raise ValueError(f"expected at most {count} with earlier entries")
         for kind, table in (("c", self._counters), ("b", self._bases)):
             rows_of_it = count if kind == "c" else self._bases_used
             for name, unit in about["units"].items():

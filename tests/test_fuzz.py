@@ -30,7 +30,7 @@ from fuzz.tools import CORPUS, corpus, mutated, within
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iostats import hooks, nodelist, server
+from iostats import hooks, jsonrpc, nodelist, server
 from iostats.cli import jobs
 from iostats.errors import IostatsError, NotDelivered
 from iostats.harvested import Harvest
@@ -39,7 +39,7 @@ from iostats.sweeps import Sweep
 
 _SLOW = {"damaged_store": 40, "rpc_site": 40, "site_answers": 60, "hook_files": 60,
          "hostile_database": 60, "rpc_report": 80, "two_snapshots": 80}
-_EXAMPLES = 200
+_EXAMPLES = 150
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
@@ -134,6 +134,39 @@ def test_a_body_in_many_parts_and_requests_behind_one_another_are_not_beside_it(
         connection.data_received(many[place:place + len(many) // 23])
     assert 3001 == transport.written.count(b"HTTP/1.1 200 OK")
     assert not transport.closing
+
+
+LARGE = {
+    "a batch of numbers": b"[" + b"0," * 2_000_000 + b"0]",
+    "a batch of lists": b"[" + b"[]," * 1_400_000 + b"0]",
+    "params of lists": b'{"jsonrpc":"2.0","method":"hello","id":23,"params":['
+                       + b"[]," * 1_400_000 + b"0]}",
+    "params of no method's": b'{"jsonrpc":"2.0","method":"status","id":23,"params":['
+                             + b"[]," * 1_400_000 + b"0]}",
+}
+
+
+@pytest.mark.parametrize("body", list(LARGE.values()), ids=list(LARGE))
+def test_four_megabytes_of_brackets_are_not_made_into_a_hundred(body):
+    """16 MiB of "0," took 576 MiB of the server's memory, and 0.8 s of its time."""
+    one, who = _job_server(), server.Caller(NODE, None)
+    tracemalloc.start()
+    try:
+        found = jsonrpc.dispatch(body, one.methods, who)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(body) + (1 << 20)
+    finally:
+        tracemalloc.stop()
+    assert b'"error":{"code":-326' in found
+
+
+def test_a_strangers_long_body_is_not_even_looked_at():
+    """64 KiB are enough for a hello; what is longer is refused as what it is, and counted."""
+    one = _job_server()
+    hello = b'{"jsonrpc":"2.0","method":"hello","params":{"job":"4711"},"id":23}'
+    assert b'"job":"4711"' in one.answer(hello.ljust(65_536), "")[0]
+    found, _ = one.answer(hello.ljust(65_537), "")
+    assert b'{"jsonrpc":"2.0","error":{"code":-32001,' in found
+    assert {"not authenticated": 1} == one.totals.record()["coverage"]["refused"]
 
 
 @pytest.mark.parametrize("text", [

@@ -632,6 +632,15 @@ def test_an_answer_has_a_limit(inside, monkeypatch):
         inside.ask("latest", {"count": 3})
 
 
+@pytest.mark.parametrize("method, params", [("record", {"job": "4711"}), ("latest", {"count": 1})])
+def test_a_store_that_cannot_be_read_is_one_line(inside, monkeypatch, method, params):
+    def fail(*_):
+        raise StateError("site.sqlite: cannot be read: disk I/O error")
+    monkeypatch.setattr(inside.store, "rows", fail)
+    with pytest.raises(WireError, match="cannot be read: disk I/O error"):
+        inside.ask(method, params)
+
+
 @pytest.mark.parametrize("count", [0, -1, 1001, "all", None])
 def test_latest_has_a_limit(inside, count):
     with pytest.raises(WireError) as refused:
