@@ -211,7 +211,7 @@ class Server:
         if compressed:
             body, reply = self._inflated(body, who)
         if not isinstance(who, Caller) and len(body) > _LONGEST_OF_STRANGERS:
-            reply = self._refused(who)
+            reply = self._turned_away(who)
         if reply is None:
             methods = self.methods if isinstance(who, Caller) else self._methods_of_strangers()
             reply = jsonrpc.dispatch(body, methods, who, _log_bug)
@@ -241,7 +241,7 @@ class Server:
             return error, error.nonce
         return Caller(node, uid), nonce
 
-    def _refused(self, who: Who) -> Optional[bytes]:
+    def _turned_away(self, who: Who) -> Optional[bytes]:
         """The answer to somebody who is not believed, whatever he asks; None for a Caller."""
         try:
             self.believed(who)
@@ -252,7 +252,7 @@ class Server:
     def _inflated(self, body: bytes, who: Who) -> tuple[bytes, Optional[bytes]]:
         """(the body as it was before deflate, None), or (b"", the answer that is an error)."""
         # First, whose it is: nobody else has a few bytes made into many here.
-        refused = self._refused(who)
+        refused = self._turned_away(who)
         if refused is not None:
             return b"", refused
         most, whole = self.config["server.max_message_bytes"], zlib.decompressobj()

@@ -26,7 +26,7 @@ from iostats import credentials, handover, report, wire
 from iostats import site as site_module
 from iostats.cli.report import asked
 from iostats.config import Config
-from iostats.errors import NotDelivered, WireError
+from iostats.errors import NotDelivered, StateError, WireError
 from iostats.joblist import Summary
 from iostats.server import Caller
 from iostats.site import SiteServer
