@@ -109,7 +109,7 @@ def with_tail(seen: Any, report: dict[str, Any]) -> dict[str, Any]:
         seen = json.loads(seen)
         found: dict[str, Any] = seen["file_systems"] if seen["seq"] == report["seq"] else {}
         for name, one in found.items():
-            if not _is_sound(one):
+            if not _is_sound(one) or len(name) > 128:       # which the server would refuse
                 return {}
             series = Series(one["every_s"], METRICS, one["began"])
             series.bins = {metric: one[metric] for metric in METRICS}

@@ -1175,6 +1175,10 @@ class Target:
             if name in plain:
                 values, bias = plain[name]
                 setattr(self, name, _widened(values, bias, _PLAIN.get(name, _I32), count))
+        for name in (*_PLAIN, "_base"):
+            column = getattr(self, name)
+            if column is not None and len(column) != count:
+                raise ValueError(f"expected {count} values of {name}, got {len(column)}")
         self._used, self._bases_used = count, about["based"]
         if not 0 <= self._bases_used <= count:
             raise ValueError(f"expected at most {count} with earlier entries")

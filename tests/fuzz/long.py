@@ -3,12 +3,13 @@ python -m fuzz.long [--seconds S] [TARGET ...]: each target for S seconds, one a
 
 With atheris (coverage-guided, of libFuzzer) where it is installed, and otherwise with edits of the
 seeds and of the corpus alone.  What leads somewhere new is kept in the working corpus below
---work, what breaks in WORK/TARGET.found; tests/corpus gets the smallest set of inputs that covers
-as much (--keep).
+--work, what breaks in WORK/TARGET.found.  With --keep nothing is run but what is there, and
+tests/corpus gets the smallest inputs that cover as much.
 """
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import random
 import resource
@@ -26,14 +27,18 @@ def main():
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__.split("\n")[1])
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
     parser.add_argument("--work", default="/tmp/iostats-fuzz", help="working corpus, findings")
-    parser.add_argument("--keep", action="store_true", help="minimise into tests/corpus")
+    parser.add_argument("--keep", action="store_true", help="do not run: minimise WORK into tests/corpus")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("targets", nargs="*")
     options = parser.parse_args()
     os.nice(max(0, 15 - os.nice(0)))
     if options.one:
-        return _atheris(options.targets[0], Path(options.work), options.seconds, options.keep)
+        return _atheris(options.targets[0], Path(options.work), options.seconds)
     from fuzz.all import TARGETS
+    if options.keep:
+        for name in options.targets or TARGETS:
+            _keep(name, TARGETS[name], Path(options.work))
+        return 0
     try:
         import atheris
         guided = bool(atheris.Fuzz)
@@ -45,11 +50,9 @@ def main():
         if guided:
             done = subprocess.run(
                 [sys.executable, "-m", "fuzz.long", "--one", "--seconds", str(options.seconds),
-                 "--work", options.work, *(["--keep"] if options.keep else []), name], cwd=TESTS,
+                 "--work", options.work, name], cwd=TESTS,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
             status, said = done.returncode, done.stdout
-            if options.keep and (TESTS / "corpus" / name).is_dir():
-                _trim(TESTS / "corpus" / name)
             lines = [line for line in said.split("\n") if "stat::" in line or "DONE" in line
                      or "BINGO" in line]
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -67,7 +70,7 @@ def main():
     return 1 if failed else 0
 
 
-def _atheris(name, work, seconds, keep):
+def _atheris(name, work, seconds):
     import atheris
     with atheris.instrument_imports(include=["iostats"]):
         from fuzz.all import TARGETS
@@ -81,27 +84,63 @@ def _atheris(name, work, seconds, keep):
     arguments = [sys.argv[0], f"-max_len={target.most_bytes}", "-timeout=20",
                  f"-rss_limit_mb={MOST_MIB}", f"-malloc_limit_mb={MOST_MIB // 2}",
                  f"-artifact_prefix={found}/", "-print_final_stats=1", "-len_control=10"]
-    if keep:
-        kept.mkdir(parents=True, exist_ok=True)
-        arguments += ["-merge=1", str(kept), str(folder)]
-    else:
-        arguments += [f"-max_total_time={seconds}", str(folder), *([str(kept)] if kept.is_dir()
-                                                                    else [])]
+    arguments += [f"-max_total_time={seconds}", str(folder), *([str(kept)] if kept.is_dir()
+                                                                else [])]
     atheris.Setup(arguments, target.run)
     atheris.Fuzz()
 
 
-def _trim(folder):
-    """The smallest inputs of a merged corpus, up to MOST_KEPT bytes; what was found stays."""
-    size = 0
-    paths = sorted(folder.iterdir(), key=lambda path: (not path.name.startswith("found"),
-                                                       path.stat().st_size, path.name))
-    for path in paths:
-        size += path.stat().st_size
-        if size > MOST_KEPT and not path.name.startswith("found"):
+def _keep(name, target, work):
+    """
+    Put into tests/corpus the smallest inputs that together go from line to line as all of them do,
+    up to MOST_KEPT bytes; what was found stays.
+    """
+    from fuzz.tools import CORPUS, within
+    folder, inside = CORPUS / name, str(TESTS.parent / "iostats")
+    found = {path.read_bytes() for path in folder.glob("found*")}
+    inputs = {path.read_bytes() for place in (folder, work / name) if place.is_dir()
+              for path in place.iterdir()}
+    seen, kept, size = set(), [], sum(map(len, found))
+
+    def reached(data):
+        steps = set()
+
+        def step(frame, event, argument, last=None):
+            if not frame.f_code.co_filename.startswith(inside):
+                return None
+            last = [0]
+
+            def line(frame, event, argument):
+                steps.add((frame.f_code, last[0], frame.f_lineno))
+                last[0] = frame.f_lineno
+                return line
+            return line
+        sys.settrace(step)
+        try:
+            with within():
+                target.run(data)
+        finally:
+            sys.settrace(None)
+        return steps
+    for data in [*target.seeds(), *sorted(found), *sorted(inputs - found, key=lambda one: (
+            len(one), one))]:
+        if len(data) > target.most_bytes:
+            continue
+        steps = reached(data)
+        if steps - seen:
+            seen |= steps
+            if data in inputs - found and size + len(data) <= MOST_KEPT:
+                kept.append(data)
+                size += len(data)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if not path.name.startswith("found"):
             path.unlink()
+    for data in kept:
+        (folder / hashlib.sha256(data).hexdigest()[:12]).write_bytes(data)
     if not any(folder.iterdir()):
         folder.rmdir()
+    print(f"{name}: {len(inputs)} inputs, {len(kept)} and {len(found)} found kept", flush=True)
 
 
 def _unguided(name, target, work, seconds):
