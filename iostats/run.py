@@ -347,13 +347,15 @@ class Command:
             self._note(number)
 
     def release(self) -> None:
-        """Give the signals back; a thread that waits for one would take it from us."""
+        """
+        Listen no more.  The signals stay blocked: what comes while we end must not take the place
+        of the command's exit status.
+        """
         self._released = True
         if self._listener:
             signal.pthread_kill(self._listener.ident,  # type: ignore[arg-type]     # it runs
                                 self._caught[0])
             self._listener.join()
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     @contextlib.contextmanager
     def unblocked(self) -> Iterator[None]:

@@ -37,9 +37,9 @@ from iostats.harvested import Harvest
 from iostats.store import Store
 from iostats.sweeps import Sweep
 
-_SLOW = {"damaged_store": 40, "rpc_site": 40, "site_answers": 60, "hook_files": 60,
-         "hostile_database": 60, "rpc_report": 80, "two_snapshots": 80}
-_EXAMPLES = 150
+_SLOW = {"damaged_store": 100, "rpc_site": 100, "site_answers": 150, "hook_files": 150,
+         "hostile_database": 150, "rpc_report": 200, "two_snapshots": 200}
+_EXAMPLES = 300
 
 
 @pytest.mark.parametrize("name", list(TARGETS))

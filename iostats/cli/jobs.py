@@ -243,7 +243,7 @@ def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dic
         answer = asked(config, "jobs", {**question, "limit": part, "after": after})
         with of_its_form("a list of jobs"):
             found, before, after = answer["jobs"], after, answer["next"]
-            if after is not None and (not found or after == before):      # it would never end
+            if after is not None and (not found or repr(after) == repr(before)):
                 raise ValueError("no other jobs, and more to come")
             rows += found
         if after is None:

@@ -27,7 +27,7 @@ def main():
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__.split("\n")[1])
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
     parser.add_argument("--work", default="/tmp/iostats-fuzz", help="working corpus, findings")
-    parser.add_argument("--keep", action="store_true", help="do not run: minimise WORK into tests/corpus")
+    parser.add_argument("--keep", action="store_true", help="only minimise WORK into tests/corpus")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("targets", nargs="*")
     options = parser.parse_args()
