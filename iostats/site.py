@@ -189,7 +189,7 @@ class SiteServer(Server):
     def _job(self, about: bytes, due: float) -> _Job:
         """A _Job of what the store keeps as its `about`."""
         with as_kept(self._store.path):
-            known = msgspec.json.decode(about, type=About)
+            known, due = msgspec.json.decode(about, type=About), float(due)
         return _Job(known, due, self.config["server.max_nodes"])
 
     # -- reports -------------------------------------------------------------------------------

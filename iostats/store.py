@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("iostats")
 
+# What is wrong in a damaged file is said in its own bytes, which need not be UTF-8.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _VERSION = 2                    # 1: without summaries, and without the harvest
 _MAKE = """
 CREATE TABLE jobs (
@@ -131,7 +133,7 @@ class Store:
             if "locked" in str(error):
                 raise StateError(f"{path}: another server has it open") from None
             raise StateError(f"{path}: cannot be opened: {error}") from None
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             self.close()
             raise StateError(f"{path}: expected our SQLite file, got: {error}; name another in "
                              f"site.cfg, [site] store") from None
@@ -203,7 +205,7 @@ class Store:
             self._added = True
             self._file.execute(_EXPECT, (*key, about, user, now, due))
             return True
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._failed(error) from None
 
     def expect(self, key: Key, about: bytes, user: str, now: float, due: float) -> None:
@@ -221,7 +223,7 @@ class Store:
             self._begin()
             self._added = True
             return self._file.execute(sql, values).rowcount
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._failed(error) from None
 
     def _begin(self) -> None:
@@ -238,13 +240,13 @@ class Store:
         try:
             if self._file.in_transaction:
                 self._file.execute("ROLLBACK" if self._dropped else "COMMIT")
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             self._failed(error)
         dropped, self._dropped, self._added = self._dropped, None, False
         if dropped:
             raise dropped
 
-    def _failed(self, error: sqlite3.Error) -> StateError:
+    def _failed(self, error: Exception) -> StateError:
         """Drop all that is not on the disk; the StateError, which `commit` will raise as well."""
         failed = StateError(f"{self.path}: cannot be written: {error}")
         if self._file.in_transaction:                 # for some errors SQLite has done it already
@@ -258,7 +260,7 @@ class Store:
         """[row] that a SELECT finds; StateError."""
         try:
             return self._file.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise StateError(f"{self.path}: cannot be read: {error}") from None
 
     def reports(self, key: Key) -> Iterator[bytes]:
@@ -328,7 +330,7 @@ class Store:
                 rows = self._file.execute(*statement).rowcount
             self._file.execute("COMMIT")
             self._added = False
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._failed(error) from None
         return rows
 
