@@ -3,6 +3,7 @@ The harvest beside a real Slurm: ids in job_stats are Slurm's own, users see the
 """
 
 import json
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -21,18 +22,19 @@ spool_dir = {folder}/spool
 
 
 class Harvested:
-    """A Site with a storage server whose agent runs on ctl; it forgets jobs after 4 s."""
+    """A Site with a storage server whose agent runs on ctl; it forgets jobs after 10 s."""
 
     def __init__(self, slurm, folder):
         self.site, self.slurm = Site(slurm), slurm
         with self.site.site_cfg.open("a") as file:
             file.write(HARVEST.format(folder=folder))
-        self.oss = StorageServer(SimpleNamespace(folder=folder), cleanup_s=4)
+        self.oss = StorageServer(SimpleNamespace(folder=folder), cleanup_s=10)
         self.oss.show("OST0000", {})
         self.agent = slurm.begin(
             "ctl", "/bin/sh", "-c", f"exec /usr/bin/python3 -I -S {slurm.home}/iostats_client.py "
             f"harvest --root {self.oss.root} --node oss1 2>>{self.site.folder}/agent")
         until(lambda: self.query("e"), 30, "the first sweeps")
+        time.sleep(1.1)                  # Slurm's times are whole seconds, and rounded down
 
     def query(self, level, *more):
         """The rows of `iostats query` on ctl."""
