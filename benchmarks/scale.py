@@ -178,11 +178,9 @@ def _wide_child(targets):
 
     from iostats import config as site, credentials, report, wire
     from iostats.aggregate import Totals
-    from iostats.cli.server import packed
-    from iostats.server import JobServer
+    from iostats.server import JobServer, how_to_add_up
     config = site.load(os.devnull, {})
-    totals = Totals("4711", _NODES_EACH, fold=report.folded, pack=packed,
-                    unpack=msgspec.json.decode)
+    totals = Totals("4711", _NODES_EACH, **how_to_add_up(config))
     job = JobServer(totals, [credentials.Secret("4711", b"secret")], config)
     key, add_s = wire.key_of(b"secret", "4711"), 0.0
     values = {"read_bytes": 41_003, "write_bytes": 53_007, "read_rpcs": 23, "write_rpcs": 37,

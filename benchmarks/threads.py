@@ -11,11 +11,10 @@ import http.server
 import sys
 import threading
 
-import msgspec
 
 from iostats import config as site, credentials, report, secret
 from iostats.aggregate import Totals
-from iostats.server import JobServer
+from iostats.server import JobServer, how_to_add_up
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -58,8 +57,7 @@ def main():
     options = parser.parse_args()
 
     config = site.load("/dev/null")
-    totals = Totals(options.job, int(options.nodes), fold=report.folded, unpack=msgspec.json.decode,
-                    pack=lambda short: msgspec.Raw(msgspec.json.encode(short)))
+    totals = Totals(options.job, int(options.nodes), **how_to_add_up(config))
     job = JobServer(totals, [credentials.Secret(options.job, secret.load(options.secret))], config)
     lock, complete = threading.Lock(), threading.Event()
 

@@ -25,6 +25,7 @@ from iostats.credentials import Disbelieved, no_user
 from iostats.errors import NotDelivered, WireError
 from iostats.jobid import LONGEST_JOB_ID, LONGEST_NODE_NAME, ports
 from iostats.jsonrpc import Method
+from iostats.report import folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -295,6 +296,12 @@ class Server:
         if self._listener:
             self._listener.close()
         self.connections.close()
+
+
+def how_to_add_up(config: "Config") -> dict[str, Any]:
+    """The options of aggregate.Totals of a server: nodes folded, their short records as JSON."""
+    return {"fold": folded, "pack": lambda short: msgspec.Raw(msgspec.json.encode(short)),
+            "unpack": msgspec.json.decode, "max_nodes": config["server.max_nodes"]}
 
 
 def check_report(report: Report, caller: Caller, job: str, metrics: set[str]) -> None:

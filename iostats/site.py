@@ -29,7 +29,7 @@ from iostats.jobid import checked_job_id, is_node_name
 from iostats.joblist import summary_of
 from iostats.jsonrpc import Method
 from iostats.nodelist import expanded
-from iostats.server import NAME, Report, Server, Who, check_report
+from iostats.server import NAME, Report, Server, Who, check_report, how_to_add_up
 from iostats.store import Key, as_kept
 from iostats.summaries import Question
 
@@ -424,8 +424,7 @@ class SiteServer(Server):
 
     async def _make_record(self, key: Key, job: _Job, facts: Optional[Facts]) -> _Made:
         """The _Made of a job, by the reports that are here."""
-        totals = Totals(key.job, job.expected, fold=report.folded, pack=_packed,
-                        unpack=msgspec.json.decode, max_nodes=self.config["server.max_nodes"])
+        totals = Totals(key.job, job.expected, **how_to_add_up(self.config))
         reports, without = job.reports, []
         for number, body in enumerate(self._store.reports(key)):
             with as_kept(self._store.path):
@@ -585,10 +584,6 @@ def _within_limit(records: Iterable[bytes]) -> list[msgspec.Raw]:
     except StateError as error:
         raise WireError(wire.INTERNAL_ERROR, str(error)) from None
     return found
-
-
-def _packed(short: dict[str, Any]) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(short))
 
 
 def _uid_of(user: str) -> int:

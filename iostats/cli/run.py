@@ -13,16 +13,15 @@ import select
 import signal
 import sys
 
-import msgspec
 
 from iostats import config as site
 from iostats import credentials, node, report, run, schedulers, secret, state
-from iostats.cli.server import event_loop_policy, expected_nodes, packed, write_whole
+from iostats.cli.server import event_loop_policy, expected_nodes, write_whole
 from iostats.config import BESIDE
 from iostats.cli.options import take
 from iostats.errors import IostatsError, UsageError
 from iostats.jobid import checked_job_id
-from iostats.server import JobServer
+from iostats.server import JobServer, how_to_add_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -222,8 +221,7 @@ async def _prepared(command: run.Command, system: ModuleType, config: Config, gi
     # Nobody tells which nodes are reached: then all who report are the job's.
     expected = (expected_nodes(names or node.name(), config["server.max_nodes"])
                 if names or alone else None)
-    totals = run.PartTotals(checked_job_id(job), expected, fold=report.folded, pack=packed,
-                            unpack=msgspec.json.decode, max_nodes=config["server.max_nodes"])
+    totals = run.PartTotals(checked_job_id(job), expected, **how_to_add_up(config))
     # Where the launcher takes the environment along, nobody needs a folder that nodes share.
     carries = alone or getattr(system, "PASSES_ENVIRONMENT", False)
     os.environ.pop(secret.VARIABLE, None)                  # the user's is for another server

@@ -15,7 +15,6 @@ import stat
 import sys
 import time
 
-import msgspec
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from iostats import config as site
@@ -24,7 +23,7 @@ from iostats.aggregate import Totals
 from iostats.cli.parser import parser, status_of
 from iostats.errors import DONE, StateError, UsageError
 from iostats.node import job as job_of
-from iostats.server import JobServer
+from iostats.server import JobServer, how_to_add_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,8 +104,7 @@ def _run(options: argparse.Namespace) -> int:
         print(jobid.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
         return DONE
     totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
-                    fold=report.folded, pack=packed, unpack=msgspec.json.decode,
-                    max_nodes=config["server.max_nodes"])
+                    **how_to_add_up(config))
     for path in filter(None, (options.output, options.json)):
         _check_writable(path)
     password, made = None, False
@@ -171,10 +169,6 @@ async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], c
 
 def _say(text: str) -> None:
     print(f"iostats: {text}", file=sys.stderr, flush=True)
-
-
-def packed(short: Any) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(short))
 
 
 def expected_nodes(given: str | None, most: int,
