@@ -383,12 +383,13 @@ class Harvest:
         # job -> (file system, why) -> {target}
         notes: dict[str, dict[tuple[str, str], set[str]]] = {job: {} for job in lives}
         wanted = {one: job for job, life in lives.items() for one in life.ids}
+        ran = {job: self._times(job, *times[job]) for job in lives}
         for (name, tag), target in self.targets.items():
             ahead, totals = self._clock_ahead(target), target.totals(list(wanted))
             for number, one in enumerate(totals.ids):
                 job = wanted[one]
                 values = _values(totals.counters, number)
-                began, ended = self._times(job, *times[job])
+                began, ended = ran[job]
                 whys = list(target.marks(one, began + ahead, ended + ahead))
                 if final and (target.read_at or 0.0) < ended + ahead:
                     whys.append("no sweep since the job's end")
@@ -541,15 +542,13 @@ class Harvest:
         for job, life in self._lives.items():
             if until - life.last < cleanup_s and life.over_at is None:
                 continue
-            what = event(life.state, until, life.last, life.over_at, bool(life.facts), cleanup_s)
-            while what is not None:
+            while (what := event(life.state, until, life.last, life.over_at, bool(life.facts),
+                                 cleanup_s)) is not None:
                 life.state = after(life.state, what)
                 self._touched.add(job)
                 if life.state == SETTLED:
                     calm.append(job)
                     break
-                what = event(life.state, until, life.last, life.over_at, bool(life.facts),
-                             cleanup_s)
         for at in range(0, len(calm), _MOST_SETTLED):
             self._let_go(calm[at:at + _MOST_SETTLED], on_settled)
             await asyncio.sleep(0)
@@ -581,7 +580,8 @@ class Harvest:
             self._facts.pop(job, None)
 
     def _forget(self, ids: Iterable[str], bodies: dict[str, bytes]) -> None:
-        known = {key: sorted(set(ids).intersection(target.ids()))
+        wanted = set(ids)
+        known = {key: sorted(wanted.intersection(target.ids()))
                  for key, target in self.targets.items()}
         self._store.settle(bodies, [Logged(*key, _row(_Row(forget=some)))
                                     for key, some in known.items() if some], self._now())
@@ -609,9 +609,7 @@ class Harvest:
 
 def message_of(harvest: Harvest, message: sweeps.Sweep, caller: "Caller") -> dict[str, Any]:
     """The method `sweep`: a checked message of `caller`; WireError."""
-    if message.protocol != wire.PROTOCOL:
-        raise WireError(wire.REFUSED, f"protocol {message.protocol} is not spoken here, only "
-                                      f"{wire.PROTOCOL}; use one release on all servers")
+    wire.check_protocol(message.protocol, "all servers")
     if message.node != caller.node:
         raise WireError(wire.REFUSED, "the sweep is of another server than its header")
     try:

@@ -28,7 +28,7 @@ from iostats import state
 from iostats.errors import IostatsError, NoStart, NotDelivered, StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename, is_node_name
-from iostats.measure import Work
+from iostats.measure import Work, why_without
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ _LONGEST = {"scheduler": 128, "cluster": 128, "attempt": None, "nodes": 1 << 20,
             "user": 128, "account": 128, "partition": 128, "output": 4096, "work_dir": 4096}
 _LARGEST = 2**32 - 1
 
-# Why a node has no numbers; "no start" is also what a second epilog says.
-NO_START, DAMAGED = "no start", "the start snapshot is damaged"
+# Why a node has no numbers, beside those of measure.py.
 BOOTED = "the node was booted during the job"
 NO_EPILOG = "no epilog has run"
 CUT_OFF = "the epilog was ended before it was done"
@@ -100,7 +99,7 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     about = {**known.about, **_checked(about)}
     reports, failed, damaged = work.end(about, also_here=len(known.others))
     if failed is not None:
-        message = work.without_numbers(NO_START if isinstance(failed, NoStart) else DAMAGED, about)
+        message = work.without_numbers(why_without(failed), about)
         at = work.kept.delta_path(message["seq"])
         reports[at] = message
         try:

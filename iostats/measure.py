@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 _MOST_MARKS = 99
 
 
+def why_without(failed: IostatsError) -> str:
+    """Why a node that could not make a report has no numbers, for the coverage line."""
+    # "no start" is also what a second epilog, or a `stop` too many, says: see aggregate.py.
+    return "no start" if isinstance(failed, NoStart) else "the start snapshot is damaged"
+
+
 class Work:
     """
     What one job does on this node.

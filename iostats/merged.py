@@ -191,9 +191,7 @@ def totals_of(params: Params, node: str, job: str, metrics: set[str],
     `node`: that sent them; `job`: whose they must be; `metrics`: a set of the names of metrics that
     were taken before, to which theirs are added; `named`: as of Totals.from_state.
     """
-    if params.protocol != wire.PROTOCOL:
-        raise WireError(wire.REFUSED, f"protocol {params.protocol} is not spoken here, only "
-                                      f"{wire.PROTOCOL}; use one release on nodes and server")
+    wire.check_protocol(params.protocol, "nodes and server")
     if params.job != job or params.state.job != job or params.node != node:
         raise WireError(wire.REFUSED, "the totals are of another job or node than their header")
     names: set[str] = set()

@@ -27,7 +27,8 @@ from types import SimpleNamespace
 
 from iostats import wire
 from iostats.aggregate import Report, Totals
-from iostats.errors import DONE, NOT_REACHED, IostatsError, NoStart, NotDelivered, UsageError
+from iostats.errors import DONE, NOT_REACHED, IostatsError, NotDelivered, UsageError
+from iostats.measure import why_without
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _stop(ranks: _Ranks, member: Any) -> int:
     if ranks.works and error is None:
         found, error = _tried(member.end)
         reports, failed, damaged = found or (reports, failed, damaged)
-    why = reason_of(failed) if failed else str(error or "")[:500]
+    why = why_without(failed) if failed else str(error or "")[:500]
     failed = failed or error
     now, refusal = ranks.from_leader(lambda: _server_now(member))
     counted: dict[str, str] = {}
@@ -277,11 +278,6 @@ def _totals(ranks: _Ranks, member: Any, reports: dict[str, dict[str, Any]], why:
     if why:
         totals.add(Report(member.node, "", "", "", why, 0.0, 0.0, 0.0, {}, ()))
     return totals.state()
-
-
-def reason_of(failed: IostatsError) -> str:
-    """Why a node that could not make a report has no numbers, for the coverage line."""
-    return "no start" if isinstance(failed, NoStart) else "the start snapshot is damaged"
 
 
 def _report_of(params: dict[str, Any], ahead_s: float) -> Report:

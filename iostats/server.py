@@ -314,9 +314,7 @@ def check_report(report: Report, caller: Caller, job: str, metrics: set[str]) ->
     Names are checked when they are first seen: as a constraint of the type, the check of each name
     of each message would take a quarter of its decoding.
     """
-    if report.protocol != wire.PROTOCOL:
-        raise WireError(wire.REFUSED, f"protocol {report.protocol} is not spoken here, only "
-                                      f"{wire.PROTOCOL}; use one release on nodes and server")
+    wire.check_protocol(report.protocol, "nodes and server")
     if report.job != job or report.node != caller.node:
         raise WireError(wire.REFUSED, "the report is of another job or node than its header")
     for deltas in (report.deltas, *(phase.deltas for phase in report.phases)):

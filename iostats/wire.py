@@ -28,6 +28,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from iostats.errors import WireError
+
 PROTOCOL = 1
 SCHEME, MAC_HEADER = "IOSTATS-1", "IOSTATS-MAC"
 MUNGE_SCHEME, MUNGE_HEADER = "MUNGE", "IOSTATS-MUNGE"
@@ -38,6 +40,13 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 # ours
 NOT_AUTHENTICATED, STALE, REPLAYED, REFUSED = -32001, -32002, -32003, -32004
+
+
+def check_protocol(protocol: int, machines: str) -> None:
+    """WireError for a message of another protocol; `machines`: what must have one release."""
+    if protocol != PROTOCOL:
+        raise WireError(REFUSED, f"protocol {protocol} is not spoken here, only {PROTOCOL}; "
+                                 f"use one release on {machines}")
 
 
 def key_of(secret: bytes, job: str) -> bytes:

@@ -9,6 +9,7 @@ IOSTATS_NO_SKIPS=1 (as in .ci/run) every skipped test fails the run.
 
 import os
 import pathlib
+import time
 
 import pytest
 from cluster import slurm, slurm_cluster  # noqa: F401
@@ -89,3 +90,13 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("skipped, which IOSTATS_NO_SKIPS=1 makes a failure", red=True)
         for nodeid in _skipped:
             terminalreporter.line(nodeid)
+
+
+@pytest.fixture
+def utc(monkeypatch):
+    """Local times are those of UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()

@@ -395,6 +395,16 @@ class Listener:
         self.close()
 
 
+def fill(file):
+    """Write to an unbuffered file until its disk has no byte left."""
+    for size in (4096, 1):
+        try:
+            while True:
+                file.write(b"x" * size)
+        except OSError:
+            pass
+
+
 def http_answer(body, status="200 OK", headers=()):
     """The bytes of an HTTP answer."""
     head = [f"HTTP/1.1 {status}", "Content-Type: application/json",

@@ -208,6 +208,18 @@ class SiteDesk(Desk):
         """What the site's server answers to root."""
         return asked(self.config, method, params)
 
+    def query(self, **ask):
+        """The rows of the method `query`; none while there is no whole sweep."""
+        try:
+            return self.asked("query", **ask)["rows"]
+        except post.Refused:
+            return []
+
+    def written(self, job="4711"):
+        """[(bytes that a job has written at the servers, are they a lower bound)]."""
+        return [(row["write_bytes"], row["lower_bound"])
+                for row in self.query(level="b", job=job)]
+
     def records(self, job):
         """The records of a job that the site's server has."""
         return self.asked("record", job=job)

@@ -20,12 +20,13 @@ from processes import (
     BEFORE,
     INSTANCE,
     LLITE,
-    MD_STATS,
     MDC,
+    MD_STATS,
     OSC,
     REPOSITORY,
     Desk,
     Done,
+    fill,
     job_with_free_ports,
     put,
     stats,
@@ -606,12 +607,7 @@ def full(tmp_path):
         @staticmethod
         def fill():
             with open(folder / "filler", "ab", buffering=0) as file:
-                for size in (4096, 1):
-                    try:
-                        while True:
-                            file.write(b"x" * size)
-                    except OSError:
-                        pass
+                fill(file)
 
         @staticmethod
         def free():

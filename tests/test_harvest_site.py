@@ -10,8 +10,6 @@ from processes import until
 from site_desk import SiteDesk
 from storage import StorageServer, moved
 
-from iostats.post import Refused
-
 
 @pytest.fixture
 def desk(tmp_path):
@@ -24,14 +22,6 @@ def part_of(desk, job, true=lambda part: True):
     """The member `harvest` of a job's one record, when there is one of which `true` holds."""
     return desk.record(job, lambda record: record["harvest"] and true(record["harvest"]))[
         "harvest"]
-
-
-def query(desk, **ask):
-    """Its rows; none while there is no whole sweep."""
-    try:
-        return desk.asked("query", **ask)["rows"]
-    except Refused:
-        return []
 
 
 @pytest.fixture
@@ -80,7 +70,7 @@ def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, 
     desk.site()
     oss, mds = servers
     agents = [one.agent() for one in servers]
-    until(lambda: query(desk, level="e"), what="the first sweeps")
+    until(lambda: desk.query(level="e"), what="the first sweeps")
     oss.show("OST0000", {"4711": moved(41_003, 53_007), "cp.0": moved(37)})
     mds.show("MDT0000", {"4711": moved(opens=23)})
     part = part_of(desk, "4711", lambda part: part["final"])
@@ -111,7 +101,7 @@ def test_whatever_is_killed_every_number_is_counted_once(desk, servers):
     oss.show("OST0000", {})
     mds.show("MDT0000", {})
     dice, site, agents = random.Random(23), desk.site(), [one.agent() for one in servers]
-    until(lambda: query(desk, level="e"), what="the first sweeps")
+    until(lambda: desk.query(level="e"), what="the first sweeps")
     for step in range(1, 24):
         oss.show("OST0000", {"4711": moved(1009 * step, 1009 * 2 * step)})
         mds.show("MDT0000", {"4711": moved(opens=step)})
@@ -126,7 +116,7 @@ def test_whatever_is_killed_every_number_is_counted_once(desk, servers):
             agents[number] = servers[number].agent()
 
     def counted():
-        rows = query(desk, level="b", job="4711")
+        rows = desk.query(level="b", job="4711")
         return rows and (rows[0]["read_bytes"], rows[0]["write_bytes"],
                          rows[0]["metadata"]) == (1009 * 23, 1009 * 46, 23)
     until(counted, 40, "all that was done")
@@ -140,7 +130,7 @@ def test_the_site_server_is_away_and_nothing_is_lost(desk, servers):
     site = desk.site()
     oss, _ = servers
     agent = oss.agent()
-    until(lambda: query(desk, level="e"), what="the first sweep")
+    until(lambda: desk.query(level="e"), what="the first sweep")
     site.kill()
     for step in range(1, 6):
         oss.show("OST0000", {"4711": moved(1009 * step)})
@@ -150,7 +140,7 @@ def test_the_site_server_is_away_and_nothing_is_lost(desk, servers):
     time.sleep(1.1)
     desk.site()
     until(lambda: [(42 * 1009, False)] == [
-        (row["read_bytes"], row["lower_bound"]) for row in query(
-            desk, level="b", job="4711")], 40, "all that was done")
+        (row["read_bytes"], row["lower_bound"]) for row in desk.query(
+            level="b", job="4711")], 40, "all that was done")
     agent.terminate()
     agent.communicate(timeout=20)

@@ -23,11 +23,12 @@ from processes import (
     LLITE,
     REPOSITORY,
     Listener,
+    fill,
     http_answer,
     interpreters,
+    private_mounts,
     until,
     write_tree,
-    private_mounts,
 )
 from site_desk import THE_WORK, SiteDesk, application, free_port, is_private, script
 
@@ -663,15 +664,10 @@ def tiny(desk):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def fill(folder):
+def fill_disk_of(folder):
     """Leave no byte on its disk."""
     with open(folder / "full", "wb", buffering=0) as file:
-        for size in (4096, 1):
-            try:
-                while True:
-                    file.write(b"x" * size)
-            except OSError:
-                pass
+        fill(file)
 
 
 @pytest.mark.parametrize("when", [pytest.param(when, marks=as_root)
@@ -684,12 +680,12 @@ def test_with_a_full_disk_the_server_knows_what_can_be_known(desk, tiny, when):
     hooks_dir = tiny / "kept"
     hooks_dir.mkdir(0o700)
     if when == "from the start":
-        fill(tiny)
+        fill_disk_of(tiny)
     done = desk.hook("prolog", "nid00001", root, "4711", env=env, hook_dir=hooks_dir)
     assert 0 == done.status
     assert (when == "from the start") == ("No space left on device" in done.err), done
     if when == "at the end":
-        fill(tiny)
+        fill_disk_of(tiny)
     write_tree(root, **AFTER)
     done = desk.hook("epilog", "nid00001", root, "4711", env=env, hook_dir=hooks_dir)
     assert 0 == done.status and "No space left on device" in done.err, done

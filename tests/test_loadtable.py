@@ -3,7 +3,6 @@ The answer to "who loads the file systems" as lines: what each heading, row and 
 """
 from __future__ import annotations
 
-import time
 
 import pytest
 from test_loads import MIB, Known, T, part, two_targets
@@ -12,14 +11,7 @@ from iostats import loads, loadtable
 from iostats.loads import GAINS, TOTALS, Ask
 
 
-@pytest.fixture(autouse=True)
-def utc(monkeypatch):
-    """Times are local ones: here, of UTC."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
 
 
 def answer(ask, load=None, only=None):

@@ -8,7 +8,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import time
 import types
 
 import pytest
@@ -26,14 +25,7 @@ NOON = 1_795_176_000                              # 2026-11-20 12:00 UTC, a Frid
 STARTED = 1_795_168_807                           # 10:00:07
 
 
-@pytest.fixture(autouse=True)
-def utc(monkeypatch):
-    """Batch systems print local times."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")     # Batch systems print local times
 
 
 def sample(name):

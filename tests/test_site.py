@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import AFTER, BEFORE, Listener, new_job, until, write_tree
+from processes import AFTER, BEFORE, Listener, fill, new_job, until, write_tree
 from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, script
 
 from iostats import credentials, handover, report, wire
@@ -267,12 +267,7 @@ def test_with_a_full_disk_the_nodes_keep_their_reports(desk):
         desk.work("4711")
         assert THE_WORK == application(desk.record("4711"))
         with open(disk / "full", "wb", buffering=0) as file:
-            for size in (4096, 1):
-                try:
-                    while True:
-                        file.write(b"x" * size)
-                except OSError:
-                    pass
+            fill(file)
         kept = []
         for number in range(23):                           # the log may have some pages left
             job = str(5000 + number)

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 from cluster import ALICE, BOB
@@ -24,14 +23,7 @@ SAMPLES = DATA / "schedulers"
 BEGAN = 1_795_259_910                             # 2026-11-21 11:18:30 UTC
 
 
-@pytest.fixture(autouse=True)
-def utc(monkeypatch):
-    """`sacct` and `squeue` print local times."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")     # `sacct` and `squeue` print local times
 
 
 def sample(name):

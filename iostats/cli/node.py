@@ -19,7 +19,6 @@ from iostats.errors import (
     DONE,
     UNREADABLE,
     IostatsError,
-    NoStart,
     NotDelivered,
     NotReadable,
     StateError,
@@ -303,9 +302,9 @@ def _tell_no_numbers(work: Work, failed: IostatsError, config: Config,
                      password: str | None) -> None:
     """Let the server know, in one try, that this node has no numbers; it need not wait."""
     from iostats import post
-    why = "no start" if isinstance(failed, NoStart) else "the start snapshot is damaged"
+    from iostats.measure import why_without
     try:
-        post.deliver(work.without_numbers(why), config["server.host"], password,
+        post.deliver(work.without_numbers(why_without(failed)), config["server.host"], password,
                      {**config, "node.try_for": 0}, job_uid=_job_uid(config))
     except IostatsError:
         pass                                            # the user is told of the greater trouble

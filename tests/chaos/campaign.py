@@ -13,6 +13,7 @@ import random
 import subprocess
 
 import pytest
+from processes import fill
 
 WHOLE = os.environ.get("IOSTATS_CHAOS", "") not in ("", "0")
 SEED = int(os.environ.get("IOSTATS_CHAOS_SEED") or 23)
@@ -49,12 +50,7 @@ class TinyDisk:
     def fill(self, but=0):
         """Leave `but` bytes free."""
         with open(os.path.join(self.path, ".full"), "wb", buffering=0) as file:
-            for size in (4096, 1):
-                try:
-                    while True:
-                        file.write(b"x" * size)
-                except OSError:
-                    pass
+            fill(file)
             if but:
                 file.truncate(max(0, file.tell() - but))
 

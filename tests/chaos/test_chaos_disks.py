@@ -165,13 +165,6 @@ def test_whatever_fails_in_the_spool_the_totals_are_right_in_the_end(tmp_path, d
         oss.show("OST0000", {})
         assert 0 == oss.sweep(spool).status
 
-        def rows():
-            try:
-                return [(row["write_bytes"], row["lower_bound"]) for row in desk.asked(
-                    "query", level="b", job="4711")["rows"]]
-            except Refused:
-                return []
-
         def run(phase, fault):
             nonlocal total, runs
             runs += 1
@@ -186,10 +179,11 @@ def test_whatever_fails_in_the_spool_the_totals_are_right_in_the_end(tmp_path, d
                     failed = disk.counts()["failed"]
                     disk.calm()
             if runs % 10 == 0:
-                until(lambda: [(total, False)] == rows(), what=f"{total}, not {rows()}")
+                until(lambda: [(total, False)] == desk.written(),
+                      what=f"{total}, not {desk.written()}")
             return failed
         struck = each_fault("spool", ("a sweep",), run)
-        until(lambda: [(total, False)] == rows(), what=f"{total}, not {rows()}")
+        until(lambda: [(total, False)] == desk.written(), what=f"{total}, not {desk.written()}")
         left = sorted(name.rpartition(".")[2] for name in os.listdir(spool))
         tell("disk: spool", faults=struck, sweeps=2 * runs, totals="exact", leftovers=left)
 
@@ -208,13 +202,6 @@ def test_whatever_fails_in_the_store_what_was_acknowledged_is_in_a_record_once(t
         oss = StorageServer(desk)
         oss.show("OST0000", {})
         assert 0 == oss.sweep().status
-
-        def rows():
-            try:
-                return [(row["write_bytes"], row["lower_bound"]) for row in desk.asked(
-                    "query", level="b", job="4711")["rows"]]
-            except Refused:
-                return []
 
         def send(one):
             try:
@@ -254,7 +241,7 @@ def test_whatever_fails_in_the_store_what_was_acknowledged_is_in_a_record_once(t
             assert "Traceback" not in server.err and "bug of ours" not in server.err, server.err
             record = desk.record(job, lambda record: 3 == record["coverage"]["reported"])
             assert expected[job] == application(record)["read_calls"]
-            until(lambda: [(total, False)] == rows(), what=f"{total}, not {rows()}")
+            until(lambda: [(total, False)] == desk.written(), what=f"{total}, not {desk.written()}")
             return failed
         struck = each_fault(f"store, {then}", ("reports",), run, few=2, times=(1, 1000),
                             operations=("any", "write", "fsync", "read", "truncate", "open",

@@ -12,7 +12,6 @@ from processes import AFTER, BEFORE, Desk, Server, until, write_tree
 from site_desk import THE_WORK, SiteDesk, SiteServer, application
 from storage import StorageServer, moved
 
-from iostats.post import Refused
 
 DOOMED = Path(__file__).with_name("doomed.py")
 NODES = ("nid00001", "nid00002", "nid00003")
@@ -90,13 +89,7 @@ def test_a_site_server_killed_at_a_step_counts_every_sweep_once(tmp_path, step, 
         oss.show("OST0000", {"4711": moved(written=37 * 1009)})
         assert 0 == oss.sweep().status
 
-        def rows():
-            try:
-                return [(row["write_bytes"], row["lower_bound"]) for row in desk.asked(
-                    "query", level="b", job="4711")["rows"]]
-            except Refused:
-                return []
-        until(lambda: [(37 * 1009, False)] == rows(), what="all that was done, once")
+        until(lambda: [(37 * 1009, False)] == desk.written(), what="all that was done, once")
         tell("step: site server, sweep", step=step, nth=nth, kills=1, counted_once=1)
 
 
