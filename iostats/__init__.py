@@ -2,6 +2,7 @@
 iostats: what a job did to the Lustre file system.  The modules, in the order of the data:
 
     errors            what can go wrong, and the exit statuses            words
+    checks            a line of the doctor
     counters          the metrics, and which counter and field each takes
     units             numbers for people
 
@@ -31,6 +32,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     loadtable         these rows -> a table for a terminal
     answers           the harvest -> what `top` and `query` ask of it
     sweeps            the message of a storage server's agent
+    steps             long work in steps
     jsonrpc           JSON-RPC 2.0: bytes in, bytes out
 
     files             counter files below a root                          hands
@@ -52,7 +54,9 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     attend            a node's process that stays as long as a command
     hooks             a batch system's prolog and epilog
     show              this node's counters for a person
+    harvest_checks    what is in the way of the agent, for the doctor
     doctor            what is in the way on this node, and the command that mends it
+    journal           what that has counted, on the disk before it is acknowledged
     server            the server of one job
     store             what the site's server keeps
     sweep_store       what it keeps of the harvest

@@ -312,13 +312,17 @@ class Totals:
             self._phases.setdefault(name, _Phase(phase.at)).join(phase)
         return Outcome(True, "")
 
-    def state(self) -> dict[str, Any]:
-        """All that is known, as what JSON can carry; `from_state` makes the same of it."""
+    def state(self, packed: bool = False) -> dict[str, Any]:
+        """
+        All that is known, as what JSON can carry; `from_state` makes the same of it.
+
+        `packed`: nodes as `pack` has made them, for an encoder that knows what that is.
+        """
         def states(file_systems: dict[str, FileSystem]) -> dict[str, Any]:
             return {name: one.state() for name, one in file_systems.items()}
         return {
-            "job": self.job, "nodes": {node: self._unpack(packed)
-                                       for node, packed in self._nodes.items()},
+            "job": self.job, "nodes": self._nodes if packed else {
+                node: self._unpack(short) for node, short in self._nodes.items()},
             "without": self._without, "gaps": sorted(self._gaps),
             "parts": {node: [list(part) for part in parts] for node, parts in self._parts.items()},
             "file_systems": states(self._file_systems),

@@ -4,8 +4,14 @@ What the site's server answers of the harvest: `load` (who loads the file system
 
 `harvest` is a harvested.Harvest, or what looks like one: targets, sweep, facts(id), job_of(id).  A
 sweep is added up when it is first asked for, with numpy, and kept until the next one.
+
+An answer over everything may take seconds, so all of it is made in steps, and sweeps are taken in
+between.  Rates are those of the sweep that was the last one at the begin, on all targets.  Totals
+are, target by target, those of its last reading when it is come to: to copy all of them at once
+would hold the server for as long, and twice the memory.
 """
 
+from collections.abc import Generator
 from typing import Annotated, Any, Literal, Optional
 
 import msgspec
@@ -17,10 +23,12 @@ from iostats.counters import COUNTED_AGAIN
 from iostats.errors import WireError, one_line
 from iostats.jobfacts import Facts
 from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, TRANSFERS, Ask, Load, Part
+from iostats.steps import AT_ONCE
 
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Rows = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
 _Array = numpy.typing.NDArray[Any]
+_Answer = Generator[None, None, dict[str, Any]]
 _GONE_S = 86400.0               # a target that was not seen for longer is missed no more
 
 # jobHarvest's levels: (letter, word, by, are they rates).
@@ -61,29 +69,33 @@ class Answers:
         self._rates: Optional[Load] = None
         self._known: Optional[_Known] = None
 
-    def load(self, harvest: Any, ask: LoadAsk, user: Optional[str]) -> dict[str, Any]:
-        """The answer to a LoadAsk; `user`: the one whose jobs alone may be shown, None for all."""
+    def load(self, harvest: Any, ask: LoadAsk, user: Optional[str]) -> _Answer:
+        """
+        The answer to a LoadAsk, in steps; `user`: the one whose jobs alone may be shown, None for
+        all.
+        """
         _check_user(ask.user, user)
-        load, known = self._of_sweep(harvest)
-        return loads.answer(load, Ask(ask.by, ask.file_system, ask.user, ask.job, ask.text,
-                                      ask.sort, ask.count), known, user)
+        load, known = yield from self._of_sweep(harvest)
+        wanted = Ask(ask.by, ask.file_system, ask.user, ask.job, ask.text, ask.sort, ask.count)
+        return (yield from loads.answering(load, wanted, known, user))
 
-    def query(self, harvest: Any, ask: QueryAsk, user: Optional[str]) -> dict[str, Any]:
-        """The answer to a QueryAsk; `user` as in `load`."""
+    def query(self, harvest: Any, ask: QueryAsk, user: Optional[str]) -> _Answer:
+        """The answer to a QueryAsk, in steps; `user` as in `load`."""
         _check_user(ask.user, user)
         [(letter, word, by, are_rates)] = [level for level in LEVELS if ask.level in level[:2]]
-        rates, known = self._of_sweep(harvest)
+        rates, known = yield from self._of_sweep(harvest)
         wanted = Ask(by, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count)
         is_part = letter in "ab" and bool(ask.job or ask.user or user is not None)
-        load = rates if are_rates else _totals(harvest, rates, known, wanted, user, is_part)
-        answer = loads.answer(load, wanted, known, user)
+        load = rates if are_rates else (
+            yield from _totals(harvest, rates, known, wanted, user, is_part))
+        answer = yield from loads.answering(load, wanted, known, user)
         if is_part:
             answer["file_systems"] = []             # to add up everything for a few rows is long
         if letter in "ab":
-            _with_details(answer["rows"], harvest, known, by)
+            yield from _with_details(answer["rows"], harvest, known, by)
         if letter == "e" and user is None and not ask.user and not ask.job:
-            now = {fs["file_system"]: fs for fs in loads.answer(
-                rates, wanted, known)["file_systems"]}
+            now = {fs["file_system"]: fs for fs in (
+                yield from loads.answering(rates, wanted, known))["file_systems"]}
             for row in answer["rows"]:
                 row.update({name: number for name, number in now.get(
                     row["file_system"], {}).items() if name.endswith("_per_s")})
@@ -91,8 +103,8 @@ class Answers:
             answer["targets"] = _shares(load, ask.file_system)
         return {"level": letter, "word": word, **answer}
 
-    def _of_sweep(self, harvest: Any) -> tuple[Load, "_Known"]:
-        """(Load of the rates of the last sweep, _Known)."""
+    def _of_sweep(self, harvest: Any) -> Generator[None, None, tuple[Load, "_Known"]]:
+        """(Load of the rates of the last sweep, _Known), in steps."""
         sweep = harvest.sweep
         if sweep is None:
             raise WireError(wire.REFUSED, "no sweep of the storage servers is whole yet: has "
@@ -100,20 +112,20 @@ class Answers:
                             if not harvest.targets else
                             "no sweep is whole yet; try again in some seconds")
         if self._sweep is not sweep or self._rates is None or self._known is None:
-            self._known = _Known(harvest)
-            parts, missing = [], _missing(harvest, sweep)
-            for target in sweep.targets:
-                gains = target.gains()
+            known, parts, missing = _Known(harvest), [], _missing(harvest, sweep)
+            # At once: they belong together, and a target changes none that it has given.
+            for target, gains in [(target, target.gains()) for target in sweep.targets]:
                 if gains is None or not gains.span_s:
                     missing.setdefault(target.file_system, {})[target.target] = (
                         "seen in one sweep only")
                 else:
                     parts.append(_part_of_gains(target, gains))
-            self._rates = loads.load(
-                parts, self._known, loads.RATES, sweep.slot,
-                max((part.span_s for part in parts), default=float(sweep.every_s)), missing,
+                yield
+            self._rates = yield from loads.loading(
+                parts, known, loads.RATES, sweep.slot,
+                max((part.span_s for part in parts), default=float(sweep.every_s)), missing, None,
                 added=added_by_id)
-            self._sweep = sweep
+            self._sweep, self._known = sweep, known
         return self._rates, self._known
 
 
@@ -161,18 +173,22 @@ def _part_of_gains(target: Any, gains: Any) -> Part:
                  else numpy.zeros(len(gains.ids), numpy.int64)])
 
 
-def added_by_id(parts: list[Part]) -> dict[str, dict[str, list[float]]]:
+def added_by_id(parts: list[Part]) -> Generator[None, None, dict[str, dict[str, list[float]]]]:
     """As loads.added_by_id, of numpy arrays: 5 times as fast."""
     found = {}
     for fs in dict.fromkeys(part.file_system for part in parts):
         mine = [part for part in parts if part.file_system == fs]
         row_of: dict[str, int] = {}
-        rows = [[row_of.setdefault(id, len(row_of)) for id in part.ids] for part in mine]
+        rows = []
+        for part in mine:
+            rows.append([row_of.setdefault(id, len(row_of)) for id in part.ids])
+            yield
         kind = numpy.result_type(*(column for part in mine for column in part.amounts))
         sums = numpy.zeros((4, len(row_of)), kind)
         for places, part in zip(rows, mine):
             for row, column in zip(sums, part.amounts):
                 row[places] += column                # an id stands in a part once
+            yield
         found[fs] = dict(zip(row_of, map(list, zip(*(row.tolist() for row in sums)))))
     return found
 
@@ -180,21 +196,23 @@ def added_by_id(parts: list[Part]) -> dict[str, dict[str, list[float]]]:
 # -- totals ------------------------------------------------------------------------------------
 
 def _totals(harvest: Any, rates: Load, known: _Known, ask: Ask, user: Optional[str],
-            is_part: bool) -> Load:
-    """The Load of all that was counted for the ids that are known; or asked for, if `is_part`."""
-    ids, began, parts = None, None, []
-    if is_part:
-        wanted = loads.Wanted(None, ask, known, ask.user if user is None else user)
-        ids = {id for id in {id for target in harvest.targets.values() for id in target.ids()}
-               if wanted.id(id)}
+            is_part: bool) -> Generator[None, None, Load]:
+    """
+    The Load of all that was counted for the ids that are known; or asked for, if `is_part`.  In
+    steps.
+    """
+    began, parts = None, []
+    wanted = loads.Wanted(None, ask, known, ask.user if user is None else user)
     for (fs, _), target in sorted(harvest.targets.items()):
         if ask.file_system and fs != ask.file_system:
             continue
-        known_ids = target.ids() if ids is None else [id for id in target.ids() if id in ids]
+        yield
+        known_ids = target.ids() if not is_part else [id for id in target.ids() if wanted.id(id)]
         parts.append(_part_of_totals(target, target.totals(known_ids)))
         if target.swept_since is not None:
             began = min(target.swept_since, began or target.swept_since)
-    return loads.load(parts, known, loads.TOTALS, rates.at, None, {}, began, added=added_by_id)
+    return (yield from loads.loading(parts, known, loads.TOTALS, rates.at, None, {}, began,
+                                     added=added_by_id))
 
 
 def _part_of_totals(target: Any, totals: Any) -> Part:
@@ -216,27 +234,55 @@ def _part_of_totals(target: Any, totals: Any) -> Part:
                  operations if loads.is_mdt(target.target) else zero])
 
 
-def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known, by: str) -> None:
-    """Add to each row what each counter has counted, and what may be missing in it."""
+def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
+                  by: str) -> Generator[None, None, None]:
+    """Add to each row what each counter has counted, and what may be missing in it; in steps."""
     by_key = {}
+    everywhere: dict[str, dict[str, dict[str, Any]]] = {}       # file system -> {id: row}
     for row in rows:
         row["counters"], row["notes"] = {}, {}
         by_key[row["file_system"], row.get("target"), row["job"], row["is_job"]] = row
-    for (fs, name), target in sorted(harvest.targets.items()):
+    targets = sorted(harvest.targets.items())
+    places = {key[:2] for key in by_key}
+    called: dict[str, tuple[str, bool]] = {}        # id -> as in by_key; an id is on many targets
+    for (fs, name), target in targets:
+        if (fs, name if by == JOB_TARGET else None) not in places:
+            continue
         rows_of = {}                                # id -> row
-        for id in target.ids():
-            job, _, is_job = loads.job_of(known, id)
-            wanted = by_key.get((fs, name if by == JOB_TARGET else None, one_line(job), is_job))
+        for number, id in enumerate(target.ids()):
+            if number % AT_ONCE == 0:
+                yield
+            if id not in called:
+                job, _, is_job = loads.job_of(known, id)
+                called[id] = one_line(job), is_job
+            wanted = by_key.get((fs, name if by == JOB_TARGET else None, *called[id]))
             if wanted is not None:
                 rows_of[id] = wanted
+        everywhere.setdefault(fs, {}).update(rows_of)
         totals = target.totals(list(rows_of))
         for counter, column in totals.counters.items():
             for place in column.samples.nonzero()[0].tolist():
                 mine = rows_of[totals.ids[place]]["counters"]
                 mine[counter] = mine.get(counter, 0) + int(column.samples[place])
-        for id, row in rows_of.items():
+        for number, (id, row) in enumerate(rows_of.items()):
+            if number % AT_ONCE == 0:
+                yield
             for why in _marks(harvest, target, id, known.facts(id)) if row["is_job"] else ():
                 row["notes"].setdefault(why, set()).add(name)
+    if by != JOB_TARGET:                # where a job has nothing now it may have had something
+        started = [facts.started for ids in everywhere.values() for facts in map(known.facts, ids)
+                   if facts is not None and facts.started]
+        for (fs, name), target in targets:
+            yield
+            since, first = target.swept_since, min(started, default=None)
+            if not target.gaps and None not in (since, target.cleanup_s) and (
+                    first is None or first + _clock_ahead(harvest, target) >= since):
+                continue                # most have nothing to tell, and there may be thousands
+            known_here = set(target.ids())
+            for id, row in everywhere.get(fs, {}).items():
+                if row["is_job"] and id not in known_here:
+                    for why in _marks(harvest, target, id, known.facts(id)):
+                        row["notes"].setdefault(why, set()).add(name)
     for row in rows:
         row["lower_bound"] = bool(row["notes"])
         row["notes"] = [f"{why} ({' '.join(sorted(names))})"
@@ -245,10 +291,7 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known, by: s
 
 def _marks(harvest: Any, target: Any, id: str, facts: Optional[Facts]) -> list[str]:
     """Why the total of a job may be too low on a target, as far as it has come."""
-    ahead = 0.0
-    agent = getattr(harvest, "agents", {}).get(target.node)
-    if agent is not None:
-        ahead = agent.clock_ahead_s
+    ahead = _clock_ahead(harvest, target)
     whys: list[str]
     if target.read_at is None:                      # only a part of its first reading is there
         whys = target.marks(id, 0.0, 0.0)
@@ -257,6 +300,11 @@ def _marks(harvest: Any, target: Any, id: str, facts: Optional[Facts]) -> list[s
     ended = facts.ended + ahead if facts is not None and facts.ended else target.read_at
     whys = target.marks(id, min(began, ended), ended)
     return whys
+
+
+def _clock_ahead(harvest: Any, target: Any) -> float:
+    agent = getattr(harvest, "agents", {}).get(target.node)
+    return 0.0 if agent is None else float(agent.clock_ahead_s)
 
 
 def _shares(load: Load, file_system: str) -> list[dict[str, Any]]:

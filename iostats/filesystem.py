@@ -326,7 +326,7 @@ def notes_of(notes: Mapping[str, Iterable[str]], fold: Callable[[list[str]], str
 
 def _made_once(values: dict[str, int]) -> dict[str, int]:
     """One mount's `values` with the largest of what MADE_OF names under the one name."""
-    if _PARTS.isdisjoint(values):
+    if values.keys().isdisjoint(_PARTS):
         return values
     for whole, parts in MADE_OF.items():
         found = [part for part in parts if part in values]
@@ -404,7 +404,7 @@ def _seconds(us: int | None) -> float | None:
 
 def _md_requests(values: dict[str, int]) -> int:
     """Metadata operations that went to the MDT, of md_stats `values`."""
-    return sum(count for name, count in values.items() if name not in LOCAL_MD_STATS)
+    return sum(values.values()) - sum(values[name] for name in LOCAL_MD_STATS & values.keys())
 
 
 def _balance(by_source: dict[str, dict[str, int]],

@@ -41,11 +41,13 @@ if TYPE_CHECKING:
     from iostats.config import Config
 
 KINDS = ("obdfilter", "mdt")
-_HOW = "in site.cfg: [harvest] spool_dir"
+HOW = "in site.cfg: [harvest] spool_dir"
 
+# Unless site.cfg says how long.  All divide the first one, so that storage servers whose targets
+# forget at different times meet at its multiples all the same.
+_PAUSES = (200, 100, 50, 40, 25, 20, 10, 8, 5, 4, 2, 1)
 _WITHOUT_CLEANUP_S = 60            # nothing expires: any pause is short enough
-_LONGEST_EVERY_S = 200             # unless site.cfg says more
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 _MOST_ROWS = 2000                  # of a block
 _MOST_COUNTERS = 100
 _LARGEST_TIME, _LARGEST = 2**63 - 1, 2**64 - 1      # of a message
@@ -70,6 +72,17 @@ Attributes:
     name: "OST000a", "MDT0000".
     folders: where its job_stats may be, the best place first.
     cleanup_s: its job_cleanup_interval in seconds, 0 for never; None where it can't be read.
+"""
+
+Look = namedtuple("Look", "target path entries jobs bad why")
+Look.__doc__ = """
+What there is to read of one Target.
+
+Attributes:
+    path: of its job_stats, or of the folder where it should be.
+    entries: in it; None where it cannot be read: then `why` says so.
+    jobs: those of them that are of jobs.
+    bad: those that could not be understood; `why`: the first of them.
 """
 
 
@@ -129,13 +142,14 @@ def pause_s(wanted: int, found: Iterable[Target],
     it, two may be missed.
     """
     intervals: list[int] = [one.cleanup_s for one in found if one.cleanup_s]
-    if not intervals:
-        return wanted or _WITHOUT_CLEANUP_S
-    most = max(1, min(intervals) // 3)
-    if wanted > most:
+    most = max(1, min(intervals) // 3) if intervals else wanted or _WITHOUT_CLEANUP_S
+    if 0 < wanted <= most:
+        return wanted
+    pause = next(one for one in _PAUSES if one <= most)
+    if wanted:
         say(f"[harvest] every = {wanted}: expected at most {most} s, a third of the smallest "
-            f"job_cleanup_interval; sweeping every {most} s")
-    return min(wanted or _LONGEST_EVERY_S, most)
+            f"job_cleanup_interval; sweeping every {pause} s")
+    return pause
 
 
 def next_slot(now: float, every: int, last: int | None) -> int:
@@ -174,10 +188,11 @@ class Clock:
     The wall clock, but that it never goes back: readings are told apart and ordered by it.
 
     Where it was set back, this one goes on a tenth slower until it is overtaken: what is divided
-    by a pause is a tenth off at most.
+    by a pause is a tenth off at most.  Where it was set back by more than an hour, it was wrong:
+    the readings before and after do not go together.
     """
 
-    _SLOWER = 0.9
+    _SLOWER, _WRONG_S = 0.9, 3600.0
 
     def __init__(self) -> None:
         self._last, self._at = 0.0, 0.0
@@ -188,6 +203,13 @@ class Clock:
                          if self._last else 0.0)
         self._at = at
         return self._last
+
+    def begins_anew(self) -> bool:
+        """True where it was wrong: now() tells the right time again, which is an earlier one."""
+        if self._last - time.time() < self._WRONG_S:
+            return False
+        self._last = 0.0
+        return True
 
 
 class _Block:
@@ -316,7 +338,7 @@ class Agent:
         self._host, self._port = server
         self._file_systems, self._tell = file_systems, say
         self._said: dict[object, float] = {}
-        self._spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], _HOW)
+        self._spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], HOW)
         self._pace, self._clock = Pace(config["harvest.cpu_percent"]), Clock()
         self._longest = min(_PART_BYTES, config["server.max_message_bytes"] // 3)
         self._boot_id, self._boot_ns = this_node.boot_id(), booted_at_ns()
@@ -326,7 +348,8 @@ class Agent:
         self._is_broken = True                 # the next sweep begins another chain
         # The way to the server
         self._signs: list[credentials.Credentials] | None = None
-        self._ahead_s = 0.0
+        # The server's time less time.monotonic(): our own clock may be set.  None: not known.
+        self._offset_s: float | None = None
         self._again_at, self._pause_s, self._is_away = 0.0, _FIRST_PAUSE_S, False
         self._refused = ""                     # why the last message was
 
@@ -369,7 +392,7 @@ class Agent:
 
     def _now(self) -> float:
         """The server's time, as far as it is known."""
-        return time.time() - self._ahead_s
+        return time.time() if self._offset_s is None else time.monotonic() + self._offset_s
 
     def _every(self) -> int:
         return pause_s(self._config["harvest.every"], targets(self._root, self._file_systems),
@@ -415,10 +438,16 @@ class Agent:
         """Read all targets, and put what changed into the spool."""
         self._pace.begin()
         found = targets(self._root, self._file_systems)
+        if not found and not self._file_systems:
+            self._say("no OST and no MDT on this machine, or none that this user may see; waiting "
+                      "for one")
         known = {one.file_system for one in found}
         for name in self._file_systems:
             if name not in known:
                 self._say(f"no target of file system {name!r} on this machine; waiting for one")
+        if self._clock.begins_anew():
+            self._is_broken = True
+            self._say("the clock was set back by more than an hour; this sweep is a full one")
         keys = {(one.file_system, one.name) for one in found}
         for key in self._prints.keys() - keys:
             del self._prints[key]              # it is elsewhere now, and begins anew when it comes
@@ -598,7 +627,7 @@ class Agent:
         return post.in_time(within_s + 0.5, f"answer of {self._host}", ask)
 
     def _learn(self, clock_ahead_s: float) -> None:
-        self._ahead_s = clock_ahead_s
+        self._offset_s = time.time() - clock_ahead_s - time.monotonic()
 
 
 def booted_at_ns() -> int:
@@ -621,34 +650,48 @@ def _opened(target: Target) -> tuple[int, str]:
 
 
 def _chunks(handle: int, rest: Callable[[], object] = lambda: None) -> Iterator[bytes]:
-    """The bytes of a file; a read gives one of the kernel's buffers at most.  `rest`: between."""
-    while True:
-        chunk = os.read(handle, _CHUNK)
-        if not chunk:
-            return
-        yield chunk
-        rest()
+    """The bytes of a file, of which a read gives one of the kernel's buffers; `rest`: between."""
+    buffer, held, got = memoryview(bytearray(_CHUNK)), 0, -1
+    while got:
+        # Many reads into one buffer: an object for each, and a look at the time, cost as much as
+        # what is then done with them.
+        while held < _CHUNK and (got := os.readv(handle, [buffer[held:]])):
+            held += got
+        if held:
+            yield bytes(buffer[:held])
+            rest()
+        held = 0
+
+
+def look(target: Target, job_of: Callable[[str], str] = lambda job_id: job_id) -> Look:
+    """The Look of a target; `job_of`: the job that an id is of, "" for none."""
+    path, entries, jobs, bad, why = target.folders[0], 0, 0, 0, ""
+    try:
+        handle, path = _opened(target)
+        try:
+            for piece in job_stats.pieces(_chunks(handle)):
+                entries += 1
+                try:
+                    entry = job_stats.parse(piece, 0, path)
+                    _check(entry, path)
+                    jobs += bool(job_of(entry.job_id))
+                except JobStatsSyntaxError as error:
+                    bad, why = bad + 1, why or str(error)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return Look(target, error.filename or path, None, 0, 0, error.strerror or str(error))
+    return Look(target, path, entries, jobs, bad, why)
 
 
 def as_text(root: str, file_systems: Sequence[str] = ()) -> str:
     """What is there to harvest, for a person: a line for each target."""
     lines = []
     for target in targets(root, file_systems):
-        entries, bad, why = 0, 0, ""
-        try:
-            handle, path = _opened(target)
-            try:
-                for piece in job_stats.pieces(_chunks(handle)):
-                    entries += 1
-                    try:
-                        _check(job_stats.parse(piece, 0, path), path)
-                    except JobStatsSyntaxError as error:
-                        bad, why = bad + 1, why or str(error)
-            finally:
-                os.close(handle)
-            told = f"{entries} entries" + (f", {bad} not understood: {why}" if bad else "")
-        except OSError as error:
-            told = f"not readable: {error.filename or target.folders[0]}: {error.strerror}"
+        found = look(target)
+        told = (f"not readable: {found.path}: {found.why}" if found.entries is None else
+                f"{found.entries} entries"
+                + (f", {found.bad} not understood: {found.why}" if found.bad else ""))
         cleanup = "-" if target.cleanup_s is None else f"{target.cleanup_s} s"
         lines.append(f"{target.file_system:<10} {target.name}  cleanup {cleanup:<7} {told}\n")
     return "".join(lines) or "no target of Lustre on this machine\n"

@@ -7,13 +7,15 @@ The harvest, on the site's server: sweeps of all storage servers -> what each jo
     a job is settled  ->  its totals in the store; the targets forget it; its record is made
 
 A target's state is kept now and then (a checkpoint), and what came since then is replayed after a
-restart: each message is taken once, or not at all.
+restart: each message is taken once, or not at all.  What is replayed is bounded by what the states
+themselves take, and an orderly end leaves little of it.
 """
 
 import asyncio
 import logging
 import os
 import shutil
+import time
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Optional
@@ -40,12 +42,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("iostats")
 
 _LOOK_EVERY_S = 0.25
+_LIVES_EVERY_S = 15.0           # all lives are looked through without news; with news at once
 _ASK_EVERY_S, _ASK_BUSY_EVERY_S = 60.0, 600.0   # what does I/O is evidently running
 _MOST_JOBS_ASKED = 200                          # in one command
 _MOST_SETTLED = 200                             # between two looks at the network
 _GONE_S = 86400.0               # an agent that is silent for longer keeps no job from settling
 _CLEANUP_S = 600.0              # of a target that does not tell; Lustre's default
-_CHECKPOINT_BYTES = 1 << 20
+_CHECKPOINT_BYTES = 1 << 20     # of one target's blocks at the most
+_REPLAY_BYTES = 64 << 20        # and of all, where their states are smaller,
+_LEAST_BYTES = 4096             # but a state is not worth it for less
+_CLOSES_WITHIN_S = 20.0         # systemd kills after 90
+_STEP_TARGETS, _STEP_BYTES = 64, 1 << 20        # checkpoints between two looks at the network
 _MOST_PAST = 16                 # runs of an agent that are known not to come again
 _KEEP_EVERY_S = 60.0            # a life that just goes on
 
@@ -173,6 +180,10 @@ class Harvest:
         self._slots: dict[_Key, float] = {}
         self._logged: dict[_Key, int] = {}
         self._sizes: dict[_Key, int] = {}
+        self._grown: set[_Key] = set()          # of whose blocks more may have come than should
+        self._stirred, self._look_at = True, 0.0
+        self._to_ask: list[str] = []
+        self._ask_at = 0.0
         self._touched: set[str] = set()
         self._facts: dict[str, Facts] = {}
         self._asking: Optional[asyncio.Future[None]] = None
@@ -195,7 +206,7 @@ class Harvest:
         changed: dict[str, float] = {}  # id -> slot, of what is not forgotten again
         for logged in self._store.blocks():
             row, key = _row_of(logged.body), (logged.file_system, logged.target)
-            self._logged[key] = self._logged.get(key, 0) + len(logged.body)
+            self._log(key, logged.body)
             if row.full:
                 damaged.discard(key)
             elif key in damaged:
@@ -225,6 +236,10 @@ class Harvest:
             target = self.targets[key] = zeroing.Target(self.names, *key)
         return target
 
+    def _log(self, key: _Key, body: bytes) -> None:
+        self._logged[key] = self._logged.get(key, 0) + len(body)
+        self._grown.add(key)
+
     # -- sweeps ----------------------------------------------------------------------------------
 
     def take(self, message: sweeps.Sweep, node: str) -> dict[str, Any]:
@@ -240,7 +255,9 @@ class Harvest:
         begins = message.full and message.seq == 1 and message.run not in agent.past
         if not follows and not begins:
             return {"taken": False, "want": "full",
-                    "why": f"expected message {agent.seq + 1} of run {agent.run or '-'}, got "
+                    "why": f"another agent sends as {node!r}: stop one of them, or name it by "
+                           f"--node" if message.run in agent.past else
+                           f"expected message {agent.seq + 1} of run {agent.run or '-'}, got "
                            f"{message.seq} of run {message.run}"}
         agent = msgspec.structs.replace(
             agent, run=message.run, seq=message.seq, every=message.every, heard=now,
@@ -255,6 +272,7 @@ class Harvest:
         for block in message.targets:
             key = (block.file_system, block.target)
             owner = self._owner(key, node, now)
+            block.leave_out_extremes()
             if owner:
                 others[key] = owner
             else:
@@ -273,7 +291,7 @@ class Harvest:
         self._store.add(node, msgspec.json.encode(agent), rows)
         self.agents[node] = agent
         for (key, block), row in zip(blocks, rows):
-            self._logged[key] = self._logged.get(key, 0) + len(row.body)
+            self._log(key, row.body)
             target = self._target(key)
             target.take(block, node, message.boot_id, message.full)
             if block.ended:
@@ -283,7 +301,8 @@ class Harvest:
             what = ", ".join(f"{fs}-{target} ({owner})"
                              for (fs, target), owner in sorted(others.items()))
             return {"taken": False, "want": "full",
-                    "why": f"another agent reads the same targets: {what}; stop one of them"}
+                    "why": f"another agent reads the same targets: {what}; stop one of them, "
+                           f"unless they have just moved"}
         return {"taken": True, "why": ""}
 
     def _owner(self, key: _Key, node: str, now: float) -> str:
@@ -315,6 +334,7 @@ class Harvest:
         life = self._lives.get(job)
         if life is None:
             life = self._lives[job] = _Life(slot, slot)
+            self._ask_at = 0.0                      # at the next look
         if job_id not in life.ids:
             life.ids.append(job_id)
             self._touched.add(job)
@@ -437,8 +457,11 @@ class Harvest:
                     self.reload()
                 self._end_sweep()
                 self._ask_in_turn()
-                await self._settle(on_settled)
-                self._checkpoint()
+                if self._stirred or self._now() >= self._look_at:
+                    await self._settle(on_settled)
+                    self._stirred, self._look_at = False, self._now() + _LIVES_EVERY_S
+                while self._checkpoint():
+                    await asyncio.sleep(0)
             except StateError as error:
                 log.error("%s", error)
                 await asyncio.sleep(5)
@@ -448,18 +471,22 @@ class Harvest:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def _end_sweep(self) -> None:
-        """Give out the sweep that is whole, or as whole as it will be."""
+        """Give out the sweep that is whole, or as whole as it will be: news for the lives."""
         now = self._now()
         up = [agent for agent in self.agents.values()
               if now - agent.heard < 3 * agent.every + 5 and agent.slot]
-        slot = max((agent.slot for agent in up), default=0.0)
+        every = max((agent.every for agent in up), default=1.0)
+        # Who sweeps more often than others has its sweeps between theirs.
+        slot = max((agent.slot for agent in up), default=0.0) // every * every
         if slot <= self._done:
             return
-        every = max(agent.every for agent in up)
         complete = all(agent.slot >= slot for agent in up)
         if not complete and now < slot + every:
             return
-        self._done = slot
+        if self.scheduler and now < slot + every / 2 and not all(
+                life.asked_at or life.facts for life in self._lives.values()):
+            return              # in a moment: databases would have new jobs under two names
+        self._done, self._stirred = slot, True
         if self._touched:
             lives = {job: self._lives[job] for job in self._touched if job in self._lives}
             for life in lives.values():
@@ -470,7 +497,7 @@ class Harvest:
             self._touched.clear()
         self.sweep = Sweep(slot, every, complete,
                            [target for key, target in self.targets.items()
-                            if self._slots.get(key) == slot])
+                            if self._slots.get(key, 0.0) >= slot])
         for sink in self.sinks:
             try:
                 sink.sweep(self.sweep, self)
@@ -481,16 +508,17 @@ class Harvest:
         """Ask the batch system for some jobs, while nobody waits for that."""
         if not self.scheduler or (self._asking is not None and not self._asking.done()):
             return
-        now, wanted = self._now(), []
-        for job, life in self._lives.items():
-            busy = life.facts and life.state == RUNNING and now - life.last < _ASK_EVERY_S
-            if life.over_at is None and now - life.asked_at >= (
-                    _ASK_BUSY_EVERY_S if busy else _ASK_EVERY_S):
-                wanted.append(job)
-                if len(wanted) == _MOST_JOBS_ASKED:
-                    break
-        if wanted:
-            self._asking = asyncio.ensure_future(self._ask(wanted))
+        now = self._now()
+        if not self._to_ask and now >= self._ask_at:
+            self._ask_at = now + _LIVES_EVERY_S
+            for job, life in self._lives.items():
+                busy = life.facts and life.state == RUNNING and now - life.last < _ASK_EVERY_S
+                if life.over_at is None and now - life.asked_at >= (
+                        _ASK_BUSY_EVERY_S if busy else _ASK_EVERY_S):
+                    self._to_ask.append(job)
+        if self._to_ask:
+            self._asking = asyncio.ensure_future(self._ask(self._to_ask[:_MOST_JOBS_ASKED]))
+            del self._to_ask[:_MOST_JOBS_ASKED]
 
     async def _ask(self, jobs: list[str]) -> None:
         asked_at = self._now()
@@ -513,6 +541,7 @@ class Harvest:
                 self.learn(job, facts)
             elif found is not None and life.facts:
                 life.over_at = asked_at             # it knew of the job before
+                self._stirred = True
             self._touched.add(job)
 
     def learn(self, job: str, facts: Facts) -> None:
@@ -522,14 +551,16 @@ class Harvest:
             life.facts = {**facts._asdict(), "comments": {}, "steps": []}
             if facts.state == ENDED and life.over_at is None:
                 life.over_at = facts.ended or self._now()
+                self._stirred = True
             self._facts.pop(job, None)
             self._touched.add(job)
 
     def _swept_until(self) -> float:
         """The moment up to which all storage servers have told what they saw."""
         now = self._now()
-        reads = [target.read_at - self._clock_ahead(target) for target in self.targets.values()
-                 if target.read_at is not None]
+        # By the slot: an agent's clock may have been wrong when it read.
+        reads = [min(target.read_at - self._clock_ahead(target), self._slots.get(key, now))
+                 for key, target in self.targets.items() if target.read_at is not None]
         return min((at for at in reads if now - at < _GONE_S), default=0.0)
 
     def _cleanup_s(self) -> float:
@@ -593,14 +624,52 @@ class Harvest:
         for sink in self.sinks:
             sink.forget(ids)
 
-    def _checkpoint(self) -> None:
-        """Let the state of a target stand for its blocks, before there are too many of them."""
-        for key, size in self._logged.items():
-            if size > max(_CHECKPOINT_BYTES, self._sizes.get(key, 0)):
-                state = self.targets[key].state()
-                self._store.checkpoint({key: state})
+    def _checkpoint(self) -> bool:
+        """
+        Let states of targets stand for their blocks, before there are too many of these: one step.
+
+        False when there is no more to do.
+        """
+        most = max(_LEAST_BYTES, min(_CHECKPOINT_BYTES,
+                                     _REPLAY_BYTES // max(1, len(self.targets))))
+        due: list[_Key] = []
+        size = 0
+        while self._grown and len(due) < _STEP_TARGETS and size < _STEP_BYTES:
+            key = self._grown.pop()
+            if self._logged[key] > max(most, self._sizes.get(key, 0)):
+                due.append(key)
+                size += self._logged[key]
+        try:
+            self._keep_states(due)
+        except StateError:
+            self._grown.update(due)
+            raise
+        return bool(self._grown)
+
+    def _keep_states(self, keys: list[_Key]) -> None:
+        if keys:
+            states = {key: self.targets[key].state() for key in keys}
+            self._store.checkpoint(states)
+            for key, state in states.items():
                 self._sizes[key], self._logged[key] = len(state), 0
-                return
+
+    def close(self) -> None:
+        """
+        Before an orderly end: leave the next start little to replay, as far as there is time.
+
+        Where little has come since the last checkpoint, to write the state would take longer.
+        """
+        if not self._is_whole:
+            return
+        ends_at = time.monotonic() + _CLOSES_WITHIN_S
+        due = sorted((key for key, size in self._logged.items()
+                      if size > self._sizes.get(key, 0) // 4), key=self._logged.__getitem__)
+        try:
+            while due and time.monotonic() < ends_at:
+                self._keep_states(due[-_STEP_TARGETS:])
+                del due[-_STEP_TARGETS:]
+        except StateError as error:
+            log.error("%s", error)
 
     def forget_before(self, moment: float) -> None:
         """Remove what is older than the site wants to keep."""

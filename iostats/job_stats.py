@@ -58,7 +58,7 @@ Attributes:
 
 LONGEST_ID = 128                   # characters; the kernel keeps 31 bytes, each at most `\xHH`
 _LONGEST_PIECE = 64 * 1024         # bytes; an MDT's entry of 2.17 has 4 kB
-_BLOCK = 256 * 1024                # cut at once: a read(2) of such a file gives 4 kB at most
+_BLOCK = 64 * 1024                 # cut at once: so much stays in the cache
 _LONGEST_START = 32                # bytes of a newline, an indentation and "- job_id:"
 _KEY, _NEWLINE = b"- job_id:", ord("\n")
 
@@ -134,7 +134,8 @@ def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def dump(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """
-    (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed.
+    (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed; (parameter,
+    b"") of a target that has none.
 
     The parameter is as lctl names it, "obdfilter.scratch-OST0000.job_stats", or "" where none
     stands before (`lctl get_param -n`, or a file itself).  Parameters of another form in the same
@@ -142,8 +143,11 @@ def dump(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """
     for name, lines in groupby(_named_lines(chunks), lambda pair: pair[0]):
         if not name or name.endswith(".job_stats"):
+            piece = None
             for piece in pieces(line for _, line in lines):
                 yield name, piece
+            if name and piece is None:
+                yield name, b""
 
 
 def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:

@@ -10,13 +10,15 @@ Source: https://www.jsonrpc.org/specification, sections 4 to 7.
 """
 
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
+from types import GeneratorType
 from typing import Any, Optional, Union
 
 import msgspec
 
 from iostats.errors import WireError
+from iostats.steps import finished
 from iostats.wire import (INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
                           PARSE_ERROR)
 
@@ -25,7 +27,8 @@ Method.__doc__ = """
 What can be called.
 
 Attributes:
-    function: (params, context) -> result that msgspec can encode; may raise WireError.
+    function: (params, context) -> result that msgspec can encode, or a generator that returns it
+        (steps.py), for what takes long; may raise WireError.
     params: the type that the params are decoded to: a msgspec.Struct (by name, or by position
         in the order of its fields), or any other type; None for a method without params.
 """
@@ -72,8 +75,14 @@ def dispatch(body: bytes, methods: Mapping[str, Method], context: Any = None,
 
     `methods`: name -> Method.  A bug in a method is answered with -32603 and given to `on_bug`.
     """
+    return finished(answering(body, methods, context, on_bug))
+
+
+def answering(body: bytes, methods: Mapping[str, Method], context: Any,
+              on_bug: Callable[[Exception], object]) -> Generator[None, None, Optional[bytes]]:
+    """The same in steps, where a method takes them; otherwise in one."""
     if body.lstrip()[:1] != b"[":
-        return _one(body, methods, context, on_bug)
+        return (yield from _one(body, methods, context, on_bug))
     try:
         requests = _first_of(_MOST_IN_BATCH + 1)(body)
     except (msgspec.DecodeError, RecursionError):
@@ -88,7 +97,7 @@ def dispatch(body: bytes, methods: Mapping[str, Method], context: Any = None,
                 f"the answers before it have more than {_MOST_ANSWERED >> 20} MiB; it was not "
                 f"looked at")))
             break
-        answer = _one(bytes(request), methods, context, on_bug)
+        answer = yield from _one(bytes(request), methods, context, on_bug)
         if answer is not None:
             answers.append(answer)
             size += len(answer)
@@ -103,7 +112,7 @@ def error_answer(code: int, id: Any = None, detail: str = "") -> bytes:
 
 
 def _one(body: bytes, methods: Mapping[str, Method], context: Any,
-         on_bug: Callable[[Exception], object]) -> Optional[bytes]:
+         on_bug: Callable[[Exception], object]) -> Generator[None, None, Optional[bytes]]:
     try:
         request = _request_of(body)
     except msgspec.ValidationError:
@@ -119,9 +128,10 @@ def _one(body: bytes, methods: Mapping[str, Method], context: Any,
         method = methods.get(request.method)
         if method is None:
             raise WireError(METHOD_NOT_FOUND, "")
-        answer = _encode({"jsonrpc": "2.0",
-                          "result": method.function(_params(raw, method.params), context),
-                          "id": id})
+        result = method.function(_params(raw, method.params), context)
+        if isinstance(result, GeneratorType):
+            result = yield from result
+        answer = _encode({"jsonrpc": "2.0", "result": result, "id": id})
     except WireError as error:
         answer = error_answer(error.code, id, str(error))
     except Exception as error:      # whatever it is, the caller gets an answer and we a report

@@ -20,17 +20,18 @@ from collections import namedtuple
 from iostats.counters import COUNTED_AGAIN
 from iostats.errors import one_line
 from iostats.nodelist import expanded
+from iostats.steps import AT_ONCE, finished
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from typing import Any, Optional
 
     from iostats.jobfacts import Facts
 
     ByID = dict[str, dict[str, list[float]]]          # file system -> id -> amounts
     Found = tuple[str, Optional[Facts], bool]         # what job_of gives
-    Groups = dict[Any, "_Group"]
+    Groups = Iterator[Optional["_Group"]]             # None: between two steps
 
 METRICS = ("write_bytes", "read_bytes", "requests", "metadata")      # xltop's order
 BY = ("job", "user", "node", "server", "target", "fs")
@@ -109,21 +110,36 @@ def is_mdt(target: str) -> bool:
 # -- adding up ---------------------------------------------------------------------------------
 
 def load(parts: list[Part], known: Any, kind: str = RATES, at: float | None = None,
-         span_s: float | None = None, missing: Any = (), began: float | None = None,
-         added: Callable[[list[Part]], ByID] | None = None) -> Load:
-    """
-    The Load of [Part].
+         span_s: float | None = None, missing: Any = (), began: float | None = None) -> Load:
+    """The Load of [Part]; `missing`: {file system: {target: why}}."""
+    return finished(loading(parts, known, kind, at, span_s, missing, began))
 
-    `missing`: {file system: {target: why}}; `added`: in place of `by_id`, a faster one.
-    """
+
+def loading(given: list[Part], known: Any, kind: str, at: float | None, span_s: float | None,
+            missing: Any, began: float | None,
+            added: Callable[[list[Part]], Generator[None, None, ByID]] | None = None,
+            ) -> Generator[None, None, Load]:
+    """The same in steps; `added`: in place of `added_by_id`, a faster one."""
+    parts = given
     if kind == RATES:
-        parts = [part._replace(amounts=[_divided(column, part.span_s) for column in part.amounts])
-                 for part in parts]
-    by_id = (added or added_by_id)(parts)
-    seen = {id for ids in by_id.values() for id in ids}
-    no_jobs = frozenset(id for id in seen if not known.job_of(id))
-    return Load(kind, at, span_s, parts, by_id, no_jobs,
-                [_sums(part, no_jobs) for part in parts], dict(missing), began)
+        parts = []
+        for part in given:
+            parts.append(part._replace(amounts=[_divided(column, part.span_s)
+                                                for column in part.amounts]))
+            yield
+    by_id = yield from (added or added_by_id)(parts)
+    no_jobs: set[str] = set()
+    for ids in by_id.values():
+        for number, id in enumerate(ids):
+            if number % AT_ONCE == 0:
+                yield
+            if not known.job_of(id):
+                no_jobs.add(id)
+    sums = []
+    for part in parts:
+        sums.append(_sums(part, frozenset(no_jobs)))
+        yield
+    return Load(kind, at, span_s, parts, by_id, frozenset(no_jobs), sums, dict(missing), began)
 
 
 def _divided(column: Any, span_s: float) -> Any:
@@ -142,10 +158,13 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def added_by_id(parts: list[Part]) -> ByID:
-    """{file system: {id: [amounts]}} of [Part]; lists alone, so nothing has to be installed."""
+def added_by_id(parts: list[Part]) -> Generator[None, None, ByID]:
+    """
+    {file system: {id: [amounts]}} of [Part], in steps; lists alone, so nothing has to be installed.
+    """
     found: ByID = {}
     for part in parts:
+        yield
         mine = found.setdefault(part.file_system, {})
         for id, *amounts in zip(part.ids, *part.amounts):
             _add(mine.setdefault(id, [0, 0, 0, 0]), amounts)
@@ -166,23 +185,72 @@ def answer(load: Load, ask: Ask, known: Any, only: str | None = None) -> dict[st
     `only`: the one user whose jobs may be shown; None for all.  The sums of the file systems are of
     everybody's work in any case.
     """
+    return finished(answering(load, ask, known, only))
+
+
+def answering(load: Load, ask: Ask, known: Any,
+              only: str | None = None) -> Generator[None, None, dict[str, Any]]:
+    """The same in steps."""
     wanted = only if only is not None else ask.user
-    groups = _GROUPED[ask.by](load, Wanted(load, ask, known, wanted), known)
-    words = ask.text.casefold()
-    if words:
-        groups = {key: group for key, group in groups.items()
-                  if any(words in word.casefold() for word in group.words())}
-    if ask.by in ("job", "user", "node", JOB_TARGET, JOB_SUMMED):
-        groups = {key: group for key, group in groups.items() if any(group.amounts)}
-    ranked = sorted(groups.values(), key=lambda group: _rank(group, SORT[ask.sort]))
+    best, words = _Best(SORT[ask.sort], ask.count), ask.text.casefold()
+    needs_amounts = ask.by in ("job", "user", "node", JOB_TARGET, JOB_SUMMED)
+    for number, group in enumerate(_GROUPED[ask.by](load, Wanted(load, ask, known, wanted), known)):
+        if group is None or number % AT_ONCE == 0:
+            yield
+        if group is not None and (any(group.amounts) or not needs_amounts) and (
+                not words or any(words in word.casefold() for word in group.words())):
+            best.add(group)
+    ranked = yield from best.ranked()
+    file_systems = yield from _file_systems(load, ask, "_per_s" if load.kind == RATES else "")
     suffix = "_per_s" if load.kind == RATES else ""
     return {
         "at": load.at, "span_s": load.span_s, "kind": load.kind, "began": load.began,
         "by": ask.by, "sort": ask.sort, "file_system": ask.file_system, "user": wanted or "",
         "text": ask.text, "only": only or "",
-        "file_systems": _file_systems(load, ask, suffix),
-        "rows": [group.row(suffix, load) for group in ranked[:ask.count]],
-        "left_off": max(0, len(ranked) - ask.count)}
+        "file_systems": file_systems,
+        "rows": [group.row(suffix, load) for group in ranked],
+        "left_off": best.seen - len(ranked)}
+
+
+class _Best:
+    """
+    Those of many groups that rank first: no more of them are kept than are needed.
+
+    Attributes:
+        seen: how many there were.
+    """
+
+    def __init__(self, first: int, count: int) -> None:
+        self._first, self._count, self.seen = first, count, 0
+        # With its amounts, the one that they are sorted by first.
+        self._groups: list[tuple[tuple[float, ...], _Group]] = []
+        self._floor: tuple[float, ...] = ()
+        self._most = 2 * count + AT_ONCE
+
+    def add(self, group: _Group) -> None:
+        self.seen += 1
+        amounts = (group.amounts[self._first], *group.amounts)
+        if amounts >= self._floor:
+            self._groups.append((amounts, group))
+            if len(self._groups) > self._most:
+                self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Without those that have less than enough others have."""
+        self._floor = sorted(amounts for amounts, _ in self._groups)[-self._count]
+        self._groups = [one for one in self._groups if one[0] >= self._floor]
+        self._most = 2 * len(self._groups) + AT_ONCE
+
+    def ranked(self) -> Generator[None, None, list[_Group]]:
+        """The first ones in their order."""
+        if len(self._groups) > self._count:
+            self._thin_out()
+        keys = []
+        for number, (_, group) in enumerate(self._groups):
+            if number % AT_ONCE == 0:
+                yield
+            keys.append((_rank(group, self._first), number))
+        return [self._groups[number][1] for _, number in sorted(keys)[:self._count]]
 
 
 def _rank(group: _Group, first: int) -> tuple[Any, ...]:
@@ -347,44 +415,54 @@ def _nodes(text: str, most: int = 100_000) -> list[str]:
 
 
 def _by_job(load: Load, wanted: Wanted, known: Any) -> Groups:
-    groups: Groups = {}
-    for fs, amounts, job, facts, is_job in wanted.rows():
+    groups: dict[Any, _Group] = {}
+    for number, (fs, amounts, job, facts, is_job) in enumerate(wanted.rows()):
+        if number % AT_ONCE == 0:
+            yield None
         group = groups.get((job, is_job, fs))
         if group is None:
             group = groups[job, is_job, fs] = _Group("job", job, fs, facts=facts, is_job=is_job)
         _add(group.amounts, amounts)
-    return groups
+    yield from groups.values()
 
 
 def _by_job_summed(load: Load, wanted: Wanted, known: Any) -> Groups:
-    groups: Groups = {}
-    for _, amounts, job, facts, is_job in wanted.rows():
+    groups: dict[Any, _Group] = {}
+    for number, (_, amounts, job, facts, is_job) in enumerate(wanted.rows()):
+        if number % AT_ONCE == 0:
+            yield None
         group = groups.get((job, is_job))
         if group is None:
             group = groups[job, is_job] = _Group(JOB_SUMMED, job, "", facts=facts, is_job=is_job)
         _add(group.amounts, amounts)
-    return groups
+    yield from groups.values()
 
 
 def _by_job_target(load: Load, wanted: Wanted, known: Any) -> Groups:
-    groups: Groups = {}
+    """One target after the other, so that not all of them are in memory: they may be millions."""
     for part, _, _ in wanted.parts():
-        for id, *amounts in zip(part.ids, *(column if isinstance(column, list) else
-                                            column.tolist() for column in part.amounts)):
+        groups: dict[Any, _Group] = {}
+        rows = zip(part.ids, *(column if isinstance(column, list) else column.tolist()
+                               for column in part.amounts))
+        for number, (id, *amounts) in enumerate(rows):
+            if number % AT_ONCE == 0:
+                yield None
             found = wanted.id(id)
             if not found:
                 continue
-            key = (*found[::2], part.file_system, part.target)
+            key = found[::2]
             if key not in groups:
                 groups[key] = _Group(JOB_TARGET, found[0], part.file_system, part.target,
                                      part.server, *found[1:])
             _add(groups[key].amounts, amounts)
-    return groups
+        yield from groups.values()
 
 
 def _by_user(load: Load, wanted: Wanted, known: Any) -> Groups:
-    groups: Groups = {}
-    for fs, amounts, job, facts, is_job in wanted.rows():
+    groups: dict[Any, _Group] = {}
+    for number, (fs, amounts, job, facts, is_job) in enumerate(wanted.rows()):
+        if number % AT_ONCE == 0:
+            yield None
         user = facts.user or None if facts else None
         group = groups.get((user, is_job, fs))
         if group is None:
@@ -392,14 +470,16 @@ def _by_user(load: Load, wanted: Wanted, known: Any) -> Groups:
         _add(group.amounts, amounts)
         if is_job:
             group.members.add(job)
-    return groups
+    yield from groups.values()
 
 
 def _by_node(load: Load, wanted: Wanted, known: Any) -> Groups:
     """A server knows of a job's ids, and not which of its nodes it was: each gets an equal part."""
-    groups: Groups = {}
+    groups: dict[Any, _Group] = {}
     lists: dict[str, list[Any]] = {}
-    for fs, amounts, job, facts, is_job in wanted.rows():
+    for number, (fs, amounts, job, facts, is_job) in enumerate(wanted.rows()):
+        if number % AT_ONCE == 0:
+            yield None
         text = facts.nodes if facts else ""
         nodes = lists.get(text)
         if nodes is None:
@@ -412,13 +492,14 @@ def _by_node(load: Load, wanted: Wanted, known: Any) -> Groups:
             group.is_shared |= len(nodes) > 1
             if is_job:
                 group.members.add(job)
-    return groups
+    yield from groups.values()
 
 
 def _by_place(by: str, name_of: Callable[[Part], str]) -> Callable[[Load, Wanted, Any], Groups]:
     def grouped(load: Load, wanted: Wanted, known: Any) -> Groups:
-        groups: Groups = {}
+        groups: dict[Any, _Group] = {}
         for part, (amounts, no_job), jobs in wanted.parts():
+            yield None
             name = name_of(part)
             group = groups.get((name, part.file_system))
             if group is None:
@@ -433,9 +514,10 @@ def _by_place(by: str, name_of: Callable[[Part], str]) -> Callable[[Load, Wanted
                 group.members.update(part.ids)
         if by != "target":
             for group in groups.values():
+                yield None
                 group.members = {job for job, _, is_job in filter(None, map(
                     wanted.id, group.members)) if is_job}
-        return groups
+        yield from groups.values()
     return grouped
 
 
@@ -446,10 +528,13 @@ _GROUPED = {"job": _by_job, "user": _by_user, "node": _by_node,
             JOB_TARGET: _by_job_target, JOB_SUMMED: _by_job_summed}
 
 
-def _file_systems(load: Load, ask: Ask, suffix: str) -> list[dict[str, Any]]:
-    """[sums of a file system]: of all ids, whoever asks."""
+def _file_systems(load: Load, ask: Ask,
+                  suffix: str) -> Generator[None, None, list[dict[str, Any]]]:
+    """[sums of a file system]: of all ids, whoever asks; in steps."""
     found: dict[str, tuple[Any, Any, list[str]]] = {}
-    for part, (amounts, no_job) in zip(load.parts, load.sums):
+    for number, (part, (amounts, no_job)) in enumerate(zip(load.parts, load.sums)):
+        if number % AT_ONCE == 0:
+            yield
         one = found.setdefault(part.file_system, ([0, 0, 0, 0], [0, 0, 0, 0], []))
         _add(one[0], amounts)
         _add(one[1], no_job)

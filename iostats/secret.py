@@ -13,6 +13,7 @@ import stat
 from iostats.errors import ConfigError, NotDelivered, StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename
+from iostats.state import make_folders
 
 VARIABLE = "IOSTATS_SECRET"
 _SHORTEST = 16
@@ -44,7 +45,8 @@ def load(path: str | None) -> bytes:
     text = (os.environ[VARIABLE] if path is None else _read(path)).strip()
     if len(text) < _SHORTEST:
         raise StateError(f"{path or VARIABLE}: expected a secret of at least {_SHORTEST} "
-                         f"characters, got {len(text)}; remove it, and the server makes a new one")
+                         f"characters, got {len(text)}; remove it where the server runs, and that "
+                         f"makes a new one")
     return text.encode("latin-1", "replace")
 
 
@@ -54,11 +56,11 @@ def _read(path: str) -> str:
         if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
             raise StateError(f"{path}: expected a file of mode 0600, got mode "
                              f"{stat.S_IMODE(found.st_mode):04o}; others could have read it: "
-                             f"remove it, and the server makes a new one")
+                             f"remove it where the server runs, and that makes a new one")
         return read_text(path)
     except FileNotFoundError:
-        raise NotDelivered(f"{path}: no secret; the server makes it: is the server of this job "
-                           f"running, and is the folder shared between the nodes?") from None
+        raise NotDelivered(f"{path}: no secret; the server makes it: is that running, and is the "
+                           f"folder shared, or the file copied to here?") from None
     except OSError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -69,7 +71,7 @@ def make(path: str | None) -> bool:
         return False
     beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
-        os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
+        make_folders(os.path.dirname(path))
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                          | os.O_CLOEXEC, 0o600)
         try:

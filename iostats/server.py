@@ -13,25 +13,27 @@ import logging
 import socket
 import time
 import zlib
-from collections import OrderedDict, namedtuple
-from collections.abc import Callable, Container, Iterable
+from collections import OrderedDict, deque, namedtuple
+from collections.abc import Callable, Container, Generator, Iterable
 from typing import Annotated, Any, Optional, Union
 
 import httptools
 import msgspec
 
 from iostats import jsonrpc, merged, wire
+from iostats.aggregate import Totals
 from iostats.credentials import Disbelieved, no_user
 from iostats.errors import NotDelivered, WireError
 from iostats.jobid import LONGEST_JOB_ID, LONGEST_NODE_NAME, ports
 from iostats.jsonrpc import Method
 from iostats.report import folded
+from iostats.steps import finished
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from iostats.aggregate import Totals
     from iostats.config import Config
     from iostats.credentials import Credentials
+    from iostats.journal import Journal
 
 log = logging.getLogger("iostats")
 
@@ -41,6 +43,7 @@ _EACH_PART = 64                     # of it, beside a part's own length
 _MOST_BESIDE = 65536                # bytes of a message beside its body: its head, say
 _LONGEST_OF_STRANGERS = 65536       # bytes of a body that is looked at, for a hello
 _MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more
+_STEP_S = 0.005                     # of a long answer, between two looks at the network
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LONGEST_NAME, _MOST_METRICS = 128, 10_000
@@ -127,6 +130,7 @@ Attributes:
 
 
 Who = Union[Caller, Disbelieved, None]
+_Work = Generator[None, None, tuple[Optional[bytes], str]]      # its answer, and what proves it
 
 
 class Server:
@@ -153,6 +157,8 @@ class Server:
         self._listener: Optional[asyncio.Server] = None
         self._of_strangers: dict[str, Method] = {}
         self.connections = _Connections(config)
+        self._long: deque[tuple[_Work, _Connection, bool]] = deque()
+        self._working: Optional[asyncio.Future[None]] = None
 
     # -- for subclasses ----------------------------------------------------------------------
 
@@ -169,6 +175,9 @@ class Server:
             transport.write(data)
             if not keep:
                 transport.close()
+
+    def before_answer(self, body: bytes, who: Who) -> None:
+        """What `body` asks was done; its answer leaves after this."""
 
     def believed(self, who: Who, uids: Optional[Container[int]] = None) -> Caller:
         """
@@ -203,6 +212,10 @@ class Server:
 
         `compressed`: the body has Content-Encoding: deflate; _TooLarge when it is too long without.
         """
+        return finished(self.answering(body, authorization, compressed))
+
+    def answering(self, body: bytes, authorization: str, compressed: bool) -> "_Work":
+        """The same in steps, where a method takes them; otherwise in one."""
         who: Who = None
         by, nonce = None, ""
         if authorization:
@@ -215,7 +228,8 @@ class Server:
             reply = self._turned_away(who)
         if reply is None:
             methods = self.methods if isinstance(who, Caller) else self._methods_of_strangers()
-            reply = jsonrpc.dispatch(body, methods, who, _log_bug)
+            reply = yield from jsonrpc.answering(body, methods, who, _log_bug)
+            self.before_answer(body, who)
         if reply is None or by is None or not nonce:
             return reply, ""
         header = by.answer_header(nonce, reply)
@@ -291,10 +305,37 @@ class Server:
             break
         return self.port
 
+    def later(self, work: "_Work", connection: "_Connection", keep: bool) -> None:
+        """Go on with a long answer, and give it to its connection."""
+        self._long.append((work, connection, keep))
+        if self._working is None or self._working.done():
+            self._working = asyncio.ensure_future(self._work_off())
+
+    async def _work_off(self) -> None:
+        """One long answer after the other: together they would take as long, and more memory."""
+        clock = asyncio.get_running_loop().time
+        while self._long:
+            work, connection, keep = self._long.popleft()
+            while connection.is_there():
+                ends_at = clock() + _STEP_S
+                try:
+                    while clock() < ends_at:
+                        next(work)
+                except StopIteration as end:
+                    answer, proof = end.value
+                    connection.go_on(answer, proof, keep)
+                    break
+                except Exception as error:
+                    _log_bug(error)
+                    connection.abort()
+                await asyncio.sleep(0)
+
     def close(self) -> None:
         """Stop listening and end all connections."""
         if self._listener:
             self._listener.close()
+        if self._working is not None:
+            self._working.cancel()
         self.connections.close()
 
 
@@ -339,13 +380,15 @@ class JobServer(Server):
         heard: an asyncio.Event, set by the first report and when all nodes are heard.
     """
 
-    def __init__(self, totals: "Totals", credentials: "Iterable[Credentials]", config: "Config",
+    def __init__(self, totals: Totals, credentials: "Iterable[Credentials]", config: "Config",
                  now: Callable[[], float] = time.time) -> None:
         super().__init__(totals.job, credentials, config, now)
         self.totals, self.heard = totals, asyncio.Event()
         self.first_report_at: Optional[float] = None
         self._metrics: set[str] = set()
         self._merged: set[str] = set()
+        self._journal: Optional[Journal] = None
+        self._has_news = False                         # what is in no journal yet
         self.methods.update(report=Method(self._report, Report),
                             totals=Method(self._totals, merged.Params),
                             status=Method(self._status, None))
@@ -373,7 +416,37 @@ class JobServer(Server):
             self.heard.set()
         if not outcome.counted:
             raise WireError(wire.REFUSED, outcome.why)
+        self._has_news = self._has_news or not outcome.why
         return {"counted": True, "why": outcome.why}
+
+    def go_on_with(self, journal: "Journal") -> None:
+        """
+        Count what an earlier server of this job has left in `journal`, as if it came now; what is
+        counted from now on is there before it is answered.
+        """
+        for node, body in journal.read():
+            if node is not None:
+                jsonrpc.dispatch(body, self.methods, Caller(node, None), _log_bug)
+                continue
+            found = msgspec.json.decode(body)
+            self._merged.update(found["merged"])
+            try:
+                self._answer(self.totals.merge(Totals.from_state(found["totals"],
+                                                                 named=self.totals.name_of)))
+            except WireError as error:
+                journal.refused(str(error))
+        self._journal, self._has_news = journal, False
+
+    def before_answer(self, body: bytes, who: Who) -> None:
+        # The news are of this very message: no method here takes steps.
+        journal, has_news, self._has_news = self._journal, self._has_news, False
+        if journal is None or not has_news or not isinstance(who, Caller):
+            return
+        journal.add(who.node, body)
+        # At the end the table comes first, and then there is no journal any more.
+        if journal.is_long and not self.totals.all_heard:
+            journal.replace(msgspec.json.encode({"totals": self.totals.state(packed=True),
+                                                 "merged": sorted(self._merged)}))
 
     def _status(self, params: Any, who: Who) -> dict[str, Any]:
         self.believed(who)
@@ -492,7 +565,7 @@ class _Connection(asyncio.Protocol):
 
     __slots__ = ("_answered", "_authorization", "_begun_now", "_beside", "_encoding", "_ended",
                  "_ended_now", "_held", "_is_open", "_parser", "_parts", "_server", "_size",
-                 "_transport")
+                 "_transport", "_waiting")
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -501,6 +574,8 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._held = self._answered = self._beside = 0
         self._is_open = self._begun_now = self._ended_now = False
+        # Messages behind one whose answer takes long; None while there is no such one.
+        self._waiting: Optional[deque[tuple[bytes, str, bool, bool]]] = None
         self._begin()
 
     def _begin(self) -> None:
@@ -573,8 +648,9 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
         name = name.lower()
-        if name == b"content-length" and int(value) > self._server.config[
-                "server.max_message_bytes"]:
+        # The parser takes any number of zeros before it, and int() no more than some thousands.
+        if name == b"content-length" and int(value.strip().lstrip(b"0") or 0) > (
+                self._server.config["server.max_message_bytes"]):
             raise _TooLarge(_too_large(self._server.config))
         if name == b"authorization":
             self._authorization = value.decode("latin-1")
@@ -615,8 +691,44 @@ class _Connection(asyncio.Protocol):
         body, authorization = b"".join(self._parts), self._authorization
         compressed = self._encoding == b"deflate"
         self._begin()
-        answer, proof = server.answer(body, authorization, compressed)
-        keep = self._parser.should_keep_alive()
+        message = body, authorization, compressed, self._parser.should_keep_alive()
+        if self._waiting is not None:          # answers leave in the order of the questions
+            self._waiting.append(message)
+        else:
+            self._answer(*message)
+
+    def _answer(self, body: bytes, authorization: str, compressed: bool, keep: bool) -> None:
+        work = self._server.answering(body, authorization, compressed)
+        try:
+            next(work)
+        except StopIteration as end:
+            answer, proof = end.value
+            self._send(answer, proof, keep)
+        else:
+            self._waiting = deque()
+            self._transport.pause_reading()
+            self._server.later(work, self, keep)
+
+    def is_there(self) -> bool:
+        """Whether anybody waits for an answer."""
+        return not self._ended and not self._transport.is_closing()
+
+    def go_on(self, answer: Optional[bytes], proof: str, keep: bool) -> None:
+        """The answer that took long is there: send it, and take what has waited behind it."""
+        waiting, self._waiting = self._waiting or deque(), None
+        self._server.connections.complete(self)
+        self._transport.resume_reading()
+        self._send(answer, proof, keep)
+        try:
+            while waiting and self.is_there():
+                self._answer(*waiting.popleft())
+                if self._waiting is not None:
+                    self._waiting = waiting
+                    return
+        except _TooLarge as error:
+            self._reject(error.status, str(error))
+
+    def _send(self, answer: Optional[bytes], proof: str, keep: bool) -> None:
         head = ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n" if answer is None else
                 f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(answer)}\r\n")
@@ -626,7 +738,7 @@ class _Connection(asyncio.Protocol):
             head += "Connection: close\r\n"
         self._ended = not keep
         self._answered += len(answer or b"")
-        server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
+        self._server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
 
     def _reject(self, status: str, detail: str) -> None:
         if self._ended or self._transport.is_closing():

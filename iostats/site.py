@@ -16,12 +16,23 @@ import logging
 import os
 import pwd
 from collections import OrderedDict, namedtuple
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Annotated, Any, Optional
 
 import msgspec
 
-from iostats import answers, beside, compact, handover, harvested, report, schedulers, sweeps, wire
+from iostats import (
+    answers,
+    beside,
+    compact,
+    handover,
+    harvested,
+    loads,
+    report,
+    schedulers,
+    sweeps,
+    wire,
+)
 from iostats.aggregate import Totals
 from iostats.errors import IostatsError, NotDelivered, StateError, UsageError, WireError
 from iostats.jobfacts import ENDED, Facts
@@ -291,10 +302,10 @@ class SiteServer(Server):
             raise WireError(wire.INTERNAL_ERROR, str(error)) from None
         return {"jobs": rows, "next": after}
 
-    def _load(self, ask: answers.LoadAsk, who: Who) -> dict[str, Any]:
+    def _load(self, ask: answers.LoadAsk, who: Who) -> Generator[None, None, dict[str, Any]]:
         return self._answers.load(self.harvest, ask, self._user(who))
 
-    def _query(self, ask: answers.QueryAsk, who: Who) -> dict[str, Any]:
+    def _query(self, ask: answers.QueryAsk, who: Who) -> Generator[None, None, dict[str, Any]]:
         return self._answers.query(self.harvest, ask, self._user(who))
 
     # -- records ---------------------------------------------------------------------------------
@@ -305,13 +316,18 @@ class SiteServer(Server):
         if await self.listen_on(host, [port]) is None:
             raise NotDelivered(f"port {port} is taken: another server of the site? ([site] port)")
 
+    def close(self) -> None:
+        """An orderly end."""
+        super().close()
+        self.harvest.close()
+
     async def work(self) -> None:
         """Make the records that are due, for ever."""
         await asyncio.gather(self._work(), self.harvest.work(self._settled))
 
     def _settled(self, jobs: dict[str, Optional[Facts]]) -> None:
         """Of {job: Facts or None} the storage servers' totals are final: another record is due."""
-        now = self._now()
+        now, found = self._now(), {}
         for job, facts in jobs.items():
             runs = self._store.runs_of(job)
             kept = self._store.job(runs[-1]) if runs else None
@@ -323,8 +339,12 @@ class SiteServer(Server):
                 about = msgspec.json.encode(About(
                     scheduler=self.harvest.scheduler or "none", cluster=known.cluster,
                     attempt=known.restarts, user=known.user))
+            found[key] = about, facts
+        # A commit waits for the disk: hundreds of jobs share one.
+        self._store.expect((key, about, facts.user if facts else "", now, now)
+                           for key, (about, facts) in found.items() if key not in self._jobs)
+        for key, (about, facts) in found.items():
             if key not in self._jobs:
-                self._store.expect(key, about, facts.user if facts else "", now, now)
                 self._jobs[key] = self._job(about, now)
             self._jobs[key].facts = facts if facts and facts.state == ENDED else None
 
@@ -438,6 +458,9 @@ class SiteServer(Server):
         # Last, whenever they came: that a part has no numbers is said in any case.
         for one in without:
             totals.add(one)
+        if totals.expected is None and not totals.reported and facts is not None and (
+                facts.restarts == key.attempt):
+            totals.expected = loads.node_count(facts)
         known = self._store.job(key)
         if known is not None and known.closed:           # its reports are gone, the record is not
             with as_kept(self._store.path):

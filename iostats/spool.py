@@ -41,6 +41,18 @@ Attributes:
 """
 
 
+Backlog = namedtuple("Backlog", "messages bytes oldest damaged process")
+Backlog.__doc__ = """
+What waits in a folder.
+
+Attributes:
+    messages, bytes: that wait.
+    oldest: when the oldest of them was kept, seconds since 1970; 0 for none.
+    damaged: files that were put aside.
+    process: number of the one that uses the folder; 0 for none.
+"""
+
+
 class Full(StateError):
     """There is no room for a message, whatever older ones would go."""
 
@@ -179,3 +191,33 @@ class Spool:
         except OSError:                        # a full disk; the lock holds all the same
             pass
         return handle
+
+
+def backlog(folder: str) -> Backlog:
+    """The Backlog of a folder that may be in use, changing nothing there; OSError."""
+    messages = size = damaged = 0
+    oldest = 0.0
+    for name in os.listdir(folder):
+        damaged += name.endswith(".damaged")
+        if name.endswith(_ENDING):
+            try:
+                found = os.lstat(os.path.join(folder, name))
+            except FileNotFoundError:          # it was just delivered
+                continue
+            messages, size = messages + 1, size + max(_LEAST, found.st_size)
+            oldest = min(oldest or found.st_mtime, found.st_mtime)
+    return Backlog(messages, size, oldest, damaged, _holder(os.path.join(folder, "lock")))
+
+
+def _holder(path: str) -> int:
+    """The process that holds a lock; 0 for none.  /proc/locks tells without taking it."""
+    try:
+        inode = os.lstat(path).st_ino
+        for line in read_text("/proc/locks").splitlines():
+            # 1: FLOCK  ADVISORY  WRITE 4711 fd:01:2345 0 EOF
+            words = line.split()
+            if words[1:2] == ["FLOCK"] and words[5].endswith(f":{inode}"):
+                return int(words[4])
+    except OSError:
+        pass
+    return 0

@@ -5,6 +5,7 @@ What a node keeps between `start` and `stop`: files in a folder that is this use
     FOLDER/JOB%20NODE.mark.0001      the snapshot at a mark, likewise
     FOLDER/JOB%20NODE.watch          what `watch` has seen so far
     FOLDER/JOB%20NODE.SEQ.delta      a report that still has to be delivered, as it is sent
+    FOLDER/JOB%20NODE.journal        what the job's server on this node has counted: journal.py
     PUBLIC/JOB%20NODE.start          root's `start --public`: everybody may read it
 
 FOLDER is --state-dir, or site.cfg's, or /tmp/iostats-UID-RANDOM, found again by its owner and
@@ -27,7 +28,7 @@ from iostats.jobid import as_filename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TMP = "/tmp"
 _PUBLIC_START_LIVES_S = 90 * 86400        # nobody's `stop` removed it, and /run is memory
@@ -42,6 +43,7 @@ class State:
         self._path = os.path.join(folder, self._stem)
         self.start_path = self.loaded_from = self._path + ".start"
         self.watch_path = self._path + ".watch"
+        self.journal_path = self._path + ".journal"
         self.public_path = public_dir and os.path.join(public_dir, self._stem + ".start")
 
     def keep_start(self, data: bytes, replace: bool) -> bool:
@@ -218,14 +220,23 @@ def forget(path: str) -> None:
         pass
 
 
-def open_state(folder: str, job: str, node: str, public_dir: str = "") -> State:
-    """The State of `job` on `node` in `folder`, which is made if it is not there."""
+def _holds_work(state: State) -> bool:
+    return os.path.lexists(state.start_path) or bool(state.deltas())
+
+
+def open_state(folder: str, job: str, node: str, public_dir: str = "",
+               holds: Callable[[State], bool] = _holds_work) -> State:
+    """
+    The State of `job` on `node` in `folder`, which is made if it is not there.
+
+    `holds`: says of one of our folders below /tmp, where none is named, that it is this job's.
+    """
     if folder:
         make_private(folder, "with --state-dir")
         return State(folder, job, node, public_dir)
     for folder in _private_folders():
         state = State(folder, job, node, public_dir)
-        if os.path.lexists(state.start_path) or state.deltas():
+        if holds(state):
             return state
     return State(_default_folder(), job, node, public_dir)
 
@@ -317,11 +328,30 @@ def make_private(folder: str, how: str) -> None:
     `how` to name another one: "with --state-dir".
     """
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        make_folders(folder)
     except OSError as error:
         raise StateError(f"{folder}: cannot be made: {error.strerror}; name another folder "
                          f"{how}") from None
     check_private(folder, how)
+
+
+def make_folders(path: str) -> None:
+    """
+    Make the folder `path`, and those above it, where they are not there, for this user alone.
+
+    os.makedirs makes those above it as the umask is: with 0 another user could put his own folder
+    in the place of ours.  Raises OSError.
+    """
+    path = os.path.abspath(path)
+    if os.path.isdir(path):
+        return
+    if not os.path.lexists(os.path.dirname(path)):
+        make_folders(os.path.dirname(path))
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
 
 
 def check_private(folder: str, how: str) -> None:

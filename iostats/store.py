@@ -25,6 +25,7 @@ import msgspec
 from iostats import summaries
 from iostats.errors import StateError
 from iostats.joblist import summary_of
+from iostats.state import make_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Store:
         # Why that was dropped, until `commit` has said so.
         self._dropped: StateError | None = None
         try:
-            os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
+            make_folders(os.path.dirname(path))
             # Only where it is not there: to close a file gives up all locks that we have on it.
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -208,9 +209,11 @@ class Store:
         except _ERRORS as error:
             raise self._failed(error) from None
 
-    def expect(self, key: Key, about: bytes, user: str, now: float, due: float) -> None:
-        """A record of a job is due, without a report.  Committed; arguments as of `add`."""
-        self.change(_EXPECT, (*key, about, user, now, due))
+    def expect(self, jobs: Iterable[tuple[Key, bytes, str, float, float]]) -> None:
+        """Records of jobs are due, without a report: [(key, about, user, now, due)].  Committed."""
+        statements = [(_EXPECT, (*key, *others)) for key, *others in jobs]
+        if statements:
+            self.change(*statements)
 
     def runs_of(self, job: str) -> list[Key]:
         """[Key] of a job by the batch system's own id, the latest run last."""
@@ -223,6 +226,15 @@ class Store:
             self._begin()
             self._added = True
             return self._file.execute(sql, values).rowcount
+        except _ERRORS as error:
+            raise self._failed(error) from None
+
+    def do_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """The same for each of these rows of values."""
+        try:
+            self._begin()
+            self._added = True
+            self._file.executemany(sql, rows)
         except _ERRORS as error:
             raise self._failed(error) from None
 

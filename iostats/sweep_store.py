@@ -38,8 +38,8 @@ class SweepStore:
 
     def add(self, node: str, agent: bytes, logged: Iterable[Logged]) -> None:
         """Keep a message: [Logged], and what is known of its agent from now on (bytes)."""
-        for one in logged:
-            self._store.do("INSERT INTO blocks (file_system, target, body) VALUES (?, ?, ?)", one)
+        self._store.do_all("INSERT INTO blocks (file_system, target, body) VALUES (?, ?, ?)",
+                           logged)
         self._store.do("INSERT OR REPLACE INTO agents VALUES (?, ?)", (node, agent))
 
     # -- committed at once

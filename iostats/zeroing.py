@@ -48,16 +48,22 @@ The rules; 1 is what we knew, 2 is now; `seen`, `started` of the entry, `read_at
     expiry then.  When no entry proves, by being the same one, that there was none, the gap is all
     of the time between, and spares only the entries that were made before it.
  7. Another boot of the server, or another server: all entries are others, and a gap for everybody.
+    A server that was only renamed has the same boot id.
  8. A job that began before the first reading may have had entries before that are gone.
  9. job_cleanup_interval may change: the shortest since seen1 counts; 0 means never.
 10. Values of one entry are not of one moment: `seen` may be older or newer than the counters.
+11. A full reading that is older than the last one: the clock was set back, for an agent's messages
+    come in their order.  When the last one really was is not known: a gap for all that began before
+    this one.
 
 Times: `seen` and `started` in ns since 1970, `read_at` in s, all by the storage server's clock.
 Numbers are unsigned 64-bit integers, as the kernel prints them (%llu).
 
-What is in memory: for each target one row of each column for each job that it has seen (a slot);
-`Names` gives each job id one number for all targets.  Earlier incarnations are added up in a table
-of their own, which only jobs with more than one have.
+What is in memory: for each target one row of a few tables for each job that it has seen (a slot);
+`Names` gives each job id one number for all targets, and all targets with the same counters share
+the `_Layout` that says where they stand.  Earlier incarnations are added up in a table of their
+own, which only jobs with more than one have.  So a target with one job takes little more than
+what its numbers take, and a block costs the same number of calls of numpy whatever its counters.
 """
 
 from __future__ import annotations
@@ -67,6 +73,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import namedtuple
+from weakref import WeakValueDictionary
 
 import numpy
 
@@ -75,12 +82,13 @@ from iostats.errors import StateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, Union
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Optional, Union
 
     import numpy.typing
 
     _Array = numpy.typing.NDArray[Any]
+    _Machine = tuple[Optional[str], Optional[str]]          # node, boot_id
     _Kept = Union[_Array, slice]
 
 # Why a total may be too low, in the words of marks() and gaps.
@@ -108,6 +116,12 @@ _MOST_ABSENT = 250
 _GONE_FOR_CERTAIN = 3                      # `absent` of an entry that will not come back
 _U64, _I64, _I32 = numpy.uint64, numpy.int64, numpy.int32
 _MAGIC = b"iostats zeroing 1\n"
+
+# What a target begins with; never written to, because nothing is in them.
+_NO_LONGS, _NO_INTS, _NO_BYTES = (numpy.zeros((rows, 0), kind) for rows, kind in (
+    (4, _I64), (2, _I32), (3, numpy.uint8)))
+_NO_INDEX, _NO_SLOTS = numpy.zeros((2, 0), _I32), numpy.zeros(0, _I32)
+_NO_VALUES = numpy.zeros((0, 0), _U64)
 
 Column = namedtuple("Column", "unit samples sums")
 Column.__doc__ = """
@@ -137,6 +151,42 @@ Attributes:
 _GAIN_NAMES = ("read_bytes", "write_bytes", "reads", "writes", "operations")
 _SUM_GAINS = {"read_bytes": ("read_bytes", "reads"), "write_bytes": ("write_bytes", "writes")}
 _NO_OPERATION = {"read", "write", "read_bytes", "write_bytes"} | COUNTED_AGAIN
+_NO_GAINS = numpy.zeros((0, len(_GAIN_NAMES)), _I64)
+# What is kept of a counter, and where it stands in a sweeps.Column.
+_FIELDS = {"samples": "samples", "sums": "sum", "minima": "min", "maxima": "max",
+           "squares": "sumsq"}
+_COUNTED = ("samples", "sums")             # the others are kept of entries without start_time alone
+
+
+class _Layout:
+    """
+    Which counters a target has, and which column of its tables each of them is.
+
+    Attributes:
+        units: {counter: unit}.
+        columns: ((counter, kind), ...), kind: of _FIELDS; `at`: {(counter, kind): its column}.
+        counted: index of those that only grow, samples and sums: the columns of Target._bases,
+            whose places are `counted_at`.
+        gains: [of `counted`, of _GAIN_NAMES], 1 where the one is a part of the other.
+    """
+
+    def __init__(self, units: Sequence[tuple[str, str]],
+                 columns: Sequence[tuple[str, str]]) -> None:
+        self.units, self.columns = dict(units), columns
+        self.at = {column: place for place, column in enumerate(columns)}
+        counted = [column for column in columns if column[1] in _COUNTED]
+        self.counted: _Kept = slice(None)
+        if len(counted) < len(columns):
+            self.counted = numpy.array([self.at[column] for column in counted], numpy.intp)
+        self.counted_at = {column: place for place, column in enumerate(counted)}
+        self.gains = numpy.zeros((len(counted), len(_GAIN_NAMES)), _I64)
+        for (name, kind), place in self.counted_at.items():
+            of_sums, of_samples = _SUM_GAINS.get(name, ("", ""))
+            gain = of_sums if kind == "sums" else of_samples
+            if kind == "samples" and name not in _NO_OPERATION:
+                gain = "operations"
+            if gain:
+                self.gains[place, _GAIN_NAMES.index(gain)] = 1
 
 
 class Names:
@@ -147,6 +197,16 @@ class Names:
         self._ids: list[Any] = []               # None in a free row
         self._users = array("i")
         self._free: list[int] = []
+        self._layouts: WeakValueDictionary[Any, _Layout] = WeakValueDictionary()
+        self.empty = self.layout({}, ())
+
+    def layout(self, units: dict[str, str], columns: tuple[tuple[str, str], ...]) -> _Layout:
+        """The _Layout of these, one for all targets."""
+        key = (tuple(units.items()), columns)
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = _Layout(*key)
+        return layout
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -198,34 +258,9 @@ class Names:
         return row
 
 
-class _Counter:
-    """One counter's columns; without start_time also what rule 2 needs of it."""
-
-    __slots__ = ("maxima", "minima", "samples", "squares", "sums", "unit")
-
-    def __init__(self, unit: str, length: int) -> None:
-        self.unit, self.samples = unit, numpy.zeros(length, _U64)
-        self.sums: _Array | None = None
-        self.minima: _Array | None = None
-        self.maxima: _Array | None = None
-        self.squares: _Array | None = None
-
-    def columns(self) -> list[tuple[str, _Array]]:
-        """(attribute, array) of those that are there."""
-        return [(name, getattr(self, name)) for name in self.__slots__
-                if name != "unit" and getattr(self, name) is not None]
-
-    def resize(self, kept: _Kept, length: int) -> None:
-        """Keep the slots `kept` (array or slice), and make room for `length`."""
-        for name, column in self.columns():
-            setattr(self, name, _resized(column, kept, length))
-
-    def column(self, name: str) -> _Array:
-        """The array of this name, made when it is not there."""
-        if getattr(self, name) is None:
-            setattr(self, name, numpy.zeros(len(self.samples), _U64))
-        found: _Array = getattr(self, name)
-        return found
+def _machine(node: str | None, boot_id: str | None) -> _Machine:
+    """What tells one boot of a server from another: its boot id, whatever its name; or its name."""
+    return (None if boot_id else node, boot_id)
 
 
 class _Reading:
@@ -238,12 +273,16 @@ class _Reading:
         bad: some entries could not be understood; absence proves nothing.
         rows: entries so far, that is the next one's place in it.
         done: what tells its blocks apart, so that one that comes again is known.
-        slots, moved, gains: of its entries; lists of arrays, one a block.
+        slots, moved, gains: of its entries; lists of arrays, one a block; the last one has a
+            column for each of _GAIN_NAMES.
         doubts: [(slots, places, from_s, to_s)], arrays, that a later entry may still clear up.
         same: arrays of slots that are the same entries for certain.
         top: the largest place of the entries so far, and the last reading one was not in.
         cleared: (from, to) of a deletion by hand, or None.
     """
+
+    __slots__ = ("bad", "cleared", "done", "doubts", "full", "gains", "moved", "number", "read_at",
+                 "rows", "same", "slots", "top")
 
     def __init__(self, read_at: float, full: bool, number: int) -> None:
         self.read_at, self.full, self.number = read_at, full, number
@@ -251,7 +290,7 @@ class _Reading:
         self.done: set[tuple[str, int, int] | None] = set()
         self.slots: list[_Array] = []
         self.moved: list[_Array] = []
-        self.gains: list[dict[str, _Array]] = []
+        self.gains: list[_Array] = []
         self.doubts: list[tuple[_Array, ...]] = []
         self.same: list[_Array] = []
         self.cleared: tuple[float, float] | None = None
@@ -300,6 +339,12 @@ class Target:
         entries: in the file at the last whole reading.
     """
 
+    __slots__ = ("_bases", "_bases_free", "_bases_used", "_bytes", "_doubts", "_free", "_gained",
+                 "_gaps", "_heard", "_index", "_ints", "_layout", "_longs", "_names", "_number",
+                 "_past_intervals", "_reading", "_readings", "_span_s", "_used", "_values",
+                 "_whole", "boot_id", "cleanup_s", "entries", "file_system", "node", "read_at",
+                 "swept_since", "target")
+
     def __init__(self, names: Names, file_system: str, target: str) -> None:
         self.file_system, self.target = file_system, target
         self.node: str | None = None
@@ -309,37 +354,86 @@ class Target:
         self.cleanup_s: int | None = None
         self.entries = 0
         self._names = names
-        self._slot_of = numpy.full(0, -1, _I32)         # row of Names -> slot
+        # [rows of Names, ascending; the slot of each].
+        self._index = _NO_INDEX
         self._used = 0                                  # slots in use are below _used
         self._free: list[int] = []
-        self._row = numpy.zeros(0, _I32)                # -1: free
-        self._seen = numpy.zeros(0, _I64)
-        self._born = numpy.zeros(0, _I64)               # started, or when it was first seen
-        self._dated = numpy.zeros(0, bool)              # _born is start_time
-        self._origin = numpy.zeros(0, _I64)             # _born of the first one ever
-        self._absent = numpy.zeros(0, numpy.uint8)      # 0: there; n+1: n proofs of absence
-        self._absent_at = numpy.zeros(0, numpy.float64)
-        # Where it stood in the file when it was first seen: reading << 32 | place; and the last
-        # reading in which it certainly was not there yet.  -1: not known.  None: all are dated.
-        self._place: Any = None
-        self._not_in: Any = None
-        self._base = numpy.zeros(0, _I32)               # row in _bases, or -1
-        self._asleep = numpy.zeros(0, bool)             # forgotten, and its entry is there still
-        self._counters: dict[str, _Counter] = {}
-        self._bases: dict[str, _Counter] = {}
+        # One row for each column below, as _PLAIN and the properties have them.
+        self._longs, self._ints, self._bytes = _NO_LONGS, _NO_INTS, _NO_BYTES
+        self._layout = names.empty
+        self._values = _NO_VALUES                       # [slot, column of _layout]
+        self._bases = _NO_VALUES                        # [row, column of _layout.counted]
         self._bases_used = 0
         self._bases_free: list[int] = []
         self._gaps: list[_Gap] = []
         self._doubts: dict[int, tuple[float, float]] = {}               # slot -> (from_s, to_s)
         self._past_intervals: list[tuple[float, float]] = []            # (until read_at, cleanup_s)
-        self._readings: list[float] = []                # times of the last ones
+        self._readings = array("d")                     # times of the last ones
         self._number = 0                                # how many
         self._whole = 0                                 # readings in a row that prove absence
-        # (node, boot_id) -> its last read_at
-        self._heard: dict[tuple[str | None, str | None], float] = {}
+        self._heard: dict[_Machine, float] = {}         # its last read_at
         self._reading: _Reading | None = None
-        self._gained: tuple[_Array, dict[str, _Array]] | None = None
+        # The ids that changed, and what they gained: [id, of _GAIN_NAMES].
+        self._gained: tuple[list[str], _Array] = ([], _NO_GAINS)
         self._span_s = 0.0
+
+    @property
+    def _seen(self) -> _Array:
+        return _row_of(self._longs, 0)
+
+    @property
+    def _born(self) -> _Array:
+        """`started`, or when it was first seen."""
+        return _row_of(self._longs, 1)
+
+    @property
+    def _origin(self) -> _Array:
+        """`_born` of the first one ever."""
+        return _row_of(self._longs, 2)
+
+    @property
+    def _absent_at(self) -> _Array:
+        """The first reading that it was absent from, s."""
+        return _row_of(self._longs, 3).view(numpy.float64)
+
+    @property
+    def _place(self) -> Any:
+        """
+        Where it stood in the file when it was first seen: reading << 32 | place; -1: not known.
+
+        None: all are dated, and nobody needs it.
+        """
+        return _row_of(self._longs, 4) if len(self._longs) > 4 else None
+
+    @property
+    def _not_in(self) -> Any:
+        """The last reading in which it certainly was not there yet; otherwise as `_place`."""
+        return _row_of(self._ints, 2) if len(self._ints) > 2 else None
+
+    @property
+    def _row(self) -> _Array:
+        """Its row in Names; -1: free."""
+        return _row_of(self._ints, 0)
+
+    @property
+    def _base(self) -> _Array:
+        """Its row in `_bases`, or -1."""
+        return _row_of(self._ints, 1)
+
+    @property
+    def _dated(self) -> _Array:
+        """`_born` is start_time."""
+        return _row_of(self._bytes, 0).view(bool)
+
+    @property
+    def _absent(self) -> _Array:
+        """0: there; n+1: n proofs of absence."""
+        return _row_of(self._bytes, 1)
+
+    @property
+    def _asleep(self) -> _Array:
+        """Forgotten, and its entry is there still."""
+        return _row_of(self._bytes, 2).view(bool)
 
     # ---- what comes in
 
@@ -356,10 +450,17 @@ class Target:
         """
         if block.unreadable:
             return False
-        if block.read_at <= self._heard.get((node, boot_id), float("-inf")):
+        machine = _machine(node, boot_id)
+        heard = self._heard.get(machine, float("-inf"))
+        if block.read_at == heard or (block.read_at < heard and not full):
             return False
-        if (node, boot_id) != (self.node, self.boot_id):
-            self._begin_anew(block.read_at, node, boot_id)
+        if machine != _machine(self.node, self.boot_id):
+            self._begin_anew(block.read_at)
+        elif full and block.read_at < (self._reading.read_at if self._reading else heard):
+            self._set_back(block.read_at)
+        if block.read_at < heard:
+            del self._heard[machine]
+        self.node, self.boot_id = node, boot_id
         reading = self._reading
         if reading is None or reading.read_at != block.read_at:
             if reading is not None:
@@ -380,11 +481,9 @@ class Target:
             self._end(block, reading)
         return True
 
-    def _begin_anew(self, read_at: float, node: str, boot_id: str) -> None:
+    def _begin_anew(self, read_at: float) -> None:
         """Another server, or another boot of it: all entries that we know are gone."""
-        self._keep_doubts()
-        if self._reading is not None and self._reading.cleared:
-            self._add_gap(*self._reading.cleared, CLEARED, numpy.zeros(self._used, bool))
+        self._lose_sight()
         if self.read_at is not None:
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY
@@ -393,8 +492,20 @@ class Target:
         elif self._used:                                # only parts of a first reading
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY
-        self.node, self.boot_id, self._reading = node, boot_id, None
-        self._past_intervals, self._readings, self._whole = [], [], 0
+
+    def _set_back(self, read_at: float) -> None:
+        """Rule 11."""
+        self._lose_sight()
+        self.swept_since = min(self.swept_since or read_at, read_at)
+        self._add_gap(self.swept_since, read_at, NO_SWEEP, numpy.zeros(self._used, bool))
+
+    def _lose_sight(self) -> None:
+        """What comes does not follow what was read."""
+        self._keep_doubts()
+        if self._reading is not None and self._reading.cleared:
+            self._add_gap(*self._reading.cleared, CLEARED, numpy.zeros(self._used, bool))
+        self._reading = None
+        self._past_intervals, self._readings, self._whole = [], array("d"), 0
         if self._place is not None:
             self._place[:] = self._not_in[:] = -1
 
@@ -431,35 +542,39 @@ class Target:
 
     def _take_entries(self, block: Any, reading: _Reading) -> None:
         """The entries of one block: decide for each whether it is another one, then store it."""
-        slots, fresh = self._slots(block.ids)
+        slots = self._slots(block.ids)
         seen, started = _signed(block.seen), _signed(block.started)
         old_seen, absent = self._seen[slots], self._absent[slots]
-        known = ~fresh & (absent != _NO_ENTRY)
-        was_dated = known & self._dated[slots]
+        known = absent != _NO_ENTRY
         dated = started > 0
-        blind = known & ~(was_dated & dated)
-        new = known & ~blind & (self._born[slots] != started)
-        columns = {name: _Arrived(column) for name, column in block.counters.items()}
-        any_blind = bool(blind.any())
-        if any_blind or not dated.all():
+        was_dated = known & self._dated[slots]
+        both = was_dated & dated
+        blind = known & ~both
+        new = both & (self._born[slots] != started)
+        any_blind, all_dated = bool(blind.any()), bool(dated.all())
+        self._learn(block.counters, all_dated)
+        arrived = _Arrived(block, self._layout, all_dated)
+        if not all_dated or any_blind:
             self._need_places()
-        if self._place is not None:
+        has_places = self._place is not None
+        if has_places:
             place, not_in = self._place[slots], self._not_in[slots]
         if any_blind:
-            new |= self._others(blind, slots, seen, old_seen, absent, columns, reading)
+            new |= self._others(blind, slots, seen, old_seen, absent, arrived, reading)
         if new.any():
             self._judge_deaths(slots[new], numpy.where(dated, started, seen)[new], absent[new],
                                reading)
             self._fold(slots[new])
         begun = new | ~known
         self._seen[slots] = seen
-        self._born[slots] = numpy.where(begun | (dated & ~was_dated),
-                                        numpy.where(dated, started, seen), self._born[slots])
-        self._dated[slots] = dated
+        if not both.all() or new.any():
+            self._born[slots] = numpy.where(begun | (dated & ~was_dated),
+                                            numpy.where(dated, started, seen), self._born[slots])
+            self._dated[slots] = dated
+            first = slots[self._origin[slots] == 0]
+            self._origin[first] = self._born[first]
         self._absent[slots] = 0
-        first = self._origin[slots] == 0
-        self._origin[slots[first]] = self._born[slots[first]]
-        if self._place is not None:
+        if has_places:
             reading.top = (max(reading.top[0], int(place.max())),
                            max(reading.top[1], int(not_in.max())))
             self._put(begun | (place < 0), slots, reading)
@@ -471,91 +586,91 @@ class Target:
                 before = numpy.where(new, place >> 32, -1)
             self._not_in[slots] = numpy.where(begun, before, not_in)
         moved = begun | (seen != old_seen)
-        gains = self._store(slots, columns, ~dated, moved)
+        gained = self._store(slots, arrived)
+        moved |= (gained > 0).any(axis=1)
         self._asleep[slots[moved]] = False
         reading.rows += len(slots)
         reading.slots.append(slots)
         reading.moved.append(moved)
-        reading.gains.append(gains)
+        reading.gains.append(gained @ self._layout.gains)
 
-    def _slots(self, ids: Sequence[str]) -> tuple[_Array, _Array]:
-        """(slots of these ids, which of them are new)."""
+    def _learn(self, counters: dict[str, Any], all_dated: bool) -> None:
+        """Have a column for all that these counters tell, and is to be kept."""
+        layout = self._layout
+        units: dict[str, str] = {}
+        more: list[tuple[str, str]] = []
+        for name, column in counters.items():
+            if name not in layout.units or (column.unit and column.unit != layout.units[name]):
+                units[name] = column.unit
+            for kind, field in _FIELDS.items():
+                if all_dated and kind not in _COUNTED:
+                    break
+                if (name, kind) not in layout.at and getattr(column, field) is not None:
+                    more.append((name, kind))
+        if units or more:
+            self._layout = layout = self._names.layout({**layout.units, **units},
+                                                       (*layout.columns, *more))
+            self._values = _wider(self._values, len(layout.columns))
+            self._bases = _wider(self._bases, len(layout.counted_at))
+
+    def _slots(self, ids: Sequence[str]) -> _Array:
+        """The slots of these ids; the new ones get one, where nothing is known (_NO_ENTRY)."""
         rows = self._names.rows(ids)
-        top = int(rows.max()) + 1
-        if top > len(self._slot_of):
-            longer = numpy.full(max(top, len(self._slot_of) * 5 // 4), -1, _I32)
-            longer[:len(self._slot_of)] = self._slot_of
-            self._slot_of = longer
-        slots = self._slot_of[rows]
+        slots = self._found(rows)
         fresh = slots < 0
         if fresh.any():
             new_rows = rows[fresh]
             new_slots = self._allot(len(new_rows))
-            self._slot_of[new_rows] = slots[fresh] = new_slots
+            slots[fresh] = new_slots
+            index = numpy.concatenate((self._index, (new_rows, new_slots)), axis=1, dtype=_I32)
+            self._index = index[:, numpy.argsort(index[0], kind="stable")]
             self._row[new_slots] = new_rows
             self._absent[new_slots] = _NO_ENTRY
             self._base[new_slots] = -1
             if self._place is not None:
                 self._place[new_slots] = self._not_in[new_slots] = -1
             self._names.hold(new_rows)
-        return slots, fresh
+        return slots
+
+    def _found(self, rows: _Array) -> _Array:
+        """The slots of these rows of Names; -1 where one is not known here."""
+        if not len(self._index[0]):
+            return numpy.full(len(rows), -1, _I32)
+        at = self._index[0].searchsorted(rows)
+        found: _Array = numpy.where(self._index[0].take(at, mode="clip") == rows,
+                                    self._index[1].take(at, mode="clip"), _I32(-1))
+        return found
 
     def _allot(self, count: int) -> _Array:
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
         more = count - len(reused)
-        if self._used + more > len(self._row):
-            self._resize(slice(self._used), max(self._used + more, self._used * 9 // 8 + 16))
+        if self._used + more > self._longs.shape[1]:
+            self._resize(slice(self._used), max(self._used + more, self._used * 9 // 8 + 2))
         new = numpy.arange(self._used, self._used + more, dtype=_I32)
         self._used += more
-        return numpy.concatenate([numpy.array(reused, _I32), new])
+        return numpy.concatenate([numpy.array(reused, _I32), new]) if reused else new
 
     def _resize(self, kept: _Kept, length: int) -> None:
-        for name in ("_row", "_seen", "_born", "_dated", "_origin", "_absent", "_absent_at",
-                     "_place", "_not_in", "_base", "_asleep"):
-            column = getattr(self, name)
-            if column is not None:
-                setattr(self, name, _resized(column, kept, length))
-        for counter in self._counters.values():
-            counter.resize(kept, length)
+        """Keep the slots `kept` (array or slice), and make room for `length`."""
+        for name in ("_longs", "_ints", "_bytes"):
+            setattr(self, name, _resized(getattr(self, name), kept, length))
+        self._values = _resized(self._values.T, kept, length, "F").T
 
-    def _store(self, slots: _Array, columns: dict[str, _Arrived], blind: _Array,
-               moved: _Array) -> dict[str, _Array]:
-        """Put the values into the columns; what was gained, by the names of Gains."""
-        gains = {name: numpy.zeros(len(slots), _I64) for name in _GAIN_NAMES}
-        any_blind = bool(blind.any())
-        for name, arrived in columns.items():
-            counter = self._counters.get(name)
-            if counter is None:
-                counter = self._counters[name] = _Counter(arrived.unit, len(self._row))
-            counter.unit = arrived.unit or counter.unit
-            at, where = arrived.at, slots[arrived.at]
-            gained = _gain(arrived.samples, counter.samples[where])
-            counter.samples[where] = arrived.samples
-            moved[at] |= gained > 0
-            if name not in _NO_OPERATION:
-                gains["operations"][at] += gained
-            elif name in _SUM_GAINS:
-                gains[_SUM_GAINS[name][1]][at] += gained
-            if arrived.sums is not None:
-                sums = counter.column("sums")
-                gained = _gain(arrived.sums, sums[where])
-                sums[where] = arrived.sums
-                moved[at] |= gained > 0
-                if name in _SUM_GAINS:
-                    gains[_SUM_GAINS[name][0]][at] += gained
-            if any_blind:
-                for kept in ("minima", "maxima", "squares"):
-                    values = arrived.optional(kept)
-                    if values is not None:
-                        counter.column(kept)[where] = values
-        return gains
+    def _store(self, slots: _Array, arrived: _Arrived) -> _Array:
+        """Put the values into the columns; what was gained, [entry, column of `counted`]."""
+        old = self._values[slots]
+        now = old.copy()
+        arrived.put_into(now)
+        self._values[slots] = now
+        counted = self._layout.counted
+        return _gain(now[:, counted], old[:, counted])
 
     # ---- is it another one?  (no start_time)
 
     def _others(self, blind: _Array, slots: _Array, seen: _Array, old_seen: _Array, absent: _Array,
-                columns: dict[str, _Arrived], reading: _Reading) -> _Array:
+                arrived: _Arrived, reading: _Reading) -> _Array:
         """Which of the entries `blind` are others; those in doubt are noted."""
-        new = blind & self._went_back(slots, columns, ~self._dated[slots])
+        new = blind & self._went_back(slots, arrived, ~self._dated[slots])
         place, not_in = self._place[slots], self._not_in[slots]
         twice = place >> 32 == reading.number           # an id twice in this reading
         place[twice] = not_in[twice] = -1
@@ -589,7 +704,7 @@ class Target:
             same = rest & _made_after(behind[0], behind[1], place)
             rest &= ~same
             for at in numpy.flatnonzero(rest).tolist():
-                if self._is_impossible(at, int(slots[at]), int(seen[at]), columns, reading):
+                if self._is_impossible(at, int(slots[at]), int(seen[at]), arrived, reading):
                     new[at] = True
                     rest[at] = False
             if rest.any():
@@ -600,27 +715,18 @@ class Target:
         reading.same.append(slots[sure])
         return new
 
-    def _went_back(self, slots: _Array, columns: dict[str, _Arrived], undated: _Array) -> _Array:
+    def _went_back(self, slots: _Array, arrived: _Arrived, undated: _Array) -> _Array:
         # Extremes are kept of the `undated` alone: a server can be told to show start_time or not.
         back = numpy.zeros(len(slots), bool)
-        for name, counter in self._counters.items():
-            old = counter.samples[slots]
-            arrived = columns.get(name)
-            if arrived is None:
-                back |= old > 0
-                continue
-            here, at = numpy.zeros(len(slots), bool), arrived.at
-            here[at] = True
-            back |= ~here & (old > 0)
-            was = old[at] > 0
-            back[at] |= arrived.samples < old[at]
-            for kept, values in (("sums", arrived.sums), ("maxima", arrived.optional("maxima"))):
-                column = getattr(counter, kept)
-                if column is not None and values is not None:
-                    back[at] |= values < column[slots[at]]
-            minima = arrived.optional("minima")
-            if counter.minima is not None and minima is not None:
-                back[at] |= was & undated[at] & (minima > counter.minima[slots[at]])
+        old, (now, here), at = self._values[slots], arrived.table(), self._layout.at
+        for (name, kind), column in at.items():
+            was, came = old[:, column], here[:, column]
+            if kind == "samples":
+                back |= (was > now[:, column]) & (came | (was > 0))
+            elif kind in ("sums", "maxima"):
+                back |= came & (now[:, column] < was)
+            elif kind == "minima":
+                back |= came & undated & (old[:, at[name, "samples"]] > 0) & (now[:, column] > was)
         return back
 
     def _is_gone(self, slots: _Array, absent: _Array) -> _Array:
@@ -629,29 +735,30 @@ class Target:
         span = (self.read_at or 0) - self._absent_at[slots] + 2 * half * _READING_TAKES
         return absent.astype(float) - 1 > 1 + numpy.floor(span / half)
 
-    def _is_impossible(self, at: int, slot: int, seen: int, columns: dict[str, _Arrived],
+    def _is_impossible(self, at: int, slot: int, seen: int, arrived: _Arrived,
                        reading: _Reading) -> bool:
         """Can what one entry has gained not have been gained?  False where an RPC was under way."""
         quiet = (seen / _NS < reading.read_at - _UNDER_WAY_S
                  and int(self._seen[slot]) / _NS < (self.read_at or 0) - _UNDER_WAY_S)
         if self._dated[slot] or not quiet:
             return False
-        for name, arrived in columns.items():
-            counter = self._counters.get(name)
-            if counter is None or arrived.sums is None or counter.sums is None:
+        columns = self._layout.at
+        was = self._values[slot].tolist()
+        for name, numbers in arrived.of(at):
+            samples, total, low, high, squares = numbers
+            if total is None or (name, "sums") not in columns:
                 continue
-            old, numbers = int(counter.samples[slot]), arrived.of(at)
-            if numbers is None or not old:
+            old = was[columns[name, "samples"]]
+            if not old:
                 continue
-            samples, low, high, total, squares = numbers
-            gained, sum_gained = samples - old, total - int(counter.sums[slot])
+            gained, sum_gained = samples - old, total - was[columns[name, "sums"]]
             if low is None or high is None or total >= _LIMIT:
                 continue
             if not gained * low <= sum_gained <= gained * high:
                 return True
-            if squares is None or counter.squares is None or high * total >= _LIMIT:
+            if squares is None or (name, "squares") not in columns or high * total >= _LIMIT:
                 continue
-            squares_gained = squares - int(counter.squares[slot])
+            squares_gained = squares - was[columns[name, "squares"]]
             if not (gained * squares_gained >= sum_gained ** 2
                     and gained * low ** 2 <= squares_gained <= gained * high ** 2):
                 return True
@@ -686,8 +793,10 @@ class Target:
 
     def _need_places(self) -> None:
         if self._place is None:
-            self._place = numpy.full(len(self._row), -1, _I64)
-            self._not_in = numpy.full(len(self._row), -1, _I32)
+            for name in ("_longs", "_ints"):
+                table = getattr(self, name)
+                none = numpy.full((1, table.shape[1]), -1, table.dtype)
+                setattr(self, name, numpy.concatenate((table, none)))
 
     # ---- it is another one
 
@@ -696,23 +805,8 @@ class Target:
         if not len(slots):
             return
         rows = self._base_rows(slots)
-        for name, counter in self._counters.items():
-            if not counter.samples[slots].any():
-                continue
-            base = self._base_of(name)
-            base.samples[rows] += counter.samples[slots]
-            if counter.sums is not None:
-                base.column("sums")[rows] += counter.sums[slots]
-            for _, column in counter.columns():
-                column[slots] = 0
-
-    def _base_of(self, name: str) -> _Counter:
-        """The sums of earlier incarnations of one counter."""
-        base = self._bases.get(name)
-        if base is None:
-            base = self._bases[name] = _Counter(self._counters[name].unit,
-                                                self._bases_used * 9 // 8 + 4)
-        return base
+        self._bases[rows] += self._values[slots][:, self._layout.counted]
+        self._values[slots] = 0
 
     def _base_rows(self, slots: _Array) -> _Array:
         """Their rows in the table of earlier incarnations; those without one get one."""
@@ -722,10 +816,10 @@ class Target:
                                                                 len(self._bases_free)))]
             more = len(without) - len(reused)
             self._base[without] = reused + list(range(self._bases_used, self._bases_used + more))
-            self._bases_used += more
-            for counter in self._bases.values():
-                if self._bases_used > len(counter.samples):
-                    counter.resize(slice(self._bases_used - more), self._bases_used * 9 // 8 + 4)
+            used, self._bases_used = self._bases_used, self._bases_used + more
+            if self._bases_used > len(self._bases):
+                self._bases = _resized(self._bases.T, slice(used), self._bases_used * 9 // 8 + 1,
+                                       "F").T
         return self._base[slots]
 
     def _judge_deaths(self, slots: _Array, made: _Array, absent: _Array, reading: _Reading) -> None:
@@ -753,33 +847,39 @@ class Target:
 
     def _end(self, block: Any, reading: _Reading) -> None:
         used, now = self._used, reading.read_at
-        slots = (numpy.concatenate(reading.slots) if reading.slots else numpy.zeros(0, _I32))
+        slots = (reading.slots[0] if len(reading.slots) == 1 else
+                 numpy.concatenate([*reading.slots, _NO_SLOTS]))
         here = numpy.zeros(used, bool)
         here[slots] = True
-        absent = self._absent[:used]
-        missing = (self._row[:used] >= 0) & ~here & (absent != _NO_ENTRY)
+        absent = self._absent[:used]                    # _NO_ENTRY in a free slot as well
+        missing = ~here
         if not reading.full:
-            gone = self._known(block.gone)
-            listed = numpy.zeros(used, bool)
-            listed[gone] = True
-            missing &= listed | (absent > 0)
-        self._miss(numpy.flatnonzero(missing), reading)
+            missing &= absent > 0
+            if block.gone:
+                gone = self._known(block.gone)
+                missing[gone] = ~here[gone]
+        missing &= absent != _NO_ENTRY
+        if missing.any():
+            self._miss(numpy.flatnonzero(missing), reading)
         self._whole = 0 if reading.bad else self._whole + 1
         self._keep_doubts()
         self._find_gaps(reading)
         self.entries = block.entries
-        self._gained = self._added_up(slots, reading)
-        self._span_s = now - self.read_at if self.read_at is not None else 0.0
+        self._gained = self._added_up(slots, int(here.sum()) < len(slots), reading)
+        self._span_s = max(0.0, now - self.read_at) if self.read_at is not None else 0.0
         if self.swept_since is None:
             self.swept_since = now
         self.read_at, self._reading = now, None
-        self._heard.pop((self.node, self.boot_id), None)
-        self._heard[self.node, self.boot_id] = now
+        machine = _machine(self.node, self.boot_id)
+        self._heard.pop(machine, None)
+        self._heard[machine] = now
         if len(self._heard) > _MOST_BOOTS:
             del self._heard[next(iter(self._heard))]
-        self._readings = self._readings[1 - _MOST_READINGS:] + [now]
-        self._release(numpy.flatnonzero(self._asleep[:self._used]
-                                        & (self._absent[:self._used] >= _GONE_FOR_CERTAIN)))
+        del self._readings[:1 - _MOST_READINGS]
+        self._readings.append(now)
+        if self._asleep[:used].any():
+            self._release(numpy.flatnonzero(self._asleep[:used]
+                                            & (self._absent[:used] >= _GONE_FOR_CERTAIN)))
 
     def _miss(self, slots: _Array, reading: _Reading) -> None:
         """Entries that this reading has not; rule 4 for those that are gone for certain."""
@@ -801,15 +901,16 @@ class Target:
     def _find_gaps(self, reading: _Reading) -> None:
         if self.read_at is None:
             return
+        interval = self._shortest_s(self.read_at) * (1 - _READING_TAKES)
+        late = bool(self._readings) and reading.read_at - self.read_at >= interval
+        if not late and not reading.cleared:
+            return
         there = (self._row[:self._used] >= 0) & (self._absent[:self._used] == 0)
         born, dated = self._born[:self._used], self._dated[:self._used]
         if reading.cleared:
             began, ended = reading.cleared
             self._add_gap(began, ended, CLEARED, there & dated & (born < _before(began)))
-        if not self._readings:                          # the first one of another boot
-            return
-        interval = self._shortest_s(self.read_at) * (1 - _READING_TAKES)
-        if reading.read_at - self.read_at >= interval:
+        if late:                                        # not for the first one of another boot
             same = there & (born < _before(self.read_at)) & (dated | (
                 self._seen[:self._used] < (self.read_at + interval) * _NS))
             for slots in reading.same:                  # since the last part that came
@@ -829,21 +930,20 @@ class Target:
                                    if CLEARED in (a.why, b.why) else b.why,
                                    a.bits(self._used) & b.bits(self._used))]
 
-    def _added_up(self, slots: _Array, reading: _Reading) -> tuple[_Array, dict[str, _Array]]:
-        """(slots that moved, each once; gains by name)."""
+    def _added_up(self, slots: _Array, some_twice: bool,
+                  reading: _Reading) -> tuple[list[str], _Array]:
+        """(ids of those that moved, each once; [id, of _GAIN_NAMES])."""
         if not len(slots):
-            return slots, {name: numpy.zeros(0, _I64) for name in _GAIN_NAMES}
-        moved = numpy.concatenate(reading.moved)
-        gains = {name: numpy.concatenate([one[name] for one in reading.gains])[moved]
-                 for name in _GAIN_NAMES}
-        slots = slots[moved]
-        once, where = numpy.unique(slots, return_inverse=True)
-        if len(once) == len(slots):
-            return slots, gains
-        for name, gained in gains.items():
-            gains[name] = numpy.zeros(len(once), _I64)
-            numpy.add.at(gains[name], where, gained)
-        return once, gains
+            return [], _NO_GAINS
+        moved, gains = reading.moved[0], reading.gains[0]
+        if len(reading.moved) > 1:
+            moved, gains = numpy.concatenate(reading.moved), numpy.concatenate(reading.gains)
+        slots, gains = slots[moved], gains[moved]
+        if some_twice:
+            slots, where = numpy.unique(slots, return_inverse=True)
+            each, gains = gains, numpy.zeros((len(slots), len(_GAIN_NAMES)), _I64)
+            numpy.add.at(gains, where, each)
+        return self._names.ids(self._row[slots]), gains
 
     # ---- what comes out
 
@@ -861,45 +961,36 @@ class Target:
 
     def changed(self) -> list[str]:
         """Those that changed in the last whole reading."""
-        return self._names.ids(self._row[self._gained[0]]) if self._gained else []
+        return self._gained[0]
 
     def gains(self) -> Gains:
-        """What was gained in the last whole reading: Gains."""
-        if not self._gained or not self._span_s:
-            return Gains._make(([], *(numpy.zeros(0, _I64) for _ in _GAIN_NAMES), 0.0))
-        slots, gains = self._gained
-        return Gains._make((self._names.ids(self._row[slots]),
-                            *(gains[name] for name in _GAIN_NAMES), self._span_s))
+        """What was gained in the last whole reading: Gains, which no later one changes."""
+        if not self._span_s:
+            return Gains._make(([], *_NO_GAINS.T, 0.0))
+        ids, gains = self._gained
+        return Gains._make((ids, *gains.T, self._span_s))
 
     def totals(self, ids: Iterable[str] | None = None) -> Totals:
         """Totals of these jobs (default: all); 0 for one that is not known."""
         if ids is None:
             slots = self._awake()
             ids = self._names.ids(self._row[slots])
-            lost = None
         else:
             ids = list(ids)
             slots = self._slots_or_none(ids)
-            lost = slots < 0
             if not self._used:
                 return Totals(ids, {})
-        based = numpy.flatnonzero(self._base[slots] >= 0)
-        bases = self._base[slots[based]]
-        counters = {}
-        for name in {**self._counters, **self._bases}:
-            counter, base = self._counters[name], self._bases.get(name)
-            samples = counter.samples[slots]
-            sums = None if counter.sums is None else counter.sums[slots]
-            if base is not None:
-                samples[based] += base.samples[bases]
-                if sums is not None and base.sums is not None:
-                    sums[based] += base.sums[bases]
-            if lost is not None:
-                samples[lost] = 0
-                if sums is not None:
-                    sums[lost] = 0
-            counters[name] = Column(counter.unit, samples, sums)
-        return Totals(ids, counters)
+        layout = self._layout
+        values = self._values[slots][:, layout.counted]
+        based = numpy.flatnonzero((slots >= 0) & (self._base[slots] >= 0))
+        if len(based):
+            values[based] += self._bases[self._base[slots[based]]]
+        values[slots < 0] = 0
+        at = layout.counted_at
+        return Totals(ids, {name: Column(
+            unit, values[:, at[name, "samples"]],
+            values[:, at[name, "sums"]] if (name, "sums") in at else None)
+            for name, unit in layout.units.items()})
 
     def marks(self, one: str, began: float, ended: float | None) -> list[str]:
         """
@@ -937,35 +1028,33 @@ class Target:
     def suspects(self) -> list[str]:
         """Ids of which marks() may say more than LATE, NO_INTERVAL and the gaps: they are few."""
         slots, bases = set(self._doubts), self._base[:self._used]
-        for counter in self._counters.values():
-            if counter.sums is not None:
-                slots.update(numpy.flatnonzero(counter.sums[:self._used] >= _LIMIT).tolist())
-        for counter in self._bases.values():
-            full: Any = [] if counter.sums is None else numpy.flatnonzero(counter.sums >= _LIMIT)
-            if len(full):
-                slots.update(numpy.flatnonzero(numpy.isin(bases, full)).tolist())
+        for (_, kind), column in self._layout.at.items():
+            if kind == "sums":
+                full = self._values[:self._used, column] >= _LIMIT
+                slots.update(numpy.flatnonzero(full).tolist())
+        if self._bases_used:
+            for (_, kind), column in self._layout.counted_at.items():
+                full = self._bases[:, column] >= _LIMIT
+                if kind == "sums" and full.any():
+                    slots.update(numpy.flatnonzero(
+                        numpy.isin(bases, numpy.flatnonzero(full))).tolist())
         rows = self._row[sorted(slots)]
         return self._names.ids(rows[rows >= 0])
 
     def _is_at_limit(self, slot: int) -> bool:
-        base = int(self._base[slot])
-        for name, counter in self._counters.items():
-            if counter.sums is None:
-                continue
-            now, before = int(counter.sums[slot]), self._bases.get(name)
-            if base >= 0 and before is not None and before.sums is not None:
-                now = max(now, (now + int(before.sums[base])) % 2**64)
-            if now >= _LIMIT:
-                return True
+        base, layout = int(self._base[slot]), self._layout
+        for column, place in layout.counted_at.items():
+            if column[1] == "sums":
+                now = int(self._values[slot, layout.at[column]])
+                if base >= 0:
+                    now = max(now, (now + int(self._bases[base, place])) % 2**64)
+                if now >= _LIMIT:
+                    return True
         return False
 
     def _slots_or_none(self, ids: Sequence[str]) -> _Array:
         """Array of their slots; -1 where one is not known here."""
-        rows = self._names.found(ids)
-        known = (rows >= 0) & (rows < len(self._slot_of))
-        slots = numpy.full(len(rows), -1, _I32)
-        slots[known] = self._slot_of[rows[known]]
-        return slots
+        return self._found(self._names.found(ids))
 
     def _known(self, ids: Sequence[str]) -> _Array:
         slots = self._slots_or_none(ids)
@@ -990,11 +1079,7 @@ class Target:
         if not len(slots):
             return
         rows = self._base_rows(slots)
-        for name, counter in self._counters.items():
-            base = self._base_of(name)
-            base.samples[rows] = _U64(0) - counter.samples[slots]       # modulo 2**64
-            if counter.sums is not None:
-                base.column("sums")[rows] = _U64(0) - counter.sums[slots]
+        self._bases[rows] = _U64(0) - self._values[slots][:, self._layout.counted]   # modulo 2**64
         for slot in slots.tolist():
             self._doubts.pop(slot, None)
         self._asleep[slots] = True
@@ -1003,9 +1088,8 @@ class Target:
         if not len(slots):
             return
         self._asleep[slots] = False
-        rows, bases = self._row[slots], self._base[slots]
-        self._slot_of[rows] = -1
-        self._names.release(rows)
+        bases = self._base[slots]
+        self._names.release(self._row[slots])
         self._row[slots] = -1
         self._origin[slots] = 0
         self._dated[slots] = False
@@ -1013,13 +1097,9 @@ class Target:
         self._absent_at[slots] = 0
         if self._place is not None:
             self._place[slots] = self._not_in[slots] = -1
-        for counter in self._counters.values():
-            for _, column in counter.columns():
-                column[slots] = 0
+        self._values[slots] = 0
         bases = bases[bases >= 0]
-        for counter in self._bases.values():
-            for _, column in counter.columns():
-                column[bases] = 0
+        self._bases[bases] = 0
         self._bases_free.extend(bases.tolist())
         self._base[slots] = -1
         for slot in slots.tolist():
@@ -1027,6 +1107,7 @@ class Target:
         self._free.extend(slots.tolist())
         kept = numpy.ones(self._used, bool)
         kept[slots] = False
+        self._index = self._index[:, kept[self._index[1]]]
         for gap in self._gaps:
             gap.spared = numpy.packbits(gap.bits(self._used) & kept)
         self._renumber(lambda some: kept[some], None)
@@ -1040,30 +1121,22 @@ class Target:
         now[live] = numpy.arange(len(live), dtype=_I32)
         for gap in self._gaps:
             gap.spared = numpy.packbits(gap.bits(self._used)[live])
-        self._resize(live, len(live) * 9 // 8 + 16)
+        self._resize(live, len(live) * 9 // 8 + 2)
         self._used, self._free = len(live), []
-        rows = self._row[:self._used]
-        self._slot_of = numpy.full(int(rows.max(initial=-1)) + 1, -1, _I32)
-        self._slot_of[rows] = numpy.arange(len(live), dtype=_I32)
+        self._index[1] = now[self._index[1]]
         self._doubts = {int(now[slot]): doubt for slot, doubt in self._doubts.items()}
         self._renumber(lambda some: now[some] >= 0, now)
         based = numpy.flatnonzero(self._base[:self._used] >= 0)
         bases = self._base[based].copy()
-        for counter in self._bases.values():
-            counter.resize(bases, len(bases) * 9 // 8 + 4)
+        self._bases = _resized(self._bases.T, bases, len(bases) * 9 // 8 + 1, "F").T
         self._base[based] = numpy.arange(len(bases), dtype=_I32)
         self._bases_used, self._bases_free = len(bases), []
 
     def _renumber(self, is_kept: Callable[[_Array], _Array], now: _Array | None) -> None:
-        """Drop slots from, and renumber them in, what was kept of the last and the open reading."""
+        """Drop slots from, and renumber them in, what was kept of the open reading."""
         def numbered(slots: _Array) -> _Array:
             return slots if now is None else now[slots]
 
-        if self._gained:
-            slots, gains = self._gained
-            kept = is_kept(slots)
-            self._gained = (numbered(slots[kept]),
-                            {name: gained[kept] for name, gained in gains.items()})
         reading = self._reading
         if reading is None:
             return
@@ -1071,8 +1144,7 @@ class Target:
             kept = is_kept(slots)
             reading.slots[at] = numbered(slots[kept])
             reading.moved[at] = reading.moved[at][kept]
-            reading.gains[at] = {name: gained[kept]
-                                 for name, gained in reading.gains[at].items()}
+            reading.gains[at] = reading.gains[at][kept]
         reading.same = [numbered(slots[is_kept(slots)]) for slots in reading.same]
         reading.doubts = [(numbered(slots[is_kept(slots)]),
                            *(one[is_kept(slots)] for one in others))
@@ -1091,9 +1163,13 @@ class Target:
         based = based[based >= 0]
         arrays = [("", name, getattr(self, name)[live]) for name in _PLAIN
                   if getattr(self, name) is not None] + [("", "_base", new_base)]
-        for kind, table, rows in (("c", self._counters, live), ("b", self._bases, based)):
-            arrays += [(f"{kind} {name}", column, values[rows])
-                       for name, counter in table.items() for column, values in counter.columns()]
+        values, layout = self._values[live], self._layout
+        arrays += [(f"c {name}", kind, values[:, column])
+                   for (name, kind), column in layout.at.items()]
+        if len(based):
+            values = self._bases[based]
+            arrays += [(f"b {name}", kind, values[:, column])
+                       for (name, kind), column in layout.counted_at.items()]
         arrays += [("g", str(at), numpy.packbits(gap.bits(self._used)[live]))
                    for at, gap in enumerate(self._gaps)]
         reading, open_reading = self._reading, None
@@ -1106,9 +1182,8 @@ class Target:
                 dtype: Any = bool if name == "moved" else _I32
                 values = numpy.concatenate([*some, numpy.zeros(0, dtype)])
                 arrays.append(("r", name, values if name == "moved" else now[values]))
-            arrays += [("r", name, numpy.concatenate([*(one[name] for one in reading.gains),
-                                                      numpy.zeros(0, _I64)]))
-                       for name in _GAIN_NAMES]
+            gains = numpy.concatenate([*reading.gains, _NO_GAINS])
+            arrays += [("r", name, gains[:, column]) for column, name in enumerate(_GAIN_NAMES)]
             for at, (name, dtype) in enumerate(_DOUBTS.items()):
                 values = numpy.concatenate([*(one[at] for one in reading.doubts),
                                             numpy.zeros(0, dtype)])
@@ -1119,9 +1194,9 @@ class Target:
             "boot_id": self.boot_id, "read_at": self.read_at, "swept_since": self.swept_since,
             "cleanup_s": self.cleanup_s, "entries": self.entries, "number": self._number,
             "whole": self._whole,
-            "readings": self._readings, "intervals": self._past_intervals,
+            "readings": list(self._readings), "intervals": self._past_intervals,
             "heard": [(*who, at) for who, at in self._heard.items()],
-            "units": {name: counter.unit for name, counter in self._counters.items()},
+            "units": layout.units,
             "gaps": [(gap.began, gap.ended, gap.why, gap.by_expiry) for gap in self._gaps],
             "reading": open_reading,
             "doubts": [(int(now[slot]), *when) for slot, when in self._doubts.items()],
@@ -1160,8 +1235,8 @@ class Target:
         for name in ("node", "boot_id", "read_at", "swept_since", "cleanup_s", "entries"):
             setattr(self, name, about[name])
         self._number, self._whole = about["number"], about["whole"]
-        self._readings = about["readings"]
-        self._heard = {(node, boot_id): at for node, boot_id, at in about["heard"]}
+        self._readings = array("d", about["readings"])
+        self._heard = {_machine(node, boot_id): at for node, boot_id, at in about["heard"]}
         self._past_intervals = [tuple(one) for one in about["intervals"]]
         arrays: dict[str, Any] = {}
         for kind, name, width, bias, count in about["arrays"]:
@@ -1169,26 +1244,31 @@ class Target:
             end = at + count * kept.itemsize
             arrays.setdefault(kind, {})[name] = (numpy.frombuffer(body[at:end], kept), bias)
             at = end
-        count = len(about["ids"])
+        count, based = len(about["ids"]), about["based"]
         plain = arrays.pop("")
-        for name in (*_PLAIN, "_base"):
-            if name in plain:
-                values, bias = plain[name]
-                setattr(self, name, _widened(values, bias, _PLAIN.get(name, _I32), count))
+        self._resize(slice(0), count)
+        if "_place" in plain:
+            self._need_places()
         for name in (*_PLAIN, "_base"):
             column = getattr(self, name)
-            if column is not None and len(column) != count:
-                raise ValueError(f"expected {count} values of {name}, got {len(column)}")
-        self._used, self._bases_used = count, about["based"]
-        if not 0 <= self._bases_used <= count:
+            if column is not None:
+                values, bias = plain[name]
+                column[:] = _widened(values, bias, _PLAIN.get(name, _I32), count)
+        self._used, self._bases_used = count, based
+        if not 0 <= based <= count:
             raise ValueError(f"expected at most {count} with earlier entries")
-        for kind, table in (("c", self._counters), ("b", self._bases)):
-            rows_of_it = count if kind == "c" else self._bases_used
-            for name, unit in about["units"].items():
-                if f"{kind} {name}" in arrays:
-                    counter = table[name] = _Counter(unit, rows_of_it)
-                    for column, (values, bias) in arrays[f"{kind} {name}"].items():
-                        setattr(counter, column, _widened(values, bias, _U64, rows_of_it))
+        columns = tuple((name, kind) for name in about["units"]
+                        for kind in ("samples", *arrays.get(f"c {name}", ())) if kind in _FIELDS)
+        layout = self._layout = names.layout(about["units"], tuple(dict.fromkeys(columns)))
+        self._values = numpy.zeros((count, len(layout.columns)), _U64)
+        self._bases = numpy.zeros((based, len(layout.counted_at)), _U64)
+        for letter, table, rows_of_it, at_of in (
+                ("c", self._values, count, layout.at),
+                ("b", self._bases, based, layout.counted_at)):
+            for (name, kind), place in at_of.items():
+                if kind in arrays.get(f"{letter} {name}", ()):
+                    values, bias = arrays[f"{letter} {name}"][kind]
+                    table[:, place] = _widened(values, bias, _U64, rows_of_it)
         for at, (began, ended, why, by_expiry) in enumerate(about["gaps"]):
             gap = _Gap(began, ended, why, numpy.zeros(0, bool), by_expiry)
             gap.spared = arrays["g"][str(at)][0].copy()
@@ -1198,9 +1278,9 @@ class Target:
             self._reading = cls._open_reading(about["reading"], arrays["r"])
         rows = names.rows(about["ids"])
         names.hold(rows)
-        self._row = rows.copy()
-        self._slot_of = numpy.full(int(rows.max(initial=-1)) + 1, -1, _I32)
-        self._slot_of[rows] = numpy.arange(count, dtype=_I32)
+        self._row[:] = rows
+        order = numpy.argsort(rows, kind="stable").astype(_I32)
+        self._index = numpy.stack((rows[order], order))
         return self
 
     @staticmethod
@@ -1217,7 +1297,7 @@ class Target:
 
         reading.slots, reading.same = [whole("slots", _I32)], [whole("same", _I32)]
         reading.moved = [whole("moved", bool)]
-        reading.gains = [{name: whole(name, _I64) for name in _GAIN_NAMES}]
+        reading.gains = [numpy.stack([whole(name, _I64) for name in _GAIN_NAMES], axis=1)]
         reading.doubts = [tuple(whole(name, kind) for name, kind in _DOUBTS.items())]
         return reading
 
@@ -1231,38 +1311,60 @@ _DOUBTS = {"doubtful": _I32, "places": _I64, "doubtful from": numpy.float64,
 
 
 class _Arrived:
-    """One counter of a block as arrays; those that few need are made when they are."""
+    """
+    The counters of a block, for the columns of a _Layout that has all of them.
 
-    def __init__(self, column: Any) -> None:
-        self._column = column
-        self.unit = column.unit
-        self.at = numpy.frombuffer(array("q", column.at), _I64)
-        self.samples = _unsigned(column.samples)
-        self.sums = None if column.sum is None else _unsigned(column.sum)
-        self._made: dict[str, _Array | None] = {}
+    `all_dated`: what is of entries without start_time alone is left out.
+    """
 
-    def optional(self, name: str) -> _Array | None:
-        """Array of minima, maxima or squares; None where the file has none."""
-        if name not in self._made:
-            values = getattr(self._column, _FIELDS[name])
-            self._made[name] = None if values is None else _unsigned(values)
-        return self._made[name]
+    def __init__(self, block: Any, layout: _Layout, all_dated: bool) -> None:
+        self._counters, self._rows = block.counters, len(block.ids)
+        self._width = len(layout.columns)
+        columns = list(block.counters.values())
+        lengths = [len(column.at) for column in columns]
+        rows = self._width * _joined([column.at for column in columns], "q", _I64)
+        self._parts: list[tuple[_Array, _Array]] = []   # places in a flat table, values
+        for kind, field in _FIELDS.items():
+            if all_dated and kind not in _COUNTED:
+                break
+            numbers = [getattr(column, field) for column in columns]
+            places = numpy.array([-1 if some is None else layout.at[name, kind]
+                                  for name, some in zip(self._counters, numbers)], _I64)
+            places = places.repeat(lengths)
+            at = rows + places
+            if None in numbers:
+                at = at[places >= 0]
+            self._parts.append((at, _joined(filter(None, numbers), "Q", _U64)))
 
-    def of(self, row: int) -> list[Any] | None:
-        """(samples, min, max, sum, sumsq) of one row as int, None for one that is not there."""
-        [*where] = numpy.flatnonzero(self.at == row)
-        if not where:
-            return None
-        column = self._column
-        return [None if values is None else values[where[0]] for values in (
-            column.samples, column.min, column.max, column.sum, column.sumsq)]
+    def put_into(self, table: _Array) -> None:
+        """Put the values where they belong, [entry, column]; leave the others."""
+        for at, values in self._parts:
+            table.put(at, values)
+
+    def table(self) -> tuple[_Array, _Array]:
+        """(the values, 0 where there is none; which there are): [entry, column]."""
+        values = numpy.zeros((self._rows, self._width), _U64)
+        here = numpy.zeros(values.shape, bool)
+        self.put_into(values)
+        for at, _ in self._parts:
+            here.put(at, True)
+        return values, here
+
+    def of(self, row: int) -> Iterator[tuple[str, list[Any]]]:
+        """(counter, [its numbers of one entry as int, in the order of _FIELDS])."""
+        for name, column in self._counters.items():
+            if row in column.at:
+                place = column.at.index(row)
+                yield name, [None if numbers is None else numbers[place] for numbers in
+                             (getattr(column, field) for field in _FIELDS.values())]
 
 
-_FIELDS = {"minima": "min", "maxima": "max", "squares": "sumsq"}
-
-
-def _unsigned(numbers: Sequence[int]) -> _Array:
-    return numpy.frombuffer(array("Q", numbers), _U64)
+def _joined(lists: Iterable[list[int]], kind: str, dtype: Any) -> _Array:
+    """Array of what is in [list of int]; `kind`: of an array.array."""
+    numbers: array[int] = array(kind)
+    for some in lists:
+        numbers.fromlist(some)
+    return numpy.frombuffer(numbers, dtype)
 
 
 def _signed(numbers: Sequence[int]) -> _Array:
@@ -1290,11 +1392,24 @@ def _before(read_at: float) -> float:
     return read_at * _NS - 1_000_000
 
 
-def _resized(column: _Array, kept: _Kept, length: int) -> _Array:
-    longer = numpy.zeros(length, column.dtype)
-    values = column[kept]
-    longer[:len(values)] = values
+def _row_of(table: _Array, row: int) -> _Array:
+    found: _Array = table[row]
+    return found
+
+
+def _resized(table: _Array, kept: _Kept, length: int, order: Any = "C") -> _Array:
+    """The same rows with other columns: `kept`, and zeros up to `length`."""
+    longer = numpy.zeros((len(table), length), table.dtype, order)
+    values = table[:, kept]
+    longer[:, :values.shape[1]] = values
     return longer
+
+
+def _wider(table: _Array, width: int) -> _Array:
+    """`table` with so many columns."""
+    wider = numpy.zeros((len(table), width), table.dtype)
+    wider[:, :table.shape[1]] = table
+    return wider
 
 
 def _narrow(values: _Array) -> tuple[_Array, str, int]:

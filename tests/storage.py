@@ -7,9 +7,19 @@ import sys
 import time
 
 from job_stats_text import Job, Value, text
-from processes import CLIENT, Done
+from processes import CLIENT, REPOSITORY, Done
 
 NS = 1_000_000_000
+# As iostats_client.py, but that a server on a machine that is busy has time to answer.
+PATIENT = f"""
+import sys, time
+sys.path.insert(0, {str(REPOSITORY)!r})
+from iostats import harvest
+from iostats.cli.node import main
+deliver, harvest._ANSWER_WITHIN_S = harvest.Agent._deliver, 60.0
+harvest.Agent._deliver = lambda self, until: deliver(self, max(until, time.monotonic() + 60))
+sys.exit(main())
+"""
 
 
 def moved(read=0, written=0, opens=0):
@@ -55,13 +65,18 @@ class StorageServer:
              for job, counters in jobs.items()], self.release, target[:3]))
         (folder / "job_stats.new").rename(folder / "job_stats")
 
-    def agent(self, *arguments, spool=None, **how):
-        """A running agent, as a Popen whose output is read at the end; `how`: for Popen."""
+    def agent(self, *arguments, spool=None, patient=False, **how):
+        """
+        A running agent, as a Popen whose output is read at the end.
+
+        `patient`: see PATIENT; `how`: for Popen.
+        """
         config = self.desk.folder / f"{self.name}.cfg"
         config.write_text(self.desk.text({**self.desk.choices,
                                           "harvest.spool_dir": spool or self.root / "spool"}))
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(CLIENT), "harvest", "--root", str(self.root),
+            [sys.executable, "-I", "-S", *(["-c", PATIENT] if patient else [str(CLIENT)]),
+             "harvest", "--root", str(self.root),
              "--node", self.name, "--config", str(config), *map(str, arguments)],
             env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, **how)

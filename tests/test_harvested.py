@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from iostats import config as site
-from iostats import harvested, sweeps
+from iostats import harvested, schedulers, sweeps
 from iostats.errors import StateError
+from iostats.jobfacts import Facts
 from iostats.store import Store
 
 BOOT = "b" * 32
@@ -76,7 +77,8 @@ class Desk:
         async def look():
             self.harvest._end_sweep()
             await self.harvest._settle(self.settled.update)
-            self.harvest._checkpoint()
+            while self.harvest._checkpoint():
+                pass
         asyncio.run(look())
 
     def totals(self, job):
@@ -112,6 +114,41 @@ def test_a_job_of_two_targets_is_added_up(desk):
               desk.block("OST0001", ["4711"], desk.now - 3, write_bytes=(37, 53_007)))
     assert {"scratch": (41_003, 53_007, False)} == desk.totals("4711")
     assert desk.harvest.part("cp.0") is None
+
+
+class Sink:
+    """Keeps what it is told of each sweep: [{id: user}]."""
+
+    def __init__(self):
+        self.told = []
+
+    def sweep(self, sweep, harvest):
+        self.told.append({one: facts and facts.user for target in sweep.targets
+                          for one in target.ids() for facts in [harvest.facts(one)]})
+
+
+def test_a_sweep_with_new_jobs_is_given_out_when_they_have_been_asked_for(tmp_path, monkeypatch):
+    """12366 is bob's; of 4711, a sweep later, the batch system tells nothing: half a sweep long."""
+    monkeypatch.setattr(schedulers.named("slurm"), "facts", lambda jobs: {
+        "12366": Facts(job="12345_10", raw_job="12366", user="bob")})
+    one = Desk(tmp_path / "site.sqlite", batch_system="slurm")
+    sink = Sink()
+    one.harvest.sinks = [sink]
+    one.send("oss1", one.block(ids=["12366"], read_bytes=(23, 41_003)))
+    one.turn()
+    assert [] == sink.told
+    asyncio.run(one.harvest._ask(["12366"]))
+    one.turn()
+    assert [{"12366": "bob"}] == sink.told
+    one.now += 20
+    one.send("oss1", one.block(ids=["12366", "4711"], read_bytes=(37, 53_007)))
+    one.now += 9
+    one.turn()
+    assert 1 == len(sink.told)
+    one.now += 1
+    one.turn()
+    assert {"12366": "bob", "4711": None} == sink.told[1]
+    one.store.close()
 
 
 def test_a_message_that_comes_twice_is_taken_once(desk):
@@ -152,11 +189,61 @@ def test_a_server_that_is_killed_has_lost_nothing_and_takes_nothing_twice(desk):
             desk.again()
             assert desk.send("oss1", one, seq=number + 1)["why"]
         if number % 7 == 0:
-            desk.harvest._logged = dict.fromkeys(desk.harvest._logged, 1 << 30)
-            desk.harvest._checkpoint()
+            desk.harvest._keep_states(list(desk.harvest._logged))
     assert {"scratch": (37 * 1009, 0, False)} == desk.totals("4711")
     desk.again()
     assert {"scratch": (37 * 1009, 0, False)} == desk.totals("4711")
+
+
+def replayed(desk):
+    """Bytes that the next start has to go through once more."""
+    [(size,)] = desk.store.rows("SELECT coalesce(sum(length(body)), 0) FROM blocks")
+    return size
+
+
+def test_an_orderly_end_leaves_the_next_start_nothing_to_replay(desk):
+    desk.send("oss1", desk.block("OST0000"), desk.block("MDT0000"))
+    desk.now += 20
+    desk.send("oss1", desk.block("OST0000", ids=["4711"], started=BEGAN + 3,
+                                 read_bytes=(23, 41_003)), desk.block("MDT0000"))
+    desk.turn()
+    assert replayed(desk)
+    desk.harvest.close()
+    assert 0 == replayed(desk)
+    desk.again()
+    assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
+    desk.now += 20
+    desk.send("oss1", desk.block("OST0000", ids=["4711"], started=BEGAN + 3,
+                                 read_bytes=(37, 53_007)), desk.block("MDT0000"))
+    assert {"scratch": (53_007, 0, False)} == desk.totals("4711")
+    desk.harvest.close()
+    assert 0 == replayed(desk)
+
+
+def test_many_targets_have_no_more_to_replay_than_their_states_take(desk, monkeypatch):
+    monkeypatch.setattr(harvested, "_REPLAY_BYTES", 41)
+    monkeypatch.setattr(harvested, "_LEAST_BYTES", 37)
+    names = [f"OST{number:04x}" for number in range(37)]
+    for number in range(1, 24):
+        desk.send("oss1", *(desk.block(name, ids=["4711"], started=BEGAN + 3,
+                                       read_bytes=(number, 1009 * number)) for name in names),
+                  seq=number, full=number == 1)
+        desk.turn()
+        desk.now += 20
+    [(states,)] = desk.store.rows("SELECT sum(length(state)) FROM targets")
+    assert 0 < replayed(desk) <= states
+    desk.again()
+    assert 37 * 23 * 1009 == desk.totals("4711")["scratch"][0]
+
+
+def test_a_block_whose_entries_have_a_start_time_is_kept_without_what_nobody_asks_for(desk):
+    """Rule 1 of zeroing.py needs no min, max and sumsq."""
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.store.commit()
+    [(body,)] = desk.store.rows("SELECT body FROM blocks")
+    column = msgspec.msgpack.decode(body)["block"]["counters"]["read_bytes"]
+    assert ([23], [41_003], None, None, None) == tuple(
+        column[name] for name in ("samples", "sum", "min", "max", "sumsq"))
 
 
 def test_a_job_without_a_batch_system_is_settled_by_silence_and_leaves_memory(desk):
@@ -226,7 +313,8 @@ def test_two_agents_for_one_target_are_told_so_and_nothing_is_counted_twice(desk
     desk.send("oss1", one)
     answer = desk.send("oss2", one)
     assert (False, "full", "another agent reads the same targets: scratch-OST0000 (oss1); stop one "
-            "of them") == (answer["taken"], answer["want"], answer["why"])
+            "of them, unless they have just moved") == (
+        answer["taken"], answer["want"], answer["why"])
     assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
 
 
@@ -260,6 +348,43 @@ def test_a_sweep_is_complete_when_all_agents_have_sent_it_and_given_out_late_whe
     assert (BEGAN + 20, False, ["OST0001"]) == (
         desk.harvest.sweep.slot, desk.harvest.sweep.complete,
         [target.target for target in desk.harvest.sweep.targets])
+
+
+def test_two_pauses_make_a_sweep_at_each_multiple_of_the_longer_one(desk):
+    """An OSS every 200 s, an MDS whose targets forget sooner every 40 s; once in 1,000 s it was."""
+    desk.now, given = 1_795_225_400.0, []
+    for second in range(0, 800, 40):
+        desk.send("mds1", desk.block("MDT0000"), every=40)
+        if second % 200 == 0:
+            desk.send("oss1", desk.block("OST0000"), every=200)
+        desk.turn()
+        if desk.harvest.sweep and desk.harvest.sweep.slot not in given:
+            given.append(desk.harvest.sweep.slot)
+            assert (True, 2) == (desk.harvest.sweep.complete, len(desk.harvest.sweep.targets))
+        desk.now += 40
+    assert [1_795_225_400 + 200 * number for number in range(4)] == given
+
+
+def test_two_agents_of_one_name_are_told_so(desk):
+    """Two storage servers that call themselves alike: each ends the other's chain."""
+    desk.send("oss1", desk.block("OST0000"), run="1" * 16)
+    desk.now += 20
+    desk.send("oss1", desk.block("OST0001"), run="2" * 16, boot_id="c" * 32)
+    desk.now += 20
+    answer = desk.send("oss1", desk.block("OST0000"), run="1" * 16)
+    assert (False, "full", "another agent sends as 'oss1': stop one of them, or name it by --node"
+            ) == (answer["taken"], answer["want"], answer["why"])
+
+
+def test_a_job_is_not_settled_by_an_agent_whose_clock_is_a_day_ahead(desk):
+    """It was set right between the reading and the message; what counts is our own time."""
+    ahead = 86_000.0
+    desk.send("oss1", {**desk.block(), "read_at": desk.now + ahead})
+    desk.now += 20
+    one = desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
+    desk.send("oss1", {**one, "read_at": desk.now + ahead})
+    desk.turn()
+    assert ({}, "running") == (desk.settled, desk.harvest.state("4711"))
 
 
 def test_a_job_that_ran_while_nobody_looked_is_marked(desk):

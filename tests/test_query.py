@@ -6,13 +6,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
+import time
 
 import pytest
-from processes import Done, until
+from processes import REPOSITORY, Done, until
 from site_desk import SiteDesk, script
 from storage import StorageServer, moved
 
-from iostats.cli.query import main
+from iostats.cli.query import _tables, main
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,30 @@ def test_totals_of_each_job_on_each_target_with_the_share_of_no_job(site):
         for one in answer["targets"]]
 
 
+def test_what_a_target_has_forgotten_makes_the_totals_of_its_file_system_lower_bounds(tmp_path):
+    """
+    4711 has read 23 MiB from OST0000; OST0001 was cleared, and what was there nobody knows: of the
+    job as a whole that is said, and not of its part on OST0000.
+    """
+    with SiteDesk(tmp_path) as desk:
+        desk.configure(harvest_every=1)
+        desk.site()
+        oss = StorageServer(desk, "oss1")
+        both = {"4711": moved(23 << 20)}
+        for first, second in (({}, {}), (both, {"4713": moved(37)}), (both, {"4713": moved(23)})):
+            oss.show("OST0000", first)
+            oss.show("OST0001", second, anew=["4713"])
+            done = oss.sweep()
+            assert (0, "") == (done.status, done.err), done
+            time.sleep(1.1)                         # an entry is a second old when it is shown
+        until(lambda: [True] == [row["lower_bound"] for row in rows(desk, "a", "--job", "4713")],
+              what="the third sweep")
+        [row] = rows(desk, "b", "--job", "4711")
+        assert (23 << 20, ["job_stats were cleared (OST0001)"]) == (row["read_bytes"], row["notes"])
+        [row] = rows(desk, "a", "--job", "4711")
+        assert (23 << 20, []) == (row["read_bytes"], row["notes"])
+
+
 def test_one_job_alone(site):
     """And no share of a target that would be of this job's requests alone."""
     assert [("4713", 37)] == [(row["job"], row["read_bytes"])
@@ -113,9 +140,38 @@ def test_top_asks_the_same_server(site):
     assert {"OST0000", "MDT0000"} == {row["target"] for row in answer["rows"]}
 
 
+def test_a_report_of_a_job_that_still_runs_names_the_command_that_has_its_numbers(site):
+    """And for what is no job's there is neither."""
+    done = site.iostats("report", "4711")
+    assert (1, "") == (done.status, done.out)
+    assert ("iostats: job 4711 has no report yet: it runs, or its numbers are not final; `iostats "
+            "query jobs --job 4711` has what came to the storage servers") == done.line
+    assert "iostats: nothing is known of job cp.0" == site.iostats("report", "cp.0").line
+
+
+def test_a_note_names_a_job_once(site):
+    """MDT0000 of two file systems was cleared."""
+    rows = [{"job": "4711", "file_system": fs, "write_bytes": 23, "lower_bound": True,
+             "notes": ["job_stats were cleared (MDT0000)"]} for fs in ("home", "scratch")]
+    assert "note: 4711: job_stats were cleared (MDT0000): lower bounds (>=)" == list(_tables(
+        {"rows": rows, "left_off": 0, "file_systems": []}, site.config))[-1]
+
+
 def test_an_unknown_file_system_has_no_row(site):
     done = site.iostats("query", "b", "--fs", "home")
     assert (0, "(no row)\n") == (done.status, done.out)
+
+
+@pytest.mark.parametrize("role", [("query", "a"), ("query", "a", "--csv"), ("query", "e", "--json"),
+                                  ("top", "--once"), ("top", "--once", "--json")], ids=" ".join)
+def test_a_full_disk_is_no_traceback(site, role):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "iostats", role[0], "--config", site.cfg, *role[1:]],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd=site.folder,
+            env={"PATH": str(site.bin), "PYTHONPATH": str(REPOSITORY)})
+    assert (1, "iostats: standard output: cannot be written: No space left on device\n") == (
+        done.returncode, done.stderr)
 
 
 def test_a_server_without_sweeps_says_what_to_do(tmp_path):

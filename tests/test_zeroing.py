@@ -38,10 +38,11 @@ WORK = st.one_of(
     st.tuples(st.just("rpc"), JOB, st.integers(1, 41), st.integers(1, 23)),
     st.tuples(st.just("alike"), JOB, st.sampled_from([1, 2, 3, 23])))
 RACE = st.tuples(st.just("race"), st.sampled_from(["new", "torn", "arrived", "server"]), JOB)
-HARMLESS = st.one_of(RACE, st.sampled_from([("server",), ("again",), ("lost",), ("half",)]))
+HARMLESS = st.one_of(RACE, st.sampled_from([("server",), ("again",), ("lost",), ("half",),
+                                            ("rename",)]))
 FAULT = st.sampled_from([("clear",), ("remove_witness",), ("failover",), ("remount",), ("down",),
                          ("up",), ("interval", 600), ("interval", 450), ("interval", 0),
-                         ("race", "clear", 0)])
+                         ("race", "clear", 0), ("set_back", 7200), ("set_back", 86_400)])
 
 
 def events(*kinds):
@@ -333,6 +334,36 @@ def test_a_message_of_a_server_that_had_the_target_before_is_old():
     target.take(block(400, opens(None, 399, 37)), "oss2", "boot 7", True)
     assert not target.take(block(200, opens(None, 199, 23)), "oss1", "boot 1", False)
     assert 60 == target.totals(["4711"]).counters["open"].samples[0]
+
+
+@pytest.mark.parametrize("started", [190, None], ids=["with start_time", "without"])
+def test_a_server_that_gets_another_name_has_the_same_entries(started):
+    """By its boot id: they were counted twice, and the sum was called a lower bound."""
+    target = taken(EMPTY, block(200, opens(started, 199, 23)))
+    target.take(block(400, opens(started, 399, 37)), "oss1-new", "boot 1", True)
+    assert 37 == target.totals(["4711"]).counters["open"].samples[0]
+    assert ("oss1-new", []) == (target.node, target.marks("4711", T + 190, T + 400))
+    assert not target.take(block(200, opens(started, 199, 23)), "oss1", "boot 1", False)
+
+
+def test_without_a_boot_id_the_name_tells_one_server_from_another():
+    target = taken(EMPTY, block(200, opens(190, 199, 23)))
+    target.take(block(400, opens(390, 399, 37)), "oss2", "", True)
+    target.take(block(600, opens(590, 599, 41)), "oss3", "", True)
+    assert 23 + 37 + 41 == target.totals(["4711"]).counters["open"].samples[0]
+
+
+def test_a_clock_that_is_set_right_by_a_day_hides_no_reading():
+    """In two blocks; what is of before is marked, what begins then is not."""
+    target = taken(block(86_400, {}), block(86_600, opens(86_590, 86_599, 23)))
+    again, new = opens(86_590, 86_599, 23), {"4712": (390, 399, {"open": 37})}
+    assert target.take(block(400, again, ended=False), "oss1", "boot 1", True)
+    assert target.take(block(400, new), "oss1", "boot 1", True)
+    assert [23, 37] == target.totals(["4711", "4712"]).counters["open"].samples.tolist()
+    assert [NO_SWEEP] == target.marks("4711", T + 400, T + 500)
+    assert [] == target.marks("4712", T + 401, T + 500)
+    assert 0.0 == target.gains().span_s
+    assert not target.take(block(380, opens(86_590, 86_599, 23)), "oss1", "boot 1", False)
 
 
 def test_an_id_twice_in_one_reading_is_the_old_one_and_then_the_new_one():

@@ -90,6 +90,19 @@ class World:
         """The target is stopped and started on its server."""
         self.kernel.restart(self.now * NS, same_boot=True)
 
+    def on_rename(self):
+        """The server gets another name, and its agent is started again."""
+        self.kernel.node += "a"
+        self.agent.restart()
+
+    def on_set_back(self, seconds):
+        """The server's clock was ahead by so much, and is set right; jobs have the true times."""
+        self.now -= seconds
+        self._last = []                     # a copy of those would be of a chain that is past
+        for times in (self.kernel.first, self.kernel.last):
+            times.update((job, at - seconds * NS) for job, at in times.items())
+        self.agent.restart()
+
     def on_interval(self, seconds):
         """Somebody sets job_cleanup_interval."""
         self.kernel.cleanup_s = seconds

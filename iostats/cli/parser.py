@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 
-from iostats.errors import DONE, IostatsError, UsageError
+from iostats.errors import DONE, IostatsError, StateError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,3 +46,15 @@ def status_of(role: Callable[[], int]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return DONE
+
+
+def put_out(lines: Iterable[str]) -> None:
+    """Write to standard output, where a full disk is no traceback; StateError."""
+    try:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)      # what is left is not tried again
+        raise StateError(f"standard output: cannot be written: {error.strerror}") from None

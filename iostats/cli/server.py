@@ -18,9 +18,9 @@ import time
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from iostats import config as site
-from iostats import credentials, jobid, report, schedulers, secret
+from iostats import credentials, jobid, journal, report, schedulers, secret
 from iostats.aggregate import Totals
-from iostats.cli.parser import parser, status_of
+from iostats.cli.parser import parser, put_out, status_of
 from iostats.errors import DONE, StateError, UsageError
 from iostats.node import job as job_of
 from iostats.server import JobServer, how_to_add_up
@@ -63,6 +63,8 @@ options:
                         ~/.iostats)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
+  --state-dir DIR       where what was counted is kept until the report is
+                        written (default: as iostats_client.py)
   --listen HOST[:PORT]  listen there alone (default: all addresses, and the port
                         of the job)
   --print-port          print the job's port, and end
@@ -77,12 +79,13 @@ examples:
 
 exit status:
   0 the report is printed (its first line says who is missing)
-  1 the report could not be written where it should be
+  1 the report could not be written where it should be; the same command again
+    has all that was counted
   2 bad usage or site.cfg   3 no port could be had
 """
 
 _WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
-               "--config", "--listen")
+               "--config", "--state-dir", "--listen")
 _FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site")
 
 
@@ -94,9 +97,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
-    for name, given in (("server.deadline", options.deadline), ("report.format", options.format)):
+    for name, given in (("server.deadline", options.deadline), ("report.format", options.format),
+                        ("node.state_dir", options.state_dir)):
         if given is not None:
-            config.take(name, given, f"--{name.partition('.')[2]}")
+            config.take(name, given, f"--{name.partition('.')[2].replace('_', '-')}")
     if options.site:
         return _run_site(options, config)
     job = job_of(options.job, config)
@@ -111,15 +115,16 @@ def _run(options: argparse.Namespace) -> int:
     if "secret" in config["server.auth"]:
         password = secret.where(options.secret, config["secret.dir"], job)
         made = secret.make(password)
-    try:
-        checks = credentials.of_server(config, job, password, _say)
-        event_loop_policy()
-        asyncio.run(_serve(totals, checks, config, options))
-    finally:
-        if password and made:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(password)
-    return _print(totals, config, options)
+    with journal.kept(config["node.state_dir"], job, _say) as kept:
+        try:
+            checks = credentials.of_server(config, job, password, _say)
+            event_loop_policy()
+            asyncio.run(_serve(totals, checks, config, options, kept))
+        finally:
+            if password and made:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(password)
+        return _print(totals, config, options)
 
 
 def _run_site(options: argparse.Namespace, config: site.Config) -> int:
@@ -223,12 +228,14 @@ def _raise_limits(config: site.Config) -> None:
 
 
 async def _serve(totals: Totals, checks: Sequence[credentials.Credentials], config: site.Config,
-                 options: argparse.Namespace) -> None:
+                 options: argparse.Namespace, kept: journal.Journal | None) -> None:
     """Listen until all nodes are heard, the deadline is over, or a signal comes."""
     _raise_limits(config)
     gc.freeze()                       # what is imported by now never becomes garbage
     server, loop = JobServer(totals, checks, config), asyncio.get_running_loop()
     stopped = []
+    if kept is not None:
+        server.go_on_with(kept)
 
     def stop() -> None:
         stopped.append(True)
@@ -244,6 +251,10 @@ async def _serve(totals: Totals, checks: Sequence[credentials.Credentials], conf
     say = _Progress(totals, options.quiet)
     try:
         say.begin(server.port)
+        if totals.reported:
+            _say(f"{totals.reported} {'node' if totals.reported == 1 else 'nodes'} that an earlier "
+                 f"server of this job had counted {'is' if totals.reported == 1 else 'are'} "
+                 f"counted")
         await _until_the_end(server, totals, config["server.deadline"], stopped, say)
     finally:
         say.end()
@@ -321,9 +332,9 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
             write_whole(options.output, text)
         except StateError as error:
             failed = error
-            print(text, end="", flush=True)            # nothing is lost with a full disk
+            put_out([text])                            # nothing is lost with a full disk
     else:
-        print(text, end="", flush=True)
+        put_out([text])
     if options.json:
         try:
             write_whole(options.json, report.as_json(report.labelled(totals.record(), config)))
@@ -335,10 +346,19 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write `path` whole or not at all; a link, or no plain file, is appended to."""
+    """
+    Write `path` whole or not at all; a link, or no plain file, is appended to.
+
+    Not one that another user has put there, where a report is expected: his link leads into files
+    of ours, and nobody may read his FIFO.
+    """
     beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
-        if not _is_replaceable(path):
+        found = _not_replaceable(path)
+        if found is not None and found.st_uid not in (0, os.geteuid()):
+            raise StateError(f"{path}: not written: it is a link, or no plain file, of user "
+                             f"{found.st_uid}; remove it, or name another file")
+        if found is not None:
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
@@ -352,17 +372,18 @@ def write_whole(path: str, text: str) -> None:
         raise StateError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _is_replaceable(path: str) -> bool:
+def _not_replaceable(path: str) -> os.stat_result | None:
     """
-    True for a file, and where there is none.
+    What stands in the place of a file, None for a file and where there is nothing.
 
-    A link is not: root would put a file in the place of /dev/stdout, and all that other programs
+    A link does: root would put a file in the place of /dev/stdout, and all that other programs
     write there would be in it.
     """
     try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
+        found = os.lstat(path)
     except FileNotFoundError:
-        return True
+        return None
+    return None if stat.S_ISREG(found.st_mode) else found
 
 
 if __name__ == "__main__":

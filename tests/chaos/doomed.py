@@ -6,7 +6,7 @@ A server that ends itself, as kill -9 does, at one step of its protocol:
     hello      the NTH `hello` has come, and is not answered
     received   the NTH message METHOD (report, sweep) has come
     counted    it has been taken, in memory
-    stored     it is on the disk (the site's server alone)
+    stored     it is on the disk: in the site's store, in the journal of a job's server
     answered   its answer has left
 """
 
@@ -15,7 +15,7 @@ import signal
 import sys
 
 from iostats import server as base
-from iostats import site, store
+from iostats import journal, site, store
 from iostats.cli import server as role
 
 site._SETTLES_S = site._LATE_S = 0.03              # as in site_desk.py
@@ -65,5 +65,6 @@ else:
         if hasattr(one, "_" + METHOD):
             _around(one, "_" + METHOD, before=_count("received"), after=_die_if("counted"))
 _around(store.Store, "commit", after=_die_if("stored"))
+_around(journal.Journal, "add", after=_die_if("stored"))
 _around(base.Server, "send", after=_die_if("answered"))
 sys.exit(role.main(sys.argv[4:]))

@@ -16,8 +16,7 @@ from storage import StorageServer, moved
 DOOMED = Path(__file__).with_name("doomed.py")
 NODES = ("nid00001", "nid00002", "nid00003")
 _NTHS = (1, 2, 3) if WHOLE else (2,)
-_OF_SITE = ("hello", "received", "counted", "stored", "answered")
-_OF_JOB = ("hello", "received", "counted", "answered")
+_STEPS = ("hello", "received", "counted", "stored", "answered")
 
 
 def begin_doomed(desk, step, method, nth, *options, env):
@@ -41,7 +40,7 @@ def doomed_site(desk, step, method, nth):
 
 
 @pytest.mark.parametrize("nth", _NTHS)
-@pytest.mark.parametrize("step", _OF_SITE if WHOLE else ("counted", "stored", "answered"))
+@pytest.mark.parametrize("step", _STEPS if WHOLE else ("counted", "stored", "answered"))
 def test_a_site_server_killed_at_a_step_counts_every_epilog_once(tmp_path, step, nth):
     with SiteDesk(tmp_path) as desk:
         desk.configure(site_deadline=600)
@@ -54,7 +53,7 @@ def test_a_site_server_killed_at_a_step_counts_every_epilog_once(tmp_path, step,
         doomed = doomed_site(desk, step, "report", nth)
         for node, root in zip(NODES, roots):
             assert 0 == desk.hook("epilog", node, root, "4711", env=env).status
-        assert -9 == doomed.process.wait(20)
+        assert -9 == doomed.process.wait(100)
         waiting = {node: desk.kept(node) for node in NODES}
         # Its last answer has left, but for the second, who may have heard of its end first.
         gone = nth - (step != "answered")
@@ -69,7 +68,7 @@ def test_a_site_server_killed_at_a_step_counts_every_epilog_once(tmp_path, step,
 
 
 @pytest.mark.parametrize("nth", _NTHS)
-@pytest.mark.parametrize("step", _OF_SITE if WHOLE else ("stored",))
+@pytest.mark.parametrize("step", _STEPS if WHOLE else ("stored",))
 def test_a_site_server_killed_at_a_step_counts_every_sweep_once(tmp_path, step, nth):
     with SiteDesk(tmp_path) as desk:
         desk.configure(harvest_every=1, node_try_for=20)
@@ -83,7 +82,7 @@ def test_a_site_server_killed_at_a_step_counts_every_sweep_once(tmp_path, step, 
             oss.show("OST0000", {"4711": moved(written=(23 + place) * 1009)})
             oss.sweep()
         # An agent says hello once by itself, and once before each message.
-        assert -9 == doomed.process.wait(20)
+        assert -9 == doomed.process.wait(100)
         desk.site()
         desk.configure(node_try_for=20)
         oss.show("OST0000", {"4711": moved(written=37 * 1009)})
@@ -94,39 +93,39 @@ def test_a_site_server_killed_at_a_step_counts_every_sweep_once(tmp_path, step, 
 
 
 @pytest.mark.parametrize("nth", _NTHS)
-@pytest.mark.parametrize("step", _OF_JOB if WHOLE else ("counted",))
-def test_a_jobs_server_killed_at_a_step_counts_a_node_once_or_names_it(tmp_path, step, nth):
-    """
-    It keeps its totals in memory: a node that was answered before the kill is named as missing.
-    """
+@pytest.mark.parametrize("step", _STEPS if WHOLE else ("counted", "stored", "answered"))
+def test_a_jobs_server_killed_at_a_step_counts_every_node_once(tmp_path, step, nth):
+    """The next one has from the journal what was stored; who has no answer sends it again."""
     with Desk(tmp_path) as desk:
-        roots = [desk.tree(node, **BEFORE) for node in NODES]
-        for node, root in zip(NODES, roots):
+        roots = {node: desk.tree(node, **BEFORE) for node in NODES}
+        for node, root in roots.items():
             assert 0 == desk.client("start", *desk.on(node, root)).status
             write_tree(root, **AFTER)
         options = ("--job", desk.job, "--nodes", "nid[00001-00003]", "--listen", "127.0.0.1",
                    "--format", "json")
         doomed = Server(*begin_doomed(
             desk, step, "report", nth, *options,
-            env=desk.environment({"PYTHONPATH": ":".join(sys.path)}))[:1], desk.job,
+            env=desk.environment({"PYTHONPATH": ":".join(sys.path),
+                                  "IOSTATS_NODE_STATE_DIR": str(desk.journals)}))[:1], desk.job,
             desk.folder / "doomed.out", desk.folder / "doomed.err")
         doomed.wait_until_listening()
         env = {"IOSTATS_NODE_TRY_FOR": "0"}
 
-        def stop(node, root, port):
-            return desk.client("stop", "--server", f"127.0.0.1:{port}", *desk.on(node, root),
-                               env=env).status
-        first = [stop(node, root, doomed.port) for node, root in zip(NODES, roots)]
-        assert -9 == doomed.process.wait(20)
+        def stop(node, port):
+            return desk.client("stop", "--server", f"127.0.0.1:{port}",
+                               *desk.on(node, roots[node]), env=env).status
+        first = [stop(node, doomed.port) for node in NODES]
+        assert -9 == doomed.process.wait(100)
         gone = nth - (step != "answered")
         assert [0] * gone + [3] * (3 - gone) == first
+        kept = gone + (step == "stored")
         server = desk.server("--nodes", "nid[00001-00003]", "--format", "json")
-        again = [stop(node, root, server.port) for node, root in zip(NODES, roots)]
-        assert [2] * gone + [0] * (3 - gone) == again      # 2: was not started here
-        record = server.wait().record
-        assert dict.fromkeys(NODES[:gone], "no start") == record["coverage"]["missing"]
-        if gone < 3:
-            assert {name: (3 - gone) * value for name, value in THE_WORK.items()} == application(
-                record)
-        tell("step: job server, report", step=step, nth=nth, kills=1, counted_once=3 - gone,
-             named=gone)
+        # With all of them in the journal it prints, and ends.
+        again = [stop(node, server.port) for node in NODES[gone:]] if kept < 3 else []
+        assert [0] * (3 - gone if kept < 3 else 0) == again
+        done = server.wait()
+        assert {} == done.record["coverage"]["missing"]
+        assert {name: 3 * value for name, value in THE_WORK.items()} == application(done.record)
+        assert (f"{kept} node" in done.err) == (kept > 0)
+        assert [] == list(desk.journals.iterdir())
+        tell("step: job server, report", step=step, nth=nth, kills=1, counted_once=3)

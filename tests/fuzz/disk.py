@@ -13,13 +13,16 @@ import time
 import zlib
 from binascii import crc32
 
-from iostats import (config, delta, hooks, jsonrpc, measure, post, secret, snapshot, sources, spool,
-                     watch, wire, zeroing)
+import msgspec
+
+from iostats import (config, delta, hooks, journal, jsonrpc, measure, post, secret, snapshot,
+                     sources, spool, state, watch, wire, zeroing)
 from iostats.errors import IostatsError, NotDelivered, StateError, UsageError, WireError
 from iostats.sinks import influxdb
 
-from .messages import (_COUNTED, A_REPORT, CALLER, NODE, SECRET, _call, _checked_answer,
-                       _config, _Hostile, _made, _raise, _site_documents, _sweeps)
+from .messages import (_COUNTED, A_REPORT, CALLER, NODE, SECRET, _as_record, _call, _checked_answer,
+                       _config, _documents, _Hostile, _job_server, _made, _raise, _site_documents,
+                       _sweeps)
 from .texts import NOW, NS, _memory, _pairs, _snapshot
 from .tools import Draw, allowed, checked_line, no_bug_logged, target
 
@@ -144,8 +147,6 @@ def kept_report(data):
         2000)
 def watch_file(data):
     """What `watch` has left: its rates are ones that a server takes, or there are none."""
-    import msgspec
-
     from iostats import server
     report = {**A_REPORT, "ended": NOW}
     found = watch.with_tail(data, report)
@@ -161,6 +162,48 @@ def secret_file(data):
             file.write(data)
         with allowed(StateError):
             wire.key_of(secret.load(path), "4711")
+
+
+# -- what a job's server keeps -------------------------------------------------------------------
+
+def _record(payload):
+    """One record of a journal, with the checksum that it should have."""
+    crc = crc32(payload)
+    return journal._HEAD.pack(len(payload), crc, len(payload) ^ crc ^ journal._MARK) + payload
+
+
+def _journal_seeds():
+    whose = json.dumps(_WHOSE).encode()
+    message = json.dumps(_call("report", A_REPORT)).encode()
+    totals = {"totals": msgspec.to_builtins(_documents()[3]["params"]["state"]), "merged": ["41"]}
+    parts = [b"whose\n" + whose, b"node nid00001\n" + message]
+    whole = b"".join(map(_record, [parts[0], b"totals\n" + msgspec.json.encode(totals), parts[1]]))
+    twice = [*parts, parts[1].replace(b'"23"', b'"37"')]
+    return [b"\1" + _CUT.join(parts), b"\1" + _CUT.join(twice), b"\1" + parts[1],
+            b"\0" + whole, b"\0" + whole[:-23]]
+
+
+_WHOSE = {"form": 1, "job": "4711", "run": "", "boot_id": "23"}
+
+
+@target(_journal_seeds, 6000)
+def kept_journal(data):
+    """What a killed server has left, also with its checksums right: counted, or said in a line."""
+    kind, data = data[:1], data[1:]
+    if kind == b"\1":                              # totals are read as they were written, or not
+        data = b"".join(_record(part) for part in data.split(_CUT)
+                        if not part.startswith(b"totals\n"))
+    with _folder() as at, no_bug_logged():
+        os.chmod(at, 0o700)
+        kept = state.State(at, "4711", NODE)
+        with open(kept.journal_path, "wb") as file:
+            file.write(data)
+        for _ in range(2):
+            one = _job_server()
+            found = journal.Journal(kept, _WHOSE, checked_line)
+            one.go_on_with(found)
+            _as_record(one.totals)
+            os.close(found._handle)
 
 
 # -- what agents and sinks keep ----------------------------------------------------------------
@@ -210,8 +253,6 @@ def spooled(data):
 
 @functools.lru_cache
 def _a_state():
-    import msgspec
-
     from iostats import sweeps
     one = zeroing.Target(zeroing.Names(), "scratch", "OST0000")
     for document in _sweeps():
