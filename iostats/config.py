@@ -94,8 +94,9 @@ def _wait(default: float, help: str) -> Option:
 
 OPTIONS = {
     "node.state_dir": Option("", _text, "a folder", (
-        "Where `start` keeps its snapshot until `stop`; it must be the user's own.  Empty: a "
-        "private folder with a name that others cannot guess, below /tmp.")),
+        "Where `start` keeps its snapshot until `stop`, and a job's server what it has counted "
+        "until its report is written; it must be the user's own.  Empty: a private folder with a "
+        "name that others cannot guess, below /tmp.")),
     "node.job_id_variables": Option(
         "SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID COBALT_JOBID", str.split,
         "names of environment variables", "Where the job id is looked for; the first one set."),

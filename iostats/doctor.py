@@ -13,38 +13,24 @@ import os
 import stat
 import sys
 import time
-from collections import namedtuple
 
 from iostats import config as site
-from iostats import (credentials, files, jobid, nodelist, post, schedulers, secret, state,
-                     wire)
+from iostats import (credentials, files, harvest_checks, jobid, nodelist, post, schedulers, secret,
+                     state, wire)
 from iostats import node as this_node
+from iostats.checks import NOTE, OK, PROBLEM, Check, quoted
 from iostats.errors import (ConfigError, IostatsError, NotDelivered, NotReadable,
                             UsageError)
 from iostats.snapshot import readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import ModuleType
     from typing import Any
 
     from iostats.config import Config
     from iostats.lustre import Reading
     from iostats.snapshot import File, Snapshot
-
-OK, NOTE, PROBLEM = "ok", "note", "problem"
-
-Check = namedtuple("Check", "state name text mend", defaults=("",))
-Check.__doc__ = """
-One line of the doctor.
-
-Attributes:
-    state: OK, NOTE or PROBLEM.
-    name: what was looked at.
-    text: what was found where.
-    mend: the command that mends it; "" where there is nothing to mend.
-"""
 
 _INSTALL_READER = "make install-reader && systemctl enable --now iostats-reader.socket"
 _MOUNT_DEBUGFS = "mount -t debugfs none /sys/kernel/debug"
@@ -84,6 +70,7 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
                                       read, root, source in by_reader, lockdown))
         checks += [lockdown.check(counters), _release(root, counters, read),
                    _start_time(root, read), _stats_track(now), _jobid_var(root, config)]
+    checks += harvest_checks.examine(config, root)
     checks.append(_reader(root, config, said, by_reader))
     checks.append(_state_folder(config))
     job, job_check = _job(given, config)
@@ -128,15 +115,9 @@ def _without_the_mistake(message: str) -> str:
     path, _, rest = message.partition(":")
     lineno = rest.partition(":")[0]
     if lineno.isdigit():
-        return f"sed -i '{lineno}s/^/#/' {_quoted(path)}"
-    return (f"chmod a+r {_quoted(path)}" if os.path.exists(path) else
-            f"cp {_quoted(site.BESIDE)} {_quoted(path)}")
-
-
-def _quoted(path: str) -> str:
-    """`path` as a shell takes it."""
-    safe = all(c.isalnum() or c in "/._-+=:,@%~" for c in path)
-    return path if safe else "'" + path.replace("'", "'\\''") + "'"
+        return f"sed -i '{lineno}s/^/#/' {quoted(path)}"
+    return (f"chmod a+r {quoted(path)}" if os.path.exists(path) else
+            f"cp {quoted(site.BESIDE)} {quoted(path)}")
 
 
 def _mounts(root: str, counters: list[File]) -> Check:
@@ -392,7 +373,7 @@ def _state_folder(config: Config) -> Check:
         if found.st_mode & 0o077:
             return Check(PROBLEM, "state folder", f"{folder}: mode "
                          f"{stat.S_IMODE(found.st_mode):04o}, others could have been there",
-                         f"chmod 700 {_quoted(folder)}")
+                         f"chmod 700 {quoted(folder)}")
     there = folder
     while not os.path.exists(there):
         there = os.path.dirname(os.path.abspath(there))
@@ -473,29 +454,37 @@ def _batch(config: Config) -> list[Check]:
 
 
 def _site(config: Config, node: str) -> list[Check]:
-    """The site's server, which prologs and epilogs need."""
+    """The site's server, which prologs, epilogs and the harvest need."""
     if not config["site.host"]:
         return []
-    where = f"{config['site.host']}:{config['site.port']}"
+    try:
+        host, port = post.site_server(config)
+    except UsageError as error:
+        return [Check(PROBLEM, "site", str(error), "iostats config --check")]
+    where, fetch = f"{host}:{port}", _fetch(host, config["site.secret"])
     try:
         signs = credentials.of_client(config, wire.SITE, config["site.secret"])
     except IostatsError as error:
         if os.geteuid():
             return [Check(NOTE, "site", f"{where}; only root reports there: {error}")]
-        return [Check(PROBLEM, "site", str(error), _fetch(config["site.host"],
-                                                          config["site.secret"]))]
+        return [Check(PROBLEM, "site", str(error), fetch)]
     try:
-        hello, by = post.who_listens(config["site.host"], config["site.port"], wire.SITE, signs,
-                                     node)
+        hello, by = post.who_listens(host, port, wire.SITE, signs, node)
     except OSError as error:
         return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
                       "systemctl start iostats-site.service")]
-    if by is None:
-        doubts = "; ".join(one.doubt for one in signs)
-        return [Check(PROBLEM, "site", f"{where}: " + (
-            doubts if hello.get("job") == wire.SITE else "something else listens there"),
-            "iostats config --check")]
-    return [Check(OK, "site", f"{where} is the site's server")]
+    except NotDelivered as error:                      # munge: it believes root alone
+        return [Check(NOTE if os.geteuid() else PROBLEM, "site", str(error),
+                      "sudo iostats_client.py doctor" if os.geteuid() else
+                      "iostats config --check")]
+    if by is not None:
+        return [Check(OK, "site", f"{where} is the site's server")]
+    if hello.get("job") != wire.SITE:
+        return [Check(PROBLEM, "site", f"{where}: something else listens there",
+                      "iostats config --check")]
+    return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.doubt for one in signs),
+                  fetch if any(isinstance(one, credentials.Secret) for one in signs) else
+                  "iostats config --check")]
 
 
 # -- the server ------------------------------------------------------------------------------
@@ -571,11 +560,11 @@ def _secret(given: dict[str, Any], config: Config, job: str,
         return None, Check(PROBLEM, "secret", str(error), _fetch(host, path or ""))
     except IostatsError as error:
         return None, Check(PROBLEM, "secret", str(error),
-                           f"rm {_quoted(path)}" if path else f"unset {secret.VARIABLE}")
+                           f"rm {quoted(path)}" if path else f"unset {secret.VARIABLE}")
 
 
 def _fetch(host: str, path: str) -> str:
-    return f"scp {host}:{_quoted(path)} {_quoted(path)}"
+    return f"scp {host}:{quoted(path)} {quoted(path)}"
 
 
 def _trust_and_clock(hello: dict[str, Any], by: credentials.Credentials | None,
@@ -600,17 +589,3 @@ def _trust_and_clock(hello: dict[str, Any], by: credentials.Credentials | None,
             Check(OK, "secret", f"{where}: the server has the same"),
             Check(OK, "clock", text) if abs(ahead) <= _CLOCK_OFF_S else
             Check(PROBLEM, "clock", text, "chronyc makestep")]
-
-
-# -- what is printed -------------------------------------------------------------------------
-
-def as_text(checks: Iterable[Check]) -> str:
-    """A line for each check."""
-    return "".join(f"{one.state:<8} {one.name}: {one.text}"
-                   f"{'; mend: ' + one.mend if one.mend else ''}\n" for one in checks)
-
-
-def as_json(checks: Iterable[Check]) -> dict[str, Any]:
-    """{problems, checks} for `--json`."""
-    return {"problems": sum(one.state == PROBLEM for one in checks),
-            "checks": [one._asdict() for one in checks]}

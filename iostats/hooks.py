@@ -192,9 +192,8 @@ class _Site:
 
     def __init__(self, config: Config, say: Callable[[str], None], within_s: float) -> None:
         from iostats import credentials, post, wire
-        self._host, self._port, self._name = config["site.host"], config["site.port"], wire.SITE
-        if not self._host:
-            raise NotDelivered("no server: set [site] host in site.cfg")
+        self._host, self._port = post.site_server(config)
+        self._name = wire.SITE
         self._signs = post.in_time(within_s, "credentials", lambda: credentials.of_client(
             config, wire.SITE, config["site.secret"], say))
 

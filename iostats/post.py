@@ -66,6 +66,14 @@ def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
     return host, int(port) if port else None
 
 
+def site_server(config: Mapping[str, Any]) -> tuple[str, int]:
+    """(host, port) of the site's server, by site.cfg; UsageError, NotDelivered for none."""
+    if not config["site.host"]:
+        raise NotDelivered("no site server is named ([site] host in site.cfg)")
+    host, port = split_server(config["site.host"], "[site] host")
+    return host, port or config["site.port"]
+
+
 def deliver(report: dict[str, Any], server: str, secret_path: str | None, config: Mapping[str, Any],
             say: Callable[[str], None] = lambda text: None,
             sleep: Callable[[float], object] = time.sleep, job_uid: int | None = None,
@@ -206,7 +214,9 @@ def _asked(host: str, port: int, name: str, signs: Sequence[credentials.Credenti
 
 def _connected(host: str, port: int, until: float) -> socket.socket:
     """A connection; each address of `host` has an equal part of the time that is left."""
-    addresses = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+    # Of a text it would load the tables of international names, 8 % of a `stop` (CPU).
+    name = host.encode() if host.isascii() else host
+    addresses = socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)
     for place, (family, kind, protocol, _, address) in enumerate(addresses):
         one = socket.socket(family, kind, protocol)
         try:

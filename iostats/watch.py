@@ -61,13 +61,13 @@ def run(kept: State, seq: str, take: Callable[[], Snapshot], sources: dict[str, 
     # A `stop` removes root's start for root alone, and what we wrote for everybody.
     while start and start == _identity(kept.loaded_from) and (
             not written or os.path.lexists(kept.watch_path)):
-        at = now()
+        at, is_last = now(), bool(stopped)      # a signal in the midst of a look: one more
         due = min(due, at + every_s)      # the clock was set back
-        if at >= due or stopped:
+        if at >= due or is_last:
             before = _look(series, before, take, sources, every_s, at)
             due += every_s * (1 + max(0, int((at - due) / every_s)))       # what was missed is
             written = keep()
-        if stopped:
+        if is_last:
             break
         sleep(max(0.0, min(_LOOK_EVERY_S, due - now())))
     if _identity(kept.loaded_from) is None:

@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 
 from job_stats_text import Job, Value, text
-from processes import CLIENT, Desk, Done, until
-from site_desk import SiteDesk, free_port
+from processes import CLIENT, Desk, Done, free_port, until
+from site_desk import SiteDesk
+from storage import PATIENT
 
 from iostats import config as site
 from iostats import wire
@@ -53,7 +54,7 @@ class SiteOfTest(Server):
         self._wanted = port
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(60)
 
     def _clock(self):
         return time.time() + self._ahead_s
@@ -170,7 +171,7 @@ class StorageDesk(Desk):
         self.choices = {
             "site.host": "127.0.0.1", "site.port": self.port, "harvest.every": 1,
             "site.secret": self.folder / "site.secret", "harvest.spool_dir": self.spool,
-            "harvest.cpu_percent": 100, "node.try_for": 5}
+            "harvest.cpu_percent": 100, "node.try_for": 60}
         self._sites = []
 
     def site(self, ahead_s=0.0, known=None):
@@ -193,8 +194,9 @@ class StorageDesk(Desk):
         new.rename(folder / "job_stats")
         return folder / "job_stats"
 
-    def begin(self, *arguments, root=None, python=sys.executable, before=(), env=None, **choices):
-        """An Agent that was started; `choices`: section_key=value."""
+    def begin(self, *arguments, root=None, python=sys.executable, before=(), env=None,
+              patient=True, **choices):
+        """An Agent that was started; `choices`: section_key=value; `patient`: see PATIENT."""
         self._number += 1
         config = self.folder / f"agent-{self._number}.cfg"
         config.write_text(SiteDesk.text({**self.choices, **{
@@ -202,7 +204,8 @@ class StorageDesk(Desk):
         err = self.folder / f"agent-{self._number}.err"
         with err.open("w") as file:
             process = subprocess.Popen(
-                [*before, python, "-I", "-S", str(CLIENT), "harvest", *map(str, arguments),
+                [*before, python, "-I", "-S", *(["-c", PATIENT] if patient else [str(CLIENT)]),
+                 "harvest", *map(str, arguments),
                  "--root", str(root or self.root), "--node", "oss1", "--config", str(config)],
                 env=self.environment(env), cwd=self.folder, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=file, text=True)
@@ -246,7 +249,7 @@ class Agent:
         self.process.send_signal(number)
         return self.wait()
 
-    def wait(self, within_s=60):
+    def wait(self, within_s=100):
         out, _ = self.process.communicate(timeout=within_s)
         return Done(self.process.returncode, out, self.err)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -140,6 +141,46 @@ def test_list_shows_what_there_is_and_needs_no_server(desk):
     assert not desk.spool.exists()
 
 
+def test_list_takes_file_systems_with_or_without_the_server_before_them(desk):
+    desk.show([a_job(0)])
+    desk.show([a_job(0)], file_system="scratch2")
+    for words in (["scratch2"], ["admin1", "scratch2"]):
+        done = desk.once("--list", *words)
+        assert (0, ["scratch2"]) == (done.status, [line.split()[0]
+                                                   for line in done.out.splitlines()])
+    assert 2 == len(desk.once("--list", "admin1").out.splitlines())
+
+
+def test_a_file_system_in_the_servers_place_is_told(desk):
+    """`harvest scratch`: nobody would find a server of that name."""
+    desk.show([a_job(0)])
+    done = desk.once("scratch")
+    assert (2, "iostats: harvest: expected the site's server before the file systems, got "
+               "'scratch', which is a file system of this machine") == (done.status, done.line)
+    assert not desk.spool.exists()
+
+
+def test_a_machine_without_a_target_says_so(desk):
+    """Or one whose /proc is hidden: it would send nothing for ever, in silence."""
+    site = desk.site()
+    done = desk.once()
+    assert (0, "iostats: no OST and no MDT on this machine, or none that this user may see; "
+               "waiting for one") == (done.status, done.line)
+    assert [[]] == [message.targets for message in site.messages]
+
+
+def test_what_the_kernel_gives_in_small_pieces_is_put_together():
+    """20 reads of 4096 bytes, as of a file in /proc, are two chunks."""
+    ours, kernels = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, kernels:
+        for number in range(20):
+            kernels.send(bytes([number]) * 4096)
+        kernels.shutdown(socket.SHUT_WR)
+        chunks = list(harvest._chunks(ours.fileno()))
+    assert [65_536, 16_384] == [len(chunk) for chunk in chunks]
+    assert b"".join(bytes([number]) * 4096 for number in range(20)) == b"".join(chunks)
+
+
 # -- sweep after sweep -----------------------------------------------------------------------
 
 def told_at_last(site, jobs, key=OST):
@@ -171,14 +212,15 @@ def test_sweeps_are_in_step_with_a_clock_ten_minutes_off(desk):
     site = desk.site(ahead_s=600)
     desk.show([a_job(0)])
     desk.begin(harvest_every=2)
-    until(lambda: len(site.messages) >= 3)
-    assert [0, 0, 0] == [message.slot % 2 for message in site.messages[:3]]
-    slots = [message.slot for message in site.messages]
-    assert slots == sorted(set(slots))
-    for message in site.messages[:3]:
-        assert -601 < message.clock_ahead_s < -599
+
+    def is_in_step(message):
         begun = message.targets[0].read_at - message.clock_ahead_s
-        assert message.slot <= begun + 0.5 and begun < message.slot + 2
+        return (-601 < message.clock_ahead_s < -599
+                and message.slot <= begun + 0.5 and begun < message.slot + 2)
+    # On a machine that is busy an answer may take a second, and a sweep may begin late.
+    until(lambda: sum(map(is_in_step, list(site.messages))) >= 3, what="three sweeps in step")
+    slots = [message.slot for message in site.messages]
+    assert {0} == {slot % 2 for slot in slots} and slots == sorted(set(slots))
 
 
 def test_two_storage_servers_with_other_clocks_sweep_in_the_same_slots(tmp_path):
@@ -192,13 +234,14 @@ def test_two_storage_servers_with_other_clocks_sweep_in_the_same_slots(tmp_path)
 
 
 @pytest.mark.parametrize("wanted, intervals, pause, said", [
-    (0, [600, 600], 200, False), (0, [600, 90], 30, False), (20, [600], 20, False),
-    (0, [0, 90], 30, False), (0, [0, None], 60, False), (900, [0], 900, False),
-    (0, [86_400], 200, False), (300, [86_400], 300, False), (0, [2], 1, False), (0, [], 60, False),
-    (201, [600], 200, True), (20, [41], 13, True),
+    (0, [600, 600], 200, False), (0, [600, 90], 25, False), (20, [600], 20, False),
+    (0, [0, 90], 25, False), (0, [0, None], 50, False), (900, [0], 900, False),
+    (0, [86_400], 200, False), (300, [86_400], 300, False), (0, [2], 1, False), (0, [], 50, False),
+    (201, [600], 200, True), (20, [41], 10, True), (0, [500], 100, False), (31, [93], 31, False),
 ])
 def test_a_sweep_comes_at_a_third_of_the_cleanup_interval_at_most(wanted, intervals, pause, said):
     found, lines = [harvest.Target("scratch", "OST0000", [], one) for one in intervals], []
+    assert wanted or 200 % pause == 0            # all storage servers meet once in 200 s
     assert pause == harvest.pause_s(wanted, found, lines.append)
     assert said == bool(lines)
 
@@ -262,7 +305,7 @@ def test_what_happens_while_the_server_is_away_is_told_later_and_once(desk):
         desk.show([a_job(0, 41_003 + number, seen_s=37 + number)])
         until(lambda more=waiting + 2: len(desk.waiting()) >= more)
     site = desk.site()
-    until(lambda: site.messages and not desk.waiting(), 60)
+    until(lambda: site.messages and not desk.waiting())
     before = len(site.messages)
     until(lambda: len(site.messages) > before)
     seen = [block.seen[0] for message in site.messages for block in message.targets if block.ids]
@@ -371,8 +414,8 @@ def test_a_server_that_never_answers_keeps_no_sweep_from_its_time(desk):
     from processes import Listener
     desk.show([a_job(0)])
     with Listener(desk.port, None) as silent:
-        agent = desk.begin()
-        until(lambda: len(desk.waiting()) >= 5, 60)
+        agent = desk.begin(patient=False)
+        until(lambda: len(desk.waiting()) >= 5)
         assert silent.met < 5
     assert 1 == agent.stop().err.count("messages wait in")
 
@@ -644,7 +687,9 @@ def test_a_target_that_goes_and_comes_back_is_told_in_full(desk):
     told_at_last(site, [a_job(1)])
     assert [True, True] == [message.full for message in site.messages
                             if message.targets and message.targets[0].ids]
-    assert (0, "") == (agent.stop().status, agent.err)
+    done = agent.stop()
+    assert (0, "iostats: no OST and no MDT on this machine, or none that this user may see; "
+               "waiting for one") == (done.status, done.line)
 
 
 @pytest.mark.parametrize("how", ["a folder", "no file"])
@@ -718,7 +763,7 @@ def peak_of(desk, count):
             file.write(render(a_job(number), "2.15.2"))
     site = desk.site()
     agent = desk.begin()
-    until(lambda: len(site.sweeps()) >= 2, 120)
+    until(lambda: len(site.sweeps()) >= 2, 240)
     assert count == site.messages[-1].targets[0].entries
     peak = peak_kib(agent.process)
     agent.kill()
@@ -768,6 +813,33 @@ def test_a_clock_that_is_set_back_puts_no_reading_before_another(monkeypatch):
     assert pytest.approx(1_795_225_427.0) == clock.now()
     wall[:] = 1_795_231_391.0, 7_600.0
     assert 1_795_231_391.0 == clock.now()
+
+
+def test_a_clock_that_was_wrong_by_more_than_an_hour_begins_anew(monkeypatch):
+    """A machine that was booted in another time zone: for months it would be a tenth slower."""
+    clock, wall = harvest.Clock(), [1_795_225_391.0, 1_000.0]
+    monkeypatch.setattr(harvest.time, "time", lambda: wall[0])
+    monkeypatch.setattr(harvest.time, "monotonic", lambda: wall[1])
+    clock.now()
+    wall[:] = 1_795_225_391.0 - 3_500, 1_001.0
+    assert not clock.begins_anew()
+    wall[:] = 1_795_225_391.0 - 32_400, 1_002.0
+    assert clock.begins_anew()
+    assert 1_795_225_391.0 - 32_400 == clock.now()
+    assert not clock.begins_anew()
+
+
+def test_the_servers_time_is_known_whatever_happens_to_our_own_clock(desk, monkeypatch):
+    """Else a clock that was set back by a day would plan sweeps of yesterday."""
+    agent = harvest.Agent(harvest_config(desk), str(desk.root), "oss1", ("127.0.0.1", desk.port),
+                          [], lambda text: None)
+    wall = [1_795_225_391.0, 1_000.0]
+    monkeypatch.setattr(harvest.time, "time", lambda: wall[0])
+    monkeypatch.setattr(harvest.time, "monotonic", lambda: wall[1])
+    assert 1_795_225_391.0 == agent._now()
+    agent._learn(86_400.0)
+    wall[:] = wall[0] - 86_000.0, 1_023.0
+    assert 1_795_225_391.0 - 86_400.0 + 23.0 == agent._now()
 
 
 def test_the_queue_is_a_queue(tmp_path):

@@ -508,11 +508,16 @@ def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
 
     from iostats import harvest, post
     words = list(given["harvest"])
-    server = given.get("--server") or (words.pop(0) if words else config["site.host"])
-    wanted = words or config["harvest.file_systems"]
+    here = {one.file_system for one in harvest.targets(root)}
     if "--list" in given:
+        wanted = [word for word in words if word in here] or config["harvest.file_systems"]
         print(harvest.as_text(root, wanted), end="")
         return DONE
+    if "--server" not in given and words and words[0] in here:
+        raise UsageError(f"harvest: expected the site's server before the file systems, got "
+                         f"{words[0]!r}, which is a file system of this machine")
+    server = given.get("--server") or (words.pop(0) if words else config["site.host"])
+    wanted = words or config["harvest.file_systems"]
     if not server:
         raise UsageError("harvest: no server: give HOST or HOST:PORT, or set [site] host in "
                          "site.cfg")
@@ -553,14 +558,14 @@ def _say_if_heard(given: dict[str, Any], text: str) -> None:
 # -- doctor ----------------------------------------------------------------------------------
 
 def _doctor(given: dict[str, Any], root: str) -> int:
-    from iostats import doctor
-    checks = doctor.examine(given, root, sources.of_side("node"))
+    from iostats import checks, doctor
+    found = doctor.examine(given, root, sources.of_side("node"))
     if "--json" in given:
         import json
-        print(json.dumps(doctor.as_json(checks), indent=2))
+        print(json.dumps(checks.as_json(found), indent=2))
     else:
-        print(doctor.as_text(checks), end="")
-    return UNREADABLE if any(one.state == doctor.PROBLEM for one in checks) else DONE
+        print(checks.as_text(found), end="")
+    return UNREADABLE if any(one.state == checks.PROBLEM for one in found) else DONE
 
 
 if __name__ == "__main__":
