@@ -192,6 +192,7 @@ FIELDS = (
     Field("Note", "note", "note", "", "what to know of the numbers, in short"),
 )
 DEFAULT = ("JobID,JobName%-10,User,NNodes,State,Elapsed,ReadBytes,WriteBytes,Opens,Operations,Note")
+ALL = "ALL"
 BRIEF = "JobID,State,ReadBytes,WriteBytes"
 _BY_NAME: dict[str, Field] = {}
 for _field in FIELDS:
@@ -206,6 +207,7 @@ NAMES = tuple(dict.fromkeys(one.name for one in FIELDS if one.kind != "note"))
 STATES = {"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED",
           "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RQ": "REQUEUED",
           "TO": "TIMEOUT"}
+_OUTCOMES = sorted({*STATES.values(), "LAUNCH_FAILED", "REVOKED"})
 
 
 def field_of(name: str, what: str) -> Field:
@@ -240,6 +242,9 @@ def columns_of(text: str, what: str = "--format") -> list[Column]:
     for part in text.split(","):
         if not part.strip():
             continue
+        if part.strip().upper() == ALL:
+            found += [Column(field, None, None) for field in FIELDS]
+            continue
         name, percent, width = part.partition("%")
         column = Column(field_of(name, what), None, None)
         if percent:
@@ -262,9 +267,13 @@ def sort_of(text: str, what: str = "--sort") -> tuple[str, bool]:
     return field.name, text[:1] == "-"
 
 
-def state_of(text: str) -> str:
-    """A state as records have it, of its short form or in small letters."""
-    return STATES.get(text.upper(), text.upper())
+def state_of(text: str, what: str = "--state") -> str:
+    """A state as records have it, of its short form or in small letters; UsageError."""
+    state = STATES.get(text.upper(), text.upper())
+    if state not in _OUTCOMES:
+        raise UsageError(f"{what}: expected how a job ended, {', '.join(_OUTCOMES)}, or F, TO ..., "
+                         f"got {text[:40]!r}")
+    return state
 
 
 # -- cells -----------------------------------------------------------------------------------------

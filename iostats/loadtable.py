@@ -123,6 +123,8 @@ def _moment(began: float, at: float | None) -> str:
 
 
 def _nothing(answer: dict[str, Any]) -> str:
+    if answer["file_system"] and not answer["file_systems"]:
+        return "(no row: nothing is known of this file system)"
     what = "nothing was done" if answer["kind"] == RATES else "nothing has been done"
     if answer["text"] or answer["user"]:
         return f"(no row: {what} that is asked for)"
@@ -167,7 +169,8 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
              labels: Mapping[str, str]) -> list[_Column]:
     by, per_second = answer["by"], answer["kind"] == RATES
     unit, per = _UNIT[units][0], "/S" if per_second else ""
-    columns = [_Column(by.upper(), [name for name, *_ in sums] + [
+    columns = [_Column(by.upper(), [f"{name} {fs}" if by == "fs" else name
+                                    for name, fs, *_ in sums] + [
         _name(row, "file_system" if by == "fs" else by, labels) for row in rows], 8, False)]
     if by != "fs":
         columns.append(_Column("FS", [fs for _, fs, *_ in sums] + [

@@ -5,8 +5,9 @@ Moments in time as users of Slurm write them: sacct's -S and -E.
     MMDD[YY][-HH:MM[:SS]]       1121-13:37, also 11.21 and 11/21
     HH:MM[:SS][AM|PM]           of today
     today, yesterday, tomorrow  at 00:00, or today-13:37
-    midnight, noon, fika (15:00), teatime (16:00)              of today
+    midnight, noon, fika (15:00), teatime (16:00)              of today, or 1121-noon
     now[(+|-)COUNT[UNIT]]       seconds, minutes, hours, days (of 24 hours), weeks; s, m, h, d, w
+    utsSECONDS                  since 1970
 
 A date without a year is one of the last twelve months: of a later month than this one, last year's.
 All in local time.
@@ -25,16 +26,18 @@ _UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 7 
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _HOURS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
-_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?(?P<half>[ap]m)?"
+_CLOCK = (rf"(?:(?P<word>{'|'.join(_HOURS)})|(?P<hour>\d{{1,2}}):(?P<minute>\d{{2}})"
+          r"(?::(?P<second>\d{2}))?(?: *(?P<half>[ap]m))?)")
 _DATE = "|".join((
     r"(?P<y>\d{4})-(?P<mo>\d{1,2})-(?P<d>\d{1,2})",
     r"(?P<m2>\d{2})(?P<d2>\d{2})(?P<y2>\d{2})?",
     r"(?P<m3>\d{1,2})(?P<by>[./])(?P<d3>\d{1,2})(?:(?P=by)(?P<y3>\d{2}))?",
     rf"(?P<day>{'|'.join(_DAYS)})"))
-_is_relative = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?",
+_is_relative = re.compile(r"now(?: *(?P<sign>[+-]) *(?P<count>\d{1,9}) *(?P<unit>[a-z]*))?",
                           re.ASCII).fullmatch
-_is_moment = re.compile(rf"(?:{_DATE})(?:[-t ](?:{_CLOCK}))?", re.ASCII).fullmatch
-_is_clock = re.compile(_CLOCK, re.ASCII).fullmatch
+_is_day = re.compile(rf"(?:{_DATE})(?: *[-t ] *{_CLOCK})?", re.ASCII).fullmatch
+_is_clock = re.compile(rf"{_CLOCK}(?: *[- ] *(?:{_DATE}))?", re.ASCII).fullmatch
+_is_seconds = re.compile(r"uts(\d{1,12})", re.ASCII).fullmatch
 
 
 def moment(text: str, now: float, what: str = "time") -> float:
@@ -56,17 +59,14 @@ def _moment(text: str, now: float) -> float:
     if relative:
         seconds = int(relative["count"] or 0) * _seconds_of(relative["unit"] or "seconds")
         return now - seconds if relative["sign"] == "-" else now + seconds
+    seconds_since = _is_seconds(text)
+    if seconds_since:
+        return datetime.fromtimestamp(int(seconds_since[1])).timestamp()
     today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
-    if text in _HOURS:
-        return today.replace(hour=_HOURS[text]).timestamp()
-    found = _is_clock(text)
-    if found:
-        return _at(today, found).timestamp()
-    found = _is_moment(text)
+    found = _is_day(text) or _is_clock(text)
     if not found:
         raise ValueError
-    day = _day(found, today)
-    return (_at(day, found) if found["hour"] else day).timestamp()
+    return _at(_day(found, today), found).timestamp()
 
 
 def _seconds_of(unit: str) -> int:
@@ -77,7 +77,9 @@ def _seconds_of(unit: str) -> int:
 
 
 def _at(day: datetime, found: re.Match[str]) -> datetime:
-    """`day` at the time of a match of _CLOCK."""
+    """`day` at the time of a match of _CLOCK; at midnight, where it has none."""
+    if found["word"]:
+        return day.replace(hour=_HOURS[found["word"]])
     hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
     if found["half"]:
         if not 1 <= hour <= 12:
@@ -87,9 +89,11 @@ def _at(day: datetime, found: re.Match[str]) -> datetime:
 
 
 def _day(found: re.Match[str], today: datetime) -> datetime:
-    """The midnight at which the day of a match of _DATE begins."""
+    """The midnight at which the day of a match of _DATE begins; `today`, where it has none."""
     if found["day"]:
         return today + timedelta(days=_DAYS[found["day"]])
+    if not (found["mo"] or found["m2"] or found["m3"]):
+        return today
     month = int(found["mo"] or found["m2"] or found["m3"])
     day = int(found["d"] or found["d2"] or found["d3"])
     short = found["y2"] or found["y3"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Key = tuple[str, str]                                   # (file system, target)
     Life = tuple[int, dict[str, tuple[int, Optional[int]]]]     # (start ns or 0, {counter: ...})
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 _LATE_NS = 2 * 10**9             # a clock is no better than that
 _EXPECTED = "the output of `lctl get_param *.*.job_stats`"
 
@@ -182,7 +182,8 @@ class Dumps:
                     missing.setdefault(key[0], {})[key[1]] = look.bad
             self._load = loads.load(parts, self._known, loads.TOTALS, at, None, missing, began)
             return False
-        span_s = self._over_s or (latest[1] - latest[0]) / 1e9
+        # What has no entry does not tell when it was read.
+        span_s = self._over_s or ((latest[1] - latest[0]) / 1e9 if all(latest) else 0.0)
         if latest[1] and span_s < 0 and not self._over_s:
             raise UsageError(f"--statsfile: expected the older file first: the latest request in "
                              f"{self._paths[1]} is {-span_s:.0f} s before that in {self._paths[0]}")
@@ -242,6 +243,8 @@ def _dumped(path: str) -> dict[Key, Look]:
                 if key is None:
                     key = names[name] = _key(name, piece)
                     found[key], bad[key], latest[key] = {}, [], 0
+                if not piece:
+                    continue
                 try:
                     entry = job_stats.parse(piece, 0, path)
                 except JobStatsSyntaxError as error:

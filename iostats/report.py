@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 
 import msgspec
 from tabulate import tabulate
@@ -21,7 +23,7 @@ from iostats.units import bytes_text, duration_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
 _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
@@ -46,25 +48,42 @@ def text(record: dict[str, Any], config: Any, form: str = "grid", long: bool = F
     """
     if form == "json":
         return as_json(record)
-    record = _visible(record)
+    record = _visible(record, _in_markdown if form == "markdown" else _on_terminal)
     if form == "csv":
         return _csv(record)
     return "".join(c if c.isprintable() or c == "\n" else "\\x%02x" % ord(c)
                    for c in _tables(record, config, form, long, explain))
 
 
-def _visible(value: Any) -> Any:
-    """`value` with what nodes have called their things made safe for a terminal and a table."""
+def _visible(value: Any, show: Callable[[str], str]) -> Any:
+    """`value` with what nodes have called their things as `show` makes it."""
     if isinstance(value, str):
-        return value if value.isprintable() else one_line(value)
+        return show(value)
     if isinstance(value, dict):
-        return {_visible(key): _visible(found) for key, found in value.items()}
-    return [_visible(found) for found in value] if isinstance(value, list) else value
+        return {show(key): _visible(found, show) for key, found in value.items()}
+    return [_visible(found, show) for found in value] if isinstance(value, list) else value
+
+
+def _on_terminal(text: str) -> str:
+    return text if text.isprintable() else one_line(text)
+
+
+def _in_markdown(text: str) -> str:
+    """The text without HTML, links and pictures, which markdown would let through."""
+    return re.sub(r"[\\`<]|\](?=\()", r"\\\g<0>", _on_terminal(text))
 
 
 def as_json(record: dict[str, Any]) -> str:
-    """The record as indented JSON, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
+    """
+    The record as indented JSON, ending with a newline.
+
+    What does not print stands as \\uXXXX: JSON itself lets pass what some terminals take for
+    commands (C1), and marks that turn the direction of writing.
+    """
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain: bool) -> str:
@@ -101,7 +120,11 @@ def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain:
     parts += [f"note: {note}" for note in record["notes"]]
     for fs in shown:
         parts += [f"note: {fs['label']}: {note}" for note in fs["notes"]]
-    parts += _harvest_notes(record["harvest"], config) if record["harvest"] else []
+    if record["harvest"]:
+        both = {fs["name"] for fs in record["harvest"]["file_systems"]}
+        parts += [f"note: {fs['label']}: {line}" for fs in shown if fs["name"] in both and not long
+                  for line in _why_network_differs(fs, units)]
+        parts += _harvest_notes(record["harvest"], config)
     refused = record["coverage"]["refused"]
     if refused:
         parts.append("note: messages refused: "
@@ -381,7 +404,7 @@ def _long(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
     return parts
 
 
-def _ratios(fs: dict[str, Any], units: str) -> list[str]:
+def _why_network_differs(fs: dict[str, Any], units: str) -> list[str]:
     """Sentences: why the application's bytes and the network's differ."""
     application, network = fs["application"], fs["network"]
     lines = []
@@ -406,6 +429,12 @@ def _ratios(fs: dict[str, Any], units: str) -> list[str]:
         elif went > asked:
             lines.append(f"{bytes_text(went - asked, units)} more were sent than written: mmap, or "
                          f"what was in memory at the start")
+    return lines
+
+
+def _ratios(fs: dict[str, Any], units: str) -> list[str]:
+    """Sentences on one file system: what the numbers mean beside each other."""
+    application, lines = fs["application"], _why_network_differs(fs, units)
     if fs["cached_read_bytes"]:
         lines.append(f"{_bound(application)}{bytes_text(fs['cached_read_bytes'], units)} of what "
                      f"was read were in the page cache when they were asked for (read-ahead counts "
@@ -457,26 +486,29 @@ def _csv(record: dict[str, Any]) -> str:
         for layer in ("application", "network"):
             for metric, value in (fs[layer] or {}).items():
                 if metric != "lower_bound":
-                    writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), layer, metric,
+                    writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), layer, metric,
                                      "" if value is None else value,
                                      int(fs[layer]["lower_bound"])))
         for name, row in (fs["operations"] or {}).items():
             low = int(fs["application"]["lower_bound"])
-            writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "operations",
-                             _cell(name), row["count"], low))
+            writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "operations",
+                             cell(name), row["count"], low))
             if row["seconds"] is not None:
-                writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "operations",
-                                 _cell(f"{name}_seconds"), row["seconds"], low))
+                writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "operations",
+                                 cell(f"{name}_seconds"), row["seconds"], low))
     for fs in record["harvest"]["file_systems"] if record["harvest"] else ():
         counted = {metric: fs[metric] for metric in ("read_bytes", "write_bytes", "read_rpcs",
                                                      "write_rpcs")}
         counted.update((name, row["count"]) for name, row in fs["operations"].items())
         for metric, value in counted.items():
-            writer.writerow((_cell(record["job"]["id"]), _cell(fs["label"]), "servers",
-                             _cell(metric), value, int(fs["lower_bound"])))
+            writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "servers",
+                             cell(metric), value, int(fs["lower_bound"])))
     return out.getvalue()
 
 
-def _cell(value: str) -> str:
-    """A text that a spreadsheet does not take for a formula."""
-    return "'" + value if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+def cell(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula; some take the wide forms for one."""
+    return "'" + text if text.startswith(_FORMULAS) else text
+
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
-from processes import is_free, until
+from processes import free_port, until
 
 from iostats import config, sweeps, zeroing
 from iostats.harvested import Sweep
@@ -132,14 +132,6 @@ class Said(list):
 
 # -- databases ---------------------------------------------------------------------------------
 
-def free_port():
-    """A port that nobody has just now."""
-    for port in range(28600, 28999):
-        if is_free(port):
-            return port
-    raise AssertionError("no free port")
-
-
 def get(url, **params):
     """The body of an answer, bytes."""
     with urllib.request.urlopen(f"{url}?{urllib.parse.urlencode(params)}", timeout=20) as answer:
@@ -210,11 +202,13 @@ class Answering:
     "drop" for each write to come, and after that 204.
 
     Attributes:
-        writes: [(path with query, lines of the body)] of those that it has read.
+        writes: [(path with query, authorization, lines of the body)] of those that it has read.
+        wanted: the authorization that it takes, and answers 401 to all others; None: it takes any.
     """
 
     def __init__(self, *answers):
         self.answers, self.writes = collections.deque(answers), []
+        self.wanted = None
         self.let_go = threading.Event()
         desk = self
 
@@ -226,10 +220,13 @@ class Answering:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
-                what = desk.answers.popleft() if desk.answers else (204, {}, b"")
+                who = self.headers.get("Authorization")
+                if desk.wanted not in (None, who):
+                    what = (401, {}, b"")
+                else:
+                    what = desk.answers.popleft() if desk.answers else (204, {}, b"")
                 what = what(body) if callable(what) else what
-                desk.writes.append((self.path, self.headers.get("Authorization"),
-                                    body.decode().split("\n")))
+                desk.writes.append((self.path, who, body.decode().split("\n")))
                 if what == "hang":
                     desk.let_go.wait(30)
                 if what in ("hang", "drop"):

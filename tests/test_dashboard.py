@@ -137,7 +137,8 @@ def test_of_itself_there_is_what_prometheus_shows(filled):
 
 
 @pytest.mark.victoria
-@pytest.mark.parametrize("boots, expected", [(["a", "a", "a"], {}), (["a", "b", "b"], {(): 1})],
+@pytest.mark.parametrize("boots, expected", [(["a", "a", "a"], {(): 0}),
+                                             (["a", "b", "b"], {(): 1})],
                          ids=["all is well", "started again"])
 def test_jobs_whose_amounts_may_be_too_low_are_counted(tmp_path, boots, expected):
     """Once each, on however many targets."""
@@ -180,6 +181,16 @@ def test_a_real_prometheus_takes_every_query(opened, scraping):  # noqa: F811
     asked(url, "lustre_job_write_bytes_total")
     for _, _, expr in QUERIES:
         query(url, as_grafana(expr), time.time())
+
+
+def test_bytes_and_their_rates_are_in_the_same_units():
+    """Grafana's bytes and binBps are of 1024; its Bps would be of 1000."""
+    assert {"Written": "bytes", "Read": "bytes", "Write rate by job": "binBps",
+            "Read rate by job": "binBps", "Rate by target": "binBps",
+            "Write rate by user": "binBps", "Top jobs": "bytes"} == {
+        title: unit for title, panel in PANELS.items()
+        for unit in [panel["fieldConfig"]["defaults"]["unit"]] if unit[-1] in "sp" and unit not in (
+            "s", "ops")}
 
 
 def test_every_query_is_tried():

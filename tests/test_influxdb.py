@@ -497,7 +497,7 @@ def test_a_point_that_is_not_taken_now_is_sent_again(answering, opened, options,
                                                      answer, said):
     """It is said once, however often it fails, and once that it is over."""
     database = answering(answer, answer, answer)
-    sink = opened(options(database.url, influxdb_timeout="0.2"))
+    sink = opened(options(database.url, influxdb_timeout="2" if answer == "hang" else "60"))
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
     sent(sink)
     point = f"{HEAD} open=23i,operations=23i,requests=23i,lower_bound=0i {site.began * 1000}"
@@ -567,7 +567,8 @@ def test_a_token_that_is_put_right_is_read_by_itself(answering, opened, options,
     file = tmp_path / "token"
     file.write_text("old-token\n")
     file.chmod(0o600)
-    database = answering(*[(401, {}, b"")] * 3)
+    database = answering()
+    database.wanted = "Token new-token"
     sink = opened(options(database.url, influxdb_token_file=file, influxdb_org="physics lab",
                           influxdb_bucket="io&stats"))
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
@@ -724,8 +725,9 @@ def private(path, text, mode=0o600):
 
 def test_jobharvests_four_lines_are_taken(tmp_path):
     """URL, organization, bucket, token."""
-    path = private(tmp_path / "jobHarvest.influx", "http://db1:8086\nastro lab\njobs\nt0ken==\n\n")
-    assert (influxdb.Where("http://db1:8086", "astro lab", "jobs", "t0ken==")
+    path = private(tmp_path / "jobHarvest.influx",
+                   "http://db1:8086\nAstrolabor Zürich\njobs\nt0ken==\n\n")
+    assert (influxdb.Where("http://db1:8086", "Astrolabor Zürich", "jobs", "t0ken==")
             == influxdb.where_of(config_of(influxdb_file=path)))
 
 
@@ -737,7 +739,9 @@ def test_jobharvests_four_lines_are_taken(tmp_path):
     ("http://db1\norg\n\ntoken\n", 0o600, "expected four lines"),
     ("db1:8086\norg\nbucket\ntoken\n", 0o600,
      ":1: expected http://HOST:PORT or https://HOST:PORT, got 'db1:8086'"),
-    ("http://db1\norg\nbucket\nt\xf6ken\n", 0o600, "expected text in ASCII"),
+    ("http://db1\norg\nbucket\nt\xf6ken\n", 0o600,
+     ":4: expected the database's token, one line, got something else"),
+    ("http://db1\norg\nbucket\ntwo words\n", 0o600, ":4: expected the database's token"),
     (None, 0, "cannot be read: No such file or directory; it has the database's token"),
 ])
 def test_a_file_that_will_not_do_is_one_line(tmp_path, text, mode, said):

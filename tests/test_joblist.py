@@ -330,7 +330,7 @@ def test_what_can_not_stand_between_fields_is_one_line(text):
 
 @pytest.mark.parametrize("text, state", [
     ("f", "FAILED"), ("TO", "TIMEOUT"), ("oom", "OUT_OF_MEMORY"), ("node_fail", "NODE_FAIL"),
-    ("odd", "ODD")])
+    ("revoked", "REVOKED")])
 def test_states_are_written_as_sacct_takes_them(text, state):
     assert state == joblist.state_of(text)
 

@@ -112,7 +112,8 @@ JobID JobName    User  NNodes State      Elapsed    ReadBytes WriteBytes Opens O
 
 
 def test_without_a_time_the_jobs_of_today_are_listed(site):
-    assert ["4719"] == ids(site.list("-nP", "-u", "carol"))
+    noon = {"TZ": f"NOON{time.gmtime().tm_hour - 12:+d}"}        # where no day ends meanwhile
+    assert ["4719"] == ids(site.list("-nP", "-u", "carol", env=noon))
     assert ["4719"] == ids(site.list("-nP", "-S", "now-2hours", "-o", "jobid,user", "-u", "carol"))
     assert [] == ids(site.list("-nP", "-u", "carol", "-S", "now+2hours"))
 
@@ -122,6 +123,7 @@ def test_of_a_named_job_all_times_are_listed(site):
     assert ["4711"] == ids(site.list("-nPj4711"))
     assert ["100_1", "100_2", "4711"] == ids(
         site.list("-nP", "-j", "4711,100", "--jobs=9999", "--sort", "jobid"))
+    assert ["100_2", "4711"] == ids(site.list("-nP", "-j", "100_[2-3,7],4711", "--sort", "jobid"))
     assert [] == ids(site.list("-nPj", "4711", "-S", "2025-10-18"))
 
 
@@ -152,6 +154,7 @@ def test_which_jobs_in_which_order(site, options, expected):
      "ReadBytes;Elapsed\n>= 0.83 GiB;00:00:37\n"),
     (("-nP", "-o", "Start%4,End"), WHEN),
     (("-nP", "--units=K", "--noconvert", "-o", "ReadBytes"), ">= 871424.00 KiB\n"),
+    (("-n", "-P", "-o", "JobID", "--format", "User"), "4711|alice\n"),
     (("--brief", "-n"), "4711 FAILED >= 851.0 MiB >= 0 bytes\n"),
     (("-nPo", "LowerBound,Source,NReported,FileSystems,NetReadBytes,ServerReadBytes,Partition"),
      "yes|nodes|1|scratch|-|-|debug\n")])
@@ -159,6 +162,12 @@ def test_what_is_shown(site, options, expected):
     done = site.list("-j", "4711", *options)
     assert (0, "") == (done.status, done.err)
     assert expected == (WHEN if re.fullmatch(WHEN, done.out) else done.out)
+
+
+@pytest.mark.parametrize("options", [("-l",), ("--long",), ("-o", "all"), ("-o", "ALL")])
+def test_every_field_is_shown_to_who_asks_for_all(site, options):
+    heading = site.list("-P", "-j", "4711", *options).out.splitlines()[0]
+    assert [field.column for field in joblist.FIELDS] == heading.split("|")
 
 
 def test_a_site_chooses_the_fields_and_the_names_of_its_file_systems(site, tmp_path):
@@ -333,6 +342,8 @@ def _in_process_of_nobody(home, cfg, options):
     (("-E", "2020-01-01"), "expected --since before --until, got 'today' and '2020-01-01'"),
     (("-o", "JobID,MaxRSS"), "--format: expected a field, got 'MaxRSS'; `iostats jobs -e` lists"),
     (("-o", ""), "--format: expected names of fields"),
+    (("-s", "F,complete"), "--state: expected how a job ended, BOOT_FAIL, CANCELLED, COMPLETED, "),
+    (("-s", "R"), "or F, TO ..., got 'R'"), (("-j", "100_[3-1]"), "--jobs: expected tasks as in"),
     (("--sort", "size"), "--sort: expected a field, got 'size'"), (("--sort",), "--sort: expected"),
     (("--limit", "0"), "--limit: expected a number from 1 to 999999999, got '0'"),
     (("--limit", "9" * 5000), "--limit: expected a number"), (("--limit", "-3"), "--limit"),

@@ -46,12 +46,20 @@ def test_the_title_says_what_was_asked_for():
                      "user alice, with 'a\\x1bb', oss1")
 
 
+def test_sums_of_file_systems_have_their_names_where_there_is_no_other_column_for_them():
+    """Of one user's part of them: the sums above are everybody's."""
+    lines = loadtable.lines(answer(Ask("fs", user="alice")))
+    assert ["(all) home", "(no job) home", "(all) scratch", "(no job) scratch"] == [
+        line.split("  ")[0] for line in lines[2:6]]
+
+
 @pytest.mark.parametrize("ask, load, said", [
     (Ask(user="carol"), None, "(no row: nothing was done that is asked for)"),
     (Ask(text="nothing of that"), None, "(no row: nothing was done that is asked for)"),
+    (Ask(file_system="hoem"), None, "(no row: nothing is known of this file system)"),
     (Ask(), loads.load([part()], Known, at=T, span_s=20), "(no row: nothing was done)"),
     (Ask(), loads.load([part()], Known, TOTALS), "(no row: nothing has been done)"),
-], ids=["user", "text", "rates", "totals"])
+], ids=["user", "text", "file system", "rates", "totals"])
 def test_a_table_without_rows_says_why(ask, load, said):
     assert said == loadtable.lines(answer(ask, load))[-1]
 

@@ -59,7 +59,7 @@ exit "$(/bin/cat status 2>/dev/null || echo 0)"
     desk.configure(site_mail_program=f"{desk.bin}/recorder -r iostats")
 
 
-def mail(desk, subject, *, stdin=BODY, wait="20", status=None, address="alice@example.org"):
+def mail(desk, subject, *, stdin=BODY, wait="60", status=None, address="alice@example.org"):
     """Send a mail; (the Done, the body that went out)."""
     sent = desk.folder / "sent"
     for old in sent.iterdir():
@@ -198,6 +198,27 @@ def test_a_mail_in_any_encoding_goes_out(site):
                           capture_output=True, timeout=60)
     assert (0, b"") == (done.returncode, done.stderr)
     assert (site.folder / "sent" / "body").read_bytes().startswith(f"\nJob {job}".encode())
+
+
+def test_a_line_in_a_jobs_name_is_no_header_of_the_mail(site):
+    """`sbatch -J $'x\\nBcc: ...'`: some mail programs write the subject as it is."""
+    name = "x\nBcc: eve@example.org\r\n\r\nhello"
+    subject = SUBJECT.format(job=work(site)).replace("solve", name)
+    done = site.iostats("mail", "--wait", "20", "-s", subject, "alice@example.org", stdin=BODY)
+    assert 0 == done.status
+    sent = (site.folder / "sent" / "arguments").read_text().split("\n")[:-1]
+    assert ["-r", "iostats", "-s", subject.replace("\n", " ").replace("\r ", " "),
+            "alice@example.org"] == sent
+
+
+def test_an_address_is_no_option_of_the_mail_program(site):
+    """--mail-user is the job's user's to choose, and Slurm's controller sends the mail."""
+    for old in (site.folder / "sent").iterdir():
+        old.unlink()
+    done = site.iostats("mail", "-s", "Slurm Job_id=4711 Name=x Began", "-A/etc/passwd", stdin=BODY)
+    assert (2, "") == (done.status, done.out)
+    assert "expected -s SUBJECT ADDRESS, got '-A/etc/passwd' for an address" in done.line
+    assert [] == list((site.folder / "sent").iterdir())
 
 
 def test_a_mail_goes_out_with_a_broken_configuration(desk):

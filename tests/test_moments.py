@@ -53,7 +53,13 @@ NOW = (2026, 11, 21, 13, 37, 41)
     ("now-2hours", (2026, 11, 21, 11, 37, 41)), ("now-7minutes", (2026, 11, 21, 13, 30, 41)),
     ("now-2weeks", (2026, 11, 7, 13, 37, 41)), ("now-41seconds", (2026, 11, 21, 13, 37)),
     ("now-3d", (2026, 11, 18, 13, 37, 41)), ("NOW-2H", (2026, 11, 21, 11, 37, 41)),
-    ("now-7min", (2026, 11, 21, 13, 30, 41)), (" Today ", (2026, 11, 21))])
+    ("now-7min", (2026, 11, 21, 13, 30, 41)), (" Today ", (2026, 11, 21)),
+    ("7:05 PM", (2026, 11, 21, 19, 5)), ("1117-7:05:41 pm", (2026, 11, 17, 19, 5, 41)),
+    ("1117-noon", (2026, 11, 17, 12)), ("2026-11-17Tnoon", (2026, 11, 17, 12)),
+    ("tomorrow teatime", (2026, 11, 22, 16)), ("today  07:05", (2026, 11, 21, 7, 5)),
+    ("07:05 11/17", (2026, 11, 17, 7, 5)), ("noon-yesterday", (2026, 11, 20, 12)),
+    ("now - 3days", (2026, 11, 18, 13, 37, 41)), ("now -37", (2026, 11, 21, 13, 37, 4)),
+    ("now-3 days", (2026, 11, 18, 13, 37, 41)), ("UTS1795264661", NOW)])
 def test_each_form_of_a_time_is_the_moment_that_sacct_takes_it_for(zone, text, expected):
     """Seen on 21 November 2026, 13:37:41."""
     zone("Europe/Zurich")
@@ -63,7 +69,9 @@ def test_each_form_of_a_time_is_the_moment_that_sacct_takes_it_for(zone, text, e
 @pytest.mark.parametrize("text", [
     "", " ", "soon", "now-", "now-3fortnights", "now*3", "now-days", "13", "13:3", "24:00", "13:60",
     "13:37:60", "0:05pm", "13:05PM", "2026-13-01", "2026-02-29", "2026-11-17T", "2026-11-17T13",
-    "2026/11/17", "20261117", "1131", "0000", "11.17/23", "now-9999999999weeks", "0001-01-01x",
+    "2026/11/17", "uts", "uts-5", "uts17x",
+    "uts999999999999", "noon noon", "07:05 pm am",
+    "20261117", "1131", "0000", "11.17/23", "now-9999999999weeks", "0001-01-01x",
     "today 7", "\u0661\u0661\u0661\u0667", "13:37\n1", "x" * 5000, "9999999999999"])
 def test_what_is_no_time_is_one_line_that_names_its_option(text):
     with pytest.raises(UsageError, match=r"^--since: expected a time such as .*, got '") as error:

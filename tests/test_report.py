@@ -5,6 +5,7 @@ The tables a user reads: these very texts, and nothing in them that is not true.
 import csv
 import io
 import json
+import re
 
 import pytest
 from conftest import report as of_node
@@ -364,6 +365,37 @@ def test_a_name_in_csv_is_no_formula(name):
     assert "'" + name in rows[1]
 
 
+@pytest.mark.parametrize("name", ["\uff1dHYPERLINK(1)", "\uff0b1", "\uff0d1", "\uff20SUM"])
+def test_the_wide_forms_of_signs_begin_no_formula_either(name):
+    """Where one writes in wide letters, spreadsheets take them for the signs."""
+    rows = list(csv.reader(io.StringIO(text(of_node(deltas=[llite(name, open=5)]), form="csv"))))
+    assert {"'" + name} == {row[1] for row in rows[1:]}
+
+
+@pytest.mark.parametrize("name, written", [
+    ("<script>alert(1)</script>", "\\<script>alert(1)\\</script>"),
+    ("![x](http://example.com/x.png)", "![x\\](http://example.com/x.png)"),
+    ("[report](javascript:alert(1))", "[report\\](javascript:alert(1))"),
+    ("a|b", "a\\|b"), ("a\\|b", "a\\\\\\|b"), ("`x`", "\\`x\\`"), ("\x1b[2J", "\\\\x1b[2J"),
+    ("nid[1-23] (no report)", "nid[1-23] (no report)"),
+])
+def test_a_name_in_markdown_is_no_html_no_link_and_no_cell(name, written):
+    """A ticket is shown as HTML: a node must not put a picture of elsewhere into it."""
+    printed = text(of_node(deltas=[llite(name, open=23), unread("llite", why=name)]),
+                   form="markdown")
+    assert f"| {written} " in printed
+    assert 0 == len(re.findall(r"(?<!\\)<|(?<!\\)\]\(", printed))
+
+
+@pytest.mark.parametrize("name", ["\x9b31m", "a\u202eb", "a\u2028b", "\U000e0041", "\x7f"])
+def test_json_too_prints_nothing_that_moves_the_cursor_or_turns_the_text(name):
+    """JSON itself lets these pass; a program reads the same name."""
+    record, choices = job(of_node(deltas=[llite(name)], user="J\u00f6rg"))
+    printed = report.text(record, choices, "json")
+    assert all(c.isprintable() or c == "\n" for c in printed) and "J\u00f6rg" in printed
+    assert name == json.loads(printed)["file_systems"][0]["name"]
+
+
 def test_json_keeps_every_name_as_it_is():
     """Programs compare names; JSON itself escapes what a terminal would take."""
     record, choices = job(of_node(deltas=[llite("\x1b[2Jevil")]))
@@ -422,6 +454,19 @@ snx11001       samedir_rename        3          -
     assert [line for line in found.splitlines() if "servers: " in line] == [
         "note: at the servers: a late start", "note: snx11001, at the servers: a note of theirs",
         "note: at the servers: more may come: the job is not settled yet"]
+
+
+def test_what_the_page_cache_has_saved_is_told_where_both_numbers_stand():
+    """Of 320 MiB that programs read 80 came over the network; --long says it among its own."""
+    record, choices = job(*WHOLE)
+    [fs] = [fs for fs in record["file_systems"] if fs["name"] == "snx11001"]
+    fs["network"]["read_bytes"] = 80 * 2**20
+    why = ("snx11001: 75 % of what was read did not come over the network: it was in the nodes' "
+           "page cache\n")
+    assert why not in report.text(record, choices, "plain")
+    record = with_harvest(record, at_servers())
+    assert f"note: {why}" in report.text(record, choices, "plain")
+    assert 1 == report.text(record, choices, "plain", long=True).count(why)
 
 
 def test_a_job_that_no_node_has_reported_is_told_from_the_servers_alone():

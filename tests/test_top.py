@@ -134,6 +134,22 @@ def test_dumps_of_one_moment_show_no_rate(tmp_path):
     assert re.search(r"(?m)^4711 +scratch +37\.0 +0\.0 +1 +0$", done.out)
 
 
+@pytest.mark.parametrize("nothing", ["", "job_stats:\n"], ids=["2.17", "up to 2.16"])
+def test_a_dump_of_targets_without_a_job_is_one_of_nothing(tmp_path, nothing):
+    """As after a clear: what is there later came in between; 2.17 prints no header then."""
+    before = tmp_path / "before"
+    before.write_text(f"obdfilter.scratch-OST0000.job_stats=\n{nothing}"
+                      f"mdt.scratch-MDT0000.job_stats=\n{nothing}")
+    after = dump(tmp_path / "after", entry(4711, 20, write_bytes=(37, "bytes", 23 * MIB)),
+                 entry(4711, 20, open=(41, "usecs", 9)))
+    done = top("--statsfile", before, after)
+    assert (0, "") == (done.status, done.err) and ">=" not in done.out
+    assert "what came in between (how long it took is not known" in done.out
+    assert re.search(r"(?m)^4711 +scratch +23\.0 +0\.0 +78 +41$", done.out)
+    done = top("--statsfile", before)
+    assert (0, "(no row: nothing has been done)") == (done.status, done.out.splitlines()[-1])
+
+
 def test_a_target_of_one_dump_alone_makes_lower_bounds(tmp_path):
     before = dump(tmp_path / "before", entry(4711, 0, write_bytes=(10, "bytes", 23 * MIB)))
     after = dump(tmp_path / "after", entry(4711, 20, write_bytes=(30, "bytes", 63 * MIB)),
@@ -317,6 +333,7 @@ class Terminal:
 
     def __init__(self, *arguments, columns=80, rows=16, program=None):
         self.master, slave = pty.openpty()
+        self.output = b""
         self.size(columns, rows)
         self._slave = slave
         self.before = self.modes()
@@ -326,9 +343,9 @@ class Terminal:
             command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env={
                 "PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "TERM": "xterm",
                 "TZ": "UTC"})
-        self.output = b""
 
     def size(self, columns, rows):
+        self.columns, self.rows = columns, rows
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def modes(self):
@@ -344,10 +361,13 @@ class Terminal:
         return self.output
 
     def screen(self):
-        """[line] of what was drawn last."""
-        frame = self.read().rpartition(b"\x1b[H")[2]
-        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame.decode())
-        return [line.rstrip() for line in text.split("\r\n")]
+        """[line] of what was drawn last and is here to its end; [] when nothing is."""
+        for frame in reversed(self.read().split(b"\x1b[H")):
+            text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame.decode(errors="replace"))
+            lines = text.split("\r\n")
+            if [self.columns] * self.rows == list(map(len, lines)):
+                return [line.rstrip() for line in lines]
+        return []
 
     def shows(self, words):
         """Wait for a screen that matches the expression; its lines."""
@@ -364,10 +384,13 @@ class Terminal:
         return self.process.returncode
 
     def is_given_back(self):
-        """As it was: modes, the cursor shown, the other screen left."""
-        return (self.before == self.modes() and self.output.rindex(b"\x1b[?25h")
-                > self.output.rindex(b"\x1b[?25l")
-                and self.output.rindex(b"\x1b[?1049l") > self.output.rindex(b"\x1b[?1049h"))
+        """As it was: modes, the cursor shown, the other screen left; it may come a moment later."""
+        def as_before():
+            output = self.read()
+            return (self.before == self.modes()
+                    and output.rfind(b"\x1b[?25h") > output.rfind(b"\x1b[?25l")
+                    and output.rfind(b"\x1b[?1049l") > output.rfind(b"\x1b[?1049h"))
+        return until(as_before, what="the terminal as it was")
 
     def close(self):
         if self.process.poll() is None:
@@ -396,7 +419,7 @@ def terminal(tmp_path):
 
 def test_keys_sort_group_filter_and_quit(terminal):
     live = terminal("--by", "target")
-    assert "by target, written first" in live.screen()[0]
+    live.shows("by target, written first")
     for key, words in (("m", "by target, metadata first"), ("r", "by target, read first"),
                        ("o", "by target, requests first"), ("w", "by target, written first"),
                        ("s", "by storage server, written first"), ("F", "by file system"),
@@ -475,7 +498,8 @@ def test_targets_that_go_away_are_said_and_the_terminal_is_as_before(terminal):
         (terminal.root / path).parent.rmdir()
     live.shows("no OST or MDT here")
     tree(terminal.root, 5)
-    until(lambda: "no OST" not in "\n".join(live.screen()), what="the end of the message")
+    until(lambda: (lines := live.screen()) and "no OST" not in "\n".join(lines),
+          what="the end of the message")
     live.press("q")
     assert (0, True) == (live.end(), live.is_given_back())
 
@@ -504,8 +528,7 @@ def test_any_size_of_terminal_will_do(terminal, columns, rows):
     live.size(columns, rows)
     live.process.send_signal(signal.SIGWINCH)
     live.press("m")
-    until(lambda: len(live.screen()) == rows, what=f"{rows} lines")
-    assert columns >= max(map(len, live.screen()))
+    until(live.screen, what=f"{rows} lines of {columns}")
     assert live.process.poll() is None
     live.press("q")
     assert (0, True) == (live.end(), live.is_given_back())

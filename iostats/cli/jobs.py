@@ -4,19 +4,18 @@ iostats jobs: a line for each job, from the site's server, in the habits of sacc
 
 from __future__ import annotations
 
-import os
+import re
 import sys
 import time
 
-import msgspec
-
 from iostats import config as site
-from iostats import joblist, summaries
-from iostats.cli.parser import parser, status_of
+from iostats import joblist, report, summaries
+from iostats.cli.parser import parser, put_out, status_of
 from iostats.cli.report import asked, of_its_form
-from iostats.errors import DONE, StateError, UsageError
+from iostats.errors import DONE, UsageError
 from iostats.jobid import checked_job_id
 from iostats.moments import moment
+from iostats.nodelist import expanded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 _UNITS = "KMGTP"
 _MOST = 10**9
+_IS_TASKS = re.compile(r"\w+_\[[^\]]*\]", re.ASCII)   # and not PBS' 4711[3].pbs01
 
 HELP = """\
 usage: iostats jobs [options]
@@ -46,14 +46,17 @@ which jobs:
   -A, --account ACCOUNTS
   -r, --partition PARTITIONS
   -M, --cluster CLUSTERS
-  -j, --jobs JOBS       an array's number stands for all of its tasks
+  -j, --jobs JOBS       an array's number stands for all of its tasks, 100_[1-3]
+                        for some
   -s, --state STATES    how they ended: FAILED, TIMEOUT, ... or F, TO, ...
   -D, --duplicates      every run of a job that was started again
 
 what is shown:
   -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: 12 wide and right,
                         10 wide and left; a text that is too long ends with +, a
-                        number is never cut (default: [report] job_fields)
+                        number is never cut; ALL for every field (default:
+                        [report] job_fields)
+  -l, --long            -o ALL
   -b, --brief           JobID,State,ReadBytes,WriteBytes
   -e, --helpformat      list the fields
   --sort FIELD          the smallest first; -FIELD the largest (default: Start)
@@ -74,7 +77,7 @@ what is shown:
 
 times:
   YYYY-MM-DD[THH:MM[:SS]]  MMDD[YY][-HH:MM]  HH:MM[:SS]  today  yesterday
-  midnight  noon  now-3days  now-2hours ...
+  midnight  noon  1121-noon  now-3days  now-2hours  utsSECONDS ...
 
 examples:
   iostats jobs
@@ -87,17 +90,20 @@ exit status:
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
 """
 
-_VALUES = (                         # names, the attribute
+_Options = tuple[tuple[tuple[str, ...], str], ...]         # ((names, the attribute), ...)
+_VALUES: _Options = (
     (("-S", "--starttime", "--since"), "since"), (("-E", "--endtime", "--until"), "until"),
-    (("-o", "--format"), "format"), (("--sort",), "sort"), (("--limit",), "limit"),
-    (("--delimiter",), "delimiter"), (("--units",), "units"), (("--config",), "config"))
-_LISTS = (
+    (("--sort",), "sort"), (("--limit",), "limit"), (("--delimiter",), "delimiter"),
+    (("--units",), "units"), (("--config",), "config"))
+_LISTS: _Options = (                                       # given twice they add up, as with sacct
+    (("-o", "--format"), "format"),
     (("-u", "--user", "--uid"), "users"), (("-A", "--account", "--accounts"), "accounts"),
     (("-r", "--partition"), "partitions"), (("-M", "--cluster", "--clusters"), "clusters"),
     (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"))
-_FLAGS = (
+_FLAGS: _Options = (
     (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
-    (("-b", "--brief"), "brief"), (("-e", "--helpformat"), "helpformat"),
+    (("-l", "--long"), "long"), (("-b", "--brief"), "brief"),
+    (("-e", "--helpformat"), "helpformat"),
     (("--reverse",), "reverse"), (("-n", "--noheader"), "noheader"),
     (("-p", "--parsable"), "parsable"), (("-P", "--parsable2"), "parsable2"),
     (("--noconvert",), "noconvert"), (("--json",), "json"), (("-X", "--allocations"), "steps"))
@@ -106,18 +112,6 @@ _FLAGS = (
 def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
     return status_of(lambda: _run(_parsed(sys.argv[1:] if arguments is None else arguments)))
-
-
-def _print(lines: Iterable[str]) -> None:
-    """Put them out here, where a closed pipe or a full disk is no traceback."""
-    try:
-        sys.stdout.writelines(lines)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)      # what is left is not tried again
-        raise StateError(f"standard output: cannot be written: {error.strerror}") from None
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -137,7 +131,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     if options.helpformat:
-        _print([joblist.field_help()])
+        put_out([joblist.field_help()])
         return DONE
     config = site.load(options.config)
     columns, how = _columns(options, config), _how(options, config)
@@ -145,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     question = _question(options, time.time())
     rows = _rows(config, question, _limit(options))
     with of_its_form("a job"):
-        _print(_lines(rows, question, columns, how, delimiter, options, config))
+        put_out(_lines(rows, question, columns, how, delimiter, options, config))
     return DONE
 
 
@@ -154,10 +148,8 @@ def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[j
            config: site.Config) -> Iterable[str]:
     """What is printed, line by line."""
     if options.json:
-        text = msgspec.json.format(msgspec.json.encode(
-            {"schema": 1, "since": question["since"], "until": question["until"],
-             "jobs": rows})) + b"\n"
-        return [text.decode()]
+        return [report.as_json({"schema": 1, "since": question["since"],
+                                "until": question["until"], "jobs": rows})]
     for row in rows:
         row["file_systems"] = [config.labels.get(name, name) for name in row["file_systems"]]
     if options.parsable or options.parsable2:
@@ -167,8 +159,10 @@ def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[j
 
 
 def _columns(options: argparse.Namespace, config: site.Config) -> list[joblist.Column]:
-    if options.format is not None:
-        return joblist.columns_of(options.format)
+    if options.format:
+        return joblist.columns_of(",".join(options.format))
+    if options.long:
+        return joblist.columns_of(joblist.ALL)
     if options.brief:
         return joblist.columns_of(joblist.BRIEF)
     where = config.origin["report.job_fields"]
@@ -198,8 +192,8 @@ def _limit(options: argparse.Namespace) -> int:
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`, as a dict."""
     sort, descending = joblist.sort_of("Start" if options.sort is None else options.sort)
-    jobs = [checked_job_id(job, "--jobs") for job in _words(options.jobs, "--jobs",
-                                                            summaries.MOST_JOBS)]
+    jobs = [checked_job_id(job, "--jobs") for job in _words(
+        [_IS_TASKS.sub(_tasks, text) for text in options.jobs], "--jobs", summaries.MOST_JOBS)]
     if options.since is not None:
         since: float | None = moment(options.since, now, "--since")
     else:
@@ -218,6 +212,15 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
         "states": [joblist.state_of(state) for state in _words(options.states, "--state")],
         "since": since, "until": until, "all_runs": options.all_runs, "sort": sort,
         "descending": descending != options.reverse}
+
+
+def _tasks(found: re.Match[str]) -> str:
+    """100_[1-3] as 100_1,100_2,100_3."""
+    try:
+        return ",".join(expanded(found[0]))
+    except ValueError as error:
+        raise UsageError(f"--jobs: expected tasks as in 100_[1-3,7], got {str(error)[:40]!r}"
+                         ) from None
 
 
 def _words(texts: list[str], what: str, most: int = summaries.MOST_NAMES) -> list[str]:

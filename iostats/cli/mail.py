@@ -70,6 +70,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"iostats: {error}", file=sys.stderr)
     except Exception as error:
         print(f"iostats: a bug of ours, please report it: {error!r}", file=sys.stderr)
+    # A job's name may have a line in it, which some mail programs would take for a header; and an
+    # address, which is the user's to choose, may look like an option of theirs.
+    arguments = [" ".join(word.splitlines()) for word in arguments]
+    to = arguments[2:] if arguments[:1] == ["-s"] else arguments
+    if any(word.startswith("-") for word in to):
+        print(f"iostats: mail: expected -s SUBJECT ADDRESS, got {' '.join(to)[:80]!r} for an "
+              f"address", file=sys.stderr)
+        return BAD_USAGE
     body = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     try:
         return subprocess.run([*program.split(), *arguments],

@@ -6,19 +6,19 @@ detail.
 from __future__ import annotations
 
 import csv
+import io
 import json
-import sys
 
 from iostats import config as site
-from iostats import loads
-from iostats.cli.parser import parser, status_of
+from iostats import loads, report
+from iostats.cli.parser import parser, put_out, status_of
 from iostats.cli.report import asked, of_its_form
 from iostats.errors import DONE, NotDelivered, UsageError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 HELP = """\
@@ -55,8 +55,8 @@ examples:
   iostats query e --csv
 
 exit status:
-  0 printed   2 bad usage or site.cfg   3 the site's server was not reached, or
-  refused
+  0 printed   1 it could not be written   2 bad usage or site.cfg
+  3 the site's server was not reached, or refused
 """
 
 _LEVELS = ("a", "b", "c", "d", "e", "targets", "jobs", "rates", "rates-summed", "file-systems")
@@ -96,66 +96,70 @@ def _run(options: argparse.Namespace) -> int:
                            "here and there")
     with of_its_form("a row"):
         if options.json:
-            print(json.dumps(answer, indent=2))
+            put_out([json.dumps(answer, indent=2), "\n"])
         elif options.csv:
-            _write_csv(answer["rows"])
+            put_out([_csv(answer["rows"])])
         else:
-            _print_tables(answer, config)
+            put_out(f"{line}\n" for line in _tables(answer, config))
     return DONE
 
 
-def _write_csv(rows: list[dict[str, Any]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+def _csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     columns = _columns(rows)
     writer.writerow(columns)
     for row in rows:
         writer.writerow(["" if row[name] is None else int(row[name])
                          if isinstance(row[name], bool) else _cell(row[name]) for name in columns])
+    return text.getvalue()
 
 
 def _cell(value: object) -> object:
     """A text that a spreadsheet does not take for a formula, nor a terminal for a command."""
     if not isinstance(value, str):
         return value
-    return one_line("'" + value if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value)
+    return one_line(report.cell(value))
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
     return [name for name in rows[0] if name not in _NOT_IN_TABLES] if rows else []
 
 
-def _print_tables(answer: dict[str, Any], config: site.Config) -> None:
+def _tables(answer: dict[str, Any], config: site.Config) -> Iterator[str]:
     from tabulate import tabulate
     form = {"grid": "grid", "markdown": "pipe"}.get(config["report.format"], "plain")
     rows = answer["rows"]
     names = [name for name in _columns(rows) if name != "lower_bound"]
     low = loads.METRICS + tuple(f"{metric}_per_s" for metric in loads.METRICS)
 
-    def table(some: list[dict[str, Any]], names: Sequence[str]) -> None:
-        print(tabulate([[_shown(row, name, name in low and row.get("lower_bound"))
-                         for name in names] for row in some], names, form, disable_numparse=True,
-                       colalign=["left" if any(isinstance(row[name], str) for row in some)
-                                 else "right" for name in names]))
+    def table(some: list[dict[str, Any]], names: Sequence[str]) -> str:
+        text: str = tabulate(
+            [[_shown(row, name, name in low and row.get("lower_bound")) for name in names]
+             for row in some], names, form, disable_numparse=True,
+            colalign=["left" if any(isinstance(row[name], str) for row in some) else "right"
+                      for name in names])
+        return text
     if rows:
-        table(rows, names)
+        yield table(rows, names)
     else:
-        print("(no row)")
+        yield "(no row)"
     if answer["left_off"]:
-        print(f"({answer['left_off']} more)")
+        yield f"({answer['left_off']} more)"
     if answer.get("targets"):
-        print()
-        table(answer["targets"], _TARGETS)
-    notes: dict[str, list[str]] = {}
+        yield ""
+        yield table(answer["targets"], _TARGETS)
+    notes: dict[str, dict[str, None]] = {}              # with its jobs, each once
     for row in rows:
         for note in row.get("notes", ()):
-            notes.setdefault(note, []).append(row["job"])
+            notes.setdefault(note, {})[row["job"]] = None
     for note, jobs in notes.items():
-        print(one_line(f"note: {' '.join(jobs[:5])}{' ...' if len(jobs) > 5 else ''}: {note}: "
-                       f"lower bounds (>=)"))
+        yield one_line(f"note: {' '.join(list(jobs)[:5])}{' ...' if len(jobs) > 5 else ''}: "
+                       f"{note}: lower bounds (>=)")
     for fs in answer["file_systems"]:
         for target, why in fs["missing"].items():
-            print(one_line(f"note: {fs['file_system']}: {target}: {why}; numbers are lower bounds "
-                           f"(>=)"))
+            yield one_line(f"note: {fs['file_system']}: {target}: {why}; numbers are lower bounds "
+                           f"(>=)")
 
 
 def _shown(row: dict[str, Any], name: str, low: object) -> str:

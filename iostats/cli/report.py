@@ -11,7 +11,7 @@ import sys
 
 from iostats import compact, credentials, node, post, report, schedulers, wire
 from iostats import config as site
-from iostats.cli.parser import parser, status_of
+from iostats.cli.parser import parser, put_out, status_of
 from iostats.errors import DONE, UNREADABLE, IostatsError, NotDelivered, UsageError
 from iostats.jobid import checked_job_id
 
@@ -52,7 +52,8 @@ examples:
   iostats report --format json 4711 | jq '.file_systems[].application'
 
 exit status:
-  0 printed   1 nothing is known of a job   2 bad usage or site.cfg
+  0 printed   1 a job has no report, or it could not be written
+  2 bad usage or site.cfg
   3 the site's server was not reached, and nobody else knows the job
 """
 
@@ -89,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
     for job in [checked_job_id(job, "JOB") for job in options.jobs]:
         records, failed = records_of(job, config, where)
         if not records:
-            print(f"iostats: {failed or f'nothing is known of job {job}'}", file=sys.stderr)
+            print(f"iostats: {failed or _why_none(job, config, where)}", file=sys.stderr)
             status = max(status, failed.exit_status if failed else UNREADABLE)
         with of_its_form("a record"):
             found += records if options.all else latest_runs(records)
@@ -107,6 +108,17 @@ def of_its_form(what: str) -> Iterator[None]:
             RecursionError) as error:
         raise NotDelivered(f"the site's server answers in another form: {what} cannot be shown "
                            f"({error!r:.200}); use one release of iostats here and there") from None
+
+
+def _why_none(job: str, config: site.Config, where: str | None) -> str:
+    """What to say of a job that nobody has a record of."""
+    if where != "comment":
+        with contextlib.suppress(IostatsError), of_its_form("a row"):
+            rows = asked(config, "query", {"level": "jobs", "job": job}, _WITHIN_S)["rows"]
+            if any(row["is_job"] for row in rows):
+                return (f"job {job} has no report yet: it runs, or its numbers are not final; "
+                        f"`iostats query jobs --job {job}` has what came to the storage servers")
+    return f"nothing is known of job {job}"
 
 
 def records_of(job: str, config: site.Config, where: str | None = None,
@@ -139,12 +151,9 @@ def records_of(job: str, config: site.Config, where: str | None = None,
 def asked(config: site.Config, method: str, params: dict[str, Any],
           within_s: float = _WITHIN_S) -> Any:
     """The result of a method of the site's server; NotDelivered where it can't be asked."""
-    host = config["site.host"]
-    if not host:
-        raise NotDelivered("no site server is named ([site] host in site.cfg)")
+    host, port = post.site_server(config)
     signs = credentials.of_client(config, wire.SITE, config["site.secret"])
-    return post.call(host, config["site.port"], wire.SITE, signs, node.name(), method, params,
-                     within_s, _LONGEST)
+    return post.call(host, port, wire.SITE, signs, node.name(), method, params, within_s, _LONGEST)
 
 
 def _from_comment(job: str, config: site.Config) -> list[dict[str, Any]]:
@@ -178,4 +187,4 @@ def _print(records: list[dict[str, Any]], config: site.Config, options: argparse
             text = text.partition("\n")[2]                 # one heading for all
         elif form != "json" and number:
             text = "\n" + text
-        print(text, end="")
+        put_out([text])

@@ -21,7 +21,7 @@ import tty
 
 from iostats import config as site
 from iostats import loads, loadtable
-from iostats.cli.parser import parser, status_of
+from iostats.cli.parser import parser, put_out, status_of
 from iostats.errors import DONE, IostatsError, NotDelivered, UsageError, one_line
 
 TYPE_CHECKING = False
@@ -88,8 +88,8 @@ examples:
   iostats top --statsfile before.txt after.txt --json
 
 exit status:
-  0 shown   1 job_stats could not be read   2 bad usage or site.cfg
-  3 the site's server was not reached
+  0 shown   1 job_stats could not be read, or the table not be written
+  2 bad usage or site.cfg   3 the site's server was not reached
 """
 
 _KEYS = "w r o m sort  j u n s t F by  / find  f file system  q quit"
@@ -222,13 +222,13 @@ class _View:
     def write(self, answer: dict[str, Any], origin: str) -> None:
         """On standard output: a table, or a line of JSON."""
         if self._as_json:
-            print(json.dumps(answer), flush=True)
+            put_out([json.dumps(answer), "\n"])
             return
         width = None
         if sys.stdout.isatty() or os.environ.get("COLUMNS"):
             width = max(1, shutil.get_terminal_size().columns)
-        print("\n".join(loadtable.lines(answer, width, self.units, self.labels, origin=origin)),
-              flush=True)
+        put_out(f"{line}\n" for line in loadtable.lines(answer, width, self.units, self.labels,
+                                                        origin=origin))
 
 
 def _log(source: Source, ask: loads.Ask, view: _View) -> NoReturn:

@@ -42,6 +42,7 @@ from iostats.errors import ConfigError
 from iostats.loads import TRANSFERS
 from iostats.sinks import Number
 from iostats.sinks._tally import AT_ONCE, BYTES, NOBODY, Tally, is_operation, job_of
+from iostats.state import make_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def where_of(config: Config) -> Where:
         if len(lines) < 4 or not all(lines[:4]) or any(lines[4:]):
             raise ConfigError(f"{path}: expected four lines, the database's URL, organization, "
                               f"bucket and token, got {len(list(filter(None, lines)))}")
-        where = Where(*lines[:4])
+        url, org, bucket, token, *_ = lines
+        where = Where(url, org, bucket, _checked_token(token, f"{path}:4"))
         origin = f"{path}:1"
     else:
         where = Where(config["influxdb.url"], config["influxdb.org"], config["influxdb.bucket"],
@@ -131,18 +133,19 @@ def where_of(config: Config) -> Where:
 
 
 def _token(path: str) -> str:
-    if not path:
-        return ""
-    token = _private_text(path).strip()
-    if not token or len(token.split()) != 1 or not token.isprintable():
-        raise ConfigError(f"{path}: expected the database's token, one line, got "
+    return _checked_token(_private_text(path).strip(), path) if path else ""
+
+
+def _checked_token(token: str, origin: str) -> str:
+    if not token or len(token.split()) != 1 or not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"{origin}: expected the database's token, one line, got "
                           f"{'nothing' if not token else 'something else'}")
     return token
 
 
 def _private_text(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="strict") as file:
+        with open(path, encoding="utf-8", errors="strict") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
                 raise ConfigError(f"{path}: expected a file of mode 0600, since it has the "
@@ -154,7 +157,7 @@ def _private_text(path: str) -> str:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; it has the database's "
                           f"token ([influxdb] in site.cfg)") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: expected text in ASCII") from None
+        raise ConfigError(f"{path}: expected text in UTF-8") from None
 
 
 # -- lines -------------------------------------------------------------------------------------
@@ -421,7 +424,7 @@ class Spool:
         self._memory: collections.deque[tuple[int, bytes]] = collections.deque()   # (points, data)
         self._taken = None
         try:
-            os.makedirs(self._aside, 0o700, exist_ok=True)
+            make_folders(self._aside)
             for name in os.listdir(folder):
                 if name.endswith(".new"):
                     os.unlink(os.path.join(folder, name))
@@ -702,8 +705,8 @@ class InfluxDB:
                 what, lines = found
                 answer = self._write(lines)
                 if answer.kind == TAKEN:
-                    self._spool.done(what)
                     self._back()
+                    self._spool.done(what)
                     pause_s = AGAIN_S[0]
                     continue
             except Exception as error:

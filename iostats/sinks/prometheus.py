@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import gzip
 import heapq
 import http.server
@@ -418,13 +419,24 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        # Its own `timeout` is for each read alone: who sends a byte now and then would stay.
+        end = threading.Timer(_REQUEST_WITHIN_S, _end, (request,))
+        end.daemon = True
+        end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            end.cancel()
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """One who went away in the midst is nobody's trouble."""
+
+
+def _end(request: socket.socket) -> None:
+    """Whatever reads from it or writes to it is told that there is no more."""
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
