@@ -4,6 +4,8 @@
 import os
 import sys
 
+# Python makes its __pycache__ as the umask says: with 0 anybody could put code there, for root.
+os.umask(os.umask(0o022) | 0o022)
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 try:

@@ -56,16 +56,18 @@ class Secret:
     """
     Messages with a mac that is made with the secret of a job (or site) by HMAC-SHA256.
 
-    `name`: the job's id, or wire.SITE; `password`: the secret, bytes; `tolerance_s` and `now` are
-    of the server.
+    `name`: the job's id, or wire.SITE; `password`: the secret, bytes; `tolerance_s`, `now` and
+    `up`, the seconds since it began, are of the server.
     """
 
     SCHEME = wire.SCHEME
 
     def __init__(self, name: str, password: bytes, tolerance_s: float = 300.0,
-                 now: Callable[[], float] = time.time) -> None:
+                 now: Callable[[], float] = time.time, up: Callable[[], float] | None = None
+                 ) -> None:
         self._key = wire.key_of(password, name)
-        self._tolerance_s, self._now = tolerance_s, now
+        self._tolerance_s, self._now, began = tolerance_s, now, time.monotonic()
+        self._up = up or (lambda: time.monotonic() - began)
         self._nonces: set[str] = set()
         self._nonces_by_age: deque[tuple[float, str]] = deque()
         self.doubt = ("the site's server has another secret" if name == wire.SITE else
@@ -95,6 +97,10 @@ class Secret:
         if not _is_time(fields["time"]) or abs(int(fields["time"]) - now) > tolerance:
             raise Disbelieved(wire.STALE, f"the message's time is more than {tolerance:g} s from "
                               f"the server's", claimed, nonce)
+        # The nonces of an earlier server with this secret are not known.  A message to this one has
+        # a time that its `hello` told, in whole seconds.
+        if now - int(fields["time"]) > self._up() + 2:
+            raise Disbelieved(wire.STALE, "the message is older than this server", claimed, nonce)
         if nonce in self._nonces:
             raise Disbelieved(wire.REPLAYED, "this very message was here before", claimed, nonce)
         self._nonces.add(nonce)

@@ -134,4 +134,4 @@ def test_stop_imports_neither_an_http_library_nor_threads(desk):
     found = imported(done) - bare(sys.executable)
     assert "iostats.post" in found
     assert set() == found & {"http.client", "email", "ssl", "threading", "argparse", "subprocess",
-                             "dataclasses", "asyncio", "logging", "typing"}
+                             "dataclasses", "asyncio", "logging", "typing", "encodings.idna"}

@@ -52,6 +52,16 @@ def test_the_ports_in_the_protocol_are_the_ports():
         (job, ports(job, 20000, 29999, 1)[0]) for job, _ in rows]
 
 
+def test_every_test_that_the_security_page_names_is_there():
+    """What is called defended there is tried by the test beside it."""
+    text = (HOME / "docs/security.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", text))
+    tests = "\n".join(path.read_text() for path in (HOME / "tests").glob("test_*.py"))
+    assert len(named) > 30 and set() == named - set(re.findall(r"def (test_\w+)\(", tests))
+    files = set(re.findall(r"\b(test_\w+\.py)", text))
+    assert files and [] == [name for name in files if not (HOME / "tests" / name).exists()]
+
+
 def test_every_link_of_a_document_leads_somewhere():
     """No dead link between our own files."""
     documents = [*HOME.glob("*.md"), *HOME.glob("docs/*.md"), *HOME.glob("benchmarks/*.md")]

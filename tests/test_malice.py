@@ -161,7 +161,9 @@ def test_strangers_who_fill_the_servers_memory_are_turned_away_and_a_node_is_not
     node's report is counted meanwhile.
     """
     with Desk(tmp_path) as desk:
-        server = desk.server("--nodes", "1", "--format", "json")
+        # Who says nothing is not cut off for that, however long the others take.
+        server = desk.server("--nodes", "1", "--format", "json",
+                             env={"IOSTATS_SERVER_SILENCE": "600"})
         before, held, turned_away = memory_kib(server.process), [], 0
         for _ in range(37):
             one = socket.create_connection(("127.0.0.1", server.port), 20)
@@ -466,6 +468,12 @@ def test_the_site_servers_unit_takes_nothing_from_folder_and_environment(desk, e
     assert not (evil / "was-here").exists()
 
 
+@pytest.mark.parametrize("name", sorted(
+    path.name for path in (REPOSITORY / "systemd").glob("*.service")))
+def test_no_unit_leaves_a_core_with_a_secret_in_it(name):
+    assert "\nLimitCORE=0\n" in (REPOSITORY / "systemd" / name).read_text()
+
+
 @pytest.mark.parametrize("name", ["lsf_pre_exec", "flux_prolog", "slurm_prolog"])
 def test_the_hooks_take_nothing_from_folder_and_environment(desk, evil, tmp_path, name):
     """As root they begin a job; PYTHON and IOSTATS_HOME are the user's to set with LSF alone."""
@@ -505,6 +513,24 @@ def test_slurms_mailprog_takes_no_module_from_the_folder_it_is_in(evil, tmp_path
              "IOSTATS_SITE_MAIL_PROGRAM": str(mail)})
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
     assert sent.exists() and not (evil / "was-here").exists()
+
+
+@pytest.mark.parametrize("command", [
+    [sys.executable, "-I", "-S", "iostats_client.py", "show", "--root", "nowhere"],
+    [sys.executable, "-I", "iostats_server.py", "--job", "4711", "--print-port"],
+    ["hooks/slurm_mail", "--help"]], ids=["client", "server", "mail"])
+def test_nobody_else_can_put_code_beside_ours_whatever_the_umask_is(tmp_path, command):
+    """Python keeps what it has compiled in a folder that it makes; root runs what is there."""
+    for name in ("iostats", "hooks"):
+        shutil.copytree(REPOSITORY / name, tmp_path / name,
+                        ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("iostats_client.py", "iostats_server.py"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    subprocess.run(["/bin/sh", "-c", 'umask 0; exec "$@"', "sh", *command], cwd=tmp_path,
+                   env={"PATH": "/usr/bin:/bin", "PYTHON": sys.executable}, timeout=60,
+                   stdin=subprocess.DEVNULL, capture_output=True)
+    made = [path for path in tmp_path.rglob("*") if "__pycache__" in str(path)]
+    assert made and [] == [path for path in made if path.stat().st_mode & 0o022]
 
 
 @root_only
@@ -578,6 +604,27 @@ def test_a_report_is_not_written_through_a_link_that_another_user_has_put_beside
     assert ("precious\n", "REPORT\n") == (victim.read_text(), path.read_text())
 
 
+@root_only
+@pytest.mark.parametrize("kind", ["a link", "a FIFO"])
+def test_a_report_goes_into_no_link_and_no_fifo_that_another_user_has_put_there(of_all, kind):
+    """His link may lead into a file of ours, and nobody reads his FIFO; ours are written to."""
+    victim, path = of_all / "victim", of_all / "report.txt"
+    victim.write_text("precious\n")
+    if kind == "a link":
+        path.symlink_to(victim)
+    else:
+        os.mkfifo(path)
+    os.lchown(path, ALICE, ALICE)
+    with pytest.raises(StateError, match=f"not written: it is a link, or no plain file, of user "
+                                         f"{ALICE}; remove it, or name another file"):
+        server_role.write_whole(str(path), "REPORT\n")
+    assert "precious\n" == victim.read_text()
+    if kind == "a link":
+        os.lchown(path, 0, 0)
+        server_role.write_whole(str(path), "REPORT\n")
+        assert "precious\nREPORT\n" == victim.read_text()
+
+
 def test_a_second_name_of_a_report_keeps_what_it_had(of_all):
     """A hard link that somebody made to an earlier report is not written through."""
     path = of_all / "report.txt"
@@ -593,7 +640,9 @@ def test_all_that_is_written_is_its_users_alone_whatever_the_umask_is(desk):
     try:
         storage = StorageServer(desk)
         storage.show("OST0000", {"4711": moved(41_003, 0)})
-        desk.configure(site_store=desk.folder / "var" / "site.sqlite")
+        desk.site_secret = desk.folder / "etc" / "iostats" / "site.secret"
+        desk.configure(site_store=desk.folder / "var" / "iostats" / "site.sqlite",
+                       site_secret=desk.site_secret)
         server = desk.site()
         root = desk.tree("nid00001", **BEFORE)
         assert 0 == desk.hook("prolog", root=root, job="4711").status
@@ -610,7 +659,7 @@ def test_all_that_is_written_is_its_users_alone_whatever_the_umask_is(desk):
         os.umask(before)
     private = [desk.site_secret, *(desk.folder / "var").rglob("*"), *desk.hooks.rglob("*"),
                *(storage.root / "spool").rglob("*"), desk.state, *desk.state.rglob("*"),
-               desk.folder / "var"]
+               desk.folder / "var", *(desk.folder / "etc").rglob("*"), desk.folder / "etc"]
     kinds = {path.suffix for path in private}
     assert {".secret", ".sqlite", ".start", ".delta", ".job", ".message"} <= kinds
     found = {str(path): oct(stat.S_IMODE(path.lstat().st_mode)) for path in private}
@@ -818,8 +867,45 @@ def test_a_server_calls_nobody(tmp_path):
         assert "waiting for 1 nodes" in process.stderr.readline()
         node = type("Server", (), {"port": port})
         assert 0 == desk.whole_job(node, "nid1").status
-        assert 0 == process.wait(30)
+        assert 0 == process.wait(100)
         assert [] == ADDRESS.findall(trace.read_text())
+
+
+@pytest.mark.strace
+def test_a_secret_is_in_nothing_but_its_own_file(desk):
+    """Not in a command line, an answer, a record, a log, the store, or what a node keeps."""
+    if not shutil.which("strace"):
+        pytest.skip("needs strace")
+    secret, job = "5ec2e7" * 8, "4711"
+    desk.site_secret.write_text(secret)
+    desk.site_secret.chmod(0o600)
+    traced = ("strace", "-f", "-ff", "-qq", "-v", "-s", "1000000", "-e",
+              "trace=execve,write,writev,pwrite64,sendto,sendmsg,rename,link", "-o")
+    server = desk.begin_site()
+    until(lambda: "the site's server on" in server.err, what="the site's server")
+    with subprocess.Popen([*traced, desk.folder / "trace-server", "-p", str(server.process.pid)],
+                          stderr=subprocess.PIPE) as watcher:
+        until(lambda: "TracerPid:\t0\n" not in Path(
+            f"/proc/{server.process.pid}/status").read_text(), what="the watcher")
+        root = desk.tree("nid00001", **BEFORE)
+        client = [sys.executable, "-I", "-S", CLIENT]
+        for role in ("prolog", "epilog"):
+            assert 0 == desk.hook(role, root=root, job=job, command=[
+                *traced, desk.folder / f"trace-{role}", *client]).status
+            write_tree(root, **AFTER)
+        desk.record(job)
+        assert 0 == desk.iostats("report", job).status
+        assert 0 == server.stop().status
+        watcher.wait(20)
+        watcher.stderr.close()
+    traces = list(desk.folder.glob("trace-*"))
+    assert {"server", "prolog", "epilog"} == {path.name[6:].partition(".")[0] for path in traces}
+    assert any(b"IOSTATS-MAC" in path.read_bytes() for path in traces)
+    key = wire.key_of(secret.encode(), wire.SITE)
+    found = [path.name for path in desk.folder.rglob("*") if path.is_file()
+             and re.search(b"|".join(map(re.escape, (secret.encode(), key, key.hex().encode()))),
+                           path.read_bytes())]
+    assert [desk.site_secret.name] == found
 
 
 # -- who made what we need ------------------------------------------------------------------------

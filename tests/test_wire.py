@@ -44,7 +44,7 @@ def header(body, node="nid00023", time=NOW, nonce=NONCE, key=None):
 def server():
     """The server of job 4711 of 3 nodes; `server.clock[0]` is its time."""
     clock = [NOW + 0.25]
-    checks = Secret("4711", SECRET, 300.0, now=lambda: clock[0])
+    checks = Secret("4711", SECRET, 300.0, now=lambda: clock[0], up=lambda: 3600.0)
     one = JobServer(Totals("4711", 3), [checks], load(environ={}), now=lambda: clock[0])
     one.clock, one.checks = clock, checks
     return one
@@ -221,6 +221,17 @@ def test_a_replayed_message_is_refused_and_counted(server):
     assert mac
     assert [41_003] == read_bytes(server)
     assert {"replayed": 1} == refused(server)
+
+
+@pytest.mark.parametrize("offset_s, expected", [(0, None), (-1, None), (-3, -32002)])
+def test_what_was_heard_before_a_server_was_restarted_is_stale_to_the_next_one(
+        server, offset_s, expected):
+    """Which does not know the nonces of the first; a second run of a job may have its secret."""
+    server.checks._up = lambda: 0.5
+    body = report()
+    reply, _ = server.answer(body, header(body, time=NOW + offset_s))
+    assert expected == json.loads(reply).get("error", {}).get("code")
+    assert ([] if expected else [41_003]) == read_bytes(server)
 
 
 def test_a_message_from_the_future_cannot_be_replayed_when_its_time_has_come(server):
