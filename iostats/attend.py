@@ -16,8 +16,8 @@ import select
 import signal
 import time
 
-CUT = ("the job was ended (SIGTERM) and its command went on: what it did more than {:g} s after "
-       "that is not counted")
+WENT_ON = "the job was ended (SIGTERM) and its command went on"
+CUT = WENT_ON + ": what it did more than {:g} s after that is not counted"
 _NOT_TOLD = "nobody could tell when the command ended: what it did after that is not counted"
 _NOT_OURS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
              signal.SIGALRM, signal.SIGXCPU)

@@ -44,7 +44,7 @@ _IMPATIENT = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _SI_KERNEL = 0x80                 # siginfo's si_code: from a terminal, which has told all its group
 
-_END_WITHIN_S = 2.0               # for a launcher, when all nodes have reported
+_END_WITHIN_S = 10.0              # for a launcher, when all nodes have reported
 _KILLED_WITHIN_S = 0.5
 _DRAINED_WITHIN_S = 0.2           # somebody else may hold a launcher's output open
 _LOOK_EVERY_S = 0.02
@@ -78,7 +78,8 @@ class PartTotals(Totals):
             for delta in (*report.deltas, *(one for phase in report.phases or ()
                                             for one in phase.deltas)):
                 delta.lower_bound = True
-                if why not in delta.why:
+                if why not in delta.why and not (           # the node's own word says more
+                        why == _LEFT and attend.WENT_ON in delta.why):
                     delta.why = "; ".join(filter(None, (delta.why, why)))
         return super().add(report)
 

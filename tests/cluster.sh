@@ -53,12 +53,15 @@ configure() {
   for i in prolog epilog prolog_slurmctld epilog_slurmctld mail; do
     printf '#!/bin/sh\nexit 0\n' >"$F/hooks/$i"; chmod 755 "$F/hooks/$i"
   done
+  # A slow machine is no broken one: a start, an answer or an end that takes its time is one.
+  # A job that is requeued begins again after cred_expire: see run_again() in cluster.py.
+  # DeferBatch: a node that hears of the job's step before its prolog runs no prolog (docs/batch.md).
   cat >"$F/slurm/slurm.conf" <<END
 ClusterName=sim
 SlurmctldHost=ctl($NET.1)
 SlurmUser=slurm
 AuthType=auth/munge
-AuthInfo=cred_expire=5
+AuthInfo=cred_expire=120
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -75,14 +78,18 @@ SlurmdSpoolDir=$F/spool/%n
 StateSaveLocation=$F/state
 SlurmctldLogFile=$F/log/slurmctld.log
 SlurmdLogFile=$F/log/slurmd-%n.log
-SlurmctldTimeout=30
-SlurmdTimeout=30
+SlurmctldTimeout=300
+SlurmdTimeout=300
+MessageTimeout=60
+TCPTimeout=30
+BatchStartTimeout=120
+UnkillableStepTimeout=300
 InactiveLimit=0
-KillWait=2
-MinJobAge=300
+KillWait=30
+MinJobAge=1000
 CompleteWait=0
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=1000,sched_interval=1,bf_interval=1
-PrologFlags=Alloc
+PrologFlags=Alloc,DeferBatch
 Prolog=$F/hooks/prolog
 Epilog=$F/hooks/epilog
 PrologSlurmctld=$F/hooks/prolog_slurmctld
@@ -179,12 +186,14 @@ begin() {                                           # NAME: its namespaces
     bash -c "$INIT" cluster "$name" "$F" "$N" "$PYTHON" "$PACKAGES" \
     </dev/null >>"$F/log/$name.log" 2>&1 &
   unshare=$!
-  until_true 20 ready "$name" $unshare
+  until_true 100 ready "$name" $unshare
   rm "$F/pid/$name.ready" && first=$(pgrep -P $unshare) && echo "$first" >"$F/pid/$name"
 }
 ready() { [ -e "$F/pid/$1.ready" ] || ! kill -0 "$2"; }
 connect() {                                         # nodeI: to the bridge of the controller
   local i=${1#node}
+  # What a node that was killed had there may not be quite gone yet.
+  nsenter -t "$(cat "$F/pid/ctl")" -n ip link delete v$i 2>/dev/null
   nsenter -t "$(cat "$F/pid/ctl")" -n ip -batch - <<END || return 1
 link add v$i type veth peer name eth0 netns $(cat "$F/pid/node$i")
 link set v$i master br0 up
@@ -205,7 +214,7 @@ make_database() {
     --skip-networking --skip-grant-tables --innodb-buffer-pool-size=64M --innodb-log-file-size=16M \
     --innodb-lock-wait-timeout=900 --performance-schema=off --pid-file="$F/mysql/data/pid" \
     </dev/null >"$F/log/mariadb.log" 2>&1
-  until_true 30 inside ctl mariadb --no-defaults -e 'CREATE DATABASE IF NOT EXISTS slurm_acct_db'
+  until_true 100 inside ctl mariadb --no-defaults -e 'CREATE DATABASE IF NOT EXISTS slurm_acct_db'
 }
 all_idle() { [ "$(inside ctl sinfo -h -N -t idle -o %N | wc -l)" = "$N" ]; }
 
@@ -226,7 +235,7 @@ END
 for i in $(seq "$N"); do begin "node$i" && connect "node$i" || die "no namespaces for node$i"; done
 wait $database || die "MariaDB does not start"
 inside ctl slurmdbd || die "slurmdbd does not start"
-until_true 30 inside ctl sacctmgr -n show cluster || die "slurmdbd does not answer"
+until_true 100 inside ctl sacctmgr -n show cluster || die "slurmdbd does not answer"
 { inside ctl sacctmgr -i add cluster sim &&
   inside ctl sacctmgr -i add account physics Description=p Organization=p Cluster=sim &&
   inside ctl sacctmgr -i add user iostats-alice,iostats-bob Account=physics Cluster=sim
@@ -235,7 +244,7 @@ inside ctl slurmctld || die "slurmctld does not start"
 starting=()
 for i in $(seq "$N"); do daemon "node$i" & starting+=($!); done
 for one in "${starting[@]}"; do wait "$one" || die "a slurmd does not start"; done
-until_true 30 all_idle || die "not all nodes are idle: $(inside ctl sinfo -h -N -o '%N %t' | xargs)"
+until_true 100 all_idle || die "not all nodes are idle: $(inside ctl sinfo -h -N -o '%N %t' | xargs)"
 echo up
 while read -r command name; do
   case $command in

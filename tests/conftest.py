@@ -9,11 +9,12 @@ IOSTATS_NO_SKIPS=1 (as in .ci/run) every skipped test fails the run.
 
 import os
 import pathlib
+import signal
 import time
 
 import pytest
 from cluster import slurm, slurm_cluster  # noqa: F401
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from iostats import config, delta, node, sources
 from iostats.aggregate import Report, Totals
@@ -26,8 +27,14 @@ _skipped = []
 
 # A loaded machine is no failure.  In CI the random cases are the same ones each time: what a new
 # one finds is for who runs the tests at a desk, not for who has just changed something else.
-settings.register_profile("iostats", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.register_profile("iostats", deadline=None, derandomize=bool(os.environ.get("CI")),
+                          suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("iostats")
+
+# A shell's `&` has its command ignore SIGINT, and programs that are started here would as well.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+os.umask(0o022)                    # other users may read what is not said to be private
 
 
 def samples(folder, pattern):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import http.client
+import itertools
 import json
 import os
 import random
@@ -20,6 +21,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+
+import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -47,7 +50,7 @@ def private_mounts(*options):
 
 # -- time, ports, names ----------------------------------------------------------------------
 
-def until(true, within_s=20.0, what="it"):
+def until(true, within_s=60.0, what="it"):
     """The first true value of `true()`; fails when there is none within `within_s` seconds."""
     ends = time.monotonic() + within_s
     while True:
@@ -89,6 +92,15 @@ def is_free(port):
         return True
 
 
+# Below those that the kernel gives to whoever connects or asks for any, and not those of jobs.
+_ports = itertools.cycle(random.sample(range(10_000, 20_000), 10_000))
+
+
+def free_port():
+    """A port of 127.0.0.1 that nobody has just now, and that no other test here has had."""
+    return next(port for port in _ports if is_free(port))
+
+
 # -- interpreters ----------------------------------------------------------------------------
 
 @functools.lru_cache(None)
@@ -123,10 +135,12 @@ def stats(*lines, start=1_795_225_320, snapshot=1_795_225_391):
 
 
 def put(root, path, text):
-    """Write one file below `root`."""
+    """Write one file below `root`: who reads it meanwhile has all of the one, or of the other."""
     whole = Path(root, path)
     whole.parent.mkdir(parents=True, exist_ok=True)
-    whole.write_text(text, encoding="latin-1")
+    new = whole.with_name(f"{whole.name}.new")
+    new.write_text(text, encoding="latin-1")
+    new.replace(whole)
 
 
 def write_tree(root, reads=0, read_bytes=0, writes=0, write_bytes=0, opens=0, mkdirs=0, rpcs=0):
@@ -234,7 +248,7 @@ class Server:
         self.process.send_signal(number)
         return self.wait()
 
-    def wait(self, within_s=40):
+    def wait(self, within_s=100):
         """The Done, when it has ended."""
         status = self.process.wait(within_s)
         return Done(status, self._out.read_text(encoding="utf-8"), self.err)
@@ -246,6 +260,7 @@ class Desk:
     def __init__(self, folder):
         self.folder = Path(folder)
         self.home, self.state = self.folder / "home", self.folder / "state"
+        self.journals = self.folder / "journals"       # of servers: their [node] state_dir
         self.home.mkdir()
         self.job = new_job()
         self._started, self._number = [], 0
@@ -282,7 +297,7 @@ class Desk:
         self._started.append(process)
 
         def finish():
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=100)
             return Done(process.returncode, out, err)
         return finish
 
@@ -310,9 +325,10 @@ class Desk:
         if listen:
             command += ["--listen", listen]
         with out.open("w") as out_file, err.open("w") as err_file:
-            process = subprocess.Popen(command, env=self.environment(env), cwd=self.folder,
-                                       stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file,
-                                       **how)
+            process = subprocess.Popen(
+                command, env=self.environment({"IOSTATS_NODE_STATE_DIR": str(self.journals),
+                                               **(env or {})}),
+                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, **how)
         self._started.append(process)
         return Server(process, job, out, err)
 
@@ -366,7 +382,7 @@ class Listener:
             self._held.append(connection)
             if self._answer is not None:
                 try:
-                    connection.settimeout(5)
+                    connection.settimeout(30)
                     connection.recv(65536)
                     connection.sendall(self._answer)
                 except OSError:
@@ -403,6 +419,34 @@ def fill(file):
                 file.write(b"x" * size)
         except OSError:
             pass
+
+
+class TinyDisk:
+    """A tmpfs of 1 MiB, or so, that can be filled to the last byte."""
+
+    def __init__(self, path, size="1m"):
+        self.path = path
+        os.makedirs(path, exist_ok=True)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "iostats",
+                           str(path)], stderr=subprocess.DEVNULL).returncode:
+            pytest.skip("no tmpfs can be mounted")
+
+    def fill(self, but=0):
+        """Leave `but` bytes free."""
+        with open(os.path.join(self.path, ".full"), "wb", buffering=0) as file:
+            fill(file)
+            if but:
+                file.truncate(max(0, file.tell() - but))
+
+    def calm(self):
+        """There is room again."""
+        try:
+            os.unlink(os.path.join(self.path, ".full"))
+        except FileNotFoundError:
+            pass
+
+    def close(self):
+        subprocess.run(["umount", "-l", str(self.path)], check=False)
 
 
 def http_answer(body, status="200 OK", headers=()):

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
-from processes import AFTER, BEFORE, CLIENT, REPOSITORY, SERVER, Desk, Done, until, write_tree
+from processes import (
+    AFTER,
+    BEFORE,
+    CLIENT,
+    REPOSITORY,
+    SERVER,
+    Desk,
+    Done,
+    free_port,
+    until,
+    write_tree,
+)
 
 from iostats import config as site
 from iostats import credentials, post, wire
@@ -35,13 +45,6 @@ sys.exit(server.main())
 THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "read_calls": 23, "write_calls": 37}
 
 
-def free_port():
-    """A port that nobody listens on just now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def application(record):
     """What programs did, of a record with one file system."""
     [fs] = record["file_systems"]
@@ -49,10 +52,11 @@ def application(record):
 
 
 def script(path, text):
-    """Put an executable file there."""
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
+    """Put an executable file there; who runs it meanwhile has all of the one before."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.chmod(0o755)
+    return new.replace(path)
 
 
 class SiteServer:
@@ -76,7 +80,7 @@ class SiteServer:
 
     def wait(self):
         """The Done, when it has ended."""
-        status = self.process.wait(40)
+        status = self.process.wait(100)
         return Done(status, self._out.read_text(encoding="utf-8"), self.err)
 
 
@@ -93,7 +97,7 @@ class SiteDesk(Desk):
         self.choices = {
             "site.host": "127.0.0.1", "site.port": self.port, "site.secret": self.site_secret,
             "site.store": self.store, "site.deadline": 60, "node.hook_dir": self.hooks,
-            "node.reader": "", "node.public_dir": "", "node.hook_within": 5}
+            "node.reader": "", "node.public_dir": "", "node.hook_within": 60}
         self.configure()
 
     def configure(self, **choices):
@@ -171,7 +175,7 @@ class SiteDesk(Desk):
         self._started.append(process)
 
         def finish():
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=100)
             return Done(process.returncode, out, err)
         return finish
 
@@ -199,7 +203,7 @@ class SiteDesk(Desk):
             [sys.executable, "-m", "iostats", role, "--config", str(self.cfg), *rest],
             cwd=self.folder, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
                                   "HOME": str(self.home), "LC_ALL": "C.UTF-8", **(env or {})},
-            input=stdin, capture_output=True, text=True, timeout=60, **how)
+            input=stdin, capture_output=True, text=True, timeout=100, **how)
         return Done(done.returncode, done.stdout, done.stderr)
 
     # -- what is known
@@ -210,10 +214,21 @@ class SiteDesk(Desk):
 
     def query(self, **ask):
         """The rows of the method `query`; none while there is no whole sweep."""
+        answer = self.answer(**ask)
+        return answer["rows"] if answer else []
+
+    def answer(self, **ask):
+        """The answer of the method `query`; None while there is no whole sweep."""
         try:
-            return self.asked("query", **ask)["rows"]
+            return self.asked("query", **ask)
         except post.Refused:
-            return []
+            return None
+
+    def wait_for_sweeps(self, count):
+        """Until the site's server has so many more."""
+        for _ in range(count):
+            before = until(lambda: self.answer(level="e"), what="a sweep")["at"]
+            until(lambda: self.answer(level="e")["at"] > before, what="another sweep")  # noqa: B023
 
     def written(self, job="4711"):
         """[(bytes that a job has written at the servers, are they a lower bound)]."""

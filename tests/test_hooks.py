@@ -524,9 +524,9 @@ def test_an_epilog_that_was_cut_off_leaves_no_job_behind(site, job, node):
     os.mkfifo(root / LLITE)                                # open() waits for a writer
     path = site.folder / f"{node}-hasty.cfg"
     path.write_text(site.text({**site.choices, "node.hook_dir": site.hooks / node,
-                               "node.hook_within": 0.4}))
+                               "node.hook_within": 4}))
     done = site.hook("epilog", node, root, job, env=env, config=path)
-    assert (0, "iostats: epilog: not done within 0.4 s ([node] hook_within)") == (
+    assert (0, "iostats: epilog: not done within 4 s ([node] hook_within)") == (
         done.status, done.line)
     (root / LLITE).unlink()
     other = site.new_job()
@@ -607,8 +607,22 @@ def test_without_a_server_it_ends_with_0_and_the_report_waits(desk):
     desk.site_secret.chmod(0o600)
     assert "Connection refused; 2 reports wait in" in both(desk, "4713")[1].line
     desk.configure(site_host="")
-    assert "no server: set [site] host in site.cfg; 3 reports wait" in both(desk, "4717")[1].line
+    assert "no site server is named ([site] host in site.cfg); 3 reports wait" in (
+        both(desk, "4717")[1].line)
     assert ["delta"] * 3 == desk.kept()
+
+
+def in_time(desk, **how):
+    """
+    The Done of an epilog of 3 s that ends in time, with its report kept; each job has a folder of
+    its own.  A machine that is busy with something else may have another try.
+    """
+    def kept():
+        began, folder = time.monotonic(), desk.folder / desk.new_job()
+        done = both(desk, hook_dir=folder, **how)[1]
+        return time.monotonic() - began < 8 and ["delta"] == [
+            name.rpartition(".")[2] for name in os.listdir(folder)] and done
+    return until(kept, 100, "an end in time")
 
 
 @pytest.mark.parametrize("answer", [None, http_answer(b"hello"), b"x" * 100_000])
@@ -617,12 +631,9 @@ def test_with_a_server_that_is_none_it_ends_in_time(desk, answer):
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
     with Listener(0, answer) as other:
-        desk.configure(site_port=other.port, node_hook_within=0.5)
-        began = time.monotonic()
-        done = both(desk)[1]
-        assert time.monotonic() - began < 5
+        desk.configure(site_port=other.port, node_hook_within=3)
+        done = in_time(desk)
     assert "1 reports wait in" in done.line
-    assert ["delta"] == desk.kept()
 
 
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])
@@ -633,7 +644,7 @@ def test_with_a_resolver_that_hangs_it_ends_in_time(desk):
             pytest.skip(f"needs {name}")
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
-    desk.configure(site_host="iostats.example.org", node_hook_within=0.5)
+    desk.configure(site_host="iostats.example.org", node_hook_within=3)
     (desk.folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     command = script(desk.folder / "in-a-network", f"""#!/bin/sh
 ip link set lo up || exit 77
@@ -642,14 +653,11 @@ exec '{sys.executable}' -c '
 import socket, subprocess, sys
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind(("127.0.0.1", 53))
-sys.exit(subprocess.run(sys.argv[1:], timeout=20).returncode)' "$@"
+sys.exit(subprocess.run(sys.argv[1:], timeout=60).returncode)' "$@"
 """)
-    began = time.monotonic()
-    done = both(desk, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, command=[
-        *private_mounts("--net"), command, sys.executable, "-I", "-S",
-        CLIENT])[1]
-    assert time.monotonic() - began < 5
-    assert "iostats.example.org" in done.line and ["delta"] == desk.kept()
+    done = in_time(desk, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, command=[
+        *private_mounts("--net"), command, sys.executable, "-I", "-S", CLIENT])
+    assert "iostats.example.org" in done.line
 
 
 @pytest.fixture
@@ -770,7 +778,7 @@ def installed(tmp_path_factory):
 def run(command, env, **how):
     """Run a script with this environment and nothing else; the CompletedProcess."""
     return subprocess.run(command, env=env, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=30, **how)
+                          capture_output=True, text=True, timeout=100, **how)
 
 
 @pytest.mark.parametrize("shell", ["", "bash"])

@@ -49,7 +49,7 @@ class Ranks:
 
     def program(self, *command):
         return subprocess.run(
-            [MPIEXEC, "-n", str(self.size), *command], cwd=self.desk.folder, timeout=100,
+            [MPIEXEC, "-n", str(self.size), *command], cwd=self.desk.folder, timeout=250,
             capture_output=True, text=True,
             env=self.desk.environment({"RANKS_ON_A_NODE": str(self._on_a_node)}))
 
@@ -107,7 +107,7 @@ def test_the_totals_are_those_of_the_nodes_one_by_one(desk, nodes, on_a_node):
     sizes = ranks.program(sys.executable, "-c",
                           "from mpi4py import MPI; print(MPI.COMM_WORLD.Get_size())")
     assert [str(ranks.size)] * ranks.size == sizes.stdout.split(), sizes.stderr
-    records = []
+    records, began = [], time.time()
     for along in (True, False):
         running = desk.server("--nodes", f"nid[00001-{nodes:05}]", "--format", "json")
         ranks.trees(**BEFORE)
@@ -124,8 +124,9 @@ def test_the_totals_are_those_of_the_nodes_one_by_one(desk, nodes, on_a_node):
         records.append(running.wait().record)
     assert nodes * 43 == records[0]["file_systems"][0]["operations"]["open"]["count"]
     assert json.dumps(timeless(records[0])) == json.dumps(timeless(records[1]))
-    assert 0 <= records[0]["job"]["elapsed_s"] < 60
-    assert abs(records[0]["job"]["ended"] - time.time()) < 60
+    took_s = time.time() - began
+    assert 0 <= records[0]["job"]["elapsed_s"] < took_s
+    assert 0 < records[0]["job"]["ended"] - began < took_s
 
 
 @needs_mpi

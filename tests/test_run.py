@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import socket
@@ -71,7 +72,9 @@ class RunDesk(Desk):
     def environment(self, extra=None):
         found = super().environment({
             "IOSTATS_NODE_STATE_DIR": str(self.state), "IOSTATS_SERVER_HOST": "localhost",
-            "IOSTATS_NODE_TRY_FOR": "3", "PYTHONPATH": str(REPOSITORY), **(extra or {})})
+            # A loaded machine is no failure: what is to take its time says so itself.
+            "IOSTATS_NODE_TRY_FOR": "60", "IOSTATS_RUN_START_WITHIN": "100",
+            "IOSTATS_RUN_DEADLINE": "60", "PYTHONPATH": str(REPOSITORY), **(extra or {})})
         found["PATH"] = f"{self.bin}:{found['PATH']}"
         return {name: value for name, value in found.items() if value is not None}
 
@@ -103,6 +106,11 @@ class RunDesk(Desk):
             write_tree(self.folder / "after" / name, **AFTER)
         return f"cp -R '{self.folder}/after/.' '{self.roots}/'"
 
+    def when_started(self, count):
+        """A command (of a shell) that waits until so many nodes have started."""
+        return (f"until set -- '{self.state}'/*.start && [ $# = {count} ] && [ -e \"$1\" ]; "
+                f"do sleep 0.01; done")
+
     def begin(self, *arguments, env=None, out=None, err=None, stdin=subprocess.DEVNULL, **how):
         """A Popen of `iostats run ARGUMENTS`; standard error is in `self.err`."""
         with contextlib.ExitStack() as files:
@@ -123,7 +131,7 @@ class RunDesk(Desk):
         return self.run(*options, "--", "sh", "-c", script, **how)
 
     def end(self, process):
-        process.wait(40)
+        process.wait(100)
         out, err = (path.read_bytes() if path.exists() else b"" for path in (self.out, self.err))
         return Result(process.returncode, out, err.decode())
 
@@ -190,8 +198,7 @@ def desk(tmp_path):
     before = set(Path("/tmp").glob(f"iostats-{os.geteuid()}-*"))
     with RunDesk(tmp_path) as one:
         yield one
-        left = one.left()                              # of what ended well, nothing is
-    assert not left
+        until(lambda: not one.left(), what="the end of all that was started")
     mine = [path for path in set(Path("/tmp").glob(f"iostats-{os.geteuid()}-*")) - before
             if any(one.job in file.name for file in path.glob("*"))]
     assert not mine
@@ -240,7 +247,8 @@ def test_standard_error_has_the_commands_lines_and_then_the_report(desk):
     result = desk.run_sh("echo out; printf 'one\\ntwo\\n' >&2", "--job", desk.job,
                          "--root", desk.tree())
     assert result.out == b"out\n"
-    assert result.lines[:3] == ["one", "two", f"Job {desk.job}: 1 of 1 nodes reported, 00:00:00"]
+    assert result.lines[:2] == ["one", "two"]
+    assert re.fullmatch(rf"Job {desk.job}: 1 of 1 nodes reported, 00:\d\d:\d\d", result.lines[2])
 
 
 def test_arguments_are_passed_as_they_are(desk):
@@ -286,12 +294,12 @@ def test_files_that_a_shell_has_opened_for_it_are_open(desk):
     """Such as those of <(...), or of make's jobs; and none of ours is."""
     (desk.folder / "file").write_text("23\n37\n")
     with (desk.folder / "file").open() as file:
-        os.dup2(file.fileno(), 41)
-        result = desk.run("bash", "-c", "cat <&41; ls /proc/self/fd", pass_fds=[41])
-    os.close(41)
+        there = fcntl.fcntl(file, fcntl.F_DUPFD, 41)
+        result = desk.run("bash", "-c", f"cat <&{there}; ls /proc/self/fd", pass_fds=[there])
+    os.close(there)
     *first, last = result.out.decode().split()
     assert first[:2] == ["23", "37"]
-    assert set(first[2:] + [last]) == {"0", "1", "2", "3", "41"}     # 3 is the folder
+    assert set(first[2:] + [last]) == {"0", "1", "2", "3", str(there)}   # 3 is the folder
 
 
 @pytest.mark.parametrize("numbers", [[0], [1, 2]])
@@ -595,7 +603,7 @@ def test_a_command_that_ends_when_it_is_told_is_measured_whole(desk, kind):
         "--job", desk.job, "--root", write_tree(desk.roots / "node1", **BEFORE))
     process = desk.begin(*options, "--json", "record", "--", sys.executable, "-c", ENDING,
                          desk.work(names),
-                         env={**environ, "IOSTATS_RUN_GRACE": "20"}, preexec_fn=os.setpgrp)
+                         env={**environ, "IOSTATS_RUN_GRACE": "100"}, preexec_fn=os.setpgrp)
     until(lambda: desk.said("ready"), what="the command")
     signal_job(desk, process, signal.SIGTERM, NODES if kind == "srun" else ())
     result = desk.end(process)
@@ -662,7 +670,8 @@ def test_a_step_that_is_told_alone_reports_what_is_known(desk):
     record = record_of(desk.folder / "record")
     assert result.status == 23
     assert numbers(record) == (*FOUR, True)
-    assert any("(SIGTERM) and its command went on" in line for line in notes_of(record))
+    assert ("node[1-4]: llite: the job was ended (SIGTERM) and its command went on: what it did "
+            "more than 0.1 s after that is not counted") in notes_of(record)
 
 
 def test_with_nodes_that_say_nothing_the_end_comes_in_time(desk):
@@ -671,10 +680,11 @@ def test_with_nodes_that_say_nothing_the_end_comes_in_time(desk):
         **environ, "SPREAD_WRONG": "hang:node2", "IOSTATS_RUN_START_WITHIN": "1",
         "IOSTATS_RUN_DEADLINE": "1", "IOSTATS_SERVER_DEADLINE": "1000"}, preexec_fn=os.setpgrp)
     until(lambda: desk.said("ready"), what="the command")
+    until(lambda: len(list(desk.state.glob("*.start"))) == 3, what="the other nodes' start")
     signal_job(desk, process, signal.SIGTERM, ("node1", "node3", "node4"))
     result = desk.end(process)
-    for start in desk.state.glob("*.start"):
-        start.unlink()                                 # of a node that was too slow for this second
+    for path in desk.state.glob("*"):
+        path.unlink()                                  # of a node that was too slow for this second
     assert result.status == -signal.SIGTERM
     assert "of 4 nodes reported" in result.err
     assert "node2" in result.err
@@ -703,7 +713,8 @@ def test_a_signal_for_the_commands_own_use_does_not_end_the_measuring(desk):
 @pytest.mark.parametrize("kind", ["srun", "ssh", "pbsdsh"])
 def test_a_node_that_can_not_start_is_named(desk, kind):
     environ = desk.launcher(kind)
-    result = desk.run_sh(f"{desk.work()}; exit 23", "--json", "record", *desk.options(kind), env={
+    result = desk.run_sh(f"{desk.when_started(3)}; {desk.work()}; exit 23", "--json", "record",
+                         *desk.options(kind), env={
         **environ, "SPREAD_WRONG": "none:node3",
         "IOSTATS_RUN_START_WITHIN": "2" if kind == "srun" else "1000"})
     record = record_of(desk.folder / "record")
@@ -721,7 +732,7 @@ def test_a_node_that_hangs_is_waited_for_as_long_as_anybody_has_patience(desk, k
     process = desk.begin(*desk.options(kind), "--json", "record", "--", "sh", "-c",
                          f"{desk.work()}; echo ended >&2; exit 23", env={
                              **environ, "SPREAD_WRONG": "hang:node3",
-                             "IOSTATS_RUN_START_WITHIN": "2", "IOSTATS_SERVER_DEADLINE": "1000"})
+                             "IOSTATS_RUN_START_WITHIN": "10", "IOSTATS_SERVER_DEADLINE": "1000"})
     until(lambda: desk.said("ended"), what="the command")
     until(lambda: not any(desk.state.iterdir()), what="the other nodes' reports")
     result = desk.end_impatiently(process)
@@ -730,11 +741,12 @@ def test_a_node_that_hangs_is_waited_for_as_long_as_anybody_has_patience(desk, k
     assert record["coverage"]["missing"] == {"node3": "no report"}
     assert numbers(record) == (123_009, 159_021, True)
     what = "nodes are not ready" if kind == "srun" else "launchers have not come back"
-    assert result.ours == [f"iostats: 1 of 4 {what} after 2 s; the command begins without them"]
+    assert result.ours == [f"iostats: 1 of 4 {what} after 10 s; the command begins without them"]
 
 
 def test_the_wait_for_a_node_that_hangs_has_an_end(desk):
-    result = desk.run_sh("exit 23", env={
+    result = desk.run_sh(f"until [ -e '{desk.pids}/node1.' ] && [ -e '{desk.pids}/node2.' ]; do "
+                         f"sleep 0.01; done; exit 23", env={
         **desk.launcher("srun", ("node1", "node2")), "SPREAD_WRONG": "hang:node1 hang:node2",
         "IOSTATS_RUN_START_WITHIN": "0.1", "IOSTATS_SERVER_DEADLINE": "0.1"})
     assert result.status == 23
@@ -750,7 +762,7 @@ def test_a_node_that_starts_late_is_a_lower_bound(desk):
     result = desk.run_sh(
         f"{desk.work()}; touch '{desk.pids}/node3.go'; until [ -e '{desk.state}'/*node3.start ]; "
         f"do sleep 0.01; done; exit 23", "--json", "record",
-        env={**environ, "SPREAD_WRONG": "late:node3", "IOSTATS_RUN_START_WITHIN": "2"})
+        env={**environ, "SPREAD_WRONG": "late:node3", "IOSTATS_RUN_START_WITHIN": "10"})
     record = record_of(desk.folder / "record")
     assert result.status == 23
     assert record["coverage"]["complete"]
@@ -927,7 +939,7 @@ def test_who_goes_on_in_the_background_does_not_keep_us(desk):
     there, here = os.pipe()
     process = desk.begin("--", "sh", "-c", "sleep 1000 & echo $!; exit 23", out=here, err=here)
     os.close(here)
-    process.wait(20)
+    process.wait(100)
     pid = int(os.read(there, 100).split()[0])
     os.kill(pid, signal.SIGKILL)
     os.close(there)
@@ -961,7 +973,7 @@ def test_one_node_is_counted_exactly(desk):
     assert numbers(record) == (*ONE, False)
     assert application(record)["read_calls"] == 23
     assert application(record)["write_calls"] == 37
-    assert result.lines[0] == f"Job {desk.job}: 1 of 1 nodes reported, 00:00:00"
+    assert re.fullmatch(rf"Job {desk.job}: 1 of 1 nodes reported, 00:\d\d:\d\d", result.lines[0])
     assert result.out == b""
     assert is_free(desk.ports[0])
 
@@ -1026,7 +1038,7 @@ def test_two_at_once_in_one_job_do_not_disturb_each_other(desk):
     other = desk.begin("--job", desk.job, "--root", second, "--json", "record2", "--", "sh", "-c",
                        script.format("two", "one", "exit 23"),
                        env={"IOSTATS_NODE_STATE_DIR": None})
-    assert (one.wait(20), other.wait(20)) == (0, 23)
+    assert (one.wait(100), other.wait(100)) == (0, 23)
     assert numbers(record_of(desk.folder / "record1")) == (*ONE, False)
     assert numbers(record_of(desk.folder / "record2")) == (0, 0, False)
 

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from cluster import ALICE, BOB, PREFIX, REPOSITORY, Cluster
+from processes import until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.timeout(600)]
 
 
 def test_a_job_runs_on_four_nodes_that_are_machines_of_their_own(slurm):
@@ -116,24 +118,26 @@ def test_nothing_is_left_however_it_ends(slurm_cluster):
         [sys.executable, "-c", USE.format(end), str(REPOSITORY / "tests")], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE) for name, end in ENDS.items()}
     for name, process in begun.items():
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=400)
         folder = out.strip()
         assert PREFIX in folder, f"{name}: {err}"
         wait_until_gone(folder)
-    assert slurm_cluster.ctl("sinfo", "-h", "-o", "%D %T").stdout == "4 idle\n"
+    until(lambda: slurm_cluster.ctl("sinfo", "-h", "-o", "%D %T").stdout == "4 idle\n",
+          what="the rest of the nodes of the one that goes on")
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch):
     """Here there is no such folder to show to the nodes."""
-    before = set(Path("/var/tmp").glob(f"{PREFIX}*"))
+    made, mkdtemp = [], tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **how: made.append(mkdtemp(**how)) or made[-1])
     monkeypatch.setattr(sys, "base_prefix", "/nowhere")
     with pytest.raises(RuntimeError, match="/nowhere"):
         Cluster().up()
-    assert set(Path("/var/tmp").glob(f"{PREFIX}*")) == before
+    [folder] = made
+    assert PREFIX in folder and not os.path.exists(folder)
 
 
 def wait_until_gone(folder):
-    from processes import until
     until(lambda: not os.path.exists(folder), what=f"the end of {folder}")
     until(lambda: not [path for path in Path("/proc").glob("[0-9]*/cmdline")
                        if folder.encode() in _read(path)], what="the end of all processes")

@@ -490,7 +490,7 @@ def accounted(slurm, job, state):
     def seen():
         done = slurm.ctl("sacct", "-X", "-n", "-P", "-j", job, "-o", "State")
         return done.stdout.split("\n")[0].startswith(state)
-    until(seen, what=f"{state} of job {job} in the accounting")
+    until(seen, 150, f"{state} of job {job} in the accounting")
 
 
 def fields(facts, *names):
@@ -503,19 +503,20 @@ def test_jobs_of_every_kind_on_a_real_cluster(slurm, ask):
     """By squeue, and, when slurmctld has forgotten them, by sacct: the same."""
     submit = slurm.submit
     running = submit("sleep 600", "--nodes=2", "--job-name=name with blanks", "--comment=mine")
-    completed = submit("true", "--nodes=3", "--output=%x/%u-%5j-%N.%%", "-J", "done", user=BOB)
-    (slurm.work(BOB) / "done").mkdir(exist_ok=True)
+    (slurm.work(BOB) / "done").mkdir()
     slurm.ctl("chown", BOB, slurm.work(BOB) / "done")
+    completed = submit("true", "--nodes=3", "--output=%x/%u-%5j-%N.%%", "-J", "done", user=BOB)
     failed = submit("exit 7")
     killed = submit("kill -9 $$")
     array = submit("exit $SLURM_ARRAY_TASK_ID", "--array=0-2", "--output=%A-%a.txt")
     het = submit("#!/bin/sh\n#SBATCH --nodes=1\n#SBATCH hetjob\n#SBATCH --nodes=2\nexit 3\n")
     cancelled, never = submit("sleep 600"), submit("sleep 600", "--begin=now+600")
-    again = submit('[ "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }')
+    again = submit('[ "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep 600; }')
     lost = submit("sleep 600", "-w", "node4", "--no-requeue")
     for job in (cancelled, lost, running):
         slurm.wait_until("RUNNING", job)
     slurm.ctl("scancel", cancelled, never)
+    slurm.run_again(again)
     for job in (completed, failed, killed, array, het, cancelled, never, again):
         slurm.wait(job)                 # what is still on node4 when that dies is requeued
     slurm.kill_node("node4")
@@ -553,8 +554,9 @@ def test_jobs_of_every_kind_on_a_real_cluster(slurm, ask):
         assert str(slurm.work(BOB if job == completed else ALICE) / name) == found[job].output
         assert (slurm.work(BOB if job == completed else ALICE) / name).exists()
 
-    for job in (completed, failed, array, again, lost, f"{het}+0", f"{het}+1", f"{array}_1"):
-        accounted(slurm, job, found.get(job, found[f"{array}_0"]).outcome)
+    for job in (completed, failed, killed, cancelled, again, lost, f"{het}+0", f"{het}+1",
+                *(f"{array}_{task}" for task in range(3))):
+        accounted(slurm, job, found[job].outcome)
 
     def forgotten(argv):
         if argv[0] == "squeue":
@@ -590,12 +592,12 @@ def test_a_job_that_ran_out_of_time(slurm, ask):
 @pytest.mark.root
 def test_what_the_environment_tells_is_what_the_commands_tell(slurm, ask):
     """In a prolog and in the script; the raw id of an array's task is the one they have."""
-    slurm.hook("prolog", f"env >{slurm.folder}/tmp/ctl/prolog.$SLURM_JOB_ID")
+    slurm.hook("prolog", f"env >{slurm.folder}/tmp/ctl/prolog.$SLURM_JOB_ID.$SLURMD_NODENAME")
     job = slurm.submit("env", "--array=5", "--nodes=2")
     assert "COMPLETED" == slurm.wait(job)
 
     [one] = leaf.facts([f"{job}_5"], ask).values()
-    prolog = (slurm.folder / "tmp" / "ctl" / f"prolog.{one.raw_job}").read_text()
+    prolog = (slurm.folder / "tmp" / "ctl" / f"prolog.{one.raw_job}.node1").read_text()
     for text in (prolog, slurm.output(job)):
         about = leaf.about(dict(line.split("=", 1) for line in text.splitlines() if "=" in line))
         assert (one.raw_job, 0, one.nodes, one.user, one.uid, one.account, one.partition, "sim",
@@ -618,7 +620,7 @@ nodes = []
 for one, launcher in zip(ours, launchers):
     [count] = [int(word[8:]) for word in launcher if word.startswith("--nodes=")]
     nodes += [one.stdout.readline().strip() for _ in range(count)]
-step = subprocess.run("srun {options} /bin/echo task", shell=True, text=True, timeout=30,
+step = subprocess.run("srun {options} /bin/echo task", shell=True, text=True, timeout=150,
                       stdout=subprocess.PIPE)
 for one in ours:
     one.stdin.close()
@@ -775,6 +777,7 @@ def test_a_job_that_runs_again_keeps_the_comment_for_its_own_run(slurm, ask):
     until(lambda: leaf.facts([job], ask)[job].restarts == 1, what="the requeue")
 
     assert None is leaf.write_comment(first, "io1:first", run=ask)
+    slurm.run_again(job)
     slurm.wait(job)
     accounted(slurm, job, "COMPLETED")
     second = leaf.facts([job], ask)[job]

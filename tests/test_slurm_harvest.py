@@ -12,7 +12,7 @@ from processes import until
 from storage import StorageServer, moved
 from test_slurm_site import Site, when_done, written
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(600)]
 
 HARVEST = """
 [harvest]
@@ -22,18 +22,24 @@ spool_dir = {folder}/spool
 
 
 class Harvested:
-    """A Site with a storage server whose agent runs on ctl; it forgets jobs after 10 s."""
+    """
+    A Site with a storage server whose agent runs on ctl; jobs end when they are told.
+
+    Attributes:
+        waits: a command of the shell that ends then.
+    """
 
     def __init__(self, slurm, folder):
-        self.site, self.slurm = Site(slurm), slurm
+        self.site, self.slurm, self._go = Site(slurm), slurm, folder / "go"
+        self.waits = f"until [ -e {self._go} ]; do sleep 0.1; done"
         with self.site.site_cfg.open("a") as file:
             file.write(HARVEST.format(folder=folder))
-        self.oss = StorageServer(SimpleNamespace(folder=folder), cleanup_s=10)
+        self.oss = StorageServer(SimpleNamespace(folder=folder))
         self.oss.show("OST0000", {})
         self.agent = slurm.begin(
             "ctl", "/bin/sh", "-c", f"exec /usr/bin/python3 -I -S {slurm.home}/iostats_client.py "
             f"harvest --root {self.oss.root} --node oss1 2>>{self.site.folder}/agent")
-        until(lambda: self.query("e"), 30, "the first sweeps")
+        until(lambda: self.query("e"), 100, "the first sweeps")
         time.sleep(1.1)                  # Slurm's times are whole seconds, and rounded down
 
     def query(self, level, *more):
@@ -41,6 +47,17 @@ class Harvested:
         done = self.slurm.ctl("env", f"PYTHONPATH={self.slurm.home}", self.slurm.python, "-m",
                               "iostats", "query", level, "--json", *more, check=False)
         return json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+
+    def end(self, job, entries):
+        """Let the job end, whose `entries` it is, and soon after that expire."""
+        self._go.touch()
+        assert "COMPLETED" == self.slurm.wait(job)
+        self.oss.show("OST0000", {**entries, "cp.41": moved(43)})
+        until(lambda: any(row["job"] == "cp.41" for row in self.query("b")), 100,
+              "a sweep after the end")
+        # Not before: between two sweeps of a slow machine entries could have expired unseen.
+        self.oss.cleanup_s = 2
+        self.oss.show("OST0000", {**entries, "cp.41": moved(43)})
 
     def close(self):
         self.agent.kill()
@@ -60,27 +77,29 @@ def harvested(slurm, tmp_path):
 def test_the_tasks_of_an_array_have_their_names_and_their_user(harvested):
     """Each of three tasks; job_stats have Slurm's raw ids, of which two are nobody's guess."""
     slurm, site = harvested.slurm, harvested.site
-    job = slurm.submit("sleep 6", "--array=0-2", "--nodes=1", "--ntasks=1", "--job-name=climate")
+    job = slurm.submit(harvested.waits, "--array=0-2", "--nodes=1", "--ntasks=1",
+                       "--job-name=climate")
 
     def raw():
         lines = slurm.ctl("squeue", "--noheader", "--array", "--states=RUNNING",
                           "--format=%A %K").stdout.split("\n")
         found = {task: one for one, task in (line.split() for line in lines if line)}
         return found if len(found) == 3 else None
-    ids = until(raw, 40, "three running tasks")
-    harvested.oss.show("OST0000", {ids[str(task)]: moved(1009 * (23 + task), 4099)
-                                   for task in range(3)} | {"cp.0": moved(37)})
+    ids = until(raw, 100, "three running tasks")
+    entries = {**{ids[str(task)]: moved(1009 * (23 + task), 4099) for task in range(3)},
+               "cp.0": moved(37)}
+    harvested.oss.show("OST0000", entries)
     rows = until(lambda: [row for row in harvested.query("b") if row["user"] == ALICE][2:] and
-                 harvested.query("b"), 40, "what Slurm says of them")
+                 harvested.query("b"), 150, "what Slurm says of them")
     assert {f"{job}_{task}": 1009 * (23 + task) for task in range(3)} | {"cp.0": 37} == {
         row["job"]: row["read_bytes"] for row in rows}
-    assert "COMPLETED" == slurm.wait(job)
+    harvested.end(job, entries)
 
     def final():
         records = site.records(job, 3)
         return records if all(one["harvest"] and one["harvest"]["final"]
                               for one in records) else None
-    records = until(final, 60, "the final numbers of all three")
+    records = until(final, 150, "the final numbers of all three")
     assert {(f"{job}_{task}", 1009 * (23 + task), False) for task in range(3)} == {
         (one["job"]["id"], one["harvest"]["file_systems"][0]["read_bytes"],
          one["harvest"]["lower_bound"]) for one in records}
@@ -92,13 +111,14 @@ def test_the_tasks_of_an_array_have_their_names_and_their_user(harvested):
 def test_a_job_of_four_nodes_is_seen_from_both_sides(harvested):
     """What each side counted stands side by side, and is not mixed."""
     slurm, site = harvested.slurm, harvested.site
-    job = slurm.submit(site.srun(more=f"; : >{site.lustre.data}/done.$SLURM_NODEID; sleep 5"),
-                       "--nodes=4")
+    job = slurm.submit(site.srun(more=f"; : >{site.lustre.data}/done.$SLURM_NODEID; "
+                                      f"{harvested.waits}"), "--nodes=4")
     when_done(site)
     harvested.oss.show("OST0000", {job: moved(written=98 * 65536)})
-    assert "COMPLETED" == slurm.wait(job)
+    until(lambda: any(row["job"] == job for row in harvested.query("b")), 100, "the job's bytes")
+    harvested.end(job, {job: moved(written=98 * 65536)})
     record = until(lambda: next((one for one in site.records(job) if one["harvest"]
-                                 and one["harvest"]["final"]), None), 60, "the final numbers")
+                                 and one["harvest"]["final"]), None), 150, "the final numbers")
     assert (98, 98, 4, True) == written(record)
     [fs] = record["harvest"]["file_systems"]
     assert (98 * 65536, 0) == (fs["write_bytes"], fs["read_bytes"])

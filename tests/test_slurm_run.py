@@ -16,7 +16,7 @@ import pytest
 from cluster import ALICE, BOB
 from processes import until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(600)]
 
 BLOCK = 65536
 WORK = """
@@ -39,7 +39,8 @@ class Runs:
 
     def command(self, *command, options=""):
         """The line of a job script that runs a command."""
-        return (f"env PYTHONPATH={self.slurm.home} {self.slurm.python} -m iostats run "
+        return (f"env PYTHONPATH={self.slurm.home} IOSTATS_RUN_START_WITHIN=100 "
+                f"IOSTATS_RUN_DEADLINE=20 {self.slurm.python} -m iostats run "
                 f"--root {self.lustre.root} --json {self.json} {options} -- "
                 f"{' '.join(map(shlex.quote, map(str, command)))}")
 
@@ -91,7 +92,7 @@ def test_four_nodes_are_measured_to_the_byte(runs):
     assert [23 + k for k in range(4)] == [
         runs.slurm.truth(f"node{k + 1}")["write"]["calls"] for k in range(4)]
     text = runs.slurm.output(job)
-    assert f"Job {job}: 4 of 4 nodes reported, 00:00:0" in text
+    assert re.search(rf"^Job {job}: 4 of 4 nodes reported, 00:0\d:\d\d$", text, re.M)
     assert re.search(r"^\| scratch +\| 6\.1 MiB +\| 6\.1 MiB +\|$", text, re.M)
     assert text.endswith("status 0\n")
 
@@ -115,14 +116,14 @@ def test_the_status_of_the_command_is_that_of_the_job(runs):
                             "--nodes=2")
     assert "FAILED" == runs.slurm.wait(job)
     until(lambda: "37:0" == runs.slurm.ctl("sacct", "-n", "-P", "-X", "-j", job, "-o",
-                                           "ExitCode").stdout.strip(), 20, "the exit status")
+                                           "ExitCode").stdout.strip(), 150, "the exit status")
     assert runs.record()["coverage"]["complete"]
 
 
 def started(runs, job, marker):
     """Until the work of a job is done, and its command waits."""
     runs.slurm.wait_until("RUNNING", job)
-    until(lambda: len(list(runs.lustre.place.parent.glob(f"data/scratch/{marker}.*"))) == 4, 40,
+    until(lambda: len(list(runs.lustre.place.parent.glob(f"data/scratch/{marker}.*"))) == 4, 150,
           "the work of four nodes")
 
 
@@ -147,10 +148,10 @@ def test_a_cancelled_job_has_its_report(runs):
 
 def test_a_job_at_its_time_limit_has_its_report(runs):
     """As soon as Slurm looks at the clock, which it does twice a minute."""
-    job = runs.submit(*waiting(runs), slurm=("--nodes=4", "--time=1"))
+    job = runs.submit(*waiting(runs), slurm=("--nodes=4", "--time=30"))
     started(runs, job, "done")
-    runs.slurm.ctl("scontrol", "update", f"jobid={job}", "endtime=now")
-    assert "TIMEOUT" == runs.slurm.wait(job, 100)
+    runs.slurm.time_out(job)
+    assert "TIMEOUT" == runs.slurm.wait(job)
 
     record = runs.record()
     assert 4 == record["coverage"]["reported"]
@@ -275,7 +276,7 @@ def test_the_sample_job_says_what_it_has_to_say(runs):
             "IOSTATS_HOME": str(runs.slurm.home), "DATA": str(runs.lustre.data),
             "PYTHON": str(runs.slurm.python), "NODE_PYTHON": "/usr/bin/python3",
             "IOSTATS_OPTIONS": f"--root {runs.lustre.root}"})
-    assert "COMPLETED" == runs.slurm.wait(job, 100), runs.slurm.output(job)
+    assert "COMPLETED" == runs.slurm.wait(job), runs.slurm.output(job)
     text = runs.slurm.output(job)
     assert f"Job {job}: 4 of 4 nodes reported" in text
     assert re.search(r"^\| scratch +\| 851\.0 MiB +\| 851\.0 MiB +\|$", text, re.M), text

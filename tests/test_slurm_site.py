@@ -13,15 +13,15 @@ import pytest
 from cluster import ALICE, BOB
 from processes import until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(600)]
 
 BLOCK = 65536
 CLIENT = "/usr/bin/python3 -I -S {home}/iostats_client.py"
 CONFIG = """
 [node]
 hook_dir = /run/iostats-node
-# A machine of two cores with five nodes on it.
-hook_within = 20
+# A machine of two cores with five nodes on it, and whatever else it has to do.
+hook_within = 100
 [site]
 host = ctl
 secret = {folder}/site.secret
@@ -34,7 +34,7 @@ show = output home comment
 class Site:
     """The site's server on ctl, and the hooks on all nodes."""
 
-    def __init__(self, slurm, deadline=20):
+    def __init__(self, slurm, deadline=150):
         self.slurm = slurm
         self.lustre = slurm.mount("scratch", "2.15")
         self.folder = slurm.folder / "site"
@@ -58,7 +58,7 @@ class Site:
         self.process = self.slurm.begin(
             "ctl", "/bin/sh", "-c", f"exec {self.slurm.python} {self.slurm.home}/iostats_server.py "
                                     f"--site 2>>{self.log}")
-        until(lambda: "the site's server on" in self.log.read_text()[said:], 30, "the server")
+        until(lambda: "the site's server on" in self.log.read_text()[said:], 100, "the server")
 
     def kill(self):
         """kill -9."""
@@ -66,7 +66,7 @@ class Site:
         self.process.wait()
         # what setpriv began dies with it; the port tells when
         until(lambda: self.slurm.ctl("pgrep", "-f", "iostats_server.py --site",
-                                     check=False).returncode, 20, "its end")
+                                     check=False).returncode, what="its end")
 
     def close(self):
         self.kill()
@@ -89,7 +89,7 @@ class Site:
                 found.append(record)
                 text = text.lstrip()[end:]
             return found if len(found) >= count else None
-        return until(there, 40, f"{count} records of job {job}")
+        return until(there, 150, f"{count} records of job {job}")
 
     def record(self, job):
         [record] = self.records(job)
@@ -131,7 +131,7 @@ def waits(site, marker="done"):
 
 def when_done(site, nodes=4, marker="done"):
     until(lambda: len(list(site.lustre.place.parent.glob(f"data/scratch/{marker}.*"))) == nodes,
-          40, f"the work of {nodes} nodes")
+          150, f"the work of {nodes} nodes")
 
 
 def test_a_job_is_measured_and_nobody_had_to_ask(site):
@@ -150,16 +150,16 @@ def test_a_job_is_measured_and_nobody_had_to_ask(site):
         name: record["batch"][name] for name in ("system", "name", "nodes", "outcome",
                                                  "exit_status", "raw_job")}
     head = f"Job {job}: 4 of 4 nodes reported"
-    text = until(lambda: head in site.slurm.output(job) and site.slurm.output(job), 20,
-                 "the report in the job's output")
+    text = until(lambda: head in site.slurm.output(job) and site.slurm.output(job),
+                 what="the report in the job's output")
     assert 1 == text.count(head)
     at_home = home / f"{job}.txt"
-    until(at_home.exists, 20, "the report at home")
+    until(at_home.exists, what="the report at home")
     assert at_home.read_text().startswith(head)
     assert (0o600, ALICE) == (at_home.stat().st_mode & 0o777, site.slurm.ctl(
         "stat", "-c", "%U", at_home).stdout.strip())
     comment = until(lambda: site.slurm.ctl("sacct", "-n", "-P", "-X", "-j", job, "-o",
-                                           "AdminComment").stdout.strip(), 20, "the comment")
+                                           "AdminComment").stdout.strip(), what="the comment")
     assert comment.startswith("io1:") and len(comment) <= 1500
     short = site.report("--from", "comment", job).stdout
     assert short.startswith(head)
@@ -172,7 +172,7 @@ def test_an_array_has_a_record_for_each_task(site):
     """20 tasks, several on a node at a time; each by its own name, and all by the array's."""
     job = site.slurm.submit(site.work("41"), "--array=0-19", "--nodes=1", "--ntasks=1",
                             "--exclusive")
-    assert "COMPLETED" == site.slurm.wait(job, 120)
+    assert "COMPLETED" == site.slurm.wait(job)
 
     records = site.records(job, 20)
     assert {f"{job}_{task}" for task in range(20)} == {one["job"]["id"] for one in records}
@@ -180,7 +180,7 @@ def test_an_array_has_a_record_for_each_task(site):
     assert {str(task) for task in range(20)} == {one["batch"]["array_task"] for one in records}
     assert 41 == written(site.record(f"{job}_7"))[0]
     # Each has a comment of its own: the array's raw id is the last task's as well.
-    seen = until(lambda: _comments(site, job, 20), 30, "20 comments")
+    seen = until(lambda: _comments(site, job, 20), 150, "20 comments")
     assert {f",j={job}_{task}," for task in range(20)} == {
         re.search(r",j=[^,]+,", one).group().replace("%5f", "_") for one in seen}
     short = site.report("--from", "comment", "--format", "plain", job).stdout
@@ -243,10 +243,10 @@ def test_a_cancelled_job_has_its_numbers_and_its_end(site):
 
 def test_a_job_at_its_time_limit(site):
     """TIMEOUT, with all that it did."""
-    job = site.slurm.submit(waits(site), "--nodes=4", "--time=1")
+    job = site.slurm.submit(waits(site), "--nodes=4", "--time=30")
     when_done(site)
-    site.slurm.ctl("scontrol", "update", f"jobid={job}", "endtime=now")
-    assert "TIMEOUT" == site.slurm.wait(job, 100)
+    site.slurm.time_out(job)
+    assert "TIMEOUT" == site.slurm.wait(job)
 
     record = site.record(job)
     assert ((98, 98, 4, True), "TIMEOUT") == (written(record), record["batch"]["outcome"])
@@ -260,9 +260,7 @@ def test_a_requeued_job_has_a_record_for_each_run(site):
         "--nodes=1", "--requeue")
     when_done(site, 1)
     site.slurm.ctl("scontrol", "requeue", job)
-    until(lambda: site.slurm.ctl("scontrol", "update", f"jobid={job}", "starttime=now",
-                                 check=False).returncode == 0
-          and site.slurm.states(job) & {"RUNNING", "COMPLETING", "COMPLETED"}, 60, "the second run")
+    site.slurm.run_again(job)
     assert "COMPLETED" == site.slurm.wait(job)
 
     runs = site.records(job, 2, ["--all"])
@@ -280,7 +278,8 @@ def test_a_node_that_dies_is_missing_by_name(slurm):
         when_done(site)
         slurm.kill_node("node4")
         assert "NODE_FAIL" == slurm.wait(job)
-        record = site.record(job)
+        record = until(lambda: next((one for one in site.records(job)       # or one is late
+                                     if one["coverage"]["reported"] == 3), None), 150, "three")
         assert (72, 72, 3, False) == written(record)
         assert {"node4": "no report"} == record["coverage"]["missing"]
         assert record["file_systems"][0]["lower_bound"]
@@ -309,7 +308,7 @@ def test_a_hundred_short_jobs_in_a_row(site):
     """None is lost, none is counted into another one."""
     jobs = site.slurm.submit(site.work("41"), "--array=0-99%3", "--nodes=1", "--ntasks=1",
                              "--exclusive")
-    assert "COMPLETED" == site.slurm.wait(jobs, 150)
+    assert "COMPLETED" == site.slurm.wait(jobs, 400)
     records = site.records(jobs, 100)
     assert [(41, 41, 1, True)] * 100 == [written(one) for one in records]
     assert set() == {node for one in records for node in one["coverage"]["shared"]}
@@ -344,7 +343,7 @@ def test_the_mail_about_a_jobs_end_has_its_report(site):
                             f"\"$@\" 2>>{site.folder}/mail.err")
     job = site.slurm.submit(site.srun(), "--nodes=4", "--mail-type=END", "--mail-user=alice")
     assert "COMPLETED" == site.slurm.wait(job)
-    until(lambda: mails.exists() and "scratch" in mails.read_text(), 60, "the mail")
+    until(lambda: mails.exists() and "scratch" in mails.read_text(), 150, "the mail")
     text = mails.read_text()
     assert f"Job_id={job}" in text.splitlines()[0]
     assert f"Job {job}: 4 of 4 nodes reported" in text

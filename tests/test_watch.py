@@ -6,13 +6,13 @@ a clock of its own, in which each look finds 23 more opens and 4096 more bytes r
 """
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import signal
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import msgspec
@@ -93,6 +93,7 @@ def test_each_look_has_a_bin_of_its_own(tmp_path, monkeypatch, late_s):
     assert ([23] * 10, [4096] * 10, [0] * 10, 60) == (
         day.series["operations"], day.series["read_bytes"], day.series["write_bytes"],
         day.series["every_s"])
+    assert day.now_s - day.until_s <= 2
 
 
 def test_a_month_is_240_bins_in_a_small_file(tmp_path, monkeypatch):
@@ -176,6 +177,34 @@ def test_it_ends_when_another_start_is_in_the_place_of_its_own(tmp_path, monkeyp
     day.run()
     assert day.now_s - day.until_s <= 2
     assert b"another start" == day.kept.load_start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+                         ids=lambda number: number.name)
+def test_a_signal_ends_it_after_one_more_look(tmp_path, monkeypatch, number):
+    """Looks at 0, 60, 120 and, the signal being there at 150, within 2 s after it."""
+    day, handlers = Day(tmp_path, monkeypatch, until_s=150.0), {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(day.kept, "forget_start", lambda: handlers[number](number, None))
+    day.run()
+    assert (4, True) == (day.looks, day.now_s - day.until_s <= 2)
+    found = json.loads(day.kept.load(day.kept.watch_path))["file_systems"]["scratch"]
+    assert 3 * 23 == sum(found["operations"])
+
+
+def test_a_signal_in_the_midst_of_a_look_is_followed_by_one_more(tmp_path, monkeypatch):
+    """At 120, when the counters are read and not yet written: what comes then is not lost."""
+    day, handlers = Day(tmp_path, monkeypatch), {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    keep = day.kept.keep_watch
+
+    def keep_watch(data):
+        keep(data)
+        if day.looks == 3:
+            handlers[signal.SIGTERM](signal.SIGTERM, None)
+    monkeypatch.setattr(day.kept, "keep_watch", keep_watch)
+    day.run()
+    assert (4, True) == (day.looks, day.now_s - 1_795_225_120.0 <= 2)
 
 
 # -- what `stop` makes of it ---------------------------------------------------------------------
@@ -292,10 +321,8 @@ class Watched:
         return self.desk.client("stop", "--server", f"127.0.0.1:{running.port}", *self.on)
 
     def ends(self):
-        """Seconds until it has ended; the Done."""
-        begun = time.monotonic()
-        done = self.finish()
-        return time.monotonic() - begun, done
+        """The Done, when it has ended."""
+        return self.finish()
 
 
 def sums(fs):
@@ -306,7 +333,7 @@ THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "operations": 43 + 13}
 
 
 def test_it_ends_with_the_job_and_its_sums_are_the_jobs(desk):
-    """Within 2 s after `stop`, without a word, and nothing is left in the folder."""
+    """After `stop`, without a word, and nothing is left in the folder."""
     running = desk.server("--nodes", "1", "--format", "json")
     one = Watched(desk)
     assert 0o600 == stat.S_IMODE(one.file.stat().st_mode)
@@ -317,9 +344,8 @@ def test_it_ends_with_the_job_and_its_sums_are_the_jobs(desk):
     done = one.stop(running)
     assert (0, "") == (done.status, done.err)
     assert [] == [path for path in desk.state.iterdir() if "watch" in path.name]
-    seconds, done = one.ends()
+    done = one.ends()
     assert (0, "", "") == (done.status, done.out, done.err)
-    assert seconds < 2
     assert [] == os.listdir(desk.state)
     [fs] = running.wait().record["file_systems"]
     assert THE_WORK == sums(fs)
@@ -340,9 +366,8 @@ def test_a_signal_ends_it_and_what_it_saw_is_kept(desk, number):
     one.look()
     write_tree(one.root, **{**BEFORE, "opens": 30})
     one.process.send_signal(number)
-    seconds, done = one.ends()
+    done = one.ends()
     assert (0, "", "") == (done.status, done.out, done.err)
-    assert seconds < 2
     kept = json.loads(one.file.read_bytes())["file_systems"]["scratch"]
     assert 19 == sum(kept["operations"])
     assert 0o600 == stat.S_IMODE(one.file.stat().st_mode)
@@ -363,9 +388,8 @@ def test_the_next_part_of_a_job_has_nothing_of_the_part_before(desk):
     assert 0 == one.stop(running).status
     write_tree(one.root, **BEFORE)
     assert 0 == desk.client("start", *one.on).status
-    seconds, done = one.ends()
+    done = one.ends()
     assert (0, "") == (done.status, done.err)
-    assert seconds < 2
     assert (desk.state / f"{desk.job}%20nid00023.start").exists()
     write_tree(one.root, **AFTER)
     assert 0 == one.stop(running).status
@@ -382,9 +406,8 @@ def test_start_again_ends_a_watch_of_the_start_before(desk):
     write_tree(one.root, **AFTER)
     one.look()
     assert 0 == desk.client("start", "--again", *one.on).status
-    seconds, done = one.ends()
+    done = one.ends()
     assert (0, "") == (done.status, done.err)
-    assert seconds < 2
     assert 0 == one.stop(running).status
     [fs] = running.wait().record["file_systems"]
     assert (0, None) == (fs["application"]["read_bytes"], fs["series"])
@@ -400,7 +423,7 @@ def test_two_nodes_add_up_in_time(desk):
     for one in nodes:
         one.look()
         assert 0 == one.stop(running).status
-        assert 0 == one.ends()[1].status
+        assert 0 == one.ends().status
     done = running.wait()
     record = json.loads((desk.folder / "record.json").read_text())
     [fs] = record["file_systems"]
@@ -510,7 +533,6 @@ def test_what_dd_wrote_over_the_time_is_what_dd_wrote(desk, mount):  # noqa: F81
     assert 0 == finish().status
     [fs] = running.wait().record["file_systems"]
     assert 60 * 2**20 == sum(fs["series"]["write_bytes"]) == fs["application"]["write_bytes"]
-    heaps = [sum(map(int, heap.split())) for heap in re.split(
-        r"(?:^| )0(?: 0)*(?: |$)", " ".join(map(str, fs["series"]["write_bytes"]))) if heap.strip()]
-    assert [23 * 2**20, 37 * 2**20] == heaps
+    # Bins without work are between the 23 MiB and the rest, however long each `dd` took.
+    assert 2 <= list(itertools.accumulate(fs["series"]["write_bytes"])).count(23 * 2**20)
     assert Path(node, "scratch", "one").stat().st_size == 23 * 2**20

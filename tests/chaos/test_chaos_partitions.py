@@ -56,7 +56,7 @@ def places(name, out, back):
 def desk(tmp_path, hosts):
     """A site whose server is on the host "server"."""
     with SiteDesk(tmp_path) as one:
-        one.configure(site_host=SERVER, site_deadline=600, node_hook_within=0.7, node_try_for=5,
+        one.configure(site_host=SERVER, site_deadline=600, node_hook_within=4, node_try_for=5,
                       harvest_every=1)
         one.listen = one.port
         yield one
@@ -166,7 +166,7 @@ def test_an_agent_whose_cable_is_out_counts_all_that_was_done_meanwhile(desk, ho
         total += amount
         oss.show("OST0000", {"4711": moved(written=total)})
     write(23 * 1009)
-    until(lambda: [(total, False)] == rows(), 60, "the first bytes")
+    until(lambda: [(total, False)] == rows(), 100, "the first bytes")
     for way, at in places("agent", 900, 400)[:None if WHOLE else 1]:
         relay.faults.append(Fault(HALF_OPEN, way, at, node.cut))
         struck = relay.struck
@@ -230,7 +230,7 @@ def test_a_stop_whose_cable_is_out_is_counted_when_it_is_in(tmp_path, hosts, rel
                 done = stop(relay.port, 0)()
                 assert 3 == done.status and "kept in" in done.err, done
                 node.mend()
-                until(lambda: 0 == stop(relay.port, 5)().status, 40, "the delivery")
+                until(lambda: 0 == stop(relay.port, 5)().status, 100, "the delivery")
             else:
                 finish = stop(relay.port, 60)
                 if between:

@@ -73,7 +73,7 @@ def test_a_report_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks
             return a_report(job, f"n{number:05}", f"seq {number}", reads=23 + 37 * number,
                             about={"nodes": f"n[00000-{of - 1:05}]"})
 
-        def send(one, port, within_s=None):
+        def send(one, port, within_s=60):
             return post.call("127.0.0.1", port, wire.SITE, signs, one["node"], "report", one,
                              within_s)
         with Relay(desk.port) as relay:
@@ -85,7 +85,7 @@ def test_a_report_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks
             for number, fault in enumerate(todo):
                 one = report(number, of=len(todo))
                 senders.send(fault, lambda port, one=one, fault=fault: send(
-                    one, port, _WITHIN_S if fault.how in (HALF_OPEN, HELD) else 10))
+                    one, port, _WITHIN_S if fault.how in (HALF_OPEN, HELD) else 60))
                 assert send(one, desk.port)["counted"]
                 if fault.how in (HALF_OPEN, HELD):
                     relay.release()                # ... and the first one arrives, after all
@@ -112,7 +112,7 @@ def test_a_stop_to_the_jobs_server_is_counted_once_at_whichever_byte_it_breaks(t
         signs = credentials.of_client(config, desk.job, str(
             desk.home / ".iostats" / f"{desk.job}.secret"))
 
-        def send(one, port, within_s=None):
+        def send(one, port, within_s=60):
             return post.call("127.0.0.1", port, desk.job, signs, one["node"], "report", one,
                              within_s)
         with Relay(server.port) as relay:
@@ -123,7 +123,7 @@ def test_a_stop_to_the_jobs_server_is_counted_once_at_whichever_byte_it_breaks(t
             for number, fault in enumerate(todo, 1):
                 one = report(number)
                 senders.send(fault, lambda port, one=one, fault=fault: send(
-                    one, port, _WITHIN_S if fault.how in (HALF_OPEN, HELD) else 10))
+                    one, port, _WITHIN_S if fault.how in (HALF_OPEN, HELD) else 60))
                 assert send(one, server.port)["counted"]
                 if fault.how in (HALF_OPEN, HELD):
                     relay.release()
@@ -147,7 +147,7 @@ def test_a_sweep_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks(
                               said.append)
         slot = int(time.time())
 
-        def deliver(port, within_s=10.0):
+        def deliver(port, within_s=60.0):
             """All that waits, in one try."""
             agent._again_at, agent._port = 0.0, port
             while len(agent._spool):
@@ -169,7 +169,7 @@ def test_a_sweep_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks(
                 agent._sweep(slot, 1)
                 slot += 1
                 senders.send(fault, lambda port, fault=fault: deliver(
-                    port, _WITHIN_S if fault.how in (HALF_OPEN, HELD) else 10))
+                    port, _WITHIN_S if fault.how in (HALF_OPEN, HELD) else 60))
                 deliver(desk.port)
                 if fault.how in (HALF_OPEN, HELD):
                     relay.release()
@@ -201,21 +201,21 @@ def test_a_whole_message_that_arrives_late_does_not_turn_the_chain_back(tmp_path
             relay.faults.append(Fault(HELD, OUT, size))
             agent._port = relay.port
             sending = threading.Thread(target=agent._send, args=(
-                agent._spool.load(agent._spool.first()), 1.0))
+                agent._spool.load(agent._spool.first()), 6.0))
             sending.start()
             sending.join()
             agent._port, agent._again_at, agent._is_broken = desk.port, 0.0, True
-            assert agent._deliver(time.monotonic() + 10)
+            assert agent._deliver(time.monotonic() + 60)
             oss.show("OST0000", {"4711": moved(written=41 * 1009)})
             agent._sweep(slot + 1, 1)                      # another chain: it is full as well
             agent._again_at = 0.0
-            assert agent._deliver(time.monotonic() + 10)
+            assert agent._deliver(time.monotonic() + 60)
             relay.release()
             assert 1 == relay.struck
         oss.show("OST0000", {"4711": moved(written=43 * 1009)})
         agent._sweep(slot + 2, 1)
         agent._again_at = 0.0
-        assert agent._deliver(time.monotonic() + 10)
+        assert agent._deliver(time.monotonic() + 60)
         assert not agent._is_broken, said
         until(lambda: [(43 * 1009, False)] == [
             (row["write_bytes"], row["lower_bound"]) for row in rows_of(desk)])
