@@ -46,7 +46,7 @@ The rules; 1 is what we knew, 2 is now; `seen`, `started` of the entry, `read_at
     have expired unseen: a gap; not for entries that were made (or first seen) before read_at1 + I,
     because nothing of theirs can have expired between.  A deletion by hand cannot be told from an
     expiry then.  When no entry proves, by being the same one, that there was none, the gap is all
-    of the time between, and spares only the entries that were made before it.
+    of the time between, for everybody.  Only `started` proves that, or that it was not used.
  7. Another boot of the server, or another server: all entries are others, and a gap for everybody.
     A server that was only renamed has the same boot id.
  8. A job that began before the first reading may have had entries before that are gone.
@@ -915,11 +915,13 @@ class Target:
                 self._seen[:self._used] < (self.read_at + interval) * _NS))
             for slots in reading.same:                  # since the last part that came
                 same[slots] |= born[slots] < _before(self.read_at)
-            if same.any():
+            # Who was used meanwhile, without start_time, may be another one after a `clear`.
+            proves = same & (dated | (self._seen[:self._used] < _before(self.read_at) - _NS))
+            if proves.any():
                 self._add_gap(self.read_at, reading.read_at - interval, NO_SWEEP,
                               same | (there & (born < (self.read_at + interval) * _NS)), True)
             else:
-                self._add_gap(self.read_at, reading.read_at, NO_SWEEP, same)
+                self._add_gap(self.read_at, reading.read_at, NO_SWEEP, proves)
 
     def _add_gap(self, began: float, ended: float, why: str, spared: _Array,
                  by_expiry: bool = False) -> None:

@@ -388,6 +388,21 @@ def test_a_job_from_before_the_harvest_is_marked():
     assert [LATE] == zeroing.Target(zeroing.Names(), "scratch", "OST0000").marks("4711", T, T)
 
 
+@pytest.mark.parametrize("played", [
+    # Its second entry stands behind the witness' new one, or before it.
+    [("wait", 100), ("alike", 0, 1), ("race", "clear", 0), ("wait", 199), ("down",),
+     ("alike", 0, 37), ("wait", 301)],
+    [("wait", 100), ("alike", 0, 1), ("wait", 100), ("clear",), ("alike", 0, 37), ("down",),
+     ("wait", 600)]], ids=["behind", "before"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_entry_that_has_overtaken_its_old_one_proves_no_gap_away(release, played):
+    """All that was there could have expired, or was cleared: 37 and not 38, unless dated."""
+    world = World(release).play([("sweep",), *played])
+    found, true = (one["read_bytes"][0] for one in (world.totals("4711"), world.truth("4711")))
+    assert (38 if release in WITH_START else 37, 38) == (found, true)
+    assert NO_SWEEP in world.marks("4711")
+
+
 def test_a_gap_spares_jobs_whose_entry_went_through_it_and_those_outside():
     """4711 has its start_time; 4712 is new after the gap; 4713 ended before."""
     target = taken(EMPTY, block(200, {**opens(190, 199, 23), "4713": (190, 191, {"open": 5})}),
