@@ -42,7 +42,8 @@ _MOST_HELD = 256 << 20              # of all messages that have not come to thei
 _EACH_PART = 64                     # of it, beside a part's own length
 _MOST_BESIDE = 65536                # bytes of a message beside its body: its head, say
 _LONGEST_OF_STRANGERS = 65536       # bytes of a body that is looked at, for a hello
-_MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more
+_MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more;
+                                    # and of questions behind one that takes long
 _STEP_S = 0.005                     # of a long answer, between two looks at the network
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -526,6 +527,9 @@ class _Connections:
             connection, since = next(iter(self._open.items()))
             if self._loop.time() - since < self._silence:
                 break
+            if connection.waits:
+                self.complete(connection)
+                continue
             self.forget(connection)
             connection.abort()
         self.watch(self._loop)
@@ -563,9 +567,9 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
-    __slots__ = ("_answered", "_authorization", "_begun_now", "_beside", "_encoding", "_ended",
-                 "_ended_now", "_held", "_is_open", "_parser", "_parts", "_server", "_size",
-                 "_transport", "_waiting")
+    __slots__ = ("_answered", "_authorization", "_begun_now", "_behind", "_beside", "_encoding",
+                 "_ended", "_ended_now", "_held", "_is_open", "_parser", "_parts", "_server",
+                 "_size", "_transport", "_waiting")
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -574,8 +578,9 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._held = self._answered = self._beside = 0
         self._is_open = self._begun_now = self._ended_now = False
-        # Messages behind one whose answer takes long; None while there is no such one.
+        # Messages behind one whose answer takes long, and their bytes; None: there is no such one.
         self._waiting: Optional[deque[tuple[bytes, str, bool, bool]]] = None
+        self._behind = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -694,6 +699,10 @@ class _Connection(asyncio.Protocol):
         message = body, authorization, compressed, self._parser.should_keep_alive()
         if self._waiting is not None:          # answers leave in the order of the questions
             self._waiting.append(message)
+            self._behind += len(body) + _EACH_PART
+            if self._behind > _MOST_UNREAD:
+                self._ended = True
+                self._transport.abort()
         else:
             self._answer(*message)
 
@@ -705,9 +714,13 @@ class _Connection(asyncio.Protocol):
             answer, proof = end.value
             self._send(answer, proof, keep)
         else:
-            self._waiting = deque()
-            self._transport.pause_reading()
+            self._waiting, self._behind = deque(), 0
             self._server.later(work, self, keep)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is silent because its answer takes long."""
+        return self._waiting is not None
 
     def is_there(self) -> bool:
         """Whether anybody waits for an answer."""
@@ -717,7 +730,6 @@ class _Connection(asyncio.Protocol):
         """The answer that took long is there: send it, and take what has waited behind it."""
         waiting, self._waiting = self._waiting or deque(), None
         self._server.connections.complete(self)
-        self._transport.resume_reading()
         self._send(answer, proof, keep)
         try:
             while waiting and self.is_there():

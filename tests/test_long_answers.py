@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from site_desk import free_port
@@ -20,10 +21,13 @@ from iostats.server import Server
 from iostats.steps import finished
 
 
-def played(play):
+def played(play, **options):
     """What `play(server, ask)` returns; `ask(*methods)`: a connection that sends them at once."""
     async def whole():
-        server = Server(wire.SITE, [], site.load(os.devnull, environ={}))
+        config = site.load(os.devnull, environ={})
+        for name, value in options.items():
+            config.take(f"server.{name}", value, "a test")
+        server = Server(wire.SITE, [], config)
         server._methods_of_strangers = lambda: server.methods     # these tests need no secret
         await server.listen_on("127.0.0.1", [free_port()])
         opened = []
@@ -89,6 +93,22 @@ def test_questions_behind_a_long_one_are_answered_after_it_in_their_order():
     assert ["begun", "long", "quick", "begun", "long", "begun", "long", "quick"] == order
 
 
+def test_who_waits_for_a_long_answer_is_not_silent():
+    """A connection that says nothing is closed after 0.2 s, and this one when it has its answer."""
+    async def play(server, ask):
+        now = asyncio.get_running_loop().time
+        until = now() + 0.8
+
+        def long(params, who):
+            while now() < until:
+                yield
+            return 23
+        server.methods.update(long=Method(long, None))
+        reader, _ = await ask("long")
+        return (await answer_of(reader))["result"], await reader.read()
+    assert (23, b"") == played(play, silence="0.2")
+
+
 def test_a_long_answer_may_end_in_an_error_and_in_a_bug():
     async def play(server, ask):
         def refused(params, who):
@@ -125,6 +145,25 @@ def test_nobody_works_on_for_a_client_that_went_away():
         reader, _ = await ask("hello")
         return (await answer_of(reader))["result"]["job"]
     assert wire.SITE == played(play)
+
+
+def test_who_asks_on_and_on_behind_a_long_one_is_cut_off():
+    """After 1 MiB of questions, not when memory is full."""
+    async def play(server, ask):
+        def endless(params, who):
+            while True:
+                yield
+        server.methods["endless"] = Method(endless, None)
+        _, writer = await ask("endless")
+        with pytest.raises(ConnectionError):
+            while True:
+                body = b" " * 65536
+                writer.write(b"POST / HTTP/1.1\r\nContent-Length: 65536\r\n\r\n" + body)
+                await writer.drain()
+        while server._long or not server._working.done():
+            await asyncio.sleep(0.01)
+        return "done"
+    assert "done" == played(play)
 
 
 class Known:
