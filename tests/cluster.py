@@ -37,6 +37,7 @@ ALICE, BOB = "iostats-alice", "iostats-bob"
 PREFIX = "iostats-cluster-"
 UP_WITHIN_S = 300
 COMMAND_WITHIN_S = 150
+NODE_WITHIN_S = 40
 
 # Debian's packages of these: slurmctld slurmd slurm-client slurmdbd slurm-wlm-basic-plugins
 # slurm-wlm-mysql-plugin munge mariadb-server iproute2 procps util-linux
@@ -324,17 +325,27 @@ class Cluster:
 
     def revive(self, name):
         """The node boots again, and mounts what `mount` had mounted, with new counters."""
-        self._process.stdin.write(f"node {name}\n".encode())
-        self._process.stdin.flush()
-        self._wait_for_up(UP_WITHIN_S)
+        for is_last in (False, True):
+            self._process.stdin.write(f"node {name}\n".encode())
+            self._process.stdin.flush()
+            self._wait_for_up(UP_WITHIN_S)
+            ends = time.monotonic() + (COMMAND_WITHIN_S if is_last else NODE_WITHIN_S)
+            while (state := self._state(name)) != "idle" and time.monotonic() < ends:
+                self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+                time.sleep(0.1)
+            if state == "idle":
+                break
+            log = self.folder / "log" / f"slurmd-{name}.log"
+            assert not is_last, (f"{name} does not come back: "
+                                 f"{self.ctl('scontrol', 'show', 'node', name, check=False).stdout}"
+                                 f"{log.read_text()[-4000:]}")
+            self.kill_node(name, noticed=False)     # once, as an operator would
         self._dead.discard(name)
         if self._mount:
             self._on_all([name], *self._simlustre, *self._mount.options)
-        ends = time.monotonic() + UP_WITHIN_S
-        while self.ctl("sinfo", "-h", "-n", name, "-o", "%T").stdout.strip() != "idle":
-            self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)
-            assert time.monotonic() < ends, f"{name} does not come back"
-            time.sleep(0.1)
+
+    def _state(self, name):
+        return self.ctl("sinfo", "-h", "-n", name, "-o", "%T").stdout.strip()
 
     def run_again(self, job):
         """Let a job that is being requeued begin soon; Slurm has it wait for cred_expire."""

@@ -79,7 +79,7 @@ StateSaveLocation=$F/state
 SlurmctldLogFile=$F/log/slurmctld.log
 SlurmdLogFile=$F/log/slurmd-%n.log
 SlurmctldTimeout=300
-SlurmdTimeout=300
+SlurmdTimeout=120
 MessageTimeout=60
 TCPTimeout=30
 BatchStartTimeout=120
@@ -192,10 +192,11 @@ begin() {                                           # NAME: its namespaces
 ready() { [ -e "$F/pid/$1.ready" ] || ! kill -0 "$2"; }
 connect() {                                         # nodeI: to the bridge of the controller
   local i=${1#node}
-  # What a node that was killed had there may not be quite gone yet.
+  # What a node that was killed had there may not be quite gone yet.  The new one has its address, so
+  # that nobody who has talked to the old one talks to nobody.
   nsenter -t "$(cat "$F/pid/ctl")" -n ip link delete v$i 2>/dev/null
   nsenter -t "$(cat "$F/pid/ctl")" -n ip -batch - <<END || return 1
-link add v$i type veth peer name eth0 netns $(cat "$F/pid/node$i")
+link add v$i type veth peer name eth0 address 02:00:0a:4d:00:$(printf %02x $((10 + i))) netns $(cat "$F/pid/node$i")
 link set v$i master br0 up
 END
   inside "node$i" ip -batch - <<END
