@@ -424,7 +424,7 @@ def test_something_else_on_the_port_gets_nothing_and_loses_nothing(desk):
     from processes import Listener
     desk.show([a_job(0)])
     with Listener(desk.port, b"220 mail ready\r\n"):
-        assert 3 == desk.once(node_try_for=0.1).status
+        assert 3 == desk.once(node_try_for=0.1, patient=False).status
     assert 1 == len(desk.waiting())
 
 
