@@ -329,14 +329,20 @@ class Cluster:
             self._process.stdin.write(f"node {name}\n".encode())
             self._process.stdin.flush()
             self._wait_for_up(UP_WITHIN_S)
-            ends = time.monotonic() + (COMMAND_WITHIN_S if is_last else NODE_WITHIN_S)
-            while (state := self._state(name)) != "idle" and time.monotonic() < ends:
-                self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)
-                time.sleep(0.1)
+            begun, resumed, state = time.monotonic(), 0, self._state(name)
+            while state != "idle" and time.monotonic() - begun < (
+                    COMMAND_WITHIN_S if is_last else NODE_WITHIN_S):
+                # It comes by itself (ReturnToService); and each "resume" makes Slurm ask it anew,
+                # so that it is "idle*" for a while.
+                if time.monotonic() - begun > 5 * (resumed + 1):
+                    self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+                    resumed += 1
+                time.sleep(0.05)
+                state = self._state(name)
             if state == "idle":
                 break
             log = self.folder / "log" / f"slurmd-{name}.log"
-            assert not is_last, (f"{name} does not come back: "
+            assert not is_last, (f"{name} is {state!r}: "
                                  f"{self.ctl('scontrol', 'show', 'node', name, check=False).stdout}"
                                  f"{log.read_text()[-4000:]}")
             self.kill_node(name, noticed=False)     # once, as an operator would
