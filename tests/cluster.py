@@ -332,8 +332,7 @@ class Cluster:
             begun, resumed, state = time.monotonic(), 0, self._state(name)
             while state != "idle" and time.monotonic() - begun < (
                     COMMAND_WITHIN_S if is_last else NODE_WITHIN_S):
-                # It comes by itself (ReturnToService); and each "resume" makes Slurm ask it anew,
-                # so that it is "idle*" for a while.
+                # It comes by itself (ReturnToService), most times.
                 if time.monotonic() - begun > 5 * (resumed + 1):
                     self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)
                     resumed += 1
@@ -351,7 +350,9 @@ class Cluster:
             self._on_all([name], *self._simlustre, *self._mount.options)
 
     def _state(self, name):
-        return self.ctl("sinfo", "-h", "-n", name, "-o", "%T").stdout.strip()
+        """As "idle".  sinfo can say "mixed" of jobs that have ended, for a minute and longer."""
+        shown = self.ctl("scontrol", "-o", "show", "node", name).stdout
+        return re.search(r" State=(\S+)", shown)[1].lower()
 
     def run_again(self, job):
         """Let a job that is being requeued begin soon; Slurm has it wait for cred_expire."""
@@ -396,7 +397,7 @@ class Cluster:
         drained = self.ctl("sinfo", "-h", "-N", "-t", "drain,down", "-o", "%N").stdout.split()
         if drained:
             self.ctl("scontrol", "update", f"nodename={','.join(drained)}", "state=resume")
-        until(lambda: self.ctl("sinfo", "-h", "-o", "%D %T").stdout == f"{len(self.nodes)} idle\n",
+        until(lambda: {self._state(name) for name in self.nodes} == {"idle"},
               COMMAND_WITHIN_S, "the rest of all nodes")
 
 
