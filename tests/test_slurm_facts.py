@@ -486,11 +486,15 @@ def ask(slurm):
 
 
 def accounted(slurm, job, state):
-    """Wait until the accounting has this state of the job: it can be 5 s behind."""
+    """
+    Wait until the accounting has this state of the job, and of what job: it can be 5 s behind, and
+    hear of the end first.
+    """
     def seen():
-        done = slurm.ctl("sacct", "-X", "-n", "-P", "-j", job, "-o", "State")
-        return done.stdout.split("\n")[0].startswith(state)
-    until(seen, 150, f"{state} of job {job} in the accounting")
+        done = slurm.ctl("sacct", "-X", "-n", "-P", "-j", job, "-o", "State,Partition,WorkDir")
+        words = done.stdout.split("\n")[0].split("|")
+        return words[0].startswith(state) and all(words)
+    until(seen, what=f"{state} of job {job} in the accounting")
 
 
 def fields(facts, *names):
