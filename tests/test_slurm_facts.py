@@ -494,7 +494,7 @@ def accounted(slurm, job, state):
         done = slurm.ctl("sacct", "-X", "-n", "-P", "-j", job, "-o", "State,Partition,WorkDir")
         words = done.stdout.split("\n")[0].split("|")
         return words[0].startswith(state) and all(words)
-    until(seen, what=f"{state} of job {job} in the accounting")
+    until(seen, 150, f"{state} of job {job} in the accounting")
 
 
 def fields(facts, *names):
