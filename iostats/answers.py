@@ -270,11 +270,12 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
             for why in _marks(harvest, target, id, known.facts(id)) if row["is_job"] else ():
                 row["notes"].setdefault(why, set()).add(name)
     if by != JOB_TARGET:                # where a job has nothing now it may have had something
-        started = [facts.started for ids in everywhere.values() for facts in map(known.facts, ids)
-                   if facts is not None and facts.started]
+        first = min((facts.started for ids in everywhere.values()
+                     for facts in map(known.facts, ids)
+                     if facts is not None and facts.started), default=None)
         for (fs, name), target in targets:
             yield
-            since, first = target.swept_since, min(started, default=None)
+            since = target.swept_since
             if not target.gaps and None not in (since, target.cleanup_s) and (
                     first is None or first + _clock_ahead(harvest, target) >= since):
                 continue                # most have nothing to tell, and there may be thousands
