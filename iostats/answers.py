@@ -19,10 +19,10 @@ import numpy
 import numpy.typing
 
 from iostats import loads, wire
-from iostats.counters import COUNTED_AGAIN
+from iostats.counters import is_operation
 from iostats.errors import WireError, one_line
 from iostats.jobfacts import Facts
-from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, TRANSFERS, Ask, Load, Part
+from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, Ask, Load, Part
 from iostats.steps import AT_ONCE
 
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
@@ -225,8 +225,7 @@ def _part_of_totals(target: Any, totals: Any) -> Part:
     def sums(name: str) -> _Array:
         column = counters.get(name)
         return zero if column is None or column.sums is None else column.sums.astype(numpy.int64)
-    operations = sum((samples(name) for name in counters
-                      if name not in TRANSFERS and name not in COUNTED_AGAIN), zero)
+    operations = sum((samples(name) for name in counters if is_operation(name)), zero)
     transfers = sum((samples(f"{way}_bytes" if f"{way}_bytes" in counters else way)
                      for way in ("read", "write")), zero)
     return Part(target.file_system, target.target, target.node or "", None, totals.ids,

@@ -88,6 +88,19 @@ NOT_OPERATIONS = frozenset((
 COUNTED_AGAIN = frozenset(("samedir_rename", "crossdir_rename", "parallel_rename_file",
                            "parallel_rename_dir", "rename_trylocks"))
 
+# Counters of job_stats that are reads and writes: `read` has the time of what `read_bytes` counts.
+TRANSFERS = frozenset(("read", "write", "read_bytes", "write_bytes"))
+
+
+def is_operation(counter: str) -> bool:
+    """
+    Whether a counter of job_stats counts requests that are no reads or writes, each once.
+
+    >>> [is_operation(name) for name in ("rename", "samedir_rename", "write")]
+    [True, False, False]
+    """
+    return counter not in TRANSFERS and counter not in COUNTED_AGAIN
+
 # md_stats names of what the client does for itself, without a request to the MDT (2.5 to 2.17).
 LOCAL_MD_STATS = frozenset((
     "revalidate_lock", "lock_match", "find_cbdata", "null_inode", "cancel_unused",

@@ -19,6 +19,7 @@ from collections import namedtuple
 from datetime import datetime
 
 from iostats.compact import OTHERS
+from iostats.counters import is_operation
 from iostats.errors import UsageError, one_line
 from iostats.units import bytes_in, bytes_text
 
@@ -109,8 +110,8 @@ def _of_servers(file_systems: Sequence[dict[str, Any]], low: bool) -> dict[str, 
     found["opens"] = [_calls(fs["operations"] if any(target.startswith("MDT") for target in
                                                      fs.get("targets", ())) else None, "open")
                       for fs in file_systems]
-    found["operations"] = [sum(row["count"] for row in fs["operations"].values())
-                           for fs in file_systems]
+    found["operations"] = [sum(row["count"] for name, row in fs["operations"].items()
+                               if is_operation(name)) for fs in file_systems]
     sums, is_low = _added(found, low or any(fs["lower_bound"] for fs in file_systems))
     # An OST's `create` makes objects, before any file needs them.
     return {**sums, "creates": None, "lower_bound": is_low}

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import namedtuple
 
-from iostats.counters import COUNTED_AGAIN
+from iostats.counters import is_operation
 from iostats.errors import one_line
 from iostats.nodelist import expanded
 from iostats.steps import AT_ONCE, finished
@@ -41,8 +41,6 @@ RATES, TOTALS, GAINS = "rates", "totals", "gains"   # GAINS: it is not known how
 
 # Besides those of BY, for `query`: a job on each target, and a job on all file systems together.
 JOB_TARGET, JOB_SUMMED = "job-target", "job-summed"
-
-TRANSFERS = frozenset(("read", "write", "read_bytes", "write_bytes"))
 
 Part = namedtuple("Part", "file_system target server span_s ids amounts")
 Part.__doc__ = """
@@ -94,8 +92,7 @@ def amounts_of(counters: Mapping[str, tuple[int, int | None]],
     ...             "rename": (3, 9), "samedir_rename": (3, 9)}, "MDT0000")
     (0, 94208, 63, 40)
     """
-    operations = sum(samples for name, (samples, _) in counters.items()
-                     if name not in TRANSFERS and name not in COUNTED_AGAIN)
+    operations = sum(samples for name, (samples, _) in counters.items() if is_operation(name))
     transfers = sum(counters.get(f"{way}_bytes", counters.get(way, (0, 0)))[0]
                     for way in ("read", "write"))
     written, read = ((counters.get(f"{way}_bytes") or (0, 0))[1] or 0 for way in ("write", "read"))

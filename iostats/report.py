@@ -16,7 +16,7 @@ import msgspec
 from tabulate import tabulate
 
 from iostats.compact import OTHERS
-from iostats.counters import COUNTED_AGAIN, EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS
+from iostats.counters import EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS, is_operation
 from iostats.errors import one_line
 from iostats.series import sparkline
 from iostats.units import bytes_text, duration_text
@@ -273,7 +273,7 @@ def _at_servers(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], lo
     align = ("left", "left") + ("right",) * 5
     for fs in harvested:
         sides: list[tuple[Any, ...]] = [("At the servers", fs, "rpcs", {
-            name: row for name, row in fs["operations"].items() if name not in COUNTED_AGAIN})]
+            name: row for name, row in fs["operations"].items() if is_operation(name)})]
         if fs["name"] in here:
             nodes = here[fs["name"]]
             sides = [("By the application", nodes["application"], "calls", nodes["operations"]),

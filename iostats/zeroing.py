@@ -77,7 +77,7 @@ from weakref import WeakValueDictionary
 
 import numpy
 
-from iostats.counters import COUNTED_AGAIN
+from iostats.counters import is_operation
 from iostats.errors import StateError
 
 TYPE_CHECKING = False
@@ -150,7 +150,6 @@ Attributes:
 
 _GAIN_NAMES = ("read_bytes", "write_bytes", "reads", "writes", "operations")
 _SUM_GAINS = {"read_bytes": ("read_bytes", "reads"), "write_bytes": ("write_bytes", "writes")}
-_NO_OPERATION = {"read", "write", "read_bytes", "write_bytes"} | COUNTED_AGAIN
 _NO_GAINS = numpy.zeros((0, len(_GAIN_NAMES)), _I64)
 # What is kept of a counter, and where it stands in a sweeps.Column.
 _FIELDS = {"samples": "samples", "sums": "sum", "minima": "min", "maxima": "max",
@@ -183,7 +182,7 @@ class _Layout:
         for (name, kind), place in self.counted_at.items():
             of_sums, of_samples = _SUM_GAINS.get(name, ("", ""))
             gain = of_sums if kind == "sums" else of_samples
-            if kind == "samples" and name not in _NO_OPERATION:
+            if kind == "samples" and is_operation(name):
                 gain = "operations"
             if gain:
                 self.gains[place, _GAIN_NAMES.index(gain)] = 1

@@ -114,6 +114,13 @@ def test_without_an_mdt_opens_are_not_known():
     assert 0 == in_short(harvest=harvest(at_servers(getattr=23))).opens
 
 
+def test_a_rename_is_one_operation():
+    """An MDT counts it as rename, and once more by its kind."""
+    found = in_short(harvest=harvest(at_servers(open=37, rename=23, samedir_rename=19,
+                                                parallel_rename_file=4)))
+    assert (60, 60) == (found.operations, found.server_operations)
+
+
 def test_nobody_has_a_number():
     found = in_short(expected=2, harvest=None)
     assert ("", None, None, 0) == (found.source, found.read_bytes, found.opens, found.reported)

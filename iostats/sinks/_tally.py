@@ -17,8 +17,6 @@ from collections import namedtuple
 
 import numpy as np
 
-from iostats.counters import COUNTED_AGAIN
-from iostats.loads import TRANSFERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,11 +57,6 @@ def component_of(target: str) -> str:
     ('ost', 'mdt')
     """
     return target[:3].lower()
-
-
-def is_operation(counter: str) -> bool:
-    """False for transfers, and for what counts a rename once more."""
-    return counter not in TRANSFERS and counter not in COUNTED_AGAIN
 
 
 class Part:

@@ -38,10 +38,10 @@ import time
 import zlib
 from collections import namedtuple
 
+from iostats.counters import TRANSFERS, is_operation
 from iostats.errors import ConfigError
-from iostats.loads import TRANSFERS
 from iostats.sinks import Number
-from iostats.sinks._tally import AT_ONCE, BYTES, NOBODY, Tally, is_operation, job_of
+from iostats.sinks._tally import AT_ONCE, BYTES, NOBODY, Tally, job_of
 from iostats.state import make_folders
 
 TYPE_CHECKING = False
@@ -219,9 +219,9 @@ def fields_of(tables: Iterable[Table]) -> dict[str, int]:
 
 
 def iops_of(tables: Iterable[Table]) -> int:
-    """jobHarvest's iops: all operations but reads and writes."""
+    """jobHarvest's iops: all operations but reads and writes; a rename is one."""
     return sum(int(samples[row]) for columns, row in tables
-               for counter, (samples, _) in columns.items() if counter not in TRANSFERS)
+               for counter, (samples, _) in columns.items() if is_operation(counter))
 
 
 def _add(fields: dict[str, int], name: str, amount: int) -> None:

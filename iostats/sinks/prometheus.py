@@ -31,10 +31,10 @@ import socketserver
 import threading
 import time
 
+from iostats.counters import TRANSFERS, is_operation
 from iostats.errors import ConfigError
-from iostats.loads import TRANSFERS
 from iostats.sinks import Number
-from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, is_operation, job_of
+from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
