@@ -523,7 +523,7 @@ class _Connections:
         self._timer = loop.call_later(max(self._silence / 4, 0.05), self._close_silent)
 
     def _close_silent(self) -> None:
-        while self._open:
+        for _ in range(len(self._open)):       # who waits is put behind the others: once is enough
             connection, since = next(iter(self._open.items()))
             if self._loop.time() - since < self._silence:
                 break
@@ -549,12 +549,14 @@ class _Connections:
     def forget(self, connection: "_Connection") -> None:
         self._open.pop(connection, None)
 
-    def has_room_for(self, held: int) -> bool:
+    def make_room(self) -> "Optional[_Connection]":
         """
-        False for a connection whose unfinished message has so many bytes, when all together have
-        too many: who has no more than an equal part of the room is never refused.
+        None, or the connection whose unfinished message is the longest, when all together have too
+        many bytes: who has less than an equal part of the room is never the one.
         """
-        return self.held <= self._most_held or held <= self._most_held // max(1, len(self._open))
+        if self.held <= self._most_held or not self._open:
+            return None
+        return max(self._open, key=lambda one: one.held)
 
     def close(self) -> None:
         if self._timer:
@@ -567,16 +569,16 @@ class _Connections:
 class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
-    __slots__ = ("_answered", "_authorization", "_begun_now", "_behind", "_beside", "_encoding",
-                 "_ended", "_ended_now", "_held", "_is_open", "_parser", "_parts", "_server",
-                 "_size", "_transport", "_waiting")
+    __slots__ = ("_answered", "_authorization", "_begun_now", "_behind", "_beside", "_body",
+                 "_encoding", "_ended", "_ended_now", "_head", "_is_open", "_parser", "_server",
+                 "_size", "_transport", "_waiting", "held")
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._transport: Any = None                     # before anything is called
         self._ended = False                             # True: its last answer is on its way
         self._parser = httptools.HttpRequestParser(self)
-        self._held = self._answered = self._beside = 0
+        self.held = self._answered = self._beside = 0   # held: bytes of an unfinished message
         self._is_open = self._begun_now = self._ended_now = False
         # Messages behind one whose answer takes long, and their bytes; None: there is no such one.
         self._waiting: Optional[deque[tuple[bytes, str, bool, bool]]] = None
@@ -584,10 +586,11 @@ class _Connection(asyncio.Protocol):
         self._begin()
 
     def _begin(self) -> None:
-        self._server.connections.held -= self._held
-        self._held = 0
-        self._parts: list[bytes] = []
-        self._size, self._authorization, self._encoding = 0, "", b""
+        self._server.connections.held -= self.held
+        self.held = 0
+        # One piece of memory, however many parts come: thousands of them would stay in the heap.
+        self._body: Union[bytes, bytearray] = b""
+        self._size, self._head, self._authorization, self._encoding = 0, 0, "", b""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -612,10 +615,10 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
             self._weigh(len(data), before)
         except _TooLarge as error:
-            self._reject(error.status, str(error))
+            self.reject(error.status, str(error))
         except httptools.HttpParserCallbackError as error:
             if isinstance(error.__context__, _TooLarge):
-                self._reject(error.__context__.status, str(error.__context__))
+                self.reject(error.__context__.status, str(error.__context__))
             else:
                 _log_bug(error)
                 self._transport.abort()
@@ -624,7 +627,7 @@ class _Connection(asyncio.Protocol):
                 self._ended = True
                 self._server.send(self._transport, b"", keep=False)
         except httptools.HttpParserError:
-            self._reject("400 Bad Request", "expected an HTTP/1.1 POST")
+            self.reject("400 Bad Request", "expected an HTTP/1.1 POST")
 
     def _weigh(self, length: int, before: int) -> None:
         """
@@ -648,10 +651,10 @@ class _Connection(asyncio.Protocol):
         self._is_open, self._begun_now, self._beside = True, True, 0
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
+        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
+        self._count_head(len(name) + len(value) + 4)    # and ": ", and the line's end
         name = name.lower()
         # The parser takes any number of zeros before it, and int() no more than some thousands.
         if name == b"content-length" and int(value.strip().lstrip(b"0") or 0) > (
@@ -663,18 +666,35 @@ class _Connection(asyncio.Protocol):
             self._encoding = value.strip().lower()
 
     def on_body(self, part: bytes) -> None:
-        self._count(len(part), _EACH_PART)
-        self._parts.append(part)
+        self._count(len(part))
+        if not self._body:
+            self._body = part
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += part
 
     def _count(self, length: int, beside: int = 0) -> None:
         self._size += length
         if self._size > self._server.config["server.max_message_bytes"] + 65536:
             raise _TooLarge(_too_large(self._server.config))
         connections = self._server.connections
-        self._held += length + beside
+        self.held += length + beside
         connections.held += length + beside
-        if not connections.has_room_for(self._held):
-            raise _NoRoom("too many messages come at once; try again")
+        while True:
+            longest = connections.make_room()
+            if longest is None:
+                return
+            if longest is self:
+                raise _NoRoom(_NO_ROOM)
+            longest.reject(_NoRoom.status, _NO_ROOM)
+
+    def _count_head(self, length: int) -> None:
+        """A part of the first lines: together they are bounded, also where they come at once."""
+        self._count(length)
+        self._head += length
+        if self._head > _MOST_BESIDE:
+            raise _TooLarge(f"expected at most {_MOST_BESIDE} bytes beside the body")
 
     def on_message_complete(self) -> None:
         server = self._server
@@ -687,13 +707,13 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()            # asks and asks, and does not read the answers
             return
         if self._parser.get_method() != b"POST":
-            self._reject("405 Method Not Allowed", "expected POST")
+            self.reject("405 Method Not Allowed", "expected POST")
             return
         if self._encoding not in (b"", b"identity", b"deflate"):
-            self._reject("415 Unsupported Media Type",
+            self.reject("415 Unsupported Media Type",
                          "expected Content-Encoding: deflate, or none")
             return
-        body, authorization = b"".join(self._parts), self._authorization
+        body, authorization = bytes(self._body), self._authorization
         compressed = self._encoding == b"deflate"
         self._begin()
         message = body, authorization, compressed, self._parser.should_keep_alive()
@@ -738,7 +758,7 @@ class _Connection(asyncio.Protocol):
                     self._waiting = waiting
                     return
         except _TooLarge as error:
-            self._reject(error.status, str(error))
+            self.reject(error.status, str(error))
 
     def _send(self, answer: Optional[bytes], proof: str, keep: bool) -> None:
         head = ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n" if answer is None else
@@ -752,13 +772,13 @@ class _Connection(asyncio.Protocol):
         self._answered += len(answer or b"")
         self._server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
 
-    def _reject(self, status: str, detail: str) -> None:
+    def reject(self, status: str, detail: str) -> None:
+        self._begin()
         if self._ended or self._transport.is_closing():
             return
         self._server.refuse(status[4:].lower())
         body = jsonrpc.error_answer(wire.INVALID_REQUEST, detail=detail)
         self._ended = True
-        self._begin()
         head = (f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
         self._server.send(self._transport, head.encode() + body, keep=False)
@@ -768,6 +788,9 @@ class _TooLarge(Exception):
     """The message is over the limit."""
 
     status = "413 Content Too Large"
+
+
+_NO_ROOM = "too many messages come at once; try again"
 
 
 class _NoRoom(_TooLarge):

@@ -118,6 +118,24 @@ def test_what_stands_beside_a_body_ends_at_64_kib(begin, part):
     assert 0 == one.connections.held
 
 
+@pytest.mark.parametrize("head", [
+    b"POST / HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+    b"POST / HTTP/1.1\r\n" + b"a: b\r\n" * 23_000 + b"\r\n",
+    b"POST /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: " + b"a" * 70_000
+    + b"\r\n\r\n"], ids=["a header", "headers", "a path", "a trailer"])
+def test_64_kib_are_the_limit_too_where_all_comes_at_once(head):
+    """A header of 70 kB in one packet was taken, as it may have been of several messages."""
+    one, transport = _job_server(), _Transport()
+    one.connections._loop = _Loop()
+    connection = server._Connection(one)
+    connection.connection_made(transport)
+    connection.data_received(head)
+    assert transport.written.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
+    connection.connection_lost(None)
+    assert 0 == one.connections.held
+
+
 def test_a_body_in_many_parts_and_requests_behind_one_another_are_not_beside_it():
     """A body of 200 kB byte by byte, and 3,000 calls in 23 pieces, are taken."""
     one, transport = _job_server(), _Transport()

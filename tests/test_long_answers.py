@@ -109,6 +109,24 @@ def test_who_waits_for_a_long_answer_is_not_silent():
     assert (23, b"") == played(play, silence="0.2")
 
 
+@pytest.mark.parametrize("silence", ["0", "0.01"])
+def test_a_long_answer_hangs_no_server_whose_connections_may_not_be_silent_at_all(silence):
+    """Who waits was put behind the others again and again, in one turn of the loop."""
+    async def play(server, ask):
+        asked = []
+
+        def long(params, who):
+            while not asked:
+                yield
+            return 23
+        server.methods.update(long=Method(long, None))
+        slow, _ = await ask("long")
+        await asyncio.sleep(0.2)                    # some turns in which silence is looked for
+        asked.append(37)
+        return (await answer_of(slow))["result"]
+    assert 23 == played(play, silence=silence)
+
+
 def test_a_long_answer_may_end_in_an_error_and_in_a_bug():
     async def play(server, ask):
         def refused(params, who):

@@ -8,6 +8,7 @@ test_wire, test_credentials, test_state, test_handover, test_hooks, test_server.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
@@ -18,6 +19,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,40 @@ def test_strangers_who_fill_the_servers_memory_are_turned_away_and_a_node_is_not
         record = server.wait().record
         assert THE_WORK == application(record)
         assert turned_away or record["coverage"]["refused"]["service unavailable"]
+
+
+JUNK = ("Authorization: IOSTATS-1 node=nid1, time=1, nonce=" + "0" * 32 + ", mac=0\r\n",
+        "Authorization: MUNGE MUNGE:AwQ=:\r\n")
+
+
+@pytest.mark.parametrize("header", JUNK, ids=["secret", "munge"])
+def test_whole_unauthenticated_bodies_take_no_more_memory_than_unfinished_ones(tmp_path, header):
+    """
+    150 messages of 16 MiB with an Authorization that proves nothing, all at once: 2.3 GiB.  Who
+    came first kept his part, and each of the others had an equal one beside it: 770 MiB.
+    """
+    with Desk(tmp_path) as desk:
+        server = desk.server("--nodes", "1", "--format", "json")
+        before = memory_kib(server.process)
+        begin = f"POST / HTTP/1.1\r\n{header}Content-Length: 16777216\r\n\r\n".encode()
+        at_once = threading.Barrier(150)
+
+        def send():
+            with contextlib.suppress(OSError), socket.create_connection(
+                    ("127.0.0.1", server.port), 60) as one:
+                one.sendall(begin)
+                at_once.wait(60)
+                for _ in range(256):
+                    one.sendall(b"x" * 65536)
+                one.recv(1000)
+        senders = [threading.Thread(target=send) for _ in range(150)]
+        for one in senders:
+            one.start()
+        for one in senders:
+            one.join()
+        assert 0 == desk.whole_job(server, "nid1").status
+        assert memory_kib(server.process) - before < 320 * 1024
+        assert THE_WORK == application(server.wait().record)
 
 
 def test_who_asks_and_never_reads_the_answers_is_cut_off(tmp_path):
