@@ -26,7 +26,7 @@ from iostats import schedulers, sweeps, wire, zeroing
 from iostats.attribution import Form
 from iostats.counters import metrics_of
 from iostats.delta import Delta
-from iostats.errors import ConfigError, IostatsError, StateError, WireError
+from iostats.errors import ConfigError, IostatsError, StateError, WireError, one_line
 from iostats.filesystem import FileSystem
 from iostats.jobfacts import ENDED, Facts
 from iostats.jobstate import ACTIVE, QUIET, RUNNING, SETTLED, after, event
@@ -55,6 +55,7 @@ _CLOSES_WITHIN_S = 20.0         # systemd kills after 90
 _STEP_TARGETS, _STEP_BYTES = 64, 1 << 20        # checkpoints between two looks at the network
 _MOST_PAST = 16                 # runs of an agent that are known not to come again
 _KEEP_EVERY_S = 60.0            # a life that just goes on
+_DAMAGED = "what was counted before is damaged in the server's store, and was put aside"
 
 Sweep = namedtuple("Sweep", "slot every_s complete targets")
 Sweep.__doc__ = """
@@ -134,6 +135,13 @@ class _Saved(msgspec.Struct):
 
 
 _row = msgspec.msgpack.Encoder().encode
+_agent_of = msgspec.json.Decoder(_Agent).decode
+_life_of = msgspec.json.Decoder(_Life).decode
+_saved_of = msgspec.json.Decoder(_Saved).decode
+# Rows of the store, in words.
+_CALLED = {"agents": "what is known of the agent", "targets": "the saved entries",
+           "blocks": "a part of a sweep, row", "lives": "what is known of job",
+           "harvests": "what was counted for job"}
 _row_of = msgspec.msgpack.Decoder(_Row).decode
 
 
@@ -188,40 +196,15 @@ class Harvest:
         self._facts: dict[str, Facts] = {}
         self._asking: Optional[asyncio.Future[None]] = None
         now = self._now()
-        self.agents = {node: msgspec.structs.replace(msgspec.json.decode(body, type=_Agent),
-                                                     heard=now)
-                       for node, body in self._store.agents().items()}
-        damaged = set()
-        for key, state in self._store.targets().items():
-            try:
-                self.targets[key] = zeroing.Target.from_state(self.names, state)
-            except StateError as error:
-                log.error("%s: %s", "-".join(key), error)
-                damaged.add(key)
-            self._sizes[key] = len(state)
-        if damaged:
-            # What came since says nothing without what it follows: up to the next full sweep.
-            for agent in self.agents.values():
-                agent.run = ""
-        changed: dict[str, float] = {}  # id -> slot, of what is not forgotten again
-        for logged in self._store.blocks():
-            row, key = _row_of(logged.body), (logged.file_system, logged.target)
-            self._log(key, logged.body)
-            if row.full:
-                damaged.discard(key)
-            elif key in damaged:
-                continue
-            target = self._target(key)
-            if row.block is None:
-                target.forget(row.forget)
-                for name in row.forget:
-                    changed.pop(name, None)
-                continue
-            target.take(row.block, row.node, row.boot_id, row.full)
-            if row.block.ended:
-                changed.update(dict.fromkeys(target.changed(), row.slot))
-        self._lives = {job: msgspec.json.decode(body, type=_Life)
-                       for job, body in self._store.lives().items()}
+        self.agents = {node: msgspec.structs.replace(agent, heard=now) for node, agent in (
+            self._understood("agents", self._store.agents(), _agent_of).items())}
+        saved = self._store.targets()
+        self.targets = self._understood(
+            "targets", saved, lambda state: zeroing.Target.from_state(self.names, state))
+        self._sizes = {key: len(saved[key]) for key in self.targets}
+        damaged: set[Any] = saved.keys() - self.targets.keys()
+        changed = self._replay(damaged)
+        self._lives = self._understood("lives", self._store.lives(), _life_of)
         known = {one for life in self._lives.values() for one in life.ids}
         for target in self.targets.values():
             for one in target.ids():
@@ -229,6 +212,71 @@ class Harvest:
                     self._note_id(one, changed.get(one, now))
         for one, slot in changed.items():
             self._note_id(one, slot)
+
+    def _understood(self, table: str, rows: Mapping[Any, Any],
+                    understand: Callable[[Any], Any]) -> dict[Any, Any]:
+        """{key: what a row says}; rows that cannot be understood are put aside, and named."""
+        found = {}
+        for key, body in rows.items():
+            names = key if isinstance(key, tuple) else (key,)
+            try:
+                if not all(isinstance(name, str) for name in names):
+                    raise ValueError("its name is no text")
+                found[key] = understand(body)
+            except Exception as error:              # whatever these bytes do to who reads them
+                self._put_aside(table, names, error)
+        return found
+
+    def _put_aside(self, table: str, names: tuple[Any, ...], error: Exception,
+                   instead: Optional[bytes] = None) -> None:
+        log.error("%s: %s of %s: %s; put aside (table damaged)", self._store.path,
+                  _CALLED[table], one_line("-".join(map(str, names))), one_line(str(error))[:300])
+        self._store.put_aside(table, names, one_line(str(error))[:300], instead)
+
+    def _replay(self, damaged: set[Any]) -> dict[str, float]:
+        """
+        Take what came since the checkpoints: {id: slot of its change}, of what was not forgotten.
+
+        What came of `damaged` targets says nothing without what it follows: up to the next full
+        sweep, which is asked for.
+        """
+        changed: dict[str, float] = {}
+        useless, is_damaged = [], bool(damaged)
+        for kept in self._store.blocks():
+            key, is_changed = (kept.file_system, kept.target), False
+            try:
+                if not all(isinstance(name, str) for name in key):
+                    raise ValueError("the name of its target is no text")
+                row = _row_of(kept.body)
+                if row.block is None and not row.forget:
+                    raise ValueError("it says nothing")
+                if row.full:
+                    damaged.discard(key)
+                elif key in damaged:
+                    useless.append(kept.id)
+                    continue
+                target, is_changed = self._target(key), True
+                if row.block is None:
+                    target.forget(row.forget)
+                    for name in row.forget:
+                        changed.pop(name, None)
+                else:
+                    target.take(row.block, row.node, row.boot_id, row.full)
+                    if row.block.ended:
+                        changed.update(dict.fromkeys(target.changed(), row.slot))
+                self._log(key, kept.body)
+            except Exception as error:
+                self._put_aside("blocks", (kept.id,), error)
+                if is_changed:                      # by a half of it
+                    self.targets.pop(key, None)
+                damaged.add(key)
+                is_damaged = True
+        if is_damaged:
+            for agent in self.agents.values():
+                agent.run = ""
+            self._store.drop(useless, {node: msgspec.json.encode(agent)
+                                       for node, agent in self.agents.items()})
+        return changed
 
     def _target(self, key: _Key) -> zeroing.Target:
         target = self.targets.get(key)
@@ -389,12 +437,16 @@ class Harvest:
         body = self._store.harvest_of(job)
         if body is None:
             return None
-        with as_kept(self._store.path):
-            saved = msgspec.json.decode(body, type=_Saved)
-            return Part(True, saved.ids, saved.began, saved.ended,
-                        {name: FileSystem.from_state(state, str)
-                         for name, state in saved.file_systems.items()},
-                        saved.notes, bool(saved.notes))
+        try:
+            saved = _saved_of(body)
+            file_systems = {name: FileSystem.from_state(state, str)
+                            for name, state in saved.file_systems.items()}
+        except Exception as error:                  # whatever these bytes do to who reads them
+            now = self._now()
+            saved, file_systems = _Saved([], now, now, {}, [_DAMAGED]), {}
+            self._put_aside("harvests", (job,), error, msgspec.json.encode(saved))
+        return Part(True, saved.ids, saved.began, saved.ended, file_systems, saved.notes,
+                    bool(saved.notes))
 
     def _parts(self, times: _Times, final: bool = False) -> dict[str, Part]:
         """{job: Part} of {job: (began, ended)} that are not settled, or just being (`final`)."""

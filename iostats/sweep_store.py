@@ -6,6 +6,7 @@ What the site's server keeps of the harvest, in the file of store.py.
     blocks     what has come of a target since then, in its order: replayed after a restart
     lives      jobs that are not settled
     harvests   what the storage servers counted for settled jobs
+    damaged    rows of these that could not be understood, put aside
 
 A message is in `blocks` before it is answered, and `agents` says so in the same transaction; a
 checkpoint takes the place of a target's blocks in one transaction.  So a server that is killed at
@@ -16,16 +17,22 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.errors import StateError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from iostats.store import Store
 
 Logged = namedtuple("Logged", "file_system target body")
 Logged.__doc__ = """Bytes that came of one target."""
+
+Kept = namedtuple("Kept", "id file_system target body")
+Kept.__doc__ = """A Logged as it is kept: its row's id, and the same."""
+
+# What tells one row from the others, and what it keeps.
+_ROWS = {"agents": (("node",), "body"), "targets": (("file_system", "target"), "state"),
+         "blocks": (("id",), "body"), "lives": (("job",), "body"), "harvests": (("job",), "body")}
 
 
 class SweepStore:
@@ -72,39 +79,54 @@ class SweepStore:
         """Remove what was counted for jobs that were settled before this moment."""
         self._store.change("DELETE FROM harvests WHERE made < ?", (before,))
 
-    # -- what is there
+    # -- damage
 
-    def agents(self) -> dict[str, bytes]:
+    def put_aside(self, table: str, key: Sequence[Any], why: str, instead: bytes | None = None,
+                  ) -> None:
+        """A row that cannot be understood: it goes to `damaged`; `instead`: bytes in its place."""
+        columns, body = _ROWS[table]
+        where = " AND ".join(f"{column} IS ?" for column in columns)
+        self._store.change(
+            ("CREATE TABLE IF NOT EXISTS damaged (place TEXT, row TEXT, why TEXT, body BLOB)", ()),
+            (f"INSERT INTO damaged SELECT ?, ?, ?, {body} FROM {table} WHERE {where}",
+             (table, " ".join(map(str, key)), why, *key)),
+            (f"DELETE FROM {table} WHERE {where}", key) if instead is None else
+            (f"UPDATE {table} SET {body} = ? WHERE {where}", (instead, *key)))
+
+    def drop(self, blocks: Iterable[int], agents: Mapping[str, bytes]) -> None:
+        """Remove these rows of `blocks`, which nothing follows from; {node: bytes} are as here."""
+        self._store.change(
+            *(("DELETE FROM blocks WHERE id = ?", (one,)) for one in blocks),
+            *(("INSERT OR REPLACE INTO agents VALUES (?, ?)", one) for one in agents.items()))
+
+    # -- what is there; whatever the file has in place of text and bytes
+
+    def agents(self) -> dict[Any, Any]:
         """{node: bytes}."""
         return dict(self._store.rows("SELECT node, body FROM agents"))
 
-    def targets(self) -> dict[tuple[str, str], bytes]:
+    def targets(self) -> dict[tuple[Any, Any], Any]:
         """{(file system, target): state}."""
-        found = {(file_system, target): state for file_system, target, state in self._store.rows(
+        return {(file_system, target): state for file_system, target, state in self._store.rows(
             "SELECT file_system, target, state FROM targets")}
-        if not all(isinstance(name, str) for key in found for name in key):
-            raise StateError(f"{self.path}: is damaged: the name of a target is no text")
-        return found
 
-    def blocks(self) -> Iterator[Logged]:
-        """Logged, one after the other in the order in which they came."""
+    def blocks(self) -> Iterator[Kept]:
+        """Kept, one after the other in the order in which they came."""
         last = 0
         while True:
             found = self._store.rows("SELECT id, file_system, target, body FROM blocks "
                                      "WHERE id > ? ORDER BY id LIMIT 100", (last,))
             for row in found:
-                if not all(isinstance(name, str) for name in row[1:3]):
-                    raise StateError(f"{self.path}: is damaged: the name of a target is no text")
-                yield Logged(*row[1:])
+                yield Kept(*row)
             if not found:
                 return
             last = found[-1][0]
 
-    def lives(self) -> dict[str, bytes]:
+    def lives(self) -> dict[Any, Any]:
         """{job: bytes}."""
         return dict(self._store.rows("SELECT job, body FROM lives"))
 
-    def harvest_of(self, job: str) -> bytes | None:
+    def harvest_of(self, job: str) -> Any:
         """What was counted for a settled job, as bytes, or None."""
         found = self._store.rows("SELECT body FROM harvests WHERE job = ?", (job,))
         return found[0][0] if found else None

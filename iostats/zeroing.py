@@ -1221,10 +1221,9 @@ class Target:
                              "checksum differs; the next full sweep makes them anew")
         try:
             return cls._from_body(names, memoryview(data)[start:])
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
-                RecursionError) as error:
+        except Exception as error:              # whatever these bytes do to json and numpy
             raise StateError(f"a target's saved entries cannot be understood ({error}); the next "
-                             "full sweep makes them anew")
+                             "full sweep makes them anew") from None
 
     @classmethod
     def _from_body(cls, names: Names, body: memoryview) -> Target:
@@ -1241,6 +1240,8 @@ class Target:
         self._past_intervals = [tuple(one) for one in about["intervals"]]
         arrays: dict[str, Any] = {}
         for kind, name, width, bias, count in about["arrays"]:
+            if width not in _WIDTHS:            # numpy.dtype() takes, or chokes on, much else
+                raise ValueError(f"expected one of {' '.join(sorted(_WIDTHS))}, got {width!r}")
             kept = numpy.dtype(width)
             end = at + count * kept.itemsize
             arrays.setdefault(kind, {})[name] = (numpy.frombuffer(body[at:end], kept), bias)
@@ -1307,6 +1308,8 @@ _PLAIN = {"_seen": _I64, "_born": _I64, "_dated": bool, "_origin": _I64, "_absen
           "_asleep": bool, "_absent_at": numpy.float64, "_place": _I64, "_not_in": _I32}
 
 
+_WIDTHS = {"u1", "<u2", "<u4", *(numpy.dtype(kind).str for kind in (
+    _U64, _I64, _I32, numpy.uint8, bool, numpy.float64))}               # what _narrow() makes
 _DOUBTS = {"doubtful": _I32, "places": _I64, "doubtful from": numpy.float64,
            "doubtful to": numpy.float64}
 

@@ -6,6 +6,7 @@ here as well, but nobody waits for them.
 """
 
 import asyncio
+import zlib
 
 import msgspec
 import pytest
@@ -445,6 +446,81 @@ def test_a_store_that_cannot_be_read_back_is_not_taken_for_an_empty_one(desk, mo
                      seq=3)["taken"]
     assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
     assert {"scratch": (37, 0, False)} == desk.totals("4712")
+
+
+def with_width(state, width):
+    """A target's state whose first array is said to be of this kind, with the checksum right."""
+    magic, rest = state[:18], state[27:]
+    head, _, body = rest.partition(b"\n")
+    about = msgspec.json.decode(body[:int(head)])
+    about["arrays"][0][2] = width
+    new = msgspec.json.encode(about)
+    rest = b"%d\n" % len(new) + new + body[int(head):]
+    return magic + b"%08x\n" % zlib.crc32(rest) + rest
+
+
+@pytest.mark.parametrize("width", ["01u4", "O", "u4,u4", "V8", "<m8"])
+def test_one_damaged_target_costs_itself_alone_and_is_put_aside(desk, caplog, width):
+    """
+    OST0001 is as it was; of OST0000 everything is asked for again, also after another restart, and
+    what was counted there before is marked.
+    """
+    one = {"ids": ["4711"], "started": BEGAN - 3}
+    desk.send("oss1", desk.block(), desk.block("OST0001"))
+    desk.now += 20
+    desk.send("oss1", desk.block(read_bytes=(23, 41_003), **one),
+              desk.block("OST0001", read_bytes=(5, 1009), **one))
+    desk.harvest._keep_states(list(desk.harvest.targets))
+    damaged = with_width(desk.harvest.targets["scratch", "OST0000"].state(), width)
+    desk.store.change("UPDATE targets SET state = ? WHERE target = 'OST0000'", (damaged,))
+    desk.now += 20
+    desk.send("oss1", desk.block(read_bytes=(24, 42_012), **one), desk.block("OST0001"))
+    desk.again()
+    assert "site.sqlite: the saved entries of scratch-OST0000: " in caplog.text
+    assert [("targets", "scratch OST0000", damaged)] == desk.store.rows(
+        "SELECT place, row, body FROM damaged")
+    desk.again()
+    assert {"scratch": (1009, 0, False)} == desk.totals("4711")
+    desk.now += 20
+    assert "full" == desk.send("oss1", desk.block(), desk.block("OST0001"))["want"]
+    desk.send("oss1", desk.block(read_bytes=(25, 53_007), **one), desk.block("OST0001"),
+              run="2" * 16)
+    assert {"scratch": (54_016, 0, True)} == desk.totals("4711")
+
+
+@pytest.mark.parametrize("table", ["agents", "blocks", "lives", "harvests"])
+def test_any_damaged_row_of_the_harvest_costs_itself_alone(desk, caplog, table):
+    """4712, which is settled, and 4713, which runs, are there with what else is known of them."""
+    one = {"ids": ["4712"], "started": BEGAN + 17}
+    desk.send("oss1", desk.block(), desk.block("OST0001"))
+    desk.now += 20
+    desk.send("oss1", desk.block(read_bytes=(23, 41_003), **one),
+              desk.block("OST0001", read_bytes=(5, 1009), **one))
+    for _ in range(92):
+        desk.now += 20
+        desk.send("oss1", desk.block(), desk.block("OST0001"))
+        desk.turn()
+    assert ["4712"] == list(desk.settled)
+    desk.now += 20
+    two = {"ids": ["4713"], "started": desk.now - 3}
+    desk.send("oss1", desk.block(read_bytes=(37, 53_007), **two), desk.block("OST0001"))
+    desk.turn()
+    desk.harvest._keep_states(list(desk.harvest.targets))
+    desk.now += 20
+    desk.send("oss1", desk.block(), desk.block("OST0001"))
+    where = "id = (SELECT min(id) FROM blocks)" if table == "blocks" else "true"
+    desk.store.change(f"UPDATE {table} SET body = x'80' WHERE {where}")
+    desk.again()
+    settled, runs = desk.totals("4712"), desk.totals("4713")
+    assert ({} if table == "harvests" else {"scratch": (42_012, 0, False)}) == settled
+    assert {"scratch": (53_007, 0, False)} == runs
+    if table == "harvests":
+        assert ["what was counted before is damaged in the server's store, and was put aside"] == (
+            desk.harvest.part("4712").notes)
+    assert "site.sqlite: " in caplog.text and "put aside" in caplog.text
+    assert [(table, b"\x80")] == desk.store.rows("SELECT place, body FROM damaged")
+    desk.again()
+    assert (settled, runs) == (desk.totals("4712"), desk.totals("4713"))
 
 
 def test_what_cannot_be_kept_is_not_counted(desk, monkeypatch):
