@@ -161,7 +161,7 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
     (then, refused_then), (now, refused_now) = read_then, read_now
     rebooted = bool(start and start.boot_id != end.boot_id and start.boot_id and end.boot_id)
     remounted = _changed_uuids(start, end) if start else ()
-    filtered = {**_filtered(start), **_filtered(end)}
+    filtered = _filtered(start, end)
     found: list[Delta] = []
     for key in sorted({*now, *then, *refused_now, *refused_then}):
         source, name = key
@@ -207,12 +207,16 @@ def _adder(found: list[Delta], source: str, file_system: str, target: str, insta
     return add
 
 
-def _filtered(snapshot: Snapshot | None) -> dict[str, str]:
-    """{llite folder: why} of mounts that count one process or group only (stats_track_*)."""
-    return {file.name: f"{file.source} is {file.text.strip()}: only what that one does is counted"
-            for file in (snapshot.files if snapshot else ())
-            if file.source.startswith("stats_track_") and not file.errno
-            and file.text.strip() not in ("", "0 (all)")}
+def _filtered(*snapshots: Snapshot | None) -> dict[str, str]:
+    """{llite directory: why} of mounts that count one process or group only (stats_track_*)."""
+    found: dict[str, dict[str, None]] = {}
+    for file in (file for snapshot in snapshots if snapshot for file in snapshot.files):
+        if (file.source.startswith("stats_track_") and not file.errno
+                and file.text.strip() not in ("", "0 (all)")):
+            found.setdefault(file.name, {})[f"{file.source} is {file.text.strip()}"] = None
+    # Of the three the one with a number filters; the others then say `untracked`.
+    return {name: f"{' and '.join([one for one in whys if not one.endswith('untracked')] or whys)}"
+                  f": only what that one does is counted" for name, whys in found.items()}
 
 
 def over(snapshots: Sequence[Snapshot], sources: Mapping[str, Any]) -> list[Delta]:

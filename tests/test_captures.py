@@ -371,3 +371,38 @@ def test_since_the_counters_began_is_a_job_too(release):
     [file_system] = totals.record()["file_systems"]
     assert {"read_bytes": 16_600_064, "write_bytes": 16_600_064, "read_calls": 53,
             "write_calls": 38, "lower_bound": False} == file_system["application"]
+
+
+# -- a live 2.17.57 whose workloads counted themselves (2.17.57-b, -c) --------------------
+
+
+def of_c1(before, after):
+    """The same of the node c1 of the three of 2.17.57-c."""
+    [file_system] = record_between(captured("2.17.57-c", f"{before}/c1"),
+                                   captured("2.17.57-c", f"{after}/c1"))["file_systems"]
+    return file_system
+
+
+@pytest.mark.parametrize("before, after, why", [
+    ("s09_e_before", "s10_e_track_pid_1", "stats_track_pid is 1"),
+    ("s10_e_track_pid_1", "s11_e_track_own_pid", "stats_track_pid is 1 and stats_track_pid is 345"),
+    ("s11_e_track_own_pid", "s12_e_track_gid_1000",
+     "stats_track_pid is 345 and stats_track_gid is 1000"),
+])
+def test_a_mount_that_counts_one_process_or_group_is_named_by_what_filters(before, after, why):
+    """The files that do not filter say `untracked`, which names nobody."""
+    file_system = between("2.17.57-b", before, after)
+    assert file_system["application"]["lower_bound"]
+    [note] = file_system["notes"]
+    assert note.endswith(f"; {why}: only what that one does is counted")
+
+
+@pytest.mark.parametrize("before, after", [
+    ("s02_one_reads_the_others", "s07_before_kill"), ("s07_before_kill", "s08_killed_25s"),
+    ("s08_killed_25s", "s09_killed_and_evicted")])
+def test_rows_of_a_section_that_is_not_used_come_and_go_without_a_mark(before, after):
+    """The last rows of "RPC latency (us)" vanish and come back, and nothing was cleared."""
+    file_system = of_c1(before, after)
+    assert ([], []) == (file_system["low"], file_system["notes"])
+    assert file_system["network"]["write_rpcs"] == sum(
+        file_system["request_pages"]["write"].values())

@@ -8,7 +8,7 @@ import os
 import pytest
 from conftest import DATA, record_between, snapshot
 
-from iostats import config, files, lustre, snapshot as snapshots, sources
+from iostats import config, delta, files, lustre, snapshot as snapshots, sources
 from iostats.sources import lustre_llite, lustre_md_stats, lustre_mdc, lustre_osc, lustre_rpc_stats
 
 TREES = sorted(DATA.glob("lustre-*"))
@@ -70,6 +70,20 @@ def test_mount_points_are_those_of_the_tree():
     """With --root the names of the mounts are the tree's own, not this machine's."""
     assert {"my-fs": ["/my/scratch", "/my/home"]} == files.mount_points(
         str(DATA / "lustre-2.12" / "after"))
+
+
+@pytest.mark.parametrize("printed, calls, seconds", [
+    ("46 samples [usecs] 1 14570 320223 1741740591", 23, 0.3202),     # 2.17: twice a call
+    ("45 samples [usecs] 0 14570 320223 1741740591", 23, 0.3202),     # one failed: once
+    ("23 samples [usecs] 37 14570 320200 1741740545", 23, 0.3202),    # 2.14 to 2.16
+    ("23 samples [regs]", 23, None),                                  # up to 2.13
+])
+def test_a_lock_is_one_call_in_every_release(printed, calls, seconds):
+    """Since 3177b0dc5d a call is counted with 1 us when it is made, and with its time when done."""
+    header = "snapshot_time 1752000000.000000123 secs.nsecs\n"
+    reading = lustre_llite.parse(f"{header}flock                     {printed}\n")
+    found = delta.gains(None, reading, "_calls").values
+    assert (calls, seconds and seconds * 1e6) == (found["flock"], found.get("flock_us"))
 
 
 # -- what each source lacks --------------------------------------------------------------

@@ -7,6 +7,10 @@ llite.*.stats: what programs asked of a mount, page cache included.
 Bytes are what read(2) and write(2) returned; mmap is not in them.  `open` and the like are
 calls, not requests to a server.  Readable for root only since 2.12 (debugfs).
 
+Since 2.17.0 (3177b0dc5d, LU-2525) ll_file_flock() counts `flock` twice: when it is called, with 1
+for the time, and when it has succeeded, with its time.  Its smallest value is then 1 (or 0), which
+no request to an MDT takes; `parse` gives it once a call.
+
 Source: lustre/llite/lproc_llite.c, llite_opcode_table; names by release in lustre.py.
 """
 
@@ -18,11 +22,27 @@ from iostats.files import read_all
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.config import Config
+    from iostats.lustre import Counter, Reading
     from iostats.snapshot import File
 
 SIDE = "node"
 CALLS_SUFFIX = "_calls"
-parse = lustre.parse
+
+
+def parse(text: str, origin: str = "stats") -> Reading:
+    """The Reading of one file; `flock` is what was called, whatever the release counts."""
+    reading = lustre.parse(text, origin)
+    flock = reading.counters.get("flock")
+    if flock is not None and flock.min is not None and flock.min <= 1:
+        reading.counters["flock"] = _once_a_call(flock)
+    return reading
+
+
+def _once_a_call(flock: Counter) -> Counter:
+    """`flock` without what the kernel counted when it was called."""
+    calls = -(-flock.samples // 2)          # one that failed is counted once, so half
+    return flock._replace(samples=calls, sum=max(0, flock.sum - calls),
+                          sumsq=None if flock.sumsq is None else max(0, flock.sumsq - calls))
 
 
 def read(root: str, config: Config) -> list[File]:
