@@ -158,23 +158,13 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:
     snapshot_time as time since then.  Raises JobStatsSyntaxError, which names `origin`, the job
     and the line.
     """
-    head = _ID.match(piece)
-    times = _TIMES.match(piece, head.end()) if head else None
-    if not head or not times or len(piece) > _LONGEST_PIECE:
-        raise _not_an_entry(piece, head, origin)
-    job_id = _as_text(head[1])
-    if len(job_id) > LONGEST_ID:
-        raise JobStatsSyntaxError(origin, "", job_id, f"at most {LONGEST_ID} characters of job id")
-    seen, seen_part, started, started_part = times.groups()
-    seen_ns = _ns(seen, seen_part)
-    started_ns = _ns(started, started_part) if started else 0
-
-    lines = [line for line in piece[times.end():].split(b"\n") if line not in _at_zero]
+    job_id, started_ns, seen_ns, at = head_of(piece, boot_ns, origin)
+    lines = [line for line in piece[at:].split(b"\n") if line not in _at_zero]
     busy = _BUSY.findall(b"\n".join(lines))
     counters: dict[str, Counter] = {}
-    named, new = _names.get, tuple.__new__
+    known, new = _names.get, tuple.__new__
     for name, samples, unit, low, high, total, squares in busy:
-        name, unit = named((name, unit)) or _named(name, unit)
+        name, unit = known((name, unit)) or named(name, unit)
         # Not Counter(...), which takes twice the time.
         counter = new(Counter, (int(samples), unit, int(low), int(high), int(total),
                                 int(squares) if squares else None)
@@ -188,8 +178,23 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:
                 _unusual(line, counters, job_id, origin)
     if not counters and b" samples:" not in piece:
         raise JobStatsSyntaxError(origin, job_id, "nothing", "its counters")
-    return Entry(job_id, started_ns if started_ns >= lustre.FIRST_WALL_CLOCK_NS else 0,
-                 seen_ns if seen_ns >= lustre.FIRST_WALL_CLOCK_NS else seen_ns + boot_ns, counters)
+    return Entry(job_id, started_ns, seen_ns, counters)
+
+
+def head_of(piece: bytes, boot_ns: int, origin: str) -> tuple[str, int, int, int]:
+    """(id, started_ns, seen_ns, where its counters begin) of one piece, as parse() has them."""
+    head = _ID.match(piece)
+    times = _TIMES.match(piece, head.end()) if head else None
+    if not head or not times or len(piece) > _LONGEST_PIECE:
+        raise _not_an_entry(piece, head, origin)
+    job_id = _as_text(head[1])
+    if len(job_id) > LONGEST_ID:
+        raise JobStatsSyntaxError(origin, "", job_id, f"at most {LONGEST_ID} characters of job id")
+    seen, seen_part, started, started_part = times.groups()
+    seen_ns = _ns(seen, seen_part)
+    started_ns = _ns(started, started_part) if started else 0
+    return (job_id, started_ns if started_ns >= lustre.FIRST_WALL_CLOCK_NS else 0,
+            seen_ns if seen_ns >= lustre.FIRST_WALL_CLOCK_NS else seen_ns + boot_ns, times.end())
 
 
 class Fingerprints:
@@ -315,7 +320,7 @@ def _ns(seconds: bytes, part: bytes | None) -> int:
     return int(seconds) * 1_000_000_000 + (int(part.ljust(9, b"0")) if part else 0)
 
 
-def _named(name: bytes, unit: bytes) -> tuple[str, str]:
+def named(name: bytes, unit: bytes) -> tuple[str, str]:
     """(name, unit) as text, and by what they mean."""
     text, measured = name.decode("ascii"), one_line(unit.decode("ascii", "backslashreplace"))
     if measured == "bytes" and text in ("read", "write"):      # OST of 2.5
@@ -342,7 +347,7 @@ def _unusual(line: bytes, counters: dict[str, Counter], job_id: str, origin: str
         raise JobStatsSyntaxError(origin, job_id, line.decode("latin-1"), _COUNTER_FORM)
     samples, *rest = (int(number) if number else None for number in numbers)
     if samples:
-        name, unit = _named(found[1], fields.get(b"unit", b""))
+        name, unit = named(found[1], fields.get(b"unit", b""))
         counter = Counter(samples, unit, *rest)
         counters[name] = lustre.added(counters[name], counter) if name in counters else counter
     elif len(_at_zero) < _MOST_REMEMBERED and len(line) <= _LONGEST_REMEMBERED:
