@@ -8,6 +8,9 @@ What signs and checks messages: the job's secret, or munge; both alike for node 
               check(header, body)                        (node, uid or None, nonce), or Disbelieved
               answer_header(nonce, reply)                (name, value) for the answer, or None
 
+Munge's `check` and `answer_header` may block; its `asked(header)` and `checked(found, body)` are
+`check` in two parts, of which the first may block, and needs no body.
+
 Which of them, and in which order, is site.cfg's [server] auth; docs/wire.md is the form.
 """
 
@@ -173,14 +176,22 @@ class Munge:
     # -- server
 
     def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
-        code: int | None = None
-        uid: int | None
+        return self.checked(self.asked(header), body)
+
+    def asked(self, header: str) -> tuple[bytes, int | None, int | None, str]:
+        """What munged says of a credential: (payload, uid, error code or None, why)."""
         try:
             payload, uid, _ = self._munge.decode(header.partition(" ")[2], self._socket)
         except self._munge.MungeError as error:
             if error.payload is None:
                 raise Disbelieved(wire.NOT_AUTHENTICATED, f"munge: {error}", None) from None
-            payload, uid, code, why = error.payload, error.uid, self._late[error.code], str(error)
+            return error.payload, error.uid, self._late[error.code], str(error)
+        return payload, uid, None, ""
+
+    def checked(self, found: tuple[bytes, int | None, int | None, str],
+                body: bytes) -> tuple[str, int | None, str]:
+        """Whether that is of this very message."""
+        payload, uid, code, why = found
         fields = wire.munge_fields(payload, body)
         if fields is None:
             raise Disbelieved(wire.NOT_AUTHENTICATED, "the message was altered, or its munge "

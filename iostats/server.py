@@ -8,6 +8,7 @@ granian, uvicorn and threads in benchmarks/README.md.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -15,14 +16,17 @@ import time
 import zlib
 from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable, Container, Generator, Iterable
+from functools import partial
 from typing import Annotated, Any, Optional, Union
+from weakref import WeakSet
 
 import httptools
 import msgspec
 
 from iostats import jsonrpc, merged, wire
 from iostats.aggregate import Totals
-from iostats.credentials import Disbelieved, no_user
+from iostats.credentials import Disbelieved, Munge, no_user
+from iostats.elsewhere import NoAnswer, Threads
 from iostats.errors import NotDelivered, WireError
 from iostats.jobid import LONGEST_JOB_ID, LONGEST_NODE_NAME, ports
 from iostats.jsonrpc import Method
@@ -45,6 +49,7 @@ _LONGEST_OF_STRANGERS = 65536       # bytes of a body that is looked at, for a h
 _MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more;
                                     # and of questions behind one that takes long
 _STEP_S = 0.005                     # of a long answer, between two looks at the network
+_BLOCKED_AT_ONCE, _BLOCKED_WITHIN_S = 8, 10.0       # questions to munged
 
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LONGEST_NAME, _MOST_METRICS = 128, 10_000
@@ -131,7 +136,8 @@ Attributes:
 
 
 Who = Union[Caller, Disbelieved, None]
-_Work = Generator[None, None, tuple[Optional[bytes], str]]      # its answer, and what proves it
+# Its answer, and what proves it; see steps.py.
+_Work = Generator[Any, Any, tuple[Optional[bytes], str]]
 
 
 class Server:
@@ -158,7 +164,11 @@ class Server:
         self._listener: Optional[asyncio.Server] = None
         self._of_strangers: dict[str, Method] = {}
         self.connections = _Connections(config)
-        self._long: deque[tuple[_Work, _Connection, bool]] = deque()
+        self._long: deque[_Task] = deque()
+        self.tasks: WeakSet[_Task] = WeakSet()          # that are not over yet, and others
+        self._elsewhere = Threads(_BLOCKED_AT_ONCE, _BLOCKED_WITHIN_S)
+        # How often what was done, and not answered yet, has been dropped; see SiteServer._commit.
+        self.dropped = 0
         self._working: Optional[asyncio.Future[None]] = None
 
     # -- for subclasses ----------------------------------------------------------------------
@@ -216,12 +226,12 @@ class Server:
         return finished(self.answering(body, authorization, compressed))
 
     def answering(self, body: bytes, authorization: str, compressed: bool) -> "_Work":
-        """The same in steps, where a method takes them; otherwise in one."""
+        """The same in steps, where a method takes them, or munge is asked; otherwise in one."""
         who: Who = None
         by, nonce = None, ""
         if authorization:
             by = self._credentials.get(authorization.partition(" ")[0])
-            who, nonce = self._authenticate(by, body, authorization)
+            who, nonce = yield from self._authenticate(by, body, authorization)
         reply = None
         if compressed:
             body, reply = self._inflated(body, who)
@@ -233,7 +243,11 @@ class Server:
             self.before_answer(body, who)
         if reply is None or by is None or not nonce:
             return reply, ""
-        header = by.answer_header(nonce, reply)
+        try:
+            header = (yield partial(by.answer_header, nonce, reply)) if isinstance(
+                by, Munge) else by.answer_header(nonce, reply)
+        except NoAnswer:
+            header = None
         return reply, f"{header[0]}: {header[1]}" if header else ""
 
     def _methods_of_strangers(self) -> dict[str, Method]:
@@ -244,15 +258,22 @@ class Server:
                                   for name, method in self.methods.items()}
         return self._of_strangers
 
-    def _authenticate(self, by: "Optional[Credentials]", body: bytes,
-                      header: str) -> tuple[Union[Caller, Disbelieved], str]:
-        """(Caller, nonce) of a believed request; (Disbelieved, nonce or "") of another."""
+    def _authenticate(self, by: "Optional[Credentials]", body: bytes, header: str) -> Generator[
+            Any, Any, tuple[Union[Caller, Disbelieved], str]]:
+        """(Caller, nonce) of an authenticated request; (Disbelieved, nonce or "") of another."""
         try:
             if by is None:
                 raise Disbelieved(wire.NOT_AUTHENTICATED, f"expected Authorization: "
                                   f"{' or '.join(self._credentials)} (site.cfg: [server] auth)",
                                   None)
-            node, uid, nonce = by.check(header, body)
+            if isinstance(by, Munge):          # without the body, which would wait there as well
+                found = yield partial(by.asked, header)
+                node, uid, nonce = by.checked(found, body)
+            else:
+                node, uid, nonce = by.check(header, body)
+        except NoAnswer:
+            return Disbelieved(wire.NOT_AUTHENTICATED, f"munge: munged has not answered within "
+                               f"{_BLOCKED_WITHIN_S:g} s", None), ""
         except Disbelieved as error:
             return error, error.nonce
         return Caller(node, uid), nonce
@@ -306,30 +327,40 @@ class Server:
             break
         return self.port
 
-    def later(self, work: "_Work", connection: "_Connection", keep: bool) -> None:
-        """Go on with a long answer, and give it to its connection."""
-        self._long.append((work, connection, keep))
+    def go_on(self, task: "_Task", call: Any) -> None:
+        """Go on with an answer that takes steps, the first of which has yielded `call`."""
+        if call is not None:
+            self._elsewhere.call(call, lambda result, error: self._was_elsewhere(
+                task, result, error))
+            return
+        self._long.append(task)
         if self._working is None or self._working.done():
             self._working = asyncio.ensure_future(self._work_off())
+
+    def _was_elsewhere(self, task: "_Task", result: Any, error: Optional[BaseException]) -> None:
+        if task.connection.is_there():
+            call = task.step(result, error)
+            if not task.is_over:
+                self.go_on(task, call)
 
     async def _work_off(self) -> None:
         """One long answer after the other: together they would take as long, and more memory."""
         clock = asyncio.get_running_loop().time
         while self._long:
-            work, connection, keep = self._long.popleft()
-            while connection.is_there():
+            task, call = self._long.popleft(), None
+            while task.connection.is_there() and not task.is_over and call is None:
                 ends_at = clock() + _STEP_S
-                try:
-                    while clock() < ends_at:
-                        next(work)
-                except StopIteration as end:
-                    answer, proof = end.value
-                    connection.go_on(answer, proof, keep)
-                    break
-                except Exception as error:
-                    _log_bug(error)
-                    connection.abort()
+                while clock() < ends_at and not task.is_over and call is None:
+                    call = task.step()
+                if call is not None:
+                    self.go_on(task, call)
                 await asyncio.sleep(0)
+
+    async def answered(self) -> None:
+        """What has come by now is answered, as far as munged answers us."""
+        tasks = [task for task in self.tasks if not task.is_over]
+        while not all(task.is_over for task in tasks):
+            await asyncio.sleep(_STEP_S)
 
     def close(self) -> None:
         """Stop listening and end all connections."""
@@ -501,6 +532,44 @@ def _log_bug(error: BaseException) -> None:
     log.error("a bug of ours, please report it: %r", error, exc_info=error)
 
 
+class _Task:
+    """An answer that takes steps, and whose it is."""
+
+    def __init__(self, work: _Work, connection: "_Connection", keep: bool) -> None:
+        self.connection, self.is_over = connection, False
+        self._work, self._keep = work, keep
+        self._server = connection.server
+        self._server.tasks.add(self)
+        self._dropped = self._server.dropped
+
+    def step(self, result: Any = None, error: Optional[BaseException] = None) -> Any:
+        """One step more: what it yields; when `is_over` the connection has its answer."""
+        try:
+            return self._work.throw(error) if error is not None else self._work.send(result)
+        except StopIteration as end:
+            self.is_over = True
+            if self._server.dropped != self._dropped:      # it may say that something is kept
+                self.connection.abort()
+            else:
+                answer, proof = end.value
+                self.connection.go_on(answer, proof, self._keep)
+        except _TooLarge as found:
+            self.is_over = True
+            self.connection.reject(found.status, str(found))
+        except Exception as found:
+            self.is_over = True
+            _log_bug(found)
+            self.connection.abort()
+        return None
+
+    def drop(self) -> None:
+        """Nobody waits for it: what it has in memory goes."""
+        if not self.is_over:
+            self.is_over = True
+            with contextlib.suppress(ValueError):          # it is just running
+                self._work.close()
+
+
 class _Connections:
     """
     All open connections, the one that has been silent longest first.
@@ -570,15 +639,17 @@ class _Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
 
     __slots__ = ("_answered", "_authorization", "_begun_now", "_behind", "_beside", "_body",
-                 "_encoding", "_ended", "_ended_now", "_head", "_is_open", "_parser", "_server",
-                 "_size", "_transport", "_waiting", "held")
+                 "_encoding", "_ended", "_ended_now", "_head", "_is_open", "_parked", "_parser",
+                 "_size", "_task", "_transport", "_waiting", "held", "server")
 
     def __init__(self, server: Server) -> None:
-        self._server = server
+        self.server = server
         self._transport: Any = None                     # before anything is called
         self._ended = False                             # True: its last answer is on its way
         self._parser = httptools.HttpRequestParser(self)
-        self.held = self._answered = self._beside = 0   # held: bytes of an unfinished message
+        # Bytes of an unfinished message, or of one whose sender is not known yet.
+        self.held = self._parked = self._answered = self._beside = 0
+        self._task: Optional[_Task] = None
         self._is_open = self._begun_now = self._ended_now = False
         # Messages behind one whose answer takes long, and their bytes; None: there is no such one.
         self._waiting: Optional[deque[tuple[bytes, str, bool, bool]]] = None
@@ -586,19 +657,28 @@ class _Connection(asyncio.Protocol):
         self._begin()
 
     def _begin(self) -> None:
-        self._server.connections.held -= self.held
-        self.held = 0
+        self.server.connections.held -= self.held - self._parked
+        self.held = self._parked
         # One piece of memory, however many parts come: thousands of them would stay in the heap.
         self._body: Union[bytes, bytearray] = b""
         self._size, self._head, self._authorization, self._encoding = 0, 0, "", b""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._server.connections.add(self)
+        self.server.connections.add(self)
 
     def connection_lost(self, error: Optional[Exception]) -> None:
-        self._server.connections.forget(self)
+        self.server.connections.forget(self)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Nothing more is made of what it has sent."""
+        self._parked = 0
         self._begin()
+        self._waiting = deque() if self.waits else None
+        if self._task is not None:
+            self._task.drop()
+            self._task = None
 
     def abort(self) -> None:
         self._transport.abort()
@@ -625,7 +705,7 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             if not self._ended:                # answered by now, and not upgraded
                 self._ended = True
-                self._server.send(self._transport, b"", keep=False)
+                self.server.send(self._transport, b"", keep=False)
         except httptools.HttpParserError:
             self.reject("400 Bad Request", "expected an HTTP/1.1 POST")
 
@@ -658,8 +738,8 @@ class _Connection(asyncio.Protocol):
         name = name.lower()
         # The parser takes any number of zeros before it, and int() no more than some thousands.
         if name == b"content-length" and int(value.strip().lstrip(b"0") or 0) > (
-                self._server.config["server.max_message_bytes"]):
-            raise _TooLarge(_too_large(self._server.config))
+                self.server.config["server.max_message_bytes"]):
+            raise _TooLarge(_too_large(self.server.config))
         if name == b"authorization":
             self._authorization = value.decode("latin-1")
         elif name == b"content-encoding":
@@ -676,11 +756,14 @@ class _Connection(asyncio.Protocol):
 
     def _count(self, length: int, beside: int = 0) -> None:
         self._size += length
-        if self._size > self._server.config["server.max_message_bytes"] + 65536:
-            raise _TooLarge(_too_large(self._server.config))
-        connections = self._server.connections
-        self.held += length + beside
-        connections.held += length + beside
+        if self._size > self.server.config["server.max_message_bytes"] + 65536:
+            raise _TooLarge(_too_large(self.server.config))
+        self._hold(length + beside)
+
+    def _hold(self, length: int) -> None:
+        connections = self.server.connections
+        self.held += length
+        connections.held += length
         while True:
             longest = connections.make_room()
             if longest is None:
@@ -697,7 +780,7 @@ class _Connection(asyncio.Protocol):
             raise _TooLarge(f"expected at most {_MOST_BESIDE} bytes beside the body")
 
     def on_message_complete(self) -> None:
-        server = self._server
+        server = self.server
         self._is_open, self._ended_now = False, True
         server.connections.complete(self)
         if self._ended or self._transport.is_closing():
@@ -727,15 +810,18 @@ class _Connection(asyncio.Protocol):
             self._answer(*message)
 
     def _answer(self, body: bytes, authorization: str, compressed: bool, keep: bool) -> None:
-        work = self._server.answering(body, authorization, compressed)
+        work = self.server.answering(body, authorization, compressed)
         try:
-            next(work)
+            call = next(work)
         except StopIteration as end:
             answer, proof = end.value
             self._send(answer, proof, keep)
-        else:
-            self._waiting, self._behind = deque(), 0
-            self._server.later(work, self, keep)
+            return
+        self._waiting, self._behind = deque(), 0
+        self._task = _Task(work, self, keep)
+        self._hold(len(body))                  # until its sender is known
+        self._parked = len(body)
+        self.server.go_on(self._task, call)
 
     @property
     def waits(self) -> bool:
@@ -749,7 +835,10 @@ class _Connection(asyncio.Protocol):
     def go_on(self, answer: Optional[bytes], proof: str, keep: bool) -> None:
         """The answer that took long is there: send it, and take what has waited behind it."""
         waiting, self._waiting = self._waiting or deque(), None
-        self._server.connections.complete(self)
+        self.server.connections.held -= self._parked
+        self.held -= self._parked
+        self._task, self._parked = None, 0
+        self.server.connections.complete(self)
         self._send(answer, proof, keep)
         try:
             while waiting and self.is_there():
@@ -770,18 +859,18 @@ class _Connection(asyncio.Protocol):
             head += "Connection: close\r\n"
         self._ended = not keep
         self._answered += len(answer or b"")
-        self._server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
+        self.server.send(self._transport, head.encode() + b"\r\n" + (answer or b""), keep)
 
     def reject(self, status: str, detail: str) -> None:
-        self._begin()
+        self._drop()
         if self._ended or self._transport.is_closing():
             return
-        self._server.refuse(status[4:].lower())
+        self.server.refuse(status[4:].lower())
         body = jsonrpc.error_answer(wire.INVALID_REQUEST, detail=detail)
         self._ended = True
         head = (f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
-        self._server.send(self._transport, head.encode() + body, keep=False)
+        self.server.send(self._transport, head.encode() + body, keep=False)
 
 
 class _TooLarge(Exception):

@@ -254,6 +254,7 @@ class SiteServer(Server):
         try:
             self._store.commit()
         except StateError as error:
+            self.dropped += 1
             for transport, _, _ in unsent:           # no answer: the nodes send them again
                 transport.abort()
             log.error("%s; the nodes keep their reports", error)

@@ -1,8 +1,9 @@
 """
 Long work in steps: a generator that yields between two of them, and returns what came out.
 
-A server's loop does other things in between (Server.later); who has nothing else to do asks for the
-whole of it at once.
+A server's loop does other things in between (Server.go_on); who has nothing else to do asks for the
+whole of it at once.  What is yielded is None, or a call that may block: its result is sent back, or
+what it raises is thrown.
 """
 
 from __future__ import annotations
@@ -10,18 +11,26 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     T = TypeVar("T")
 
 AT_ONCE = 500                   # small things in one step
 
 
-def finished(work: Generator[object, None, T]) -> T:
+def finished(work: Generator[Any, Any, T]) -> T:
     """What comes out of `work`, done to its end."""
+    step = work.send
+    value: Any = None
     while True:
         try:
-            next(work)
+            call: Any = step(value)
         except StopIteration as end:
             result: T = end.value
             return result
+        step, value = work.send, None
+        if call is not None:
+            try:
+                value = call()
+            except Exception as error:
+                step, value = work.throw, error

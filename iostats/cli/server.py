@@ -19,7 +19,7 @@ import time
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from iostats import config as site
-from iostats import credentials, jobid, journal, report, schedulers, secret
+from iostats import credentials, jobid, journal, post, report, schedulers, secret
 from iostats.aggregate import Totals
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.errors import DONE, StateError, UsageError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from iostats.store import Store
 
 _SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
+_MUNGED_WITHIN_S, _MUNGED = 20.0, "answer of munged (was it stopped? site.cfg: [server] auth)"
 _M_MMAP_THRESHOLD = -3                                 # of <malloc.h>
 
 HELP = """\
@@ -119,7 +120,8 @@ def _run(options: argparse.Namespace) -> int:
         made = secret.make(password)
     with journal.kept(config["node.state_dir"], job, _say) as kept:
         try:
-            checks = credentials.of_server(config, job, password, _say)
+            checks = post.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: credentials.of_server(
+                config, job, password, _say))
             event_loop_policy()
             asyncio.run(_serve(totals, checks, config, options, kept))
         finally:
@@ -136,8 +138,8 @@ def _run_site(options: argparse.Namespace, config: site.Config) -> int:
                         level=logging.WARNING if options.quiet else logging.INFO)
     if "secret" in config["server.auth"] and secret.make(config["site.secret"]):
         _say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
-    checks = credentials.of_server(config, wire.SITE, config["site.secret"], _say,
-                                   uids=credentials.ANYONE)
+    checks = post.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: credentials.of_server(
+        config, wire.SITE, config["site.secret"], _say, uids=credentials.ANYONE))
     from iostats import sinks
     store, outlets = Store(config["site.store"]), []
     event_loop_policy()
@@ -270,6 +272,8 @@ async def _serve(totals: Totals, checks: Sequence[credentials.Credentials], conf
                  f"server of this job had counted {'is' if totals.reported == 1 else 'are'} "
                  f"counted")
         await _until_the_end(server, totals, config["server.deadline"], stopped, say)
+        # Those to the last reports are in the sockets' buffers then, or will not leave.
+        await server.answered()
     finally:
         say.end()
         server.close()
@@ -290,7 +294,6 @@ async def _until_the_end(server: JobServer, totals: Totals, deadline_s: float, s
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(server.heard.wait(), left)
         say.update()
-    # The answers to the last reports are in the sockets' buffers by now, or will not leave.
 
 
 class _Progress:
