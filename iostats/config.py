@@ -20,6 +20,7 @@ from collections import namedtuple
 
 from iostats.errors import ConfigError
 from iostats.files import read_text
+from iostats.jobstate import LONGEST_PAUSE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ OPTIONS = {
         "How the ids of jobs look in job_stats, as jobid_name has it (lctl get_param jobid_name): "
         "%j the job, %e program, %u user, %g group, %H or %h host, %p process.  What does not look "
         "so is no job's: cp.0, kworker.")),
-    "harvest.every": _number(0, 86400, 0, (
+    "harvest.every": _number(0, LONGEST_PAUSE_S, 0, (
         "On storage servers: seconds between two sweeps over job_stats, the same on all of them, "
         "so that they are in step; at most a third of job_cleanup_interval.  0: just that.")),
     "harvest.file_systems": Option("", str.split, "names of file systems", (

@@ -2,7 +2,7 @@
 The harvest, on the site's server: sweeps of all storage servers -> what each job did there.
 
     message  ->  its blocks in the store  ->  zeroing.Target, corrected  ->  the agent is answered
-    all agents have sent the sweep of one moment, or the next is due
+    the sweep of one moment has come from all agents that were in the last one, or the next is due
              ->  a Sweep: rates for screens and sinks, the lives of jobs (jobstate.py)
     a job is settled  ->  its totals in the store; the targets forget it; its record is made
 
@@ -29,7 +29,7 @@ from iostats.delta import Delta
 from iostats.errors import ConfigError, IostatsError, StateError, WireError, one_line
 from iostats.filesystem import FileSystem
 from iostats.jobfacts import ENDED, Facts
-from iostats.jobstate import ACTIVE, QUIET, RUNNING, SETTLED, after, event
+from iostats.jobstate import ACTIVE, LONGEST_PAUSE_S, QUIET, RUNNING, SETTLED, after, event
 from iostats.store import as_kept
 from iostats.sweep_store import Logged, SweepStore
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("iostats")
 
 _LOOK_EVERY_S = 0.25
+_WAITS = 0.9                    # of a pause: for an agent that was in the last sweep
+_LATE_S = 5.0                   # two pauses and so long after a reading, the next one is overdue
 _LIVES_EVERY_S = 15.0           # all lives are looked through without news; with news at once
 _ASK_EVERY_S, _ASK_BUSY_EVERY_S = 60.0, 600.0   # what does I/O is evidently running
 _MOST_JOBS_ASKED = 200                          # in one command
@@ -63,9 +65,10 @@ What all storage servers have seen at one moment.
 
 Attributes:
     slot: that moment, seconds since 1970.
-    every_s: seconds from one sweep to the next.
-    complete: every agent that is up has sent it.
-    targets: [zeroing.Target] whose last read is of this sweep.
+    every_s: seconds from one sweep to the next: the shortest pause of an agent that is up.
+    complete: every agent that is up has sent its part.
+    targets: [zeroing.Target] that have been read for it; for an agent with a longer pause, for the
+        last one that it takes part in.
 """
 
 Part = namedtuple("Part", "final ids began ended file_systems notes lower_bound")
@@ -97,7 +100,11 @@ class _Agent(msgspec.Struct):
     every: float = 60.0
     clock_ahead_s: float = 0.0
     heard: float = 0.0
-    targets: list[Any] = []         # [[file system, target]] of its last whole sweep
+    targets: list[tuple[str, str]] = []         # of its last whole sweep
+
+    def has_sent(self, slot: float) -> bool:
+        """Whether its part of the sweep of `slot` has come; a longer pause has fewer sweeps."""
+        return self.slot >= slot // self.every * self.every
 
 
 class _Life(msgspec.Struct):
@@ -185,7 +192,8 @@ class Harvest:
         self._fresh: dict[str, set[_Key]] = {}
         # A slot, and what is noted of it already.
         self._noted: tuple[float, set[str]] = (0.0, set())
-        self._slots: dict[_Key, float] = {}
+        self._slots: dict[_Key, float] = {}     # of the last whole reading
+        self._waits_since: Optional[float] = None
         self._logged: dict[_Key, int] = {}
         self._sizes: dict[_Key, int] = {}
         self._grown: set[_Key] = set()          # of whose blocks more may have come than should
@@ -198,6 +206,9 @@ class Harvest:
         now = self._now()
         self.agents = {node: msgspec.structs.replace(agent, heard=now) for node, agent in (
             self._understood("agents", self._store.agents(), _agent_of).items())}
+        for agent in self.agents.values():
+            agent.every = min(agent.every, LONGEST_PAUSE_S)     # a release before took any
+            self._slots.update(dict.fromkeys(agent.targets, agent.slot))
         saved = self._store.targets()
         self.targets = self._understood(
             "targets", saved, lambda state: zeroing.Target.from_state(self.names, state))
@@ -262,6 +273,8 @@ class Harvest:
                         changed.pop(name, None)
                 else:
                     target.take(row.block, row.node, row.boot_id, row.full)
+                    if row.block.ended and not row.block.unreadable:
+                        self._slots[key] = row.slot
                     if row.block.ended:
                         changed.update(dict.fromkeys(target.changed(), row.slot))
                 self._log(key, kept.body)
@@ -329,7 +342,7 @@ class Harvest:
         # An agent that has not yet heard of our clock may have planned in the future.
         slot = min(float(message.slot), now)
         if message.last:
-            agent.slot, agent.targets = slot, sorted(map(list, mine))
+            agent.slot, agent.targets = slot, sorted(mine)
             mine.clear()
         rows = [Logged(*key, _row(_Row(node, message.boot_id, message.full, slot, block)))
                 for key, block in blocks]
@@ -342,8 +355,9 @@ class Harvest:
             self._log(key, row.body)
             target = self._target(key)
             target.take(block, node, message.boot_id, message.full)
-            if block.ended:
+            if block.ended and not block.unreadable:
                 self._slots[key] = slot
+            if block.ended:
                 self._note(target.changed(), slot)
         if others:
             what = ", ".join(f"{fs}-{target} ({owner})"
@@ -362,7 +376,7 @@ class Harvest:
         agent = self.agents.get(owner)
         if agent is None or now - agent.heard >= 2 * agent.every + 5:
             return ""                               # it is not up
-        return owner if list(key) in agent.targets else ""
+        return owner if key in agent.targets else ""
 
     def _note(self, ids: Iterable[str], slot: float) -> None:
         """These ids have changed in the sweep of `slot`."""
@@ -419,6 +433,21 @@ class Harvest:
         """The state of the job that an id is of, jobstate.RUNNING and so on; None for no job."""
         life = self._lives.get(self.job_of(job_id))
         return life.state if life is not None else None
+
+    def age_s(self, target: zeroing.Target) -> Optional[float]:
+        """Seconds since a target was last read to its end, by our clock; None: it never was."""
+        slot = self._slots.get((target.file_system, target.target))
+        return None if slot is None else max(0.0, self._now() - slot)
+
+    def is_overdue(self, target: zeroing.Target) -> bool:
+        """Whether a target's last reading is older than two sweeps: its numbers may be too low."""
+        age_s = self.age_s(target)
+        return age_s is None or age_s > 2 * self._pause(target) + _LATE_S
+
+    def _pause(self, target: zeroing.Target) -> float:
+        """Seconds between two readings of a target."""
+        agent = self.agents.get(target.node or "")
+        return agent.every if agent is not None else _Agent().every
 
     def part(self, job: str, began: Optional[float] = None,
              ended: Optional[float] = None) -> Optional[Part]:
@@ -525,20 +554,25 @@ class Harvest:
     def _end_sweep(self) -> None:
         """Give out the sweep that is whole, or as whole as it will be: news for the lives."""
         now = self._now()
+        self._done = min(self._done, now)           # the clock may have been set back
         up = [agent for agent in self.agents.values()
-              if now - agent.heard < 3 * agent.every + 5 and agent.slot]
-        every = max((agent.every for agent in up), default=1.0)
-        # Who sweeps more often than others has its sweeps between theirs.
-        slot = max((agent.slot for agent in up), default=0.0) // every * every
+              if now - agent.heard < 3 * agent.every + _LATE_S and agent.slot]
+        if not up:
+            return
+        every = min(agent.every for agent in up)
+        slot = min(max(agent.slot for agent in up), now) // every * every
         if slot <= self._done:
             return
-        complete = all(agent.slot >= slot for agent in up)
-        if not complete and now < slot + every:
+        missing = [agent for agent in up if not agent.has_sent(slot)]
+        # Nobody waits longer than a pause, nor again for one that was not in the last sweep.
+        self._waits_since = min(self._waits_since or now, now)
+        if now - self._waits_since < _WAITS * every and any(
+                agent.has_sent(self._done or slot - every) for agent in missing):
             return
         if self.scheduler and now < slot + every / 2 and not all(
                 life.asked_at or life.facts for life in self._lives.values()):
             return              # in a moment: databases would have new jobs under two names
-        self._done, self._stirred = slot, True
+        self._done, self._stirred, self._waits_since = slot, True, None
         if self._touched:
             lives = {job: self._lives[job] for job in self._touched if job in self._lives}
             for life in lives.values():
@@ -547,9 +581,10 @@ class Harvest:
                 self._store.keep_lives({job: msgspec.json.encode(life)
                                         for job, life in lives.items()})
             self._touched.clear()
-        self.sweep = Sweep(slot, every, complete,
+        self.sweep = Sweep(slot, every, not missing,
                            [target for key, target in self.targets.items()
-                            if self._slots.get(key, 0.0) >= slot])
+                            if self._slots.get(key, 0.0) >= slot // (pause := self._pause(target))
+                            * pause])
         for sink in self.sinks:
             try:
                 sink.sweep(self.sweep, self)

@@ -15,6 +15,8 @@ Source: lprocfs_job_cleanup(), lustre/obdclass/lprocfs_jobstats.c, for when entr
 
 from __future__ import annotations
 
+LONGEST_PAUSE_S = 3600          # between two sweeps; job_stats forget after 600 s by default
+
 RUNNING, QUIET, ENDED, SETTLED = "running", "quiet", "ended", "settled"
 ACTIVE, SILENT, OVER, CALM = "active", "silent", "over", "calm"
 

@@ -14,6 +14,7 @@ from typing import Annotated, Optional
 import msgspec
 
 from iostats.jobid import LONGEST_NODE_NAME
+from iostats.jobstate import LONGEST_PAUSE_S
 
 LONGEST_ID = 128                   # characters of a job's id, unescaped; the kernel keeps 31 bytes
 _MOST_ROWS, _MOST_GONE, _MOST_COUNTERS, _MOST_BLOCKS = 20_000, 200_000, 256, 10_000
@@ -147,7 +148,7 @@ class Sweep(msgspec.Struct):
     seq: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
     full: bool
     slot: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-    every: Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+    every: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_PAUSE_S)]
     last: bool
     targets: Annotated[list[Block], msgspec.Meta(max_length=_MOST_BLOCKS)]
     boot_id: Annotated[str, msgspec.Meta(max_length=128)] = ""

@@ -24,7 +24,13 @@ from iostats.jobfacts import Facts
 
 EVERY_S = 20
 UNITS = {"read_bytes": "bytes", "write_bytes": "bytes", "read": "usecs", "write": "usecs"}
-Agent = collections.namedtuple("Agent", "slot clock_ahead_s", defaults=(0.0,))
+
+
+class Agent(collections.namedtuple("Agent", "slot clock_ahead_s", defaults=(0.0,))):
+    """What is known of a storage server's agent."""
+
+    def has_sent(self, slot):
+        return self.slot >= slot
 
 
 class Site:

@@ -334,36 +334,112 @@ def test_a_target_that_moves_to_another_server_goes_on(desk):
     assert (42_012, True) == (read, marked)
 
 
-def test_a_sweep_is_complete_when_all_agents_have_sent_it_and_given_out_late_when_one_is_away(desk):
-    for node in ("oss1", "oss2"):
-        desk.send(node, desk.block(f"OST000{node[-1]}"))
+def sweep_of(desk):
+    """(seconds since BEGAN, is it complete, its targets) of the last sweep that was given out."""
+    sweep = desk.harvest.sweep
+    return sweep.slot - BEGAN, sweep.complete, sorted(one.target for one in sweep.targets)
+
+
+def in_time(desk, seconds, *agents, every=20):
+    """Up to `seconds` after BEGAN: each second a look; each of `agents` sends at its own pause."""
+    given = []
+    while desk.now < BEGAN + seconds:
+        desk.now += 1
+        for name, target in agents:
+            if (desk.now - BEGAN) % every == 0:
+                desk.send(name, desk.block(target), every=every)
+        desk.turn()
+        if desk.harvest.sweep and (desk.now - BEGAN, *sweep_of(desk)) not in given and (
+                not given or given[-1][1] != sweep_of(desk)[0]):
+            given.append((desk.now - BEGAN, *sweep_of(desk)))
+    return given
+
+
+def test_a_dead_agent_holds_up_one_sweep_and_no_other(desk):
+    """
+    oss2 is killed after BEGAN: the others wait for it for 18 s of 20 once, and then no more, though
+    for 65 s it may be back at any time.  When it is, it is waited for again.
+    """
+    oss1, oss2 = ("oss1", "OST0001"), ("oss2", "OST0002")
+    for name, target in (oss1, oss2):
+        desk.send(name, desk.block(target))
     desk.turn()
-    assert (BEGAN, True, 2) == (desk.harvest.sweep.slot, desk.harvest.sweep.complete,
-                                len(desk.harvest.sweep.targets))
+    assert (0, True, ["OST0001", "OST0002"]) == sweep_of(desk)
+    alone = ["OST0001"]
+    assert [(38, 20, False, alone), (40, 40, False, alone), (60, 60, False, alone),
+            (80, 80, True, alone)] == in_time(desk, 80, oss1)[1:]
+    both = ["OST0001", "OST0002"]
+    assert [(100, 100, True, both), (120, 120, True, both)] == in_time(desk, 120, oss1, oss2)[1:]
     desk.now += 20
     desk.send("oss1", desk.block("OST0001"))
     desk.turn()
-    assert BEGAN == desk.harvest.sweep.slot
-    desk.now += 20
+    assert 120 == sweep_of(desk)[0]
+
+
+def test_after_a_restart_a_dead_agent_is_not_waited_for(desk):
+    """And what the others had sent is there at once."""
+    for name, target in (("oss1", "OST0001"), ("oss2", "OST0002")):
+        desk.send(name, desk.block(target))
+    for _ in range(2):
+        desk.now += 20
+        desk.send("oss1", desk.block("OST0001"))
+    desk.again()
     desk.turn()
-    assert (BEGAN + 20, False, ["OST0001"]) == (
-        desk.harvest.sweep.slot, desk.harvest.sweep.complete,
-        [target.target for target in desk.harvest.sweep.targets])
+    assert (40, False, ["OST0001"]) == sweep_of(desk)
 
 
-def test_two_pauses_make_a_sweep_at_each_multiple_of_the_longer_one(desk):
-    """An OSS every 200 s, an MDS whose targets forget sooner every 40 s; once in 1,000 s it was."""
+@pytest.mark.parametrize("restarted", [False, True])
+def test_one_agents_long_pause_holds_up_nobody(desk, restarted):
+    """oss2 sweeps every hour, oss1 every 20 s; up to its next one, the last one of oss2 counts."""
+    desk.now = BEGAN + 3600 - BEGAN % 3600
+    desk.send("oss2", desk.block("OST0002"), every=3600)
+    first = desk.now
+    for number in range(4):
+        desk.send("oss1", desk.block("OST0001"))
+        if restarted:
+            desk.again()
+        desk.turn()
+        sweep = desk.harvest.sweep
+        assert (first + 20 * number, 20, True, 2) == (
+            sweep.slot, sweep.every_s, sweep.complete, len(sweep.targets))
+        desk.now += 20
+
+
+def test_with_two_pauses_the_longer_one_is_waited_for_at_its_own_times_alone(desk):
+    """An OSS every 200 s, an MDS whose targets forget sooner every 40 s."""
     desk.now, given = 1_795_225_400.0, []
-    for second in range(0, 800, 40):
+    for second in range(0, 600, 40):
         desk.send("mds1", desk.block("MDT0000"), every=40)
         if second % 200 == 0:
+            desk.turn()
+            assert second == 0 or desk.harvest.sweep.slot < desk.now       # for its part
             desk.send("oss1", desk.block("OST0000"), every=200)
         desk.turn()
-        if desk.harvest.sweep and desk.harvest.sweep.slot not in given:
-            given.append(desk.harvest.sweep.slot)
-            assert (True, 2) == (desk.harvest.sweep.complete, len(desk.harvest.sweep.targets))
+        sweep = desk.harvest.sweep
+        given.append((sweep.slot - 1_795_225_400, sweep.complete, len(sweep.targets)))
         desk.now += 40
-    assert [1_795_225_400 + 200 * number for number in range(4)] == given
+    assert [(second, True, 1 if not second else 2) for second in range(0, 600, 40)][1:] == given[1:]
+
+
+@pytest.mark.parametrize("every", [3601, 86_400, 10**7])
+def test_an_absurd_pause_is_refused(desk, every):
+    """One hour is the longest."""
+    with pytest.raises(msgspec.ValidationError, match=r"<= 3600.*every"):
+        desk.send("oss1", desk.block(), every=every)
+
+
+def test_a_clock_that_was_set_back_stops_no_sweeps(desk):
+    """The site's, by an hour; its agents follow it."""
+    desk.now += 3600
+    desk.send("oss1", desk.block())
+    desk.turn()
+    assert 3600 == sweep_of(desk)[0]
+    desk.now -= 3597
+    desk.turn()
+    desk.now += 17
+    desk.send("oss1", desk.block())
+    desk.turn()
+    assert 20 == sweep_of(desk)[0]
 
 
 def test_two_agents_of_one_name_are_told_so(desk):

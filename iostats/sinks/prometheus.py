@@ -374,7 +374,7 @@ def _agents(sweep: Sweep, harvest: Harvest) -> dict[str, bool]:
     """{storage server: whether its agent has sent its part of this sweep}."""
     agents = getattr(harvest, "agents", None)
     if agents is not None:
-        return {node: agent.slot >= sweep.slot for node, agent in agents.items()}
+        return {node: agent.has_sent(sweep.slot) for node, agent in agents.items()}
     nodes = {target.node: False for target in harvest.targets.values() if target.node}
     return {**nodes, **{target.node: True for target in sweep.targets}}
 
