@@ -14,6 +14,7 @@ WAITING, RUNNING, ENDED = "waiting", "running", "ended"
 COMPLETED, CANCELLED, TIMEOUT, FAILED, NODE_FAIL = (
     "COMPLETED", "CANCELLED", "TIMEOUT", "FAILED", "NODE_FAIL")
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
+KILLED = "KILLED"                    # by a signal; nobody says whether the user has cancelled it
 
 
 class Facts(namedtuple("Facts", (

@@ -208,7 +208,7 @@ NAMES = tuple(dict.fromkeys(one.name for one in FIELDS if one.kind != "note"))
 STATES = {"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED",
           "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RQ": "REQUEUED",
           "TO": "TIMEOUT"}
-_OUTCOMES = sorted({*STATES.values(), "LAUNCH_FAILED", "REVOKED"})
+_OUTCOMES = sorted({*STATES.values(), "KILLED", "LAUNCH_FAILED", "REVOKED"})
 
 
 def field_of(name: str, what: str) -> Field:

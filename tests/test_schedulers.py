@@ -568,7 +568,7 @@ def test_grid_engine_jobs_that_have_ended():
 
 
 @pytest.mark.parametrize("job, expected", [
-    ("4750.3", dict(outcome="FAILED", exit_status=0, exit_signal=9, account="climate",
+    ("4750.3", dict(outcome="KILLED", exit_status=0, exit_signal=9, account="climate",
                     array_job="4750", array_task="3", started=STARTED + 0.041,
                     ended=STARTED + 2261.5, work_dir="/home/alice/run", nodes="nid011")),
     ("4750.5", dict(outcome="TIMEOUT", started=STARTED + 0.041, nodes="nid012", work_dir="")),
@@ -585,6 +585,27 @@ def test_a_parallel_job_of_the_past_has_no_list_of_nodes():
     [found] = sge.parse_qacct(sample("sge-qacct-parallel.txt")).values()
     assert ("", None, "COMPLETED", 0) == (found.nodes, found.node_count, found.outcome,
                                           found.restarts)
+
+
+def test_grid_engine_8_does_not_tell_a_parallel_tasks_entry_from_the_jobs():
+    """No pe_taskid (real 8.1.9): tasks are those that lie within; none of them is a restart."""
+    assert {"4760": Facts(
+        job="4760", raw_job="4760", user="bob", partition="all.q", name="over", state=ENDED,
+        outcome="FAILED", exit_status=7, restarts=0, started=STARTED, ended=STARTED + 2261,
+        )} == sge.parse_qacct(sample("sge-qacct-8.1.9-parallel.txt"))
+
+
+@pytest.mark.parametrize("job, expected", [
+    ("4761", ("KILLED", 0, 9, 0, STARTED)), ("4762", ("FAILED", 0, 11, 0, STARTED)),
+    ("4763", ("TIMEOUT", 0, 9, 0, STARTED)), ("4764", ("COMPLETED", 0, None, 0, STARTED)),
+    ("4765", ("COMPLETED", 0, None, 1, STARTED)), ("4766", ("FAILED", 0, None, 0, None)),
+], ids=["qdel, or kill -9", "its own fault", "at its limit", "did not start at first",
+        "run again", "did not start"])
+def test_grid_engine_8_does_not_tell_who_deleted_a_job(job, expected):
+    """No deleted_by (real 8.1.9): a qdel looks as a `kill -9`, which may be the job's own."""
+    found = sge.parse_qacct(sample("sge-qacct-8.1.9.txt"))[job]
+    assert expected == (found.outcome, found.exit_status, found.exit_signal, found.restarts,
+                        found.started)
 
 
 def test_grid_engine_is_asked_for_those_that_run_and_then_for_the_past():

@@ -16,6 +16,10 @@ the others, `qacct -j JOB [-t TASK]`, which has an entry for each run, and for e
 parallel job with accounting_summary FALSE; it does not tell all hosts of one.  RESTARTED
 and the letter R say that a job was started again, not how often: attempts here are 0 and 1.
 
+Found on 8.1.9 (Debian's): qacct prints neither pe_taskid nor deleted_by, so the entry of a qrsh is
+one that is shorter than the job's, and nobody tells a qdel from another SIGKILL.  A start that
+failed ("opening output file") leaves an entry without times, ran no prolog, and is no restart.
+
 Sources: qsub(1), qrsh(1), qstat(1), qacct(1), accounting(5), sge_pe(5) of 8.1.9; qstat.xsd.
 """
 
@@ -40,6 +44,8 @@ _LIST = ["qstat", "-g", "t", "-xml", "-u", "*"]
 _NONE = ("", "NONE", "none", "undefined")
 _KILLED = 100                       # accounting(5): "assumedly after job", a signal ended it
 _AT_THE_LIMIT = 37                  # "qmaster enforced h_rt, h_cpu or h_vmem limit"
+_RUN_AGAIN = (24, 25)               # "migrating", "rescheduling": a run that another followed
+_DELETES = (9, 15)                  # signals that end a job for somebody else
 _UNKNOWN = "not found"
 _RULE = "=" * 10
 
@@ -161,32 +167,51 @@ def parse_qacct(text: str) -> dict[str, Facts]:
             records[-1].setdefault(name, value.strip())
     if not records or not all("jobnumber" in record for record in records):
         raise schedulers.not_of_the_form("qacct -j", "a line of === and a jobnumber", text)
-    found: dict[str, Facts] = {}
+    by_job: dict[str, list[dict[str, str]]] = {}
     for record in records:
-        job, task = schedulers.field(record, "jobnumber"), number(record.get("taskid"))
+        job = schedulers.field(record, "jobnumber")
         if job and schedulers.field(record, "pe_taskid") in _NONE:        # else a qrsh -inherit
-            one, before = _of_the_accounting(_job(job, task), task, record), found.get(
-                _job(job, task))
-            # As in `about`, where nothing tells a third run from a second.
-            found[one.job] = one._replace(restarts=1) if before else one
+            by_job.setdefault(_job(job, number(record.get("taskid"))), []).append(record)
+    found: dict[str, Facts] = {}
+    for job, entries in by_job.items():
+        followed = [at for at, record in enumerate(entries) if _failed(record) in _RUN_AGAIN]
+        # None where that one has not ended yet.
+        last_run = entries[followed[-1] + 1:] if followed else entries
+        # Of a parallel job without pe_taskid: its own entry spans those of its tasks.
+        own = max(enumerate(last_run or entries), key=lambda one: (_lasted(one[1]), one[0]))[1]
+        # As in `about`, where nothing tells a third run from a second.
+        found[job] = _of_the_accounting(job, number(own.get("taskid")), own)._replace(
+            restarts=int(bool(followed and last_run)))
     return found
+
+
+def _failed(record: dict[str, str]) -> int | None:
+    return number(schedulers.field(record, "failed").partition(":")[0])
+
+
+def _lasted(record: dict[str, str]) -> float:
+    """Seconds; -1 for an entry of what never started."""
+    began, over = (schedulers.seconds(schedulers.field(record, name))
+                   for name in ("start_time", "end_time"))
+    return -1.0 if began is None or over is None else over - began
 
 
 def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Facts:
     def text(name: str) -> str:
         value = schedulers.field(record, name)
         return "" if value in _NONE else value
-    status, failed = number(text("exit_status").partition(" ")[0]), number(
-        text("failed").partition(":")[0])
+    status, failed = number(text("exit_status").partition(" ")[0]), _failed(record)
     # Of a parallel job it names the first host, and others only as far as a qrsh ran there.
     alone = "" if text("granted_pe") else schedulers.as_list([text("hostname")])
     signal = None
-    if failed == _KILLED and status is not None and 128 < status < 256:
+    if failed in (_KILLED, _AT_THE_LIMIT) and status is not None and 128 < status < 256:
         status, signal = 0, status - 128
     if text("deleted_by"):
         outcome = jobfacts.CANCELLED
     elif failed == _AT_THE_LIMIT:
         outcome = jobfacts.TIMEOUT
+    elif signal in _DELETES and "deleted_by" not in record:
+        outcome = jobfacts.KILLED
     else:
         outcome = jobfacts.FAILED if failed or status or signal else jobfacts.COMPLETED
     return jobfacts.Facts(
