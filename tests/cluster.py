@@ -1,5 +1,5 @@
 """
-A real Slurm cluster on this machine, for tests: cluster.sh with hands.
+A real Slurm cluster on this machine, for tests: cluster.sh with hands.  gridengine.py has another.
 
     def test_something(slurm):                          # the fixture; one cluster a session
         job = slurm.submit("srun hostname", "--nodes=4")
@@ -40,26 +40,26 @@ COMMAND_WITHIN_S = 150
 
 # Debian's packages of these: slurmctld slurmd slurm-client slurmdbd slurm-wlm-basic-plugins
 # slurm-wlm-mysql-plugin munge mariadb-server iproute2 procps util-linux
+NAMESPACES = ("ip", "pgrep", "unshare", "nsenter", "setpriv")
 COMMANDS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "munged", "mariadbd",
-            "mariadb-install-db", "ip", "pgrep", "unshare", "nsenter", "setpriv")
+            "mariadb-install-db")
 HOOKS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld", "mail")
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
          "BOOT_FAIL", "DEADLINE", "REVOKED"}
 
 
-def problem():
-    """Why there can be no cluster here, or ""."""
+def problem(name, commands, files=()):
+    """Why there can be no cluster of this name here, or ""; `files`: patterns of what it needs."""
     if os.geteuid() != 0:
-        return "a Slurm cluster needs root (namespaces)"
+        return f"a {name} cluster needs root (namespaces)"
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    missing = [name for name in COMMANDS if not shutil.which(name, path=path)]
-    if not glob.glob("/usr/lib/*/slurm*/accounting_storage_mysql.so"):
-        missing.append("accounting_storage_mysql.so")
+    missing = [one for one in (*commands, *NAMESPACES) if not shutil.which(one, path=path)]
+    missing += [os.path.basename(pattern) for pattern in files if not glob.glob(pattern)]
     if missing:
-        return f"no Slurm cluster: {' '.join(missing)} not installed (make setup)"
+        return f"no {name} cluster: {' '.join(missing)} not installed (make setup)"
     trial = subprocess.run(["unshare", "--net", "--uts", "--mount", "--pid", "--ipc", "--fork",
                             "--propagation", "unchanged", "true"], capture_output=True, text=True)
-    return trial.stderr and f"no Slurm cluster: {trial.stderr.strip()}"
+    return trial.stderr and f"no {name} cluster: {trial.stderr.strip()}"
 
 
 class Mount:
@@ -76,14 +76,22 @@ class Mount:
         self.data, self.root = place / fs, place / "root"
 
 
-class Cluster:
+class Machines:
     """
+    The machines of a cluster; what it does with jobs is its batch system's business.
+
     Attributes:
+        system: the batch system, as the name of cluster_SYSTEM.sh has it.
+        hooks: what tests may put commands into.
+        environ: what everybody's environment has there.
         folder: what is below it is the same for all nodes and the tests.
         home: a copy of the checkout that all users can read; its site.cfg is for tests to write.
         python: an interpreter for all users, with the server's packages.
         nodes: the nodes' names.
     """
+
+    system, hooks = "", ()
+    environ: dict[str, str] = {}
 
     def __init__(self):
         self.folder = self._process = self._lock = self._mount = None
@@ -103,7 +111,7 @@ class Cluster:
             # In a session of its own: Ctrl-C is for pytest, which then comes to close().
             self._process = subprocess.Popen(
                 [str(SCRIPT), str(self.folder), str(nodes), sys.base_prefix,
-                 sysconfig.get_path("purelib")], start_new_session=True, cwd="/",
+                 sysconfig.get_path("purelib"), self.system], start_new_session=True, cwd="/",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self._wait_for_up(UP_WITHIN_S)
         except BaseException:
@@ -207,7 +215,7 @@ class Cluster:
         home = "/root" if user is None else self.folder / "home" / user
         environ = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": home,
                    "USER": user or "root", "LOGNAME": user or "root", "LC_ALL": "C.UTF-8",
-                   **(env or {})}
+                   **self.environ, **(env or {})}
         who = ["--reuid", user, "--regid", user, "--init-groups"] if user else []
         cwd = cwd or (self.folder / "work" / user if user else "/")
         pid = (self.folder / "pid" / name).read_text().strip()
@@ -215,6 +223,77 @@ class Cluster:
                 "setpriv", "--pdeathsig", "KILL", *who,
                 "env", "-i", f"--chdir={cwd}", *(f"{k}={v}" for k, v in environ.items()),
                 *map(str, argv)]
+
+    def work(self, user=ALICE):
+        """The folder where the user's jobs are submitted; their output goes there."""
+        return self.folder / "work" / user
+
+    # -- what happens on machines
+
+    def hook(self, name, commands):
+        """What a hook of the batch system does, such as `prolog`; of `hooks`."""
+        assert name in self.hooks
+        new = self.folder / "hooks" / f".{name}"
+        new.write_text(f"#!/bin/sh\n{commands}\n")
+        new.chmod(0o755)
+        new.rename(self.folder / "hooks" / name)            # a running one keeps its text
+
+    def mount(self, fs="scratch", release="2.15"):
+        """Mount a simulated Lustre on every node; the Mount."""
+        assert not self._mount, "one mount a test"
+        place = Path(tempfile.mkdtemp(prefix="lustre-", dir=self.folder))
+        place.chmod(0o755)
+        mount = self._mount = Mount(place / "mnt", fs)
+        mount.place.mkdir()
+        mount.options = ["--backing", place / "data", "--mount", mount.place, "--fs", fs,
+                         "--release", release]
+        (place / "data" / fs).mkdir(parents=True)
+        (place / "data" / fs).chmod(0o1777)
+        self._on_all(self.nodes, *self._simlustre, *mount.options)
+        return mount
+
+    def truth(self, node):
+        """What the node's mount was asked to do, as the FUSE layer counted it."""
+        text = self.node(node, "cat", self._mount.place / "truth.json").stdout
+        return json.loads(text)[self._mount.fs]
+
+    def unmount(self):
+        """Unmount what `mount` did."""
+        if self._mount:
+            self._on_all([node for node in self.nodes if node not in self._dead],
+                         "umount", "-l", self._mount.place)
+            self._mount = None
+
+    @property
+    def _simlustre(self):
+        return "env", f"PYTHONPATH={self.home}", self.python, "-m", "simlustre"
+
+    def _on_all(self, nodes, *argv):
+        running = [self.begin(node, *argv) for node in nodes]
+        for process in running:
+            out, err = process.communicate(timeout=COMMAND_WITHIN_S)
+            self._begun.remove(process)
+            assert process.returncode == 0, f"{argv}: {out}{err}"
+
+    def kill_node(self, name):
+        """The node loses its power."""
+        os.kill(int((self.folder / "pid" / name).read_text()), signal.SIGKILL)
+        self._dead.add(name)
+
+    def boot(self, name):
+        """The node boots again, and mounts what `mount` had mounted, with new counters."""
+        self._process.stdin.write(f"node {name}\n".encode())
+        self._process.stdin.flush()
+        self._wait_for_up(UP_WITHIN_S)
+        self._dead.discard(name)
+        if self._mount:
+            self._on_all([name], *self._simlustre, *self._mount.options)
+
+
+class Cluster(Machines):
+    """Slurm's."""
+
+    system, hooks = "slurm", HOOKS
 
     # -- jobs
 
@@ -264,72 +343,17 @@ class Cluster:
         assert found, f"job {job} is not known any more"
         return Path(found[0]).read_text()
 
-    def work(self, user=ALICE):
-        """The folder where the user's jobs are submitted; their output goes there."""
-        return self.folder / "work" / user
-
     # -- what happens in clusters
-
-    def hook(self, name, commands):
-        """Slurm's `prolog`, `epilog`, `prolog_slurmctld`, `epilog_slurmctld` or `mail`."""
-        assert name in HOOKS
-        new = self.folder / "hooks" / f".{name}"
-        new.write_text(f"#!/bin/sh\n{commands}\n")
-        new.chmod(0o755)
-        new.rename(self.folder / "hooks" / name)            # a running one keeps its text
-
-    def mount(self, fs="scratch", release="2.15"):
-        """Mount a simulated Lustre on every node; the Mount."""
-        assert not self._mount, "one mount a test"
-        place = Path(tempfile.mkdtemp(prefix="lustre-", dir=self.folder))
-        place.chmod(0o755)
-        mount = self._mount = Mount(place / "mnt", fs)
-        mount.place.mkdir()
-        mount.options = ["--backing", place / "data", "--mount", mount.place, "--fs", fs,
-                         "--release", release]
-        (place / "data" / fs).mkdir(parents=True)
-        (place / "data" / fs).chmod(0o1777)
-        self._on_all(self.nodes, *self._simlustre, *mount.options)
-        return mount
-
-    def truth(self, node):
-        """What the node's mount was asked to do, as the FUSE layer counted it."""
-        text = self.node(node, "cat", self._mount.place / "truth.json").stdout
-        return json.loads(text)[self._mount.fs]
-
-    def unmount(self):
-        """Unmount what `mount` did."""
-        if self._mount:
-            self._on_all([node for node in self.nodes if node not in self._dead],
-                         "umount", "-l", self._mount.place)
-            self._mount = None
-
-    @property
-    def _simlustre(self):
-        return "env", f"PYTHONPATH={self.home}", self.python, "-m", "simlustre"
-
-    def _on_all(self, nodes, *argv):
-        running = [self.begin(node, *argv) for node in nodes]
-        for process in running:
-            out, err = process.communicate(timeout=COMMAND_WITHIN_S)
-            self._begun.remove(process)
-            assert process.returncode == 0, f"{argv}: {out}{err}"
 
     def kill_node(self, name, noticed=True):
         """The node loses its power; `noticed`: Slurm learns it now, not after SlurmdTimeout."""
-        os.kill(int((self.folder / "pid" / name).read_text()), signal.SIGKILL)
-        self._dead.add(name)
+        super().kill_node(name)
         if noticed:
             self.ctl("scontrol", "update", f"nodename={name}", "state=down", "reason=power")
 
     def revive(self, name):
-        """The node boots again, and mounts what `mount` had mounted, with new counters."""
-        self._process.stdin.write(f"node {name}\n".encode())
-        self._process.stdin.flush()
-        self._wait_for_up(UP_WITHIN_S)
-        self._dead.discard(name)
-        if self._mount:
-            self._on_all([name], *self._simlustre, *self._mount.options)
+        """The node boots again, and is idle; see `boot`."""
+        self.boot(name)
         ends = time.monotonic() + UP_WITHIN_S
         while (state := self._state(name)) != "idle":
             self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)
@@ -408,7 +432,7 @@ def _remove_what_others_left():
 @pytest.fixture(scope="session")
 def slurm_cluster():
     """The session's cluster."""
-    reason = problem()
+    reason = problem("Slurm", COMMANDS, ["/usr/lib/*/slurm*/accounting_storage_mysql.so"])
     if reason:
         pytest.skip(reason)
     cluster = Cluster()

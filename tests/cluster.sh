@@ -1,8 +1,8 @@
 #!/bin/bash
-# A real Slurm cluster on one machine, for the tests: a controller and N nodes, each with its own
-# network, host name, processes, /tmp, /run and /dev/shm; with munge, MariaDB and slurmdbd.
+# A real cluster on one machine, for the tests: a controller and N nodes, each with its own network,
+# host name, processes, /tmp, /run and /dev/shm.  cluster_SYSTEM.sh beside this has the batch system.
 #
-#     cluster.sh FOLDER N PYTHON PACKAGES         as root; cluster.py starts it
+#     cluster.sh FOLDER N PYTHON PACKAGES SYSTEM  as root; cluster.py starts it
 #
 # FOLDER is a folder whose path is neither below /tmp nor below /run; PYTHON is the folder of a
 # Python installation, PACKAGES one of its packages, which the nodes see as FOLDER/packages.  Every
@@ -14,15 +14,15 @@
 # die its processes, mounts and interfaces.  Outside of FOLDER nothing is written: /etc is a copy,
 # so the users and the configuration are there for the cluster only.
 #
-#     FOLDER/slurm       /etc/slurm                       FOLDER/hooks      prolog, epilog, ...
+#     FOLDER/hooks       prolog, epilog, ...
 #     FOLDER/home/USER   homes (iostats-bob has none)     FOLDER/work/USER  where jobs are submitted
 #     FOLDER/log         logs of all daemons              FOLDER/tmp/NAME   /tmp of a node
 #     FOLDER/pid/NAME    process 1 of a node, by its number outside
 set -u
-F=$1 N=$2 PYTHON=$3 PACKAGES=$4
+F=$1 N=$2 PYTHON=$3 PACKAGES=$4 SYSTEM=$5
 NET=10.77.0
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-unset "${!SLURM@}" "${!SBATCH@}" "${!SACCT@}" "${!MUNGE@}"
+unset "${!SLURM@}" "${!SBATCH@}" "${!SACCT@}" "${!MUNGE@}" "${!SGE@}"
 
 die() { echo "cluster.sh: $*" >&2; tail -n 4 "$F"/log/* >&2 2>/dev/null; exit 1; }
 down() {
@@ -40,81 +40,13 @@ until_true() {                                      # SECONDS COMMAND...
 inside() { local name=$1; shift; nsenter -t "$(cat "$F/pid/$name")" -m -u -i -n -p -r -w "$@"; }
 
 configure() {
-  local i
-  mkdir -p "$F"/{daemons,etc,home,hooks,log,munge,mysql,packages,pid,python,slurm,spool,state,tmp,work} \
-    || return 1
+  mkdir -p "$F"/{etc,home,hooks,log,packages,pid,python,tmp,work} || return 1
   chmod 755 "$F"
-  : >"$F/log/slurmctld.log"; : >"$F/log/slurmdbd.log"
-  install -m 600 /dev/null "$F/slurm/slurmdbd.conf"
-  chown slurm: "$F"/{state,daemons,slurm/slurmdbd.conf,log/slurmctld.log,log/slurmdbd.log}
-  head -c 128 /dev/urandom >"$F/munge/key"
-  chmod 600 "$F/munge/key"
-  chown munge: "$F/munge" "$F/munge/key"
-  for i in prolog epilog prolog_slurmctld epilog_slurmctld mail; do
-    printf '#!/bin/sh\nexit 0\n' >"$F/hooks/$i"; chmod 755 "$F/hooks/$i"
-  done
-  # A slow machine is no broken one: a start, an answer or an end that takes its time is one.
-  # A job that is requeued begins again after cred_expire: see run_again() in cluster.py.
-  # DeferBatch: a node that hears of the job's step before its prolog runs no prolog (docs/batch.md).
-  cat >"$F/slurm/slurm.conf" <<END
-ClusterName=sim
-SlurmctldHost=ctl($NET.1)
-SlurmUser=slurm
-AuthType=auth/munge
-AuthInfo=cred_expire=120
-MpiDefault=none
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/linux
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-DefMemPerCPU=100
-GresTypes=gpu
-SlurmdParameters=config_overrides
-ReturnToService=2
-SlurmctldPidFile=$F/daemons/slurmctld.pid
-SlurmdPidFile=/run/slurmd.pid
-SlurmdSpoolDir=$F/spool/%n
-StateSaveLocation=$F/state
-SlurmctldLogFile=$F/log/slurmctld.log
-SlurmdLogFile=$F/log/slurmd-%n.log
-SlurmctldTimeout=300
-SlurmdTimeout=120
-MessageTimeout=60
-TCPTimeout=30
-BatchStartTimeout=120
-UnkillableStepTimeout=300
-InactiveLimit=0
-KillWait=30
-MinJobAge=1000
-CompleteWait=0
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=1000,sched_interval=1,bf_interval=1
-PrologFlags=Alloc,DeferBatch
-Prolog=$F/hooks/prolog
-Epilog=$F/hooks/epilog
-PrologSlurmctld=$F/hooks/prolog_slurmctld
-EpilogSlurmctld=$F/hooks/epilog_slurmctld
-MailProg=$F/hooks/mail
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=$NET.1
-AccountingStoreFlags=job_comment
-NodeName=node[1-$N] CPUs=16 RealMemory=4000 Gres=gpu:2 State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
-END
-  printf 'Name=gpu File=%s\n' /dev/zero /dev/full >"$F/slurm/gres.conf"
-  echo "CgroupPlugin=cgroup/v1" >"$F/slurm/cgroup.conf"
-  cat >"$F/slurm/slurmdbd.conf" <<END
-AuthType=auth/munge
-DbdHost=ctl
-DbdAddr=$NET.1
-SlurmUser=slurm
-LogFile=$F/log/slurmdbd.log
-PidFile=$F/daemons/slurmdbd.pid
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=slurm
-StorageLoc=slurm_acct_db
-END
+  configure_system
+}
+do_nothing() {                                      # HOOK...
+  local i
+  for i; do printf '#!/bin/sh\nexit 0\n' >"$F/hooks/$i"; chmod 755 "$F/hooks/$i"; done
 }
 
 # What process 1 of the controller and of each node does.  The controller's mounts are made first;
@@ -140,7 +72,6 @@ if [ "$name" = ctl ]; then
     mkdir -p "$PYTHON"
     mount --bind "$F/python" "$PYTHON"
   fi
-  mount -t tmpfs -o mode=755 tmpfs "$F/mysql"
   mount -t tmpfs -o mode=755 tmpfs "$F/etc"
   cp -a /etc/. "$F/etc/"
   cd "$F/etc"
@@ -156,9 +87,7 @@ if [ "$name" = ctl ]; then
     install -d -o "$uid" -g "$uid" -m 755 "$F/work/$user"
   done
   install -d -o 64123 -g 64123 -m 755 "$F/home/iostats-alice"
-  mkdir -p slurm
   mount --bind "$F/etc" /etc
-  mount --bind "$F/slurm" /etc/slurm
   cd /
 fi
 mount -t proc proc /proc
@@ -170,7 +99,7 @@ mount --bind "$F/tmp/$name" /tmp
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mkdir /run/munge /run/lock
-mount --bind "$F/munge" /run/munge
+[ ! -d "$F/munge" ] || mount --bind "$F/munge" /run/munge
 : >"$F/pid/$name.ready"
 trap : TERM INT
 set +e
@@ -204,29 +133,15 @@ addr add $NET.$((10 + i))/24 dev eth0
 link set eth0 up
 END
 }
-daemon() { mkdir -p "$F/spool/$1"; inside "$1" slurmd; }
-
-make_database() {
-  local options=(--no-defaults --user=mysql --datadir="$F/mysql/data")
-  inside ctl install -d -o mysql -g mysql /run/mysqld "$F/mysql/data"
-  inside ctl mariadb-install-db "${options[@]}" --skip-test-db --skip-name-resolve --force \
-    >"$F/log/mariadb-install.log" 2>&1 || return 1
-  inside ctl setsid -f mariadbd "${options[@]}" --socket=/run/mysqld/mysqld.sock \
-    --skip-networking --skip-grant-tables --innodb-buffer-pool-size=64M --innodb-log-file-size=16M \
-    --innodb-lock-wait-timeout=900 --performance-schema=off --pid-file="$F/mysql/data/pid" \
-    </dev/null >"$F/log/mariadb.log" 2>&1
-  until_true 100 inside ctl mariadb --no-defaults -e 'CREATE DATABASE IF NOT EXISTS slurm_acct_db'
-}
-all_idle() { [ "$(inside ctl sinfo -h -N -t idle -o %N | wc -l)" = "$N" ]; }
+# configure_system, prepare (once the controller's namespaces are there), serve (once the nodes' are),
+# daemon NODE, all_idle, how_they_are
+. "$(dirname "$0")/cluster_$SYSTEM.sh"
 
 trap down EXIT
 trap 'exit 1' TERM INT HUP
 configure || die "cannot write to $F"
 begin ctl || die "no namespaces (mount, network, pid)"
-make_database & database=$!
-inside ctl setpriv --reuid munge --regid munge --init-groups munged --key-file="$F/munge/key" \
-  --pid-file="$F/munge/pid" --log-file="$F/munge/log" --seed-file="$F/munge/seed" \
-  2>>"$F/log/munged.log" || die "munged does not start"
+prepare
 nsenter -t "$(cat "$F/pid/ctl")" -n ip -batch - <<END || die "no bridge"
 link add br0 type bridge
 addr add $NET.1/24 dev br0
@@ -234,18 +149,11 @@ link set br0 up
 END
 # Not in the background: a node goes with the process that began it.
 for i in $(seq "$N"); do begin "node$i" && connect "node$i" || die "no namespaces for node$i"; done
-wait $database || die "MariaDB does not start"
-inside ctl slurmdbd || die "slurmdbd does not start"
-until_true 100 inside ctl sacctmgr -n show cluster || die "slurmdbd does not answer"
-{ inside ctl sacctmgr -i add cluster sim &&
-  inside ctl sacctmgr -i add account physics Description=p Organization=p Cluster=sim &&
-  inside ctl sacctmgr -i add user iostats-alice,iostats-bob Account=physics Cluster=sim
-} >"$F/log/sacctmgr.log" 2>&1 || die "sacctmgr"
-inside ctl slurmctld || die "slurmctld does not start"
+serve
 starting=()
 for i in $(seq "$N"); do daemon "node$i" & starting+=($!); done
-for one in "${starting[@]}"; do wait "$one" || die "a slurmd does not start"; done
-until_true 100 all_idle || die "not all nodes are idle: $(inside ctl sinfo -h -N -o '%N %t' | xargs)"
+for one in "${starting[@]}"; do wait "$one" || die "a daemon does not start"; done
+until_true 100 all_idle || die "not all nodes are idle: $(how_they_are | xargs)"
 echo up
 while read -r command name; do
   case $command in

@@ -14,6 +14,7 @@ import time
 
 import pytest
 from cluster import slurm, slurm_cluster  # noqa: F401
+from gridengine import gridengine, gridengine_cluster  # noqa: F401
 from hypothesis import HealthCheck, settings
 
 from iostats import config, delta, node, sources

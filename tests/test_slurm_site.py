@@ -5,99 +5,22 @@ Node k's part of a job's work is 23 + k blocks of 64 KiB written, in the file sy
 simulated Lustre on each node counts; a task of an array or a short job writes 41.
 """
 
-import json
 import re
 import subprocess
 
 import pytest
 from cluster import ALICE, BOB
+from cluster_site import CLIENT, ClusterSite, written
 from processes import until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(600)]
 
-BLOCK = 65536
-CLIENT = "/usr/bin/python3 -I -S {home}/iostats_client.py"
-CONFIG = """
-[node]
-hook_dir = /run/iostats-node
-# A machine of two cores with five nodes on it, and whatever else it has to do.
-hook_within = 100
-[site]
-host = ctl
-secret = {folder}/site.secret
-store = {folder}/site.sqlite
-deadline = {deadline}
-show = output home comment
-"""
+class Site(ClusterSite):
+    """The same, and the work of Slurm's jobs."""
 
-
-class Site:
-    """The site's server on ctl, and the hooks on all nodes."""
-
-    def __init__(self, slurm, deadline=150):
+    def __init__(self, slurm, **how):
+        super().__init__(slurm, **how)
         self.slurm = slurm
-        self.lustre = slurm.mount("scratch", "2.15")
-        self.folder = slurm.folder / "site"
-        self.folder.mkdir(exist_ok=True)
-        for old in self.folder.iterdir():
-            old.unlink()
-        self.site_cfg = slurm.home / "site.cfg"
-        self._before = self.site_cfg.read_text()
-        self.site_cfg.write_text(CONFIG.format(folder=self.folder, deadline=deadline))
-        self.process = None
-        self.begin()
-        for hook in ("prolog", "epilog"):
-            slurm.hook(hook, f"exec {CLIENT.format(home=slurm.home)} {hook} "
-                             f"--root {self.lustre.root} 2>>{self.folder}/{hook}.$SLURMD_NODENAME")
-
-    def begin(self):
-        """Start the server, and wait until it listens."""
-        self.log = self.folder / "log"
-        self.log.touch()
-        said = len(self.log.read_text())
-        self.process = self.slurm.begin(
-            "ctl", "/bin/sh", "-c", f"exec {self.slurm.python} {self.slurm.home}/iostats_server.py "
-                                    f"--site 2>>{self.log}")
-        until(lambda: "the site's server on" in self.log.read_text()[said:], 100, "the server")
-
-    def kill(self):
-        """kill -9."""
-        self.process.kill()
-        self.process.wait()
-        # what setpriv began dies with it; the port tells when
-        until(lambda: self.slurm.ctl("pgrep", "-f", "iostats_server.py --site",
-                                     check=False).returncode, what="its end")
-
-    def close(self):
-        self.kill()
-        self.site_cfg.write_text(self._before)
-        for node in self.slurm.nodes:
-            self.slurm.node(node, "rm", "-rf", "/run/iostats-node", check=False)
-
-    def report(self, *arguments, check=True, **how):
-        """`iostats report` on ctl."""
-        return self.slurm.ctl("env", f"PYTHONPATH={self.slurm.home}", self.slurm.python, "-m",
-                              "iostats", "report", *arguments, check=check, **how)
-
-    def records(self, job, count=1, more=()):
-        """[record] of a job, when there are `count` of them."""
-        def there():
-            done = self.report("--format", "json", *more, job, check=False)
-            found, text = [], done.stdout
-            while text.strip():
-                record, end = json.JSONDecoder().raw_decode(text.lstrip())
-                found.append(record)
-                text = text.lstrip()[end:]
-            return found if len(found) >= count else None
-        return until(there, 150, f"{count} records of job {job}")
-
-    def record(self, job):
-        [record] = self.records(job)
-        return record
-
-    def errors(self):
-        """What the hooks had to say."""
-        return "".join(path.read_text() for path in sorted(self.folder.glob("*log.node*")))
 
     def work(self, blocks="$((23 + SLURM_NODEID))", more=""):
         """A shell command: one part of the work."""
@@ -113,15 +36,6 @@ def site(slurm):
     found = Site(slurm)
     yield found
     found.close()
-
-
-def written(record):
-    """(blocks written, writes, nodes that reported, complete)."""
-    [fs] = record["file_systems"]
-    blocks, rest = divmod(fs["application"]["write_bytes"], BLOCK)
-    assert rest == 0
-    return (blocks, fs["application"]["write_calls"], record["coverage"]["reported"],
-            record["coverage"]["complete"])
 
 
 def waits(site, marker="done"):
