@@ -18,6 +18,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 IOSTATS_NO_SKIPS ?=
+# Most tests wait for others more than they compute; the tests of one cluster stay in one process.
+PARALLEL ?= --numprocesses=$(shell expr 2 '*' $$(nproc)) --dist=loadgroup
 SEED   ?= 23
 SECONDS ?= 60
 TARGETS ?=
@@ -46,7 +48,7 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats/*.py iostats/cli/*.py iostats/sources/*.py iostats/schedulers/*.py iostats/sinks/*.py simlustre/*.py iostats_client.py iostats_server.py
 	$(BIN)/mypy
-	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest
+	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest $(PARALLEL)
 
 # The tests of words and thought, in one process; their list is in pyproject.toml.
 THOUGHT := aggregate attribution beside compact delta harvested histories job_stats jobfacts jobid \

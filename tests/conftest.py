@@ -32,9 +32,13 @@ settings.register_profile("iostats", deadline=None, derandomize=bool(os.environ.
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("iostats")
 
-# A shell's `&` has its command ignore SIGINT, and programs that are started here would as well.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# `nohup`, a shell's `&` and some CI systems start a command with signals ignored, and programs that
+# are started here would inherit that.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
+                signal.SIGUSR2):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT
+                      else signal.SIG_DFL)
 os.umask(0o022)                    # other users may read what is not said to be private
 
 
@@ -76,6 +80,19 @@ def record_between(before, after):
     totals.add(report(deltas=delta.between(snapshot(before), snapshot(after),
                                            sources.of_side("node"))))
     return totals.record()
+
+
+def pytest_collection_modifyitems(items):
+    """
+    One cluster for all tests that need it: with pytest-xdist they run in one process.  They come
+    first, being the longest row of tests that can't be shared among processes.
+    """
+    def has_cluster(item):
+        return "slurm_cluster" in getattr(item, "fixturenames", ())
+
+    for item in filter(has_cluster, items):
+        item.add_marker(pytest.mark.xdist_group("slurm"))
+    items.sort(key=has_cluster, reverse=True)
 
 
 def pytest_runtest_logreport(report):

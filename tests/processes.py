@@ -92,8 +92,10 @@ def is_free(port):
         return True
 
 
-# Below those that the kernel gives to whoever connects or asks for any, and not those of jobs.
-_ports = itertools.cycle(random.sample(range(10_000, 20_000), 10_000))
+# Below those that the kernel gives to whoever connects or asks for any, and not those of jobs; each
+# process of pytest-xdist (gw0, gw1, ...) has its own.
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 20
+_ports = itertools.cycle(random.sample(range(10_000 + _worker, 20_000, 20), 500))
 
 
 def free_port():

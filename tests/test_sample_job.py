@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import new_job
 
 HOME = Path(__file__).resolve().parents[1]
 CHECK = subprocess.run([sys.executable, "-m", "simlustre", "--check"], cwd=HOME,
@@ -29,7 +30,7 @@ def demo():
 
 
 TABLES = """\
-Job 4711: 4 of 4 nodes reported, HH:MM:SS
+Job JOB: 4 of 4 nodes reported, HH:MM:SS
 File data transfer statistics for this job:
 +---------------+-------------+--------------+
 | File System   | File Read   | File Write   |
@@ -59,9 +60,11 @@ def test_the_table_says_what_the_programs_did(tmp_path, release):
     """On every release's counters the sample job's table is its workload, and nothing else."""
     record = tmp_path / "record.json"
 
-    status, text, witness = demo().run(tmp_path, release, True, ("--json", str(record)))
+    job = new_job()
 
-    assert without_time(text) == TABLES
+    status, text, witness = demo().run(tmp_path, release, True, ("--json", str(record)), job=job)
+
+    assert without_time(text) == TABLES.replace("JOB", job)
     assert status == 0
     [scratch] = json.loads(record.read_text())["file_systems"]
     assert scratch["application"] == {
@@ -80,7 +83,8 @@ def test_the_table_says_what_the_programs_did(tmp_path, release):
 
 def test_without_fuse_the_demo_says_that_its_counters_are_simulated(tmp_path):
     """Where no FUSE can be had the same job runs, and nobody takes it for a measurement."""
-    done = subprocess.run([sys.executable, HOME / "tools" / "demo.py", "--no-fuse"],
+    done = subprocess.run([sys.executable, HOME / "tools" / "demo.py", "--no-fuse",
+                           "--job", new_job()],
                           capture_output=True, text=True, env={"PATH": "/usr/bin:/bin",
                                                                "HOME": str(tmp_path)})
 

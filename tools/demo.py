@@ -24,7 +24,8 @@ def simlustre(*arguments, check=True):
                           check=check, capture_output=True, text=True)
 
 
-def run(folder, release="2.15", fuse=None, server_options=(), say=print):
+def run(folder, release="2.15", fuse=None, server_options=(), say=print,
+        job="4711"):
     """
     The sample job in `folder`; (exit status, its output, {node: what FUSE itself counted}).
 
@@ -48,13 +49,14 @@ def run(folder, release="2.15", fuse=None, server_options=(), say=print):
                 mounted.append(nodes / node)
             else:
                 simlustre("--static", "--mount", nodes / node, *common)
-                (nodes / node / "scratch" / "iostats-sample-4711").mkdir(parents=True)
+                (nodes / node / "scratch" / f"iostats-sample-{job}").mkdir(parents=True)
         environ = {name: value for name, value in os.environ.items()
                    if not name.startswith(("SLURM_", "PBS_", "IOSTATS_"))}
         environ.update(
-            JOB="4711", LAUNCH=str(HOME / "tools" / "on_nodes"), NODES="node[1-4]",
+            JOB=job, LAUNCH=str(HOME / "tools" / "on_nodes"), NODES="node[1-4]",
             NODES_DIR=str(nodes), DATA=str(nodes / "node1" / "scratch"), SERVER_HOST="localhost",
             PYTHON=sys.executable, HOME=str(folder), PYTHONPATH=str(HOME),
+            IOSTATS_NODE_STATE_DIR=str(folder / "state"),
             IOSTATS_SERVER_OPTIONS=" ".join(server_options))
         if not fuse:
             environ["DEMO_NO_FUSE"] = "1"
@@ -73,6 +75,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[2].partition(".")[0])
     parser.add_argument("--release", default="2.15", help="Lustre release to play (2.15)")
     parser.add_argument("--no-fuse", action="store_true", help="move the counters by a script")
+    parser.add_argument("--job", default="4711", help="its job id, and so its ports (4711)")
     options = parser.parse_args()
     print("Four simulated nodes share 23 files of 37 MiB: written, read back, 41 more opens,\n"
           "13 folders.  So the table has to say 851.0 MiB, 851.0 MiB, 87 opens, 23 files created,\n"
@@ -81,7 +84,8 @@ def main():
         if options.no_fuse:
             print("SIMULATED COUNTERS: the programs run on plain folders, and a script moves the "
                   "counters.\n")
-        status, text, _ = run(Path(folder), options.release, False if options.no_fuse else None)
+        status, text, _ = run(Path(folder), options.release, False if options.no_fuse else None,
+                              job=options.job)
     print(text, end="")
     return status
 
