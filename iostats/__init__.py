@@ -30,6 +30,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     jobstate          the life of a job: running, quiet, ended, settled
     loads             what ids did at targets -> rows by job, user, node, server, target
     loadtable         these rows -> a table for a terminal
+    querytable        what `query` asks for -> tables
     answers           the harvest -> what `top` and `query` ask of it
     sweeps            the message of a storage server's agent
     steps             long work in steps

@@ -2,8 +2,9 @@
 What the site's server answers of the harvest: `load` (who loads the file systems now) and `query`
 (jobHarvest's levels of detail); docs/harvest.md has their forms.
 
-`harvest` is a harvested.Harvest, or what looks like one: targets, sweep, facts(id), job_of(id).  A
-sweep is added up when it is first asked for, with numpy, and kept until the next one.
+`harvest` is a harvested.Harvest, or what looks like one: targets, sweep, facts(id), job_of(id),
+age_s(target), is_overdue(target).  A sweep is added up when it is first asked for, with numpy, and
+kept until the next one.  How old the readings are is told as of the question.
 
 An answer over everything may take seconds, so all of it is made in steps, and sweeps are taken in
 between.  Rates are those of the sweep that was the last one at the begin, on all targets.  Totals
@@ -11,8 +12,8 @@ are, target by target, those of its last reading when it is come to: to copy all
 would hold the server for as long, and twice the memory.
 """
 
-from collections.abc import Generator
-from typing import Annotated, Any, Literal, Optional
+from collections.abc import Callable, Collection, Generator
+from typing import Annotated, Any, Literal, Optional, Union
 
 import msgspec
 import numpy
@@ -22,13 +23,19 @@ from iostats import loads, wire
 from iostats.counters import is_operation
 from iostats.errors import WireError, one_line
 from iostats.jobfacts import Facts
-from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, Ask, Load, Part
+from iostats.loads import JOB_SUMMED, JOB_TARGET, MOST_ROWS, Ask, Load, Part, Reading
 from iostats.steps import AT_ONCE
+from iostats.units import duration_in_words
 
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
+_Mark = tuple[Annotated[list[Union[int, float]], msgspec.Meta(min_length=4, max_length=4)],
+              Annotated[list[Annotated[str, msgspec.Meta(max_length=4096)]],
+                        msgspec.Meta(min_length=4, max_length=4)], bool]
 _Rows = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
 _Array = numpy.typing.NDArray[Any]
 _Answer = Generator[None, None, dict[str, Any]]
+_Key = tuple[str, str]                          # file system, target
+_RATES = tuple(f"{metric}_per_s" for metric in loads.METRICS)
 _GONE_S = 86400.0               # a target that was not seen for longer is missed no more
 
 # jobHarvest's levels: (letter, word, by, are they rates).
@@ -59,6 +66,7 @@ class QueryAsk(msgspec.Struct):
     job: _Text = ""
     sort: Literal["write", "read", "requests", "metadata"] = "write"
     count: _Rows = 1000
+    after: Optional[_Mark] = None
 
 
 class Answers:
@@ -68,6 +76,7 @@ class Answers:
         self._sweep: Any = None                     # that the others are of
         self._rates: Optional[Load] = None
         self._known: Optional[_Known] = None
+        self._first: set[_Key] = set()              # targets that only this sweep has seen
 
     def load(self, harvest: Any, ask: LoadAsk, user: Optional[str]) -> _Answer:
         """
@@ -84,7 +93,7 @@ class Answers:
         _check_user(ask.user, user)
         [(letter, word, by, are_rates)] = [level for level in LEVELS if ask.level in level[:2]]
         rates, known = yield from self._of_sweep(harvest)
-        wanted = Ask(by, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count)
+        wanted = Ask(by, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count, ask.after)
         is_part = letter in "ab" and bool(ask.job or ask.user or user is not None)
         load = rates if are_rates else (
             yield from _totals(harvest, rates, known, wanted, user, is_part))
@@ -95,10 +104,12 @@ class Answers:
             yield from _with_details(answer["rows"], harvest, known, by)
         if letter == "e" and user is None and not ask.user and not ask.job:
             now = {fs["file_system"]: fs for fs in (
-                yield from loads.answering(rates, wanted, known))["file_systems"]}
+                yield from loads.answering(rates, wanted._replace(after=None), known)
+            )["file_systems"]}
             for row in answer["rows"]:
-                row.update({name: number for name, number in now.get(
-                    row["file_system"], {}).items() if name.endswith("_per_s")})
+                fs = now.get(row["file_system"], {})
+                row.update({name: fs.get(name) for name in _RATES},
+                           rates_lower_bound=fs.get("lower_bound", True))
         if letter in "ae" and not is_part:
             answer["targets"] = _shares(load, ask.file_system)
         return {"level": letter, "word": word, **answer}
@@ -112,21 +123,24 @@ class Answers:
                             if not harvest.targets else
                             "no sweep is whole yet; try again in some seconds")
         if self._sweep is not sweep or self._rates is None or self._known is None:
-            known, parts, missing = _Known(harvest), [], _missing(harvest, sweep)
+            known, parts, self._first = _Known(harvest), [], set()
             # At once: they belong together, and a target changes none that it has given.
             for target, gains in [(target, target.gains()) for target in sweep.targets]:
                 if gains is None or not gains.span_s:
-                    missing.setdefault(target.file_system, {})[target.target] = (
-                        "seen in one sweep only")
+                    self._first.add((target.file_system, target.target))
                 else:
                     parts.append(_part_of_gains(target, gains))
                 yield
             self._rates = yield from loads.loading(
                 parts, known, loads.RATES, sweep.slot,
-                max((part.span_s for part in parts), default=float(sweep.every_s)), missing, None,
+                max((part.span_s for part in parts), default=float(sweep.every_s)), {}, None,
                 added=added_by_id)
             self._sweep, self._known = sweep, known
-        return self._rates, self._known
+        readings = _readings(harvest)
+        here = {(target.file_system, target.target) for target in sweep.targets}
+        return self._rates._replace(
+            readings=readings, missing=_missing(readings, lambda key: key not in here, self._first),
+            is_old=all(harvest.is_overdue(target) for target in sweep.targets)), self._known
 
 
 class _Known:
@@ -150,18 +164,25 @@ def _check_user(asked: str, own: Optional[str]) -> None:
                                       f"ask")
 
 
-def _missing(harvest: Any, sweep: Any) -> dict[str, dict[str, str]]:
-    """{file system: {target: why}} of the targets that this sweep has nothing from."""
+def _readings(harvest: Any) -> dict[_Key, Reading]:
+    """{(file system, target): Reading} of all that are there: that were read within a day."""
+    ages = ((key, target.node or "", harvest.age_s(target))
+            for key, target in harvest.targets.items())
+    return {key: Reading(server, age_s) for key, server, age_s in ages
+            if age_s is None or age_s <= _GONE_S}
+
+
+def _missing(readings: dict[_Key, Reading], is_missing: Callable[[_Key], bool],
+             first: Collection[_Key] = ()) -> dict[str, dict[str, str]]:
+    """{file system: {target: why}} of those for which `is_missing`, or that are `first` seen."""
     missing: dict[str, dict[str, str]] = {}
-    here = {(target.file_system, target.target) for target in sweep.targets}
-    agents = getattr(harvest, "agents", {})
-    for (fs, name), target in harvest.targets.items():
-        if (fs, name) in here or target.read_at is None or sweep.slot - target.read_at > _GONE_S:
-            continue
-        agent = agents.get(target.node)
-        late = f" since {sweep.slot - agent.slot:.0f} s" if agent is not None and (
-            0 < agent.slot < sweep.slot) else ""
-        missing.setdefault(fs, {})[name] = one_line(f"no sweep of {target.node}{late}")
+    for (fs, name), reading in readings.items():
+        if is_missing((fs, name)):
+            late = "" if reading.age_s is None else f" for {duration_in_words(reading.age_s)}"
+            missing.setdefault(fs, {})[name] = one_line(
+                f"no sweep of {reading.server or 'its storage server'}{late or ' yet'}")
+        elif (fs, name) in first:
+            missing.setdefault(fs, {})[name] = "seen in one sweep only"
     return missing
 
 
@@ -211,8 +232,10 @@ def _totals(harvest: Any, rates: Load, known: _Known, ask: Ask, user: Optional[s
         parts.append(_part_of_totals(target, target.totals(known_ids)))
         if target.swept_since is not None:
             began = min(target.swept_since, began or target.swept_since)
-    return (yield from loads.loading(parts, known, loads.TOTALS, rates.at, None, {}, began,
-                                     added=added_by_id))
+    load = yield from loads.loading(parts, known, loads.TOTALS, rates.at, None, {}, began,
+                                    added=added_by_id)
+    return load._replace(readings=rates.readings, missing=_missing(
+        rates.readings, lambda key: harvest.is_overdue(harvest.targets[key])))
 
 
 def _part_of_totals(target: Any, totals: Any) -> Part:
@@ -284,7 +307,7 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
                     for why in _marks(harvest, target, id, known.facts(id)):
                         row["notes"].setdefault(why, set()).add(name)
     for row in rows:
-        row["lower_bound"] = bool(row["notes"])
+        row["lower_bound"] = row["lower_bound"] or bool(row["notes"])
         row["notes"] = [f"{why} ({' '.join(sorted(names))})"
                         for why, names in sorted(row["notes"].items())]
 
@@ -311,6 +334,9 @@ def _shares(load: Load, file_system: str) -> list[dict[str, Any]]:
     """Of each target, which part of its requests was of no job."""
     return [{"file_system": part.file_system, "target": part.target, "server": part.server,
              "requests": amounts[2], "no_job_requests": no_job[2],
-             "no_job_share": loads.share(no_job[2], amounts[2])}
+             "no_job_share": loads.share(no_job[2], amounts[2]),
+             "lower_bound": part.target in load.missing.get(part.file_system, ()),
+             "age_s": load.readings[part.file_system, part.target].age_s
+             if (part.file_system, part.target) in load.readings else None}
             for part, (amounts, no_job) in zip(load.parts, load.sums)
             if file_system in ("", part.file_system)]

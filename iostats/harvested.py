@@ -436,8 +436,10 @@ class Harvest:
 
     def age_s(self, target: zeroing.Target) -> Optional[float]:
         """Seconds since a target was last read to its end, by our clock; None: it never was."""
-        slot = self._slots.get((target.file_system, target.target))
-        return None if slot is None else max(0.0, self._now() - slot)
+        at = self._slots.get((target.file_system, target.target))
+        if at is None and target.read_at is not None:       # before the server was started
+            at = target.read_at - self._clock_ahead(target)
+        return None if at is None else max(0.0, self._now() - at)
 
     def is_overdue(self, target: zeroing.Target) -> bool:
         """Whether a target's last reading is older than two sweeps: its numbers may be too low."""
@@ -556,7 +558,7 @@ class Harvest:
         now = self._now()
         self._done = min(self._done, now)           # the clock may have been set back
         up = [agent for agent in self.agents.values()
-              if now - agent.heard < 3 * agent.every + _LATE_S and agent.slot]
+              if now - agent.heard < 3 * agent.every + 5 and agent.slot]
         if not up:
             return
         every = min(agent.every for agent in up)

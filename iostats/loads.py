@@ -54,7 +54,8 @@ Attributes:
         requests: all that came, reads and writes too; metadata: those to an MDT that are neither.
 """
 
-Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began")
+Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began readings is_old",
+                  defaults=((), False))
 Load.__doc__ = """
 All that is known of one moment; see `load`.
 
@@ -65,12 +66,24 @@ Attributes:
     by_id: {file system: {id: [amounts]}}, all targets added up.
     no_jobs: frozenset of the ids that are no jobs.
     sums: [(amounts of all ids, amounts of those that are no jobs)], one of each part.
-    missing: {file system: {target: why it has no numbers}}.
+    missing: {file system: {target: why its numbers may be too low, or are not there}}.
     began: seconds since 1970, when the oldest of what totals hold began; None: not known.
+    readings: {(file system, target): Reading} of all targets, missing ones too; () where nobody
+        keeps them.
+    is_old: rates of a moment that is more than two sweeps ago.
 """
 
-Ask = namedtuple("Ask", "by file_system user job text sort count",
-                 defaults=("job", "", "", "", "", "write", 1000))
+Reading = namedtuple("Reading", "server age_s")
+Reading.__doc__ = """
+The last time that a target was read to its end.
+
+Attributes:
+    server: the storage server that has it; "" where it is not known.
+    age_s: seconds ago; None for never.
+"""
+
+Ask = namedtuple("Ask", "by file_system user job text sort count after",
+                 defaults=("job", "", "", "", "", "write", 1000, None))
 Ask.__doc__ = """
 What is wanted.
 
@@ -79,7 +92,8 @@ Attributes:
     file_system, user, job: only these; "" for all.
     text: only rows that have it in one of their words, great letters or small; "" for all.
     sort: one of SORT; the largest first.
-    count: rows at most.
+    count: up to so many rows.
+    after: the `next` of the answer before: go on behind its last row; None: from the first one.
 """
 
 
@@ -189,7 +203,7 @@ def answering(load: Load, ask: Ask, known: Any,
               only: str | None = None) -> Generator[None, None, dict[str, Any]]:
     """The same in steps."""
     wanted = only if only is not None else ask.user
-    best, words = _Best(SORT[ask.sort], ask.count), ask.text.casefold()
+    best, words = _Best(SORT[ask.sort], ask.count, ask.after), ask.text.casefold()
     needs_amounts = ask.by in ("job", "user", "node", JOB_TARGET, JOB_SUMMED)
     for number, group in enumerate(_GROUPED[ask.by](load, Wanted(load, ask, known, wanted), known)):
         if group is None or number % AT_ONCE == 0:
@@ -200,13 +214,20 @@ def answering(load: Load, ask: Ask, known: Any,
     ranked = yield from best.ranked()
     file_systems = yield from _file_systems(load, ask, "_per_s" if load.kind == RATES else "")
     suffix = "_per_s" if load.kind == RATES else ""
+    ages = [reading.age_s for (fs, target), reading in dict(load.readings).items()
+            if ask.file_system in ("", fs) and reading.age_s is not None]
     return {
         "at": load.at, "span_s": load.span_s, "kind": load.kind, "began": load.began,
+        "newest_reading_s": min(ages, default=None), "oldest_reading_s": max(ages, default=None),
+        "is_old": load.is_old,
+        "missing": {fs: dict(targets) for fs, targets in sorted(load.missing.items())
+                    if targets and ask.file_system in ("", fs)},
         "by": ask.by, "sort": ask.sort, "file_system": ask.file_system, "user": wanted or "",
         "text": ask.text, "only": only or "",
         "file_systems": file_systems,
         "rows": [group.row(suffix, load) for group in ranked],
-        "left_off": best.seen - len(ranked)}
+        "left_off": best.seen - len(ranked),
+        "next": ranked[-1].mark() if ranked and best.seen > len(ranked) else None}
 
 
 class _Best:
@@ -214,17 +235,20 @@ class _Best:
     Those of many groups that rank first: no more of them are kept than are needed.
 
     Attributes:
-        seen: how many there were.
+        seen: how many there were; behind `after` (a mark, or None) alone.
     """
 
-    def __init__(self, first: int, count: int) -> None:
+    def __init__(self, first: int, count: int, after: Any = None) -> None:
         self._first, self._count, self.seen = first, count, 0
+        self._after = None if after is None else _place(after, first)
         # With its amounts, the one that they are sorted by first.
         self._groups: list[tuple[tuple[float, ...], _Group]] = []
         self._floor: tuple[float, ...] = ()
         self._most = 2 * count + AT_ONCE
 
     def add(self, group: _Group) -> None:
+        if self._after is not None and _place(group.mark(), self._first) <= self._after:
+            return
         self.seen += 1
         amounts = (group.amounts[self._first], *group.amounts)
         if amounts >= self._floor:
@@ -246,14 +270,14 @@ class _Best:
         for number, (_, group) in enumerate(self._groups):
             if number % AT_ONCE == 0:
                 yield
-            keys.append((_rank(group, self._first), number))
+            keys.append((_place(group.mark(), self._first), number))
         return [self._groups[number][1] for _, number in sorted(keys)[:self._count]]
 
 
-def _rank(group: _Group, first: int) -> tuple[Any, ...]:
-    amounts = group.amounts
-    return (-amounts[first], *(-amount for amount in amounts),
-            *map(natural, (group.name or "", group.file_system, group.target)))
+def _place(mark: tuple[Sequence[float], Sequence[str], bool], first: int) -> tuple[Any, ...]:
+    """Where a group stands among others; of its mark."""
+    amounts, names, is_job = mark
+    return (-amounts[first], *(-amount for amount in amounts), *map(natural, names), is_job)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -342,7 +366,7 @@ class _Group:
     """One row, while it is added up."""
 
     __slots__ = ("by", "name", "file_system", "target", "server", "amounts", "no_job", "facts",
-                 "is_job", "is_shared", "members", "targets")
+                 "is_job", "is_shared", "members", "of", "read")
 
     def __init__(self, by: str, name: str | None, file_system: str, target: str = "",
                  server: str = "", facts: Facts | None = None, is_job: bool = True) -> None:
@@ -350,8 +374,15 @@ class _Group:
         self.target, self.server, self.facts, self.is_job = target, server, facts, is_job
         self.amounts: list[float] = [0, 0, 0, 0]
         self.no_job: list[float] = [0, 0, 0, 0]
-        self.is_shared, self.targets = False, 0
+        self.is_shared = False
+        self.of: list[tuple[str, str]] = []         # (file system, target) that it is of
+        self.read = 0                               # of these have numbers
         self.members: Any = set()                   # jobs; or how many
+
+    def mark(self) -> tuple[list[float], list[str], bool]:
+        """What tells its place: its amounts, its names, and whether it is a job's."""
+        return (self.amounts, [self.name or "", self.file_system, self.target, self.server],
+                self.is_job)
 
     def words(self) -> Iterator[str]:
         """Everything in it that somebody may look for."""
@@ -372,10 +403,16 @@ class _Group:
             row.update(target=self.target, server=self.server)
         elif by == "target":
             row["server"] = self.server
-        row.update({metric + suffix: amount for metric, amount in zip(METRICS, self.amounts)})
+        is_known = self.read > 0 or not self.of
+        row.update({metric + suffix: amount if is_known else None
+                    for metric, amount in zip(METRICS, self.amounts)})
         row["lower_bound"] = bool(
-            False if self.by in ("target", JOB_TARGET) else any(load.missing.values())
-            if self.by == JOB_SUMMED else load.missing.get(self.file_system))
+            any(target in load.missing.get(fs, ()) for fs, target in self.of) if self.of else
+            any(load.missing.values()) if self.by == JOB_SUMMED else
+            load.missing.get(self.file_system))
+        if self.of:
+            ages = [load.readings[one].age_s for one in self.of if one in load.readings]
+            row["age_s"] = None if None in ages else max(ages, default=None)
         if by in ("job", "user", "node"):
             row["is_job"] = self.is_job
         if by == "job":
@@ -383,12 +420,14 @@ class _Group:
             row.update(user=facts.user if facts else "", account=facts.account if facts else "",
                        name=one_line(facts.name) if facts else "",
                        nodes=node_count(facts) if facts else None)
+        elif not is_known:
+            row["jobs"] = None
         else:
             row["jobs"] = self.members if isinstance(self.members, int) else len(self.members)
         if by == "node":
             row["is_shared"] = self.is_shared
         if by in ("server", "fs"):
-            row["targets"] = self.targets
+            row["targets"] = len(self.of)
         if by in ("server", "target", "fs"):
             row["no_job_share"] = share(self.no_job[2], self.amounts[2])
         return row
@@ -451,6 +490,7 @@ def _by_job_target(load: Load, wanted: Wanted, known: Any) -> Groups:
             if key not in groups:
                 groups[key] = _Group(JOB_TARGET, found[0], part.file_system, part.target,
                                      part.server, *found[1:])
+                groups[key].of, groups[key].read = [(part.file_system, part.target)], 1
             _add(groups[key].amounts, amounts)
         yield from groups.values()
 
@@ -492,23 +532,35 @@ def _by_node(load: Load, wanted: Wanted, known: Any) -> Groups:
     yield from groups.values()
 
 
-def _by_place(by: str, name_of: Callable[[Part], str]) -> Callable[[Load, Wanted, Any], Groups]:
+def _by_place(by: str, name_of: Callable[[str, str, str], str],
+              ) -> Callable[[Load, Wanted, Any], Groups]:
     def grouped(load: Load, wanted: Wanted, known: Any) -> Groups:
         groups: dict[Any, _Group] = {}
+
+        def group_of(fs: str, target: str, server: str) -> _Group:
+            name = name_of(fs, target, server)
+            group = groups.get((name, fs))
+            if group is None:
+                group = groups[name, fs] = _Group(by, name, fs,
+                                                  server=server if by == "target" else "")
+            group.of.append((fs, target))
+            return group
+        read = set()
         for part, (amounts, no_job), jobs in wanted.parts():
             yield None
-            name = name_of(part)
-            group = groups.get((name, part.file_system))
-            if group is None:
-                group = groups[name, part.file_system] = _Group(
-                    by, name, part.file_system, server=part.server if by == "target" else "")
+            read.add((part.file_system, part.target))
+            group = group_of(part.file_system, part.target, part.server)
             _add(group.amounts, amounts)
             _add(group.no_job, no_job)
-            group.targets += 1
+            group.read += 1
             if by == "target":
                 group.members = jobs                # ids of one target are all different
             else:
                 group.members.update(part.ids)
+        for fs, targets in load.missing.items():    # who has told nothing has a row
+            for target in targets if wanted.file_system(fs) else ():
+                if (fs, target) in load.readings and (fs, target) not in read:
+                    group_of(fs, target, load.readings[fs, target].server)
         if by != "target":
             for group in groups.values():
                 yield None
@@ -519,9 +571,9 @@ def _by_place(by: str, name_of: Callable[[Part], str]) -> Callable[[Load, Wanted
 
 
 _GROUPED = {"job": _by_job, "user": _by_user, "node": _by_node,
-            "server": _by_place("server", lambda part: part.server),
-            "target": _by_place("target", lambda part: part.target),
-            "fs": _by_place("fs", lambda part: part.file_system),
+            "server": _by_place("server", lambda fs, target, server: server),
+            "target": _by_place("target", lambda fs, target, server: target),
+            "fs": _by_place("fs", lambda fs, target, server: fs),
             JOB_TARGET: _by_job_target, JOB_SUMMED: _by_job_summed}
 
 

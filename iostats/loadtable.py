@@ -14,7 +14,8 @@ import unicodedata
 from datetime import datetime
 
 from iostats.errors import one_line
-from iostats.loads import GAINS, METRICS, RATES, SORT, share
+from iostats.loads import GAINS, JOB_SUMMED, JOB_TARGET, METRICS, RATES, SORT, share
+from iostats.units import duration_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,27 +29,29 @@ _TITLES = ("WR", "RD", "REQS", "META")
 _SORTED = {"write": "written", "read": "read", "requests": "requests",
            "metadata": "metadata"}
 _BY = {"job": "by job", "user": "by user", "node": "by compute node", "server":
-       "by storage server", "target": "by target", "fs": "by file system"}
+       "by storage server", "target": "by target", "fs": "by file system",
+       JOB_TARGET: "by job and target", JOB_SUMMED: "by job, file systems together"}
 _MOST_SUMS = 4                # file systems that have their sums on top; more have them together
 _GAPS = ("  ", " ")           # between columns: where there is room, and where there is not
 _NAMELESS = {True: "(not known)", False: "(no job)"}
 
+_SWEPT = ("SWEPT", lambda row: ago(row.get("age_s")), None)
 # (title, text of a row, what it is narrowed to at the least) of the columns after the numbers.
 _AFTER: dict[str, tuple[tuple[str, Callable[[dict[str, Any]], str], int | None], ...]] = {
     "job": (("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8),
             ("NAME", lambda row: row["name"], 6),
-            ("NODES", lambda row: _count(row["nodes"]), None)),
-    "user": (("JOBS", lambda row: _count(row["jobs"]), None),),
-    "node": (("JOBS", lambda row: _count(row["jobs"]), None),),
-    "server": (("TARGETS", lambda row: _count(row["targets"]), None),
-               ("JOBS", lambda row: _count(row["jobs"]), None),
-               ("NO JOB", lambda row: _share(row["no_job_share"]), None)),
+            ("NODES", lambda row: count_text(row["nodes"]), None)),
+    "user": (("JOBS", lambda row: count_text(row["jobs"]), None),),
+    "node": (("JOBS", lambda row: count_text(row["jobs"]), None),),
+    "server": (("TARGETS", lambda row: count_text(row["targets"]), None),
+               ("JOBS", lambda row: count_text(row["jobs"]), None),
+               ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
     "target": (("SERVER", lambda row: row["server"], 6),
-               ("JOBS", lambda row: _count(row["jobs"]), None),
-               ("NO JOB", lambda row: _share(row["no_job_share"]), None)),
-    "fs": (("TARGETS", lambda row: _count(row["targets"]), None),
-           ("JOBS", lambda row: _count(row["jobs"]), None),
-           ("NO JOB", lambda row: _share(row["no_job_share"]), None)),
+               ("JOBS", lambda row: count_text(row["jobs"]), None),
+               ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
+    "fs": (("TARGETS", lambda row: count_text(row["targets"]), None),
+           ("JOBS", lambda row: count_text(row["jobs"]), None),
+           ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
 }
 
 
@@ -74,9 +77,8 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
     left_off = answer["left_off"] + len(shown) - len(rows)
     sums = _sums(answer, labels, "_per_s" if answer["kind"] == RATES else "")
     columns = _columns(answer, sums, rows, units, labels)
-    gap = _fit(columns, width, answer["sort"])
-    found = [gap.join(column.padded(place, column is columns[-1]) for column in columns).rstrip()
-             for place in range(-1, len(sums) + len(rows))]
+    gap = fitted(columns, width, answer["sort"])
+    found = drawn(columns, gap)
     for place, (*_, part) in enumerate(sums, 1):
         for text in (f"{part} of requests", part) if part else ():
             longer = f"{found[place]}{gap}{text}"
@@ -87,12 +89,12 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
     notes = [] if rows else [_nothing(answer)]
     if left_off:
         notes.append(f"({left_off} more {'row' if left_off == 1 else 'rows'})")
-    notes += [f"note: {note}" for note in _notes(answer, labels)]
-    return (cut(_title(answer, labels, origin), width), found[0], found[1:1 + len(sums)],
-            found[1 + len(sums):], [line for note in notes for line in _wrapped(note, width)])
+    notes += [f"note: {note}" for note in notes_of(answer, labels)]
+    return (cut(title(answer, labels, origin), width), found[0], found[1:1 + len(sums)],
+            found[1 + len(sums):], [line for note in notes for line in wrapped(note, width)])
 
 
-def _title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str:
+def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str:
     at = answer["at"]
     words = [] if at is None else [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")]
     if answer["kind"] == RATES:
@@ -112,6 +114,10 @@ def _title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> st
         words.append(f"with {answer['text']!r}")
     if origin:
         words.append(origin)
+    ages = [answer[name] for name in ("newest_reading_s", "oldest_reading_s")
+            if answer.get(name) is not None]
+    if ages:
+        words.append("swept " + " to ".join(dict.fromkeys(map(duration_in_words, ages))) + " ago")
     return one_line(", ".join(words))
 
 
@@ -131,25 +137,27 @@ def _nothing(answer: dict[str, Any]) -> str:
     return f"(no row: {what})"
 
 
-def _notes(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
+def notes_of(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
     if answer["only"]:
         yield (f"rows are of {answer['only']}'s jobs alone; (all) and (no job) are of everybody's")
     if answer["by"] == "node" and any(row["is_shared"] for row in answer["rows"]):
         yield "~ job_stats do not tell a job's nodes apart: its load, in equal parts"
-    for fs in answer["file_systems"]:
+    if answer.get("is_old"):
+        yield (f"nothing has come for {duration_in_words(answer['newest_reading_s'])}: these rates "
+               f"are of then")
+    for fs, missing in answer["missing"].items():
         by_why: dict[str, list[str]] = {}
-        for target, why in fs["missing"].items():
+        for target, why in missing.items():
             by_why.setdefault(why, []).append(target)
         for why, targets in by_why.items():
             named = " ".join(targets[:8]) + (f" and {len(targets) - 8} more"
                                              if len(targets) > 8 else "")
-            yield one_line(f"{_label(fs['file_system'], labels)}: {named}: {why}; "
-                           f"numbers are lower bounds (>=)")
+            yield one_line(f"{label_of(fs, labels)}: {named}: {why}; numbers are lower bounds (>=)")
 
 
 # -- columns -----------------------------------------------------------------------------------
 
-class _Column:
+class Column:
     """Cells from the heading to the last row; `least` is None for what must not be cut."""
 
     def __init__(self, title: str, cells: list[str], least: int | None = None, right: bool = True,
@@ -166,19 +174,19 @@ class _Column:
 
 
 def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]], units: str,
-             labels: Mapping[str, str]) -> list[_Column]:
+             labels: Mapping[str, str]) -> list[Column]:
     by, per_second = answer["by"], answer["kind"] == RATES
     unit, per = _UNIT[units][0], "/S" if per_second else ""
-    columns = [_Column(by.upper(), [f"{name} {fs}" if by == "fs" else name
+    columns = [Column(by.upper(), [f"{name} {fs}" if by == "fs" else name
                                     for name, fs, *_ in sums] + [
-        _name(row, "file_system" if by == "fs" else by, labels) for row in rows], 8, False)]
+        name_of(row, "file_system" if by == "fs" else by, labels) for row in rows], 8, False)]
     if by != "fs":
-        columns.append(_Column("FS", [fs for _, fs, *_ in sums] + [
-            _label(row["file_system"], labels) for row in rows], 8, False))
+        columns.append(Column("FS", [fs for _, fs, *_ in sums] + [
+            label_of(row["file_system"], labels) for row in rows], 8, False))
     for place, metric in enumerate(METRICS):
         name = metric + ("_per_s" if per_second else "")
         title = f"{_TITLES[place]}_{unit}{per}" if place < 2 else f"{_TITLES[place]}{per}"
-        columns.append(_Column(title, [
+        columns.append(Column(title, [
             _amount(amounts[name], place, per_second, units, low)
             for _, _, amounts, low, _ in sums] + [
             _amount(row[name], place, per_second, units, row["lower_bound"], row.get("is_shared"))
@@ -186,7 +194,7 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
     for title, text, least in _AFTER[by]:
         cells = [one_line(text(row)) or "-" for row in rows]
         if set(cells) - {"-"}:                      # else nobody knows: it is not worth a column
-            columns.append(_Column(title, [""] * len(sums) + cells, least, least is None))
+            columns.append(Column(title, [""] * len(sums) + cells, least, least is None))
     return columns
 
 
@@ -199,10 +207,10 @@ def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> lis
         found = [_together(found, suffix)]
     lines = []
     for fs in found:
-        name = _label(fs["file_system"], labels)
+        name = label_of(fs["file_system"], labels)
         lines.append(("(all)", name, fs, fs["lower_bound"], ""))
         lines.append(("(no job)", name, fs["no_job"], fs["lower_bound"],
-                      "" if fs["no_job_share"] is None else _share(fs["no_job_share"])))
+                      "" if fs["no_job_share"] is None else share_text(fs["no_job_share"])))
     return lines
 
 
@@ -224,7 +232,7 @@ def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
             "no_job_share": share(no_job[names[2]], whole[names[2]])}
 
 
-def _fit(columns: list[_Column], width: int | None, sort: str) -> str:
+def fitted(columns: list[Column], width: int | None, sort: str) -> str:
     """
     What stands between columns, after they were narrowed, and taken away, until a line has `width`
     characters.
@@ -255,22 +263,28 @@ def _fit(columns: list[_Column], width: int | None, sort: str) -> str:
             return gap
 
 
-def _line(columns: list[_Column], gap: str) -> int:
+def drawn(columns: list[Column], gap: str) -> list[str]:
+    """The heading, and a line for each cell of a column."""
+    return [gap.join(column.padded(place, column is columns[-1]) for column in columns).rstrip()
+            for place in range(-1, len(columns[0].cells))]
+
+
+def _line(columns: list[Column], gap: str) -> int:
     return sum(column.width for column in columns) + len(gap) * (len(columns) - 1)
 
 
 # -- cells -------------------------------------------------------------------------------------
 
-def _name(row: dict[str, Any], key: str, labels: Mapping[str, str]) -> str:
+def name_of(row: dict[str, Any], key: str, labels: Mapping[str, str]) -> str:
     name = row[key]
     if key == "file_system":
-        return _label(name, labels)
+        return label_of(name, labels)
     if name is None:
         return _NAMELESS[row["is_job"]]
     return name or ("(empty)" if key == "job" else "(not known)")
 
 
-def _label(name: str, labels: Mapping[str, str]) -> str:
+def label_of(name: str, labels: Mapping[str, str]) -> str:
     return one_line(labels.get(name, name)) or "-"
 
 
@@ -289,16 +303,20 @@ def _amount(value: float | None, place: int, per_second: bool, units: str, low: 
     return f"{mark}{value:.1f}"
 
 
-def _count(number: int | None) -> str:
+def ago(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{duration_in_words(seconds)} ago"
+
+
+def count_text(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def _share(part: float | None) -> str:
+def share_text(part: float | None) -> str:
     """
     A share for people; none that is there is shown as 0, and none that is not whole as 100.
 
-    >>> _share(0.123), _share(0.0001), _share(0.9999), _share(1.0), _share(0.0), _share(None)
-    ('12.3 %', '<0.1 %', '>99.9 %', '100.0 %', '0.0 %', '-')
+    >>> [share_text(part) for part in (0.123, 0.0001, 0.9999, 1.0, 0.0, None)]
+    ['12.3 %', '<0.1 %', '>99.9 %', '100.0 %', '0.0 %', '-']
     """
     if part is None:
         return "-"
@@ -326,7 +344,7 @@ def cut(text: str, width: int | None) -> str:
     return text + "+" if width > 0 else ""
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
+def wrapped(text: str, width: int | None) -> list[str]:
     """Lines of at most `width` places; words that are longer are cut."""
     if width is None:
         return [text]

@@ -51,3 +51,16 @@ def duration_text(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02d}:{minutes:02d}:{seconds:02d}"
+
+
+def duration_in_words(seconds: float) -> str:
+    """
+    About how long, in one unit.
+
+    >>> [duration_in_words(seconds) for seconds in (0.4, 119.9, 150, 7199, 7200, 200_000)]
+    ['0 s', '119 s', '2 min', '119 min', '2 h', '2 days']
+    """
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{int(seconds)} s"

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 import kernel
+import msgspec
 import numpy
 import pytest
 from hypothesis import given
@@ -100,6 +101,26 @@ def test_a_jobs_load_is_shared_among_its_nodes_and_says_so():
     assert [("nid001", 58.0, 2, True), ("nid002", 58.0, 2, True), ("nid003", 20.5, 1, True),
             ("nid004", 20.5, 1, True), (None, 3, 0, False)] == rows(
         answer, "node", "requests_per_s", "jobs", "is_shared")
+
+
+@pytest.mark.parametrize("by", [*loads.BY, loads.JOB_TARGET, loads.JOB_SUMMED])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_an_answer_goes_on_behind_its_last_row(by, count):
+    """Pages of `count` rows have together what one answer has, in its order."""
+    given = two_targets()
+    whole = loads.answer(given, Ask(by), Known)
+    assert None is whole["next"]
+    found, after = [], None
+    while True:
+        page = loads.answer(given, Ask(by, count=count, after=after), Known)
+        found += page["rows"]
+        assert len(whole["rows"]) == len(found) + page["left_off"]
+        after = page["next"]
+        if after is None:
+            break
+        after = msgspec.convert(msgspec.json.decode(msgspec.json.encode(after)),
+                                answers._Mark)
+    assert whole["rows"] == found
 
 
 def test_the_share_of_no_job_is_that_of_the_requests():
@@ -281,7 +302,13 @@ class Harvest:
 
     def __init__(self):
         self.names, self.targets, self.agents, self.sweep = zeroing.Names(), {}, {}, None
-        self.kernels = {}
+        self.kernels, self.now = {}, T
+
+    def age_s(self, target):
+        return None if target.read_at is None else self.now - target.read_at
+
+    def is_overdue(self, target):
+        return target.read_at is None or self.age_s(target) > 45
 
     def add(self, kind, fs, name, node):
         one = kernel.Kernel("2.16", kind, T * kernel.NS, 600, fs, name)
@@ -299,7 +326,7 @@ class Harvest:
             for block in blocks:
                 self.targets[key].take(block, node, "b" * 32, full)
             seen.append(self.targets[key])
-        self.sweep = Sweep(at, 20, not without, seen)
+        self.sweep, self.now = Sweep(at, 20, not without, seen), at + 3
 
 
 @pytest.fixture
@@ -390,6 +417,84 @@ def test_a_target_that_misses_a_sweep_is_named(harvest):
     [fs] = finished(Answers().load(harvest, LoadAsk(), None))["file_systems"]
     assert (["MDT0000"], True) == (list(fs["missing"]), fs["lower_bound"])
     assert "no sweep of mds1" in fs["missing"]["MDT0000"]
+
+
+@pytest.fixture
+def half_dead(harvest):
+    """oss1 has swept at T + 100 too, for the last time 3 s ago; mds1 not since T + 40."""
+    for at in (60, 80, 100):
+        harvest.read(T + at, "MDT0000")
+    return harvest
+
+
+def test_rates_of_a_server_that_is_dead_are_not_known_and_its_neighbours_are_exact(half_dead):
+    def found(by):
+        answer = finished(Answers().load(half_dead, LoadAsk(by), None))
+        return {row[by]: (row["requests_per_s"], row["lower_bound"], row["age_s"])
+                for row in answer["rows"]}
+    assert {"oss1": (0.0, False, 3.0), "mds1": (None, True, 63.0)} == found("server")
+    assert {"OST0000": (0.0, False, 3.0), "MDT0000": (None, True, 63.0)} == found("target")
+    answer = finished(Answers().load(half_dead, LoadAsk("fs"), None))
+    [row] = answer["rows"]
+    assert (True, 2, 63.0) == (row["lower_bound"], row["targets"], row["age_s"])
+    assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
+    assert (3.0, 63.0) == (answer["newest_reading_s"], answer["oldest_reading_s"])
+
+
+@pytest.mark.parametrize("level, low", [
+    ("a", {("4711", "OST0000"): False, ("cp.0", "OST0000"): False,
+           ("12345_10", "MDT0000"): True}),
+    ("b", {"4711": True, "cp.0": True, "12345_10": True})])
+def test_totals_that_a_dead_server_may_add_to_are_lower_bounds(half_dead, level, low):
+    """Of 4711 nobody knows what it did at the MDT since; what it did at the OST is known."""
+    answer = finished(Answers().query(half_dead, QueryAsk(level), None))
+    marked = {row["job"] if level == "b" else (row["job"], row["target"]): row["lower_bound"]
+              for row in answer["rows"] if not row["notes"]}
+    assert set(marked.items()) <= set(low.items()) and ("cp.0" if level == "b" else (
+        "cp.0", "OST0000")) in marked
+    assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
+    if level == "a":
+        assert [("MDT0000", True, 63.0), ("OST0000", False, 3.0)] == [
+            (one["target"], one["lower_bound"], one["age_s"]) for one in answer["targets"]]
+        assert {63.0, 3.0} == {row["age_s"] for row in answer["rows"]}
+
+
+def test_one_jobs_totals_say_that_a_dead_server_may_add_to_them(half_dead):
+    """To ask for one job costs no sums of all; the reason is there all the same."""
+    answer = finished(Answers().query(half_dead, QueryAsk("b", job="4711"), None))
+    [row] = answer["rows"]
+    assert row["lower_bound"] and [] == answer["file_systems"]
+    assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
+
+
+def test_a_file_systems_rates_are_marked_apart_from_its_totals(harvest):
+    """One sweep of the MDS is missing, so its rates are not known; its totals are 43 s old."""
+    harvest.read(T + 60, "MDT0000")
+    harvest.now = T + 63
+    [row] = finished(Answers().query(harvest, QueryAsk("e"), None))["rows"]
+    assert (False, True) == (row["lower_bound"], row["rates_lower_bound"])
+    harvest.now = T + 86
+    [row] = finished(Answers().query(harvest, QueryAsk("e"), None))["rows"]
+    assert (True, True) == (row["lower_bound"], row["rates_lower_bound"])
+
+
+def test_where_everybody_is_silent_rates_are_those_of_then(harvest):
+    """They are exact, and old; totals may be too low."""
+    harvest.now = T + 340
+    answer = finished(Answers().load(harvest, LoadAsk(), None))
+    assert ({}, True, 300.0) == (answer["missing"], answer["is_old"], answer["newest_reading_s"])
+    assert "note: nothing has come for 5 min: these rates are of then" in loadtable.lines(answer)
+    assert "swept 5 min ago" in loadtable.lines(answer)[0]
+    assert {"OST0000", "MDT0000"} == set(finished(Answers().query(
+        harvest, QueryAsk("b"), None))["missing"]["scratch"])
+
+
+def test_a_table_by_servers_has_a_row_for_the_dead_one(half_dead):
+    lines = loadtable.lines(finished(Answers().load(half_dead, LoadAsk("server"), None)))
+    assert lines[0].endswith(", swept 3 s to 63 s ago")
+    assert {"oss1": ["0.0"] * 4, "mds1": ["-"] * 4} == {
+        line.split()[0]: line.split()[2:6] for line in lines if line[:4] in ("oss1", "mds1")}
+    assert any(line.endswith("63 s ago") for line in lines if line.startswith("mds1"))
 
 
 def test_a_target_of_one_sweep_has_no_rates_yet(harvest):

@@ -8,9 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import shutil
+import sys
 
 from iostats import config as site
-from iostats import loads, report
+from iostats import loads, querytable, report
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.cli.report import asked, of_its_form
 from iostats.errors import DONE, NotDelivered, UsageError, one_line
@@ -18,7 +21,6 @@ from iostats.errors import DONE, NotDelivered, UsageError, one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
     from typing import Any
 
 HELP = """\
@@ -37,12 +39,18 @@ Totals are of the jobs that are not settled yet, since their entries began;
 finished ones are in `iostats report` and `iostats jobs`.  a and e also say which
 part of each target's requests came under ids that are no job's.
 
+SWEPT is how long ago the storage servers' agents last read the targets.  ">="
+is a lower bound: a target was not read for longer than two sweeps, or has
+forgotten something; the notes say which.
+
 options:
   --fs NAME             this file system alone
   --job ID              this job alone, or all of an array
   --user NAME           this user's jobs alone
   --sort WHAT           write, read, requests or metadata (default: write)
-  --count N             so many rows at most (default: 1000)
+  --count N             up to N rows (default: 1000)
+  --page N              the N-th page of --count rows (default: 1)
+  --all                 all rows, however many
   --json                a JSON document, with what each counter has counted
   --csv                 comma-separated values
   --config FILE         the configuration (default: site.cfg, and
@@ -53,6 +61,7 @@ examples:
   iostats query b --user alice
   iostats query targets --job 4711 --json
   iostats query e --csv
+  iostats query a --count 100 --page 2
 
 exit status:
   0 printed   1 it could not be written   2 bad usage or site.cfg
@@ -62,14 +71,13 @@ exit status:
 _LEVELS = ("a", "b", "c", "d", "e", "targets", "jobs", "rates", "rates-summed", "file-systems")
 _WITHIN_S = 60.0
 _NOT_IN_TABLES = ("counters", "notes", "is_job")
-_TARGETS = ("file_system", "target", "server", "requests", "no_job_requests", "no_job_share")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
     command_line = parser("iostats query", HELP,
-                          ("--fs", "--job", "--user", "--sort", "--count", "--config"),
-                          ("--json", "--csv"))
+                          ("--fs", "--job", "--user", "--sort", "--count", "--page", "--config"),
+                          ("--json", "--csv", "--all"))
     command_line.add_argument("level", nargs="*")
     return status_of(lambda: _run(command_line.parse_args(arguments)))
 
@@ -83,25 +91,56 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(f"--sort: expected {', '.join(loads.SORT)}, got {options.sort[:40]!r}")
     if options.json and options.csv:
         raise UsageError("expected --json or --csv, got both")
-    count = options.count or "1000"
-    if not (count.isascii() and count.isdigit() and len(count) < 10
-            and 1 <= int(count) <= loads.MOST_ROWS):
-        raise UsageError(f"--count: expected a number from 1 to {loads.MOST_ROWS}, got "
-                         f"{count[:40]!r}")
-    answer = asked(config, "query", {
+    if options.all and (options.count or options.page):
+        raise UsageError("--all: expected neither --count nor --page with it")
+    count = _number("--count", options.count or str(loads.MOST_ROWS if options.all else 1000),
+                    loads.MOST_ROWS)
+    page = _number("--page", options.page or "1", 10**6)
+    answer = _answer(config, {
         "level": options.level[0], "file_system": options.fs or "", "user": options.user or "",
-        "job": options.job or "", "sort": options.sort or "write", "count": int(count)}, _WITHIN_S)
-    if not isinstance(answer, dict) or not {"rows", "left_off", "level"} <= set(answer):
-        raise NotDelivered("the site's server answers in another form: use one release of iostats "
-                           "here and there")
+        "job": options.job or "", "sort": options.sort or "write", "count": count}, page,
+        options.all)
     with of_its_form("a row"):
         if options.json:
             put_out([json.dumps(answer, indent=2), "\n"])
         elif options.csv:
             put_out([_csv(answer["rows"])])
         else:
-            put_out(f"{line}\n" for line in _tables(answer, config))
+            width = None
+            if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+                width = max(1, shutil.get_terminal_size().columns)
+            put_out(f"{line}\n" for line in querytable.lines(
+                answer, width, config["report.units"], config.labels, page))
     return DONE
+
+
+def _number(name: str, text: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise UsageError(f"{name}: expected a number from 1 to {most}, got {text[:40]!r}")
+    return int(text)
+
+
+def _answer(config: site.Config, params: dict[str, Any], page: int,
+            is_all: bool) -> dict[str, Any]:
+    """The answer of one page, or of all: with the rows of all."""
+    answer = _asked(config, params)
+    rows, number = answer["rows"], 1
+    while answer["next"] is not None and (is_all or number < page):
+        answer = _asked(config, {**params, "after": answer["next"]})
+        rows = [*(rows if is_all else ()), *answer["rows"]]
+        number += 1
+    if number < page and not is_all:
+        raise UsageError(f"--page: expected a number from 1 to {number}, got {page}: there are no "
+                         f"more rows")
+    return {**answer, "rows": rows}
+
+
+def _asked(config: site.Config, params: dict[str, Any]) -> dict[str, Any]:
+    answer = asked(config, "query", params, _WITHIN_S)
+    if not isinstance(answer, dict) or not {"rows", "left_off", "level", "next"} <= set(answer):
+        raise NotDelivered("the site's server answers in another form: use one release of iostats "
+                           "here and there")
+    return answer
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:
@@ -125,51 +164,3 @@ def _cell(value: object) -> object:
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
     return [name for name in rows[0] if name not in _NOT_IN_TABLES] if rows else []
 
-
-def _tables(answer: dict[str, Any], config: site.Config) -> Iterator[str]:
-    from tabulate import tabulate
-    form = {"grid": "grid", "markdown": "pipe"}.get(config["report.format"], "plain")
-    rows = answer["rows"]
-    names = [name for name in _columns(rows) if name != "lower_bound"]
-    low = loads.METRICS + tuple(f"{metric}_per_s" for metric in loads.METRICS)
-
-    def table(some: list[dict[str, Any]], names: Sequence[str]) -> str:
-        text: str = tabulate(
-            [[_shown(row, name, name in low and row.get("lower_bound")) for name in names]
-             for row in some], names, form, disable_numparse=True,
-            colalign=["left" if any(isinstance(row[name], str) for row in some) else "right"
-                      for name in names])
-        return text
-    if rows:
-        yield table(rows, names)
-    else:
-        yield "(no row)"
-    if answer["left_off"]:
-        yield f"({answer['left_off']} more)"
-    if answer.get("targets"):
-        yield ""
-        yield table(answer["targets"], _TARGETS)
-    notes: dict[str, dict[str, None]] = {}              # with its jobs, each once
-    for row in rows:
-        for note in row.get("notes", ()):
-            notes.setdefault(note, {})[row["job"]] = None
-    for note, jobs in notes.items():
-        yield one_line(f"note: {' '.join(list(jobs)[:5])}{' ...' if len(jobs) > 5 else ''}: "
-                       f"{note}: lower bounds (>=)")
-    for fs in answer["file_systems"]:
-        for target, why in fs["missing"].items():
-            yield one_line(f"note: {fs['file_system']}: {target}: {why}; numbers are lower bounds "
-                           f"(>=)")
-
-
-def _shown(row: dict[str, Any], name: str, low: object) -> str:
-    value = row[name]
-    if value is None or value == "":
-        return "(empty)" if name == "job" else "-"
-    if name == "no_job_share":
-        return f"{100 * value:.1f} %"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        value = f"{value:.1f}"
-    return f">= {value}" if low else one_line(value)
