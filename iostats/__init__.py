@@ -28,6 +28,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     zeroing           entries of job_stats, which begin again at 0 -> totals and marks
     attribution       which ids in job_stats are jobs
     jobstate          the life of a job: running, quiet, ended, settled
+    jobtimes          when it ran, as far as anybody knows, and what of it a target may have lost
     loads             what ids did at targets -> rows by job, user, node, server, target
     loadtable         these rows -> a table for a terminal
     querytable        what `query` asks for -> tables

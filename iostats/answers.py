@@ -264,6 +264,7 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
     for row in rows:
         row["counters"], row["notes"] = {}, {}
         by_key[row["file_system"], row.get("target"), row["job"], row["is_job"]] = row
+    first: dict[tuple[str, str], float] = {}        # file system, id -> its first entry
     targets = sorted(harvest.targets.items())
     places = {key[:2] for key in by_key}
     called: dict[str, tuple[str, bool]] = {}        # id -> as in by_key; an id is on many targets
@@ -289,22 +290,26 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
         for number, (id, row) in enumerate(rows_of.items()):
             if number % AT_ONCE == 0:
                 yield
-            for why in _marks(harvest, target, id, known.facts(id)) if row["is_job"] else ():
+            if not row["is_job"]:
+                continue
+            made = target.origin(id)
+            first[fs, id] = min(made, first.get((fs, id), made))
+            for why in _marks(target, id, known.facts(id), made):
                 row["notes"].setdefault(why, set()).add(name)
     if by != JOB_TARGET:                # where a job has nothing now it may have had something
-        first = min((facts.started for ids in everywhere.values()
-                     for facts in map(known.facts, ids)
-                     if facts is not None and facts.started), default=None)
+        earliest = min((facts.started for ids in everywhere.values()
+                        for facts in map(known.facts, ids)
+                        if facts is not None and facts.started), default=None)
         for (fs, name), target in targets:
             yield
             since = target.swept_since
             if not target.gaps and None not in (since, target.cleanup_s) and (
-                    first is None or first + _clock_ahead(harvest, target) >= since):
+                    earliest is None or earliest >= since):
                 continue                # most have nothing to tell, and there may be thousands
             known_here = set(target.ids())
             for id, row in everywhere.get(fs, {}).items():
                 if row["is_job"] and id not in known_here:
-                    for why in _marks(harvest, target, id, known.facts(id)):
+                    for why in _marks(target, id, known.facts(id), first.get((fs, id))):
                         row["notes"].setdefault(why, set()).add(name)
     for row in rows:
         row["lower_bound"] = row["lower_bound"] or bool(row["notes"])
@@ -312,22 +317,20 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
                         for why, names in sorted(row["notes"].items())]
 
 
-def _marks(harvest: Any, target: Any, id: str, facts: Optional[Facts]) -> list[str]:
-    """Why the total of a job may be too low on a target, as far as it has come."""
-    ahead = _clock_ahead(harvest, target)
+def _marks(target: Any, id: str, facts: Optional[Facts], first: Optional[float]) -> list[str]:
+    """
+    Why the total of a job may be too low on a target, as far as it has come; `first`: where nobody
+    tells when the job began, when its first entry was made: the total is of what came since then.
+    """
     whys: list[str]
     if target.read_at is None:                      # only a part of its first reading is there
         whys = target.marks(id, 0.0, 0.0)
         return whys
-    began = facts.started + ahead if facts is not None and facts.started else target.swept_since
-    ended = facts.ended + ahead if facts is not None and facts.ended else target.read_at
+    began = facts.started if facts is not None and facts.started else max(
+        target.swept_since, target.swept_since if first is None else first)
+    ended = facts.ended if facts is not None and facts.ended else target.swept_until
     whys = target.marks(id, min(began, ended), ended)
     return whys
-
-
-def _clock_ahead(harvest: Any, target: Any) -> float:
-    agent = getattr(harvest, "agents", {}).get(target.node)
-    return 0.0 if agent is None else float(agent.clock_ahead_s)
 
 
 def _shares(load: Load, file_system: str) -> list[dict[str, Any]]:

@@ -457,7 +457,9 @@ class Agent:
             self._prints = {key: job_stats.Fingerprints() for key in keys}
             self._is_broken = False
         began = self._seq + 1
-        parts = _Parts(self._keep, self._longest, full=began == 1, slot=slot, every=every)
+        ahead = None if self._offset_s is None else round(self._clock.now() - self._now(), 3)
+        parts = _Parts(self._keep, self._longest, full=began == 1, slot=slot, every=every,
+                       read_ahead_s=ahead)
         try:
             for target in found:
                 self._read(target, parts)

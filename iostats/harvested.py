@@ -30,6 +30,7 @@ from iostats.errors import ConfigError, IostatsError, StateError, WireError, one
 from iostats.filesystem import FileSystem
 from iostats.jobfacts import ENDED, Facts
 from iostats.jobstate import ACTIVE, LONGEST_PAUSE_S, QUIET, RUNNING, SETTLED, after, event
+from iostats.jobtimes import JobTimes
 from iostats.store import as_kept
 from iostats.sweep_store import Logged, SweepStore
 
@@ -80,8 +81,9 @@ Attributes:
     ids: what it is called in job_stats.
     began, ended: seconds since 1970, of the first and the last sweep that has seen it.
     file_systems: {name: filesystem.FileSystem}, with Deltas of the source "job_stats" alone.
-    notes: what may be missing on file systems where nothing was seen of it.
-    lower_bound: as the notes say.
+    notes: what may be missing on file systems where nothing was seen of it: this alone makes no
+        number of the others a lower bound.
+    lower_bound: it was seen nowhere, or what was known is lost.
 """
 
 
@@ -127,6 +129,7 @@ class _Row(msgspec.Struct, omit_defaults=True):
     boot_id: str = ""
     full: bool = False
     slot: float = 0.0
+    ahead: float = 0.0              # of the storage server's clock, when it was read
     block: Optional[sweeps.Block] = None
     forget: list[Any] = []
 
@@ -139,6 +142,7 @@ class _Saved(msgspec.Struct):
     ended: float
     file_systems: dict[str, Any]
     notes: list[Any] = []
+    lower_bound: Optional[bool] = None      # None: of a release that marked whatever had notes
 
 
 _row = msgspec.msgpack.Encoder().encode
@@ -272,7 +276,7 @@ class Harvest:
                     for name in row.forget:
                         changed.pop(name, None)
                 else:
-                    target.take(row.block, row.node, row.boot_id, row.full)
+                    target.take(row.block, row.node, row.boot_id, row.full, row.ahead)
                     if row.block.ended and not row.block.unreadable:
                         self._slots[key] = row.slot
                     if row.block.ended:
@@ -344,7 +348,9 @@ class Harvest:
         if message.last:
             agent.slot, agent.targets = slot, sorted(mine)
             mine.clear()
-        rows = [Logged(*key, _row(_Row(node, message.boot_id, message.full, slot, block)))
+        # An agent that had not heard of our clock tells of it as soon as it has.
+        ahead = (message.clock_ahead_s if message.read_ahead_s is None else message.read_ahead_s)
+        rows = [Logged(*key, _row(_Row(node, message.boot_id, message.full, slot, ahead, block)))
                 for key, block in blocks]
         if others:
             # Not its blocks alone: the next message must bring everything again.
@@ -354,7 +360,7 @@ class Harvest:
         for (key, block), row in zip(blocks, rows):
             self._log(key, row.body)
             target = self._target(key)
-            target.take(block, node, message.boot_id, message.full)
+            target.take(block, node, message.boot_id, message.full, ahead)
             if block.ended and not block.unreadable:
                 self._slots[key] = slot
             if block.ended:
@@ -437,8 +443,8 @@ class Harvest:
     def age_s(self, target: zeroing.Target) -> Optional[float]:
         """Seconds since a target was last read to its end, by our clock; None: it never was."""
         at = self._slots.get((target.file_system, target.target))
-        if at is None and target.read_at is not None:       # before the server was started
-            at = target.read_at - self._clock_ahead(target)
+        if at is None:                                      # before the server was started
+            at = target.swept_until
         return None if at is None else max(0.0, self._now() - at)
 
     def is_overdue(self, target: zeroing.Target) -> bool:
@@ -474,10 +480,10 @@ class Harvest:
                             for name, state in saved.file_systems.items()}
         except Exception as error:                  # whatever these bytes do to who reads them
             now = self._now()
-            saved, file_systems = _Saved([], now, now, {}, [_DAMAGED]), {}
+            saved, file_systems = _Saved([], now, now, {}, [_DAMAGED], True), {}
             self._put_aside("harvests", (job,), error, msgspec.json.encode(saved))
         return Part(True, saved.ids, saved.began, saved.ended, file_systems, saved.notes,
-                    bool(saved.notes))
+                    bool(saved.notes) if saved.lower_bound is None else saved.lower_bound)
 
     def _parts(self, times: _Times, final: bool = False) -> dict[str, Part]:
         """{job: Part} of {job: (began, ended)} that are not settled, or just being (`final`)."""
@@ -488,14 +494,11 @@ class Harvest:
         wanted = {one: job for job, life in lives.items() for one in life.ids}
         ran = {job: self._times(job, *times[job]) for job in lives}
         for (name, tag), target in self.targets.items():
-            ahead, totals = self._clock_ahead(target), target.totals(list(wanted))
+            totals = target.totals(list(wanted))
             for number, one in enumerate(totals.ids):
                 job = wanted[one]
                 values = _values(totals.counters, number)
-                began, ended = ran[job]
-                whys = list(target.marks(one, began + ahead, ended + ahead))
-                if final and (target.read_at or 0.0) < ended + ahead:
-                    whys.append("no sweep since the job's end")
+                whys = ran[job].lost(target, one, final)
                 if values:
                     found[job].setdefault(name, FileSystem()).add(
                         Delta("job_stats", name, tag, "", values, bool(whys), "; ".join(whys),
@@ -510,23 +513,20 @@ class Harvest:
                     for tag in tags:
                         found[job][name].add(Delta("job_stats", name, tag, "", {}, True, why, True),
                                              tag, {}, {})
-            elsewhere = [f"{name}: {', '.join(sorted(tags))}: {why}"
+            elsewhere = [f"{name}: {', '.join(sorted(tags))}: {why}; nothing was seen of the job "
+                         f"on {name}"
                          for (name, why), tags in sorted(notes[job].items())
                          if name not in found[job]]
             parts[job] = Part(final, sorted(life.ids), life.first, life.last, found[job],
-                              elsewhere, bool(elsewhere))
+                              elsewhere, bool(elsewhere) and not found[job])
         return parts
 
     def _times(self, job: str, began: Optional[float],
-               ended: Optional[float]) -> tuple[float, float]:
+               ended: Optional[float]) -> JobTimes:
         """When a job ran, as far as anybody knows."""
-        life = self._lives[job]
-        return (began or life.facts.get("started") or life.first,
-                ended or life.facts.get("ended") or life.over_at or life.last)
-
-    def _clock_ahead(self, target: zeroing.Target) -> float:
-        agent = self.agents.get(target.node or "")
-        return agent.clock_ahead_s if agent is not None else 0.0
+        life, cleanup_s = self._lives[job], self._cleanup_s()
+        return JobTimes(life.first, life.last, began or life.facts.get("started") or None,
+                        ended or life.facts.get("ended") or life.over_at, cleanup_s)
 
     # -- the life of jobs --------------------------------------------------------------------------
 
@@ -648,8 +648,8 @@ class Harvest:
         """The moment up to which all storage servers have told what they saw."""
         now = self._now()
         # By the slot: an agent's clock may have been wrong when it read.
-        reads = [min(target.read_at - self._clock_ahead(target), self._slots.get(key, now))
-                 for key, target in self.targets.items() if target.read_at is not None]
+        reads = [min(target.swept_until, self._slots.get(key, now))
+                 for key, target in self.targets.items() if target.swept_until is not None]
         return min((at for at in reads if now - at < _GONE_S), default=0.0)
 
     def _cleanup_s(self) -> float:
@@ -686,7 +686,8 @@ class Harvest:
             whole = part if saved is None else _joined(saved, part)
             bodies[job] = msgspec.json.encode(_Saved(
                 whole.ids, whole.began, whole.ended,
-                {name: fs.state() for name, fs in whole.file_systems.items()}, whole.notes))
+                {name: fs.state() for name, fs in whole.file_systems.items()}, whole.notes,
+                whole.lower_bound))
         # In this order: a kill in between leaves a record too many, and none too few.
         try:
             on_settled({job: self.facts(self._lives[job].ids[0]) for job in jobs})

@@ -27,7 +27,7 @@ NEXT = {
     SETTLED: {},
 }
 
-_SETTLES_AFTER, _SETTLES_ALONE = 1.5, 3.0       # cleanup intervals; an entry lives at most 1.5
+SETTLES_AFTER, SETTLES_ALONE = 1.5, 3.0       # cleanup intervals; an entry lives at most 1.5
 
 
 def after(state: str, event: str) -> str:
@@ -50,7 +50,7 @@ def event(state: str, now: float, last: float, over_at: float | None, is_known: 
     if state != SETTLED:
         if over_at is not None and state != ENDED:
             return OVER
-        waits_for = _SETTLES_AFTER if over_at is not None else _SETTLES_ALONE
+        waits_for = SETTLES_AFTER if over_at is not None else SETTLES_ALONE
         since = max(last, over_at) if over_at is not None else last
         if (state == ENDED or (state == QUIET and not is_known)) and (
                 now - since >= waits_for * cleanup_s):

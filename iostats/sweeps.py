@@ -135,7 +135,8 @@ class Sweep(msgspec.Struct):
     The params of the method `sweep`: one message of one sweep.
 
     Attributes:
-        clock_ahead_s: the agent's clock less the server's.
+        clock_ahead_s: the agent's clock less the server's, when it was sent.
+        read_ahead_s: the same when it was read; None where the agent had not heard of ours.
         run, seq: the agent's chain of messages, and the place in it, from 1.
         full: nothing that was sent before is presumed.
         slot: the planned moment of the sweep, in the server's time; a multiple of `every`.
@@ -153,3 +154,4 @@ class Sweep(msgspec.Struct):
     targets: Annotated[list[Block], msgspec.Meta(max_length=_MOST_BLOCKS)]
     boot_id: Annotated[str, msgspec.Meta(max_length=128)] = ""
     clock_ahead_s: _Seconds = 0.0
+    read_ahead_s: Optional[_Seconds] = None

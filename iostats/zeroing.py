@@ -53,10 +53,15 @@ The rules; 1 is what we knew, 2 is now; `seen`, `started` of the entry, `read_at
  9. job_cleanup_interval may change: the shortest since seen1 counts; 0 means never.
 10. Values of one entry are not of one moment: `seen` may be older or newer than the counters.
 11. A full reading that is older than the last one: the clock was set back, for an agent's messages
-    come in their order.  When the last one really was is not known: a gap for all that began before
-    this one.
+    come in their order.  A gap between the two; for all that began before this one, where the
+    site's clock does not tell when the last one was.
+12. A clock that was set forward makes the kernel expire what it would have kept: two readings that
+    are I or more apart by that clock alone are such a gap, too, all of the time between.
 
-Times: `seen` and `started` in ns since 1970, `read_at` in s, all by the storage server's clock.
+Times: `seen` and `started` in ns since 1970, `read_at` in s, all by the storage server's clock,
+which may be wrong, and be set.  What is to be compared with the times of jobs is by the site's
+clock: each reading comes with how far ahead of that the other one was then; gaps, doubts,
+`_origin`, `swept_since` and `swept_until` are put down by it.
 Numbers are unsigned 64-bit integers, as the kernel prints them (%llu).
 
 What is in memory: for each target one row of a few tables for each job that it has seen (a slot);
@@ -91,14 +96,19 @@ if TYPE_CHECKING:
     _Machine = tuple[Optional[str], Optional[str]]          # node, boot_id
     _Kept = Union[_Array, slice]
 
-# Why a total may be too low, in the words of marks() and gaps.
-NO_SWEEP = "no sweep"
-CLEARED = "job_stats were cleared"
-RESTARTED = "the server was started again"
-DOUBTFUL = "cannot be told from an expiry"
-LATE = "the harvest began after the job"
+# Why a total may be too low, in the words of marks() and gaps: what is proved, and no more.
+NO_SWEEP = "no sweep for job_cleanup_interval or longer"
+CLOCK_SET = "the storage server's clock was set"
+CLEARED = ("entries were removed before their time (job_stats cleared, the target started again, "
+           "or the clock set)")
+RESTARTED = "read by another storage server, or after another boot"
+DOUBTFUL = "an entry that cannot be told from another one after an expiry"
+LATE = "not read from the job's begin on"
 NO_INTERVAL = "job_cleanup_interval cannot be read"
 AT_LIMIT = "a sum has reached the kernel's limit"
+# Behind a reason of a time in which the job was not seen, and nobody tells whether it ran.
+BEFORE_SEEN = ", before the job was first seen; when it began is not known"
+AFTER_SEEN = ", after the job was last seen; when it ended is not known"
 
 DEFAULT_CLEANUP_S = 600                    # the kernel's own, lprocfs_job_stats_init()
 MOST_GAPS = 64
@@ -116,6 +126,7 @@ _MOST_ABSENT = 250
 _GONE_FOR_CERTAIN = 3                      # `absent` of an entry that will not come back
 _U64, _I64, _I32 = numpy.uint64, numpy.int64, numpy.int32
 _MAGIC = b"iostats zeroing 1\n"
+_OR = "; or "                              # between the reasons of gaps that were made one
 
 # What a target begins with; never written to, because nothing is in them.
 _NO_LONGS, _NO_INTS, _NO_BYTES = (numpy.zeros((rows, 0), kind) for rows, kind in (
@@ -267,7 +278,7 @@ class _Reading:
     A reading whose last block has not come yet.
 
     Attributes:
-        read_at, full: as in the blocks.
+        read_at, full: as in the blocks; ahead: the storage server's clock less the site's, s.
         number: of all readings of this target.
         bad: some entries could not be understood; absence proves nothing.
         rows: entries so far, that is the next one's place in it.
@@ -280,11 +291,11 @@ class _Reading:
         cleared: (from, to) of a deletion by hand, or None.
     """
 
-    __slots__ = ("bad", "cleared", "done", "doubts", "full", "gains", "moved", "number", "read_at",
-                 "rows", "same", "slots", "top")
+    __slots__ = ("ahead", "bad", "cleared", "done", "doubts", "full", "gains", "moved", "number",
+                 "read_at", "rows", "same", "slots", "top")
 
-    def __init__(self, read_at: float, full: bool, number: int) -> None:
-        self.read_at, self.full, self.number = read_at, full, number
+    def __init__(self, read_at: float, full: bool, number: int, ahead: float) -> None:
+        self.read_at, self.full, self.number, self.ahead = read_at, full, number, ahead
         self.bad, self.rows, self.top = False, 0, (-1, -1)
         self.done: set[tuple[str, int, int] | None] = set()
         self.slots: list[_Array] = []
@@ -302,7 +313,10 @@ class _Reading:
 
 
 class _Gap:
-    """When something may have been lost, and which slots are known to have lost nothing."""
+    """
+    When something may have been lost, by the site's clock, and which slots are known to have lost
+    nothing.
+    """
 
     __slots__ = ("began", "by_expiry", "ended", "spared", "why")
 
@@ -333,22 +347,24 @@ class Target:
         file_system, target: names, "scratch" and "OST000a".
         node, boot_id: the storage server that read it last, and that server's boot.
         read_at: of the last whole reading; None before it.
-        swept_since: of the first whole reading; None before it.
+        ahead: the storage server's clock less the site's at that reading, s.
+        swept_since: of the first whole reading, by the site's clock; None before it.
         cleanup_s: job_cleanup_interval; None where it cannot be read.
         entries: in the file at the last whole reading.
     """
 
-    __slots__ = ("_bases", "_bases_free", "_bases_used", "_bytes", "_doubts", "_free", "_gained",
-                 "_gaps", "_heard", "_index", "_ints", "_layout", "_longs", "_names", "_number",
-                 "_past_intervals", "_reading", "_readings", "_span_s", "_used", "_values",
-                 "_whole", "boot_id", "cleanup_s", "entries", "file_system", "node", "read_at",
-                 "swept_since", "target")
+    __slots__ = ("_aheads", "_bases", "_bases_free", "_bases_used", "_bytes", "_doubts", "_free",
+                 "_gained", "_gaps", "_heard", "_index", "_ints", "_layout", "_longs", "_names",
+                 "_number", "_past_intervals", "_reading", "_readings", "_span_s", "_used",
+                 "_values", "_whole", "ahead", "boot_id", "cleanup_s", "entries", "file_system",
+                 "node", "read_at", "swept_since", "target")
 
     def __init__(self, names: Names, file_system: str, target: str) -> None:
         self.file_system, self.target = file_system, target
         self.node: str | None = None
         self.boot_id: str | None = None
         self.read_at: float | None = None
+        self.ahead = 0.0
         self.swept_since: float | None = None
         self.cleanup_s: int | None = None
         self.entries = 0
@@ -367,7 +383,8 @@ class Target:
         self._gaps: list[_Gap] = []
         self._doubts: dict[int, tuple[float, float]] = {}               # slot -> (from_s, to_s)
         self._past_intervals: list[tuple[float, float]] = []            # (until read_at, cleanup_s)
-        self._readings = array("d")                     # times of the last ones
+        self._readings = array("d")                     # times of the last ones,
+        self._aheads = array("d")                       # and their `ahead`
         self._number = 0                                # how many
         self._whole = 0                                 # readings in a row that prove absence
         self._heard: dict[_Machine, float] = {}         # its last read_at
@@ -387,7 +404,7 @@ class Target:
 
     @property
     def _origin(self) -> _Array:
-        """`_born` of the first one ever."""
+        """`_born` of the first one ever, by the site's clock."""
         return _row_of(self._longs, 2)
 
     @property
@@ -436,7 +453,7 @@ class Target:
 
     # ---- what comes in
 
-    def take(self, block: Any, node: str, boot_id: str, full: bool) -> bool:
+    def take(self, block: Any, node: str, boot_id: str, full: bool, ahead: float = 0.0) -> bool:
         """
         Take one block; True, or False for one that is old, or of a file that could not be read.
 
@@ -446,6 +463,7 @@ class Target:
             block: as in sweeps.Block.
             node, boot_id: who has read it.
             full: what is in no block of this reading is not there.
+            ahead: the storage server's clock less the site's when it was read, s.
         """
         if block.unreadable:
             return False
@@ -454,9 +472,9 @@ class Target:
         if block.read_at == heard or (block.read_at < heard and not full):
             return False
         if machine != _machine(self.node, self.boot_id):
-            self._begin_anew(block.read_at)
+            self._begin_anew(block.read_at - ahead)
         elif full and block.read_at < (self._reading.read_at if self._reading else heard):
-            self._set_back(block.read_at)
+            self._set_back(block.read_at - ahead)
         if block.read_at < heard:
             del self._heard[machine]
         self.node, self.boot_id = node, boot_id
@@ -467,7 +485,7 @@ class Target:
                     return False
                 self._whole = 0                         # it was never ended: its rest is not known
                 self._keep_doubts()
-            before, reading = reading, self._begin(block, full)
+            before, reading = reading, self._begin(block, full, ahead)
             if before is not None:
                 reading.cleared = before.cleared
         key = (block.ids[0], block.seen[0], len(block.ids)) if block.ids else None
@@ -480,35 +498,47 @@ class Target:
             self._end(block, reading)
         return True
 
-    def _begin_anew(self, read_at: float) -> None:
-        """Another server, or another boot of it: all entries that we know are gone."""
+    @property
+    def swept_until(self) -> float | None:
+        """When the last whole reading was, by the site's clock; None before it."""
+        return None if self.read_at is None else self.read_at - self.ahead
+
+    def _begin_anew(self, now: float) -> None:
+        """
+        Another server, or another boot of it: all entries that we know are gone; `now`: by the
+        site's clock.
+        """
         self._lose_sight()
-        if self.read_at is not None:
+        last = self.swept_until
+        if last is not None:
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY
-            self._add_gap(min(self.read_at, read_at), max(self.read_at, read_at), RESTARTED,
+            self._add_gap(min(last, now), max(last, now), RESTARTED,
                           numpy.zeros(self._used, bool))
         elif self._used:                                # only parts of a first reading
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY
 
-    def _set_back(self, read_at: float) -> None:
-        """Rule 11."""
+    def _set_back(self, now: float) -> None:
+        """Rule 11; `now`: by the site's clock."""
         self._lose_sight()
-        self.swept_since = min(self.swept_since or read_at, read_at)
-        self._add_gap(self.swept_since, read_at, NO_SWEEP, numpy.zeros(self._used, bool))
+        last = self.swept_until
+        if last is None or last > now:                  # it was wrong, or told us nothing
+            last = self.swept_since = min(self.swept_since or now, now)
+        self._add_gap(last, now, CLOCK_SET, numpy.zeros(self._used, bool))
 
     def _lose_sight(self) -> None:
         """What comes does not follow what was read."""
         self._keep_doubts()
         if self._reading is not None and self._reading.cleared:
-            self._add_gap(*self._reading.cleared, CLEARED, numpy.zeros(self._used, bool))
+            self._add_cleared(self._reading, numpy.zeros(self._used, bool))
         self._reading = None
-        self._past_intervals, self._readings, self._whole = [], array("d"), 0
+        self._past_intervals, self._whole = [], 0
+        self._readings, self._aheads = array("d"), array("d")
         if self._place is not None:
             self._place[:] = self._not_in[:] = -1
 
-    def _begin(self, block: Any, full: bool) -> _Reading:
+    def _begin(self, block: Any, full: bool, ahead: float) -> _Reading:
         self._number += 1
         if block.cleanup_s != self.cleanup_s:
             if self.read_at is not None:
@@ -517,7 +547,7 @@ class Target:
                     (_, a), (until, b) = self._past_intervals[:2]
                     self._past_intervals[:2] = [(until, min(a or b, b or a))]
             self.cleanup_s = block.cleanup_s
-        self._reading = _Reading(block.read_at, full, self._number)
+        self._reading = _Reading(block.read_at, full, self._number, float(ahead))
         if self._readings and (2 * (block.read_at - self._readings[-1])
                                >= self._shortest_s(self._readings[-1]) * (1 - _READING_TAKES)):
             self._whole = 0                             # rule 5 needs them closer together
@@ -571,7 +601,7 @@ class Target:
                                             numpy.where(dated, started, seen), self._born[slots])
             self._dated[slots] = dated
             first = slots[self._origin[slots] == 0]
-            self._origin[first] = self._born[first]
+            self._origin[first] = self._born[first] - _I64(reading.ahead * _NS)
         self._absent[slots] = 0
         if has_places:
             reading.top = (max(reading.top[0], int(place.max())),
@@ -686,7 +716,7 @@ class Target:
             # It is another one, but since when?  A deletion by hand went unseen: what it had done
             # until then was overtaken.
             for slot in slots[moved_back & sure].tolist():
-                self._doubt(slot, int(self._born[slot]) / _NS, reading.read_at)
+                self._doubt(slot, *self._by_site(int(self._born[slot]) / _NS, reading.read_at))
             self._put(moved_back & sure, slots, reading)
         if rest.any():
             gone = rest & (absent >= 2)
@@ -707,8 +737,8 @@ class Target:
                     new[at] = True
                     rest[at] = False
             if rest.any():
-                reading.doubts.append((slots[rest], place[rest], old_seen[rest] / _NS,
-                                       numpy.maximum(seen[rest] / _NS, reading.read_at)))
+                reading.doubts.append((slots[rest], place[rest], *self._by_site(
+                    old_seen[rest] / _NS, numpy.maximum(seen[rest] / _NS, reading.read_at))))
                 self._put(rest, slots, reading)         # it may be another one since now
             reading.same.append(slots[same])
         reading.same.append(slots[sure])
@@ -828,6 +858,15 @@ class Target:
             reading.clear_between(self._last_there(slots[early], absent[early]),
                                   int(made[early].max()) / _NS + 1)
 
+    def _by_site(self, began: Any, ended: Any) -> tuple[Any, Any]:
+        """
+        A time of the storage server as one of the site's: no shorter, where its clock was set.
+
+        `began`, `ended`: numbers, or arrays.
+        """
+        aheads = [*self._aheads, *([self._reading.ahead] if self._reading else [])] or [self.ahead]
+        return began - max(aheads), ended - min(aheads)
+
     def _last_there(self, slots: _Array, absent: _Array) -> float:
         """
         When the last reading was before which nothing was lost, if these were deleted together.
@@ -840,7 +879,7 @@ class Target:
         if at >= 0:
             return self._readings[at]
         began: Any = self.swept_since           # known, once anything was absent
-        return float(min(began, int(self._seen[slots].min()) / _NS))
+        return float(min(began + self.ahead, int(self._seen[slots].min()) / _NS))
 
     # ---- the end of a reading
 
@@ -867,15 +906,16 @@ class Target:
         self._gained = self._added_up(slots, int(here.sum()) < len(slots), reading)
         self._span_s = max(0.0, now - self.read_at) if self.read_at is not None else 0.0
         if self.swept_since is None:
-            self.swept_since = now
-        self.read_at, self._reading = now, None
+            self.swept_since = now - reading.ahead
+        self.read_at, self.ahead, self._reading = now, reading.ahead, None
         machine = _machine(self.node, self.boot_id)
         self._heard.pop(machine, None)
         self._heard[machine] = now
         if len(self._heard) > _MOST_BOOTS:
             del self._heard[next(iter(self._heard))]
-        del self._readings[:1 - _MOST_READINGS]
+        del self._readings[:1 - _MOST_READINGS], self._aheads[:1 - _MOST_READINGS]
         self._readings.append(now)
+        self._aheads.append(reading.ahead)
         if self._asleep[:used].any():
             self._release(numpy.flatnonzero(self._asleep[:used]
                                             & (self._absent[:used] >= _GONE_FOR_CERTAIN)))
@@ -895,7 +935,13 @@ class Target:
         early = again[self._seen[again] + interval * (1 - _READING_TAKES)
                       > self._absent_at[again] * _NS]
         if len(early):
-            reading.clear_between(self._last_there(early, self._absent[early]), reading.read_at)
+            # Before it was absent for the first time, unless all was cleared once more since.
+            first = float(self._absent_at[early].max())
+            used = slice(self._used)
+            stayed = ((self._row[used] >= 0) & (self._absent[used] == 0) & self._dated[used]
+                      & (self._born[used] < _before(first)))
+            reading.clear_between(self._last_there(early, self._absent[early]),
+                                  first if stayed.any() else reading.read_at)
 
     def _find_gaps(self, reading: _Reading) -> None:
         if self.read_at is None:
@@ -907,8 +953,7 @@ class Target:
         there = (self._row[:self._used] >= 0) & (self._absent[:self._used] == 0)
         born, dated = self._born[:self._used], self._dated[:self._used]
         if reading.cleared:
-            began, ended = reading.cleared
-            self._add_gap(began, ended, CLEARED, there & dated & (born < _before(began)))
+            self._add_cleared(reading, there & dated & (born < _before(reading.cleared[0])))
         if late:                                        # not for the first one of another boot
             same = there & (born < _before(self.read_at)) & (dated | (
                 self._seen[:self._used] < (self.read_at + interval) * _NS))
@@ -916,19 +961,26 @@ class Target:
                 same[slots] |= born[slots] < _before(self.read_at)
             # Who was used meanwhile, without start_time, may be another one after a `clear`.
             proves = same & (dated | (self._seen[:self._used] < _before(self.read_at) - _NS))
+            last, now = self.read_at - self.ahead, reading.read_at - reading.ahead
+            is_set = abs(reading.ahead - self.ahead) > interval * _CLOCKS_DIFFER
+            why = CLOCK_SET if is_set and now - last < interval else NO_SWEEP
             if proves.any():
-                self._add_gap(self.read_at, reading.read_at - interval, NO_SWEEP,
+                self._add_gap(last, max(last, now) if is_set else now - interval, why,
                               same | (there & (born < (self.read_at + interval) * _NS)), True)
             else:
-                self._add_gap(self.read_at, reading.read_at, NO_SWEEP, proves)
+                self._add_gap(last, max(last, now), why, proves)
+
+    def _add_cleared(self, reading: _Reading, spared: _Array) -> None:
+        cleared: Any = reading.cleared
+        self._add_gap(*self._by_site(*cleared), CLEARED, spared)
 
     def _add_gap(self, began: float, ended: float, why: str, spared: _Array,
                  by_expiry: bool = False) -> None:
         self._gaps.append(_Gap(began, ended, why, spared, by_expiry))
         if len(self._gaps) > MOST_GAPS:
             a, b = self._gaps[:2]
-            self._gaps[:2] = [_Gap(min(a.began, b.began), max(a.ended, b.ended), CLEARED
-                                   if CLEARED in (a.why, b.why) else b.why,
+            whys = dict.fromkeys((*a.why.split(_OR), *b.why.split(_OR)))
+            self._gaps[:2] = [_Gap(min(a.began, b.began), max(a.ended, b.ended), _OR.join(whys),
                                    a.bits(self._used) & b.bits(self._used))]
 
     def _added_up(self, slots: _Array, some_twice: bool,
@@ -950,7 +1002,7 @@ class Target:
 
     @property
     def gaps(self) -> list[tuple[float, float, str]]:
-        """[(from, to, why)]: when something may have been lost; s, the storage server's clock."""
+        """[(from, to, why)]: when something may have been lost; s, by the site's clock."""
         return [(gap.began, gap.ended, gap.why) for gap in self._gaps]
 
     def ids(self) -> list[str]:
@@ -993,38 +1045,50 @@ class Target:
             values[:, at[name, "sums"]] if (name, "sums") in at else None)
             for name, unit in layout.units.items()})
 
-    def marks(self, one: str, began: float, ended: float | None) -> list[str]:
+    def origin(self, one: str) -> float | None:
+        """When its first entry here was made, or first seen; s, by the site's clock; or None."""
+        slot = int(self._slots_or_none([one])[0])
+        return int(self._origin[slot]) / _NS or None if slot >= 0 else None
+
+    def marks(self, one: str, began: float, ended: float | None, earliest: float | None = None,
+              latest: float | None = None) -> list[str]:
         """
         [why]: each reason for which this id's total here may be too low; [] when there is none.
 
         Args:
-            began, ended: of the job, s of the storage server's clock; ended: None while it runs.
+            began, ended: of the job, s of the site's clock; ended: None while it runs.
+            earliest, latest: where these are not known, but when it was seen: the time in which it
+                may have run.
         """
         if self.swept_since is None:
             return [LATE]
         ended = float("inf") if ended is None else ended
+        latest = ended if latest is None else max(ended, latest)
         slot = int(self._slots_or_none([one])[0])
         origin = int(self._origin[slot]) / _NS if slot >= 0 else 0
-        # Before its first entry it cannot have had another one that expired.
-        whole = bool(origin) and origin < began + self._shortest_s(began)
         why = []
-        if began < self.swept_since:
+        if began < self.swept_since or (earliest is not None and 0 < origin <= self.swept_since):
             why.append(LATE)
+        earliest = began if earliest is None else min(began, earliest)
+        # Before its first entry it cannot have had another one that expired.
+        whole = bool(origin) and origin < earliest + self._shortest_s(
+            earliest + min(self._aheads, default=self.ahead))
         for gap in self._gaps:
-            if gap.began <= ended and gap.ended >= began and gap.why not in why and not (
-                    slot >= 0 and gap.spares(slot)) and not (
+            if gap.began > latest or gap.ended < earliest or (slot >= 0 and gap.spares(slot)) or (
                     whole and gap.by_expiry and gap.ended <= origin):
-                why.append(gap.why)
+                continue
+            why.append(gap.why + (BEFORE_SEEN if gap.ended < began else
+                                  AFTER_SEEN if gap.began > ended else ""))
         doubts: list[Any] = [self._doubts[slot]] if slot in self._doubts else []
         for slots, _, *when in self._reading.doubts if self._reading else ():
             doubts += [[one[at] for one in when] for at in numpy.flatnonzero(slots == slot)]
-        if any(doubt[0] <= ended and doubt[1] >= began for doubt in doubts):
+        if any(doubt[0] <= latest and doubt[1] >= earliest for doubt in doubts):
             why.append(DOUBTFUL)
         if self.cleanup_s is None:
             why.append(NO_INTERVAL)
         if slot >= 0 and self._is_at_limit(slot):
             why.append(AT_LIMIT)
-        return why
+        return list(dict.fromkeys(why))
 
     def suspects(self) -> list[str]:
         """Ids of which marks() may say more than LATE, NO_INTERVAL and the gaps: they are few."""
@@ -1177,7 +1241,7 @@ class Target:
         if reading is not None:
             open_reading = [reading.read_at, reading.full, reading.number, reading.bad,
                             reading.rows, [list(key) if key else None for key in reading.done],
-                            reading.top, reading.cleared]
+                            reading.top, reading.cleared, reading.ahead]
             for name, some in (("slots", reading.slots), ("moved", reading.moved),
                                ("same", reading.same)):
                 dtype: Any = bool if name == "moved" else _I32
@@ -1194,7 +1258,7 @@ class Target:
             "file_system": self.file_system, "target": self.target, "node": self.node,
             "boot_id": self.boot_id, "read_at": self.read_at, "swept_since": self.swept_since,
             "cleanup_s": self.cleanup_s, "entries": self.entries, "number": self._number,
-            "whole": self._whole,
+            "whole": self._whole, "ahead": self.ahead, "aheads": list(self._aheads),
             "readings": list(self._readings), "intervals": self._past_intervals,
             "heard": [(*who, at) for who, at in self._heard.items()],
             "units": layout.units,
@@ -1236,6 +1300,9 @@ class Target:
             setattr(self, name, about[name])
         self._number, self._whole = about["number"], about["whole"]
         self._readings = array("d", about["readings"])
+        # States from before there was `ahead` have none of these.
+        self.ahead = float(about.get("ahead", 0.0))
+        self._aheads = array("d", about.get("aheads", [self.ahead] * len(self._readings)))
         self._heard = {_machine(node, boot_id): at for node, boot_id, at in about["heard"]}
         self._past_intervals = [tuple(one) for one in about["intervals"]]
         arrays: dict[str, Any] = {}
@@ -1287,8 +1354,8 @@ class Target:
 
     @staticmethod
     def _open_reading(about: Any, arrays: Any) -> _Reading:
-        read_at, full, number, bad, rows, done, top, cleared = about
-        reading = _Reading(read_at, full, number)
+        read_at, full, number, bad, rows, done, top, cleared, *ahead = about
+        reading = _Reading(read_at, full, number, *(ahead or [0.0]))
         reading.bad, reading.rows, reading.top = bad, rows, tuple(top)
         reading.done = {tuple(key) if key else None for key in done}
         reading.cleared = tuple(cleared) if cleared else None

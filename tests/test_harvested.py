@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from iostats import config as site
-from iostats import harvested, schedulers, sweeps
+from iostats import harvested, schedulers, sweeps, zeroing
 from iostats.errors import StateError
 from iostats.jobfacts import Facts
 from iostats.store import Store
@@ -477,6 +477,109 @@ def test_a_job_that_ran_while_nobody_looked_is_marked(desk):
     assert fs["notes"] and "OST0000" in fs["notes"][0]
 
 
+def final(desk, job, *others, run="1" * 16):
+    """(bytes read, notes, lower_bound) of a job's final record, of the file system scratch."""
+    for _ in range(95):
+        desk.now += 20
+        desk.send("oss1", desk.block(), *(one() for one in others), run=run)
+        desk.turn()
+    record = harvested.as_record(desk.harvest.part(job), ",".join)
+    assert record["final"]
+    [fs] = [fs for fs in record["file_systems"] if fs["name"] == "scratch"]
+    return fs["read_bytes"], fs["notes"], record["lower_bound"]
+
+
+def test_what_a_clear_may_have_taken_before_a_job_was_first_seen_is_marked(desk):
+    """
+    No batch system tells when it began; 4733 has shown the clear.  2 MiB of 3 were final and
+    unmarked, and a note said that requests had carried no job's id.
+    """
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4733"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.now += 20                          # 4711 reads 1 MiB; clear; 4733, and 4711 2 MiB more
+    desk.send("oss1", desk.block(ids=["4733"], started=desk.now - 9, read_bytes=(5, 1009)))
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 23, read_bytes=(2, 2 << 20)))
+    assert (2 << 20, [f"OST0000: {zeroing.CLEARED}{zeroing.BEFORE_SEEN}"], True) == (
+        final(desk, "4711"))
+
+
+def test_what_a_clear_may_have_taken_after_a_job_was_last_seen_is_marked(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711", "4733"], started=desk.now - 3,
+                                 read_bytes=(2, 2 << 20)))
+    for _ in range(10):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+    desk.now += 20                          # 4711 reads 1 MiB; clear; 4733 is there again
+    desk.send("oss1", desk.block(ids=["4733"], gone=["4711"], started=desk.now - 9,
+                                 read_bytes=(5, 1009)))
+    assert (2 << 20, [f"OST0000: {zeroing.CLEARED}{zeroing.AFTER_SEEN}"], True) == (
+        final(desk, "4711"))
+
+
+def test_what_nobody_read_for_longer_than_an_interval_after_a_job_was_last_seen_is_marked(desk):
+    """The agent was dead for twenty minutes."""
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(2, 2 << 20)))
+    for _ in range(10):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+    desk.now += 1200
+    assert (2 << 20, [f"OST0000: {zeroing.NO_SWEEP}{zeroing.AFTER_SEEN}"], True) == (
+        final(desk, "4711", run="2" * 16))
+
+
+def test_a_target_of_a_file_system_that_a_job_never_used_marks_nothing_of_it(desk):
+    """Of home the job was never seen; its OST0000 was cleared, and its agent came later."""
+    def home(**more):
+        return {**desk.block(**more), "file_system": "home"}
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.now += 20
+    desk.send("oss1", desk.block(),
+              home(ids=["4733"], started=desk.now - 3, read_bytes=(37, 53_007)))
+    desk.now += 20
+    desk.send("oss1", desk.block(),
+              home(ids=["4733"], started=desk.now - 3, read_bytes=(5, 1009)))
+    assert (41_003, [], False) == final(desk, "4711", home)
+    assert ["home: OST0000: entries were removed before their time (job_stats cleared, the target "
+            "started again, or the clock set), after the job was last seen; when it ended is not "
+            "known; nothing was seen of the job on home",
+            "home: OST0000: not read from the job's begin on; nothing was seen of the job on home"
+            ] == desk.harvest.part("4711").notes
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["when it read", "when it sent"])
+def test_a_clear_stays_where_it_was_when_the_storage_servers_clock_is_set_right(desk, told):
+    """By two hours, after the clear; the mark was at a time when the job had not run."""
+    def send(ahead, run, **more):
+        block = desk.block(**more)
+        block = {**block, "read_at": block["read_at"] + ahead,
+                 "started": [one + ahead * NS for one in block["started"]],
+                 "seen": [one + ahead * NS for one in block["seen"]]}
+        times = {"read_ahead_s": float(ahead)} if told else {}
+        desk.send("oss1", block, run=run * 16, clock_ahead_s=float(ahead), **times)
+        desk.now += 20
+    send(7200, "1")
+    send(7200, "1", ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
+    send(7200, "1", ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009))
+    ended = desk.now - 20
+    for _ in range(4):
+        send(7200, "1")
+    desk.harvest.learn("4711", Facts(job="4711", state="ended", started=BEGAN + 17, ended=ended))
+    for _ in range(95):
+        send(0, "2")
+        desk.turn()
+    [fs] = harvested.as_record(desk.harvest.part("4711"), ",".join)["file_systems"]
+    assert (42_012, [f"OST0000: {zeroing.CLEARED}"], True) == (
+        fs["read_bytes"], fs["notes"], fs["lower_bound"])
+
+
 def test_a_sweep_planned_in_the_future_does_not_hide_those_that_come(desk):
     """By an agent whose clock is 10 minutes ahead, and that had not heard of ours."""
     desk.send("oss1", desk.block(), slot=int(desk.now) + 600)
@@ -541,7 +644,7 @@ def test_one_damaged_target_costs_itself_alone_and_is_put_aside(desk, caplog, wi
     OST0001 is as it was; of OST0000 everything is asked for again, also after another restart, and
     what was counted there before is marked.
     """
-    one = {"ids": ["4711"], "started": BEGAN - 3}
+    one = {"ids": ["4711"], "started": BEGAN + 17}
     desk.send("oss1", desk.block(), desk.block("OST0001"))
     desk.now += 20
     desk.send("oss1", desk.block(read_bytes=(23, 41_003), **one),

@@ -302,10 +302,10 @@ class Harvest:
 
     def __init__(self):
         self.names, self.targets, self.agents, self.sweep = zeroing.Names(), {}, {}, None
-        self.kernels, self.now = {}, T
+        self.kernels, self.now, self.aheads = {}, T, {}     # aheads: {node: s}, of their clocks
 
     def age_s(self, target):
-        return None if target.read_at is None else self.now - target.read_at
+        return None if target.read_at is None else self.now - target.swept_until
 
     def is_overdue(self, target):
         return target.read_at is None or self.age_s(target) > 45
@@ -322,9 +322,10 @@ class Harvest:
         for key, (_, agent, node) in self.kernels.items():
             if key[1] in without:
                 continue
-            blocks, full = agent.sweep(at * kernel.NS)
+            ahead = self.aheads.get(node, 0)
+            blocks, full = agent.sweep((at + ahead) * kernel.NS)
             for block in blocks:
-                self.targets[key].take(block, node, "b" * 32, full)
+                self.targets[key].take(block, node, "b" * 32, full, float(ahead))
             seen.append(self.targets[key])
         self.sweep, self.now = Sweep(at, 20, not without, seen), at + 3
 
@@ -406,7 +407,7 @@ def test_the_share_of_no_job_is_told_for_each_target(harvest, level):
 def test_a_total_that_may_be_too_low_says_why(harvest):
     """The job 4711 is older than the harvest; of 12366 nobody knows when it began."""
     [row] = finished(Answers().query(harvest, QueryAsk("b", job="4711"), None))["rows"]
-    assert row["lower_bound"] and any("the harvest began after the job" in note
+    assert row["lower_bound"] and any("not read from the job's begin on" in note
                                       for note in row["notes"])
     [row] = finished(Answers().query(harvest, QueryAsk("b", job="12366"), None))["rows"]
     assert not row["lower_bound"] and [] == row["notes"]
@@ -549,23 +550,42 @@ def test_a_total_at_a_target_that_is_being_read_for_the_first_time_is_a_lower_bo
     assert target.take(block, "oss2", "b" * 32, full)
     answer = finished(Answers().query(harvest, QueryAsk("a", job="4711"), None))
     [row] = [row for row in answer["rows"] if row["target"] == "OST0001"]
-    assert (23 * MIB, True, ["the harvest began after the job (OST0001)"]) == (
+    assert (23 * MIB, True, ["not read from the job's begin on (OST0001)"]) == (
         row["write_bytes"], row["lower_bound"], row["notes"])
 
 
-def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later(harvest):
-    """By its clock the harvest began 20 s after T, and 12366 another 10 s after that."""
-    Agent = namedtuple("Agent", "clock_ahead_s slot")
-    facts = Facts(job="12345_10", raw_job="12366", user="bob", started=T - 70, ended=T - 60)
-    harvest.facts = lambda id: facts if id == "12366" else None
-    whys = {}
-    for ahead_s in (0.0, 100.0):
-        harvest.agents = {"mds1": Agent(ahead_s, T + 40)}
-        [row] = finished(Answers().query(harvest, QueryAsk("b", job="12366"), None))["rows"]
-        whys[ahead_s] = row["notes"]
-    assert {0.0: ["the harvest began after the job (MDT0000 OST0000)"],
-            100.0: ["the harvest began after the job (OST0000)"]} == whys
+def test_what_began_after_a_clear_is_not_marked_for_it(harvest):
+    """By its own start_time; 4711, which went on after it, is."""
+    ost = harvest.kernels["scratch", "OST0000"][0]
+    ost.clear()
+    ost.rpc((T + 50) * kernel.NS, "4711", "write_bytes", 37)
+    harvest.read(T + 60)
+    ost.rpc((T + 70) * kernel.NS, "4713", "write_bytes", 41)
+    harvest.read(T + 80)
+    for level in "ab":
+        answer = finished(Answers().query(harvest, QueryAsk(level, file_system="scratch"), None))
+        marked = {row["job"]: zeroing.CLEARED in " ".join(row["notes"]) for row in answer["rows"]
+                  if row.get("target", "OST0000") == "OST0000" and row["is_job"]}
+        assert (True, False) == (marked["4711"], marked["4713"])
 
+
+def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later():
+    """The harvest began 20 s after T; the MDS' clock is 100 s ahead, and 12366 began 10 s later."""
+    whys = {}
+    for began in (T + 10, T + 30):
+        harvest = Harvest()
+        harvest.aheads = {"mds1": 100}
+        ost = harvest.add("OST", "scratch", "OST0000", "oss1")
+        mdt = harvest.add("MDT", "scratch", "MDT0000", "mds1")
+        harvest.read(T + 20)
+        ost.rpc((T + 35) * kernel.NS, "12366", "write_bytes", 23)
+        mdt.rpc((T + 135) * kernel.NS, "12366", "open", 37)
+        harvest.read(T + 40)
+        facts = Facts(job="12345_10", raw_job="12366", user="bob", started=began, ended=T + 38)
+        harvest.facts = lambda id, facts=facts: facts if id == "12366" else None
+        [row] = finished(Answers().query(harvest, QueryAsk("b", job="12366"), None))["rows"]
+        whys[began] = row["notes"]
+    assert {T + 10: ["not read from the job's begin on (MDT0000 OST0000)"], T + 30: []} == whys
 
 def test_before_the_first_sweep_there_is_no_answer():
     with pytest.raises(WireError, match="no sweep of the storage servers is whole yet"):

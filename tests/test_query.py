@@ -17,6 +17,7 @@ from site_desk import SiteDesk, script
 from storage import StorageServer, moved
 
 from iostats.cli.query import main
+from iostats.zeroing import CLEARED
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_what_a_target_has_forgotten_makes_the_totals_of_its_file_system_lower_b
         until(lambda: [True] == [row["lower_bound"] for row in rows(desk, "a", "--job", "4713")],
               what="the third sweep")
         [row] = rows(desk, "b", "--job", "4711")
-        assert (23 << 20, ["job_stats were cleared (OST0001)"]) == (row["read_bytes"], row["notes"])
+        assert (23 << 20, [f"{CLEARED} (OST0001)"]) == (row["read_bytes"], row["notes"])
         [row] = rows(desk, "a", "--job", "4711")
         assert (23 << 20, []) == (row["read_bytes"], row["notes"])
 

@@ -18,8 +18,11 @@ from iostats import job_stats, zeroing
 from iostats.errors import StateError
 from iostats.sweeps import Block, Column
 from iostats.zeroing import (
+    AFTER_SEEN,
     AT_LIMIT,
+    BEFORE_SEEN,
     CLEARED,
+    CLOCK_SET,
     DOUBTFUL,
     LATE,
     NO_INTERVAL,
@@ -360,10 +363,67 @@ def test_a_clock_that_is_set_right_by_a_day_hides_no_reading():
     assert target.take(block(400, again, ended=False), "oss1", "boot 1", True)
     assert target.take(block(400, new), "oss1", "boot 1", True)
     assert [23, 37] == target.totals(["4711", "4712"]).counters["open"].samples.tolist()
-    assert [NO_SWEEP] == target.marks("4711", T + 400, T + 500)
+    assert [CLOCK_SET] == target.marks("4711", T + 400, T + 500)
     assert [] == target.marks("4712", T + 401, T + 500)
     assert 0.0 == target.gains().span_s
     assert not target.take(block(380, opens(86_590, 86_599, 23)), "oss1", "boot 1", False)
+
+
+def clocked(*readings):
+    """The Target that has taken [(ahead of the storage server's clock, block by the site's)]."""
+    target = zeroing.Target(zeroing.Names(), "scratch", "OST0000")
+    for at, (ahead, one) in enumerate(readings):
+        ids, ns = dict(zip(one.ids, zip(one.started, one.seen))), ahead * NS
+        target.take(Block(
+            file_system="scratch", target="OST0000", read_at=one.read_at + ahead, ended=True,
+            cleanup_s=600, ids=one.ids, counters=one.counters,
+            started=[started and started + ns for started, _ in ids.values()],
+            seen=[seen + ns for _, seen in ids.values()]), "oss1", "boot 1",
+            at == 0 or ahead < readings[at - 1][0], float(ahead))
+    return target
+
+
+def test_a_gap_stays_where_it_was_when_the_clock_is_set_right():
+    """
+    Cleared at 380 s by the site's clock while the storage server's was two hours ahead; then that
+    is set right.  The mark was compared with the job's times by the clock of now, and was gone.
+    """
+    target = clocked((7200, block(0, {})), (7200, block(200, opens(190, 199, 23))),
+                     (7200, block(400, opens(390, 399, 37))), (0, block(600, {})))
+    assert CLEARED in target.marks("4711", T + 190, T + 399)
+    assert [] == target.marks("4712", T + 601, T + 700)
+    assert (T + 600, T) == (target.swept_until, target.swept_since)
+    again = zeroing.Target.from_state(zeroing.Names(), target.state())
+    assert (target.gaps, target.swept_until) == (again.gaps, again.swept_until)
+
+
+def test_a_clock_that_is_set_forward_makes_no_silence_and_may_have_made_entries_expire():
+    """By two hours between 200 and 220 s, for which 4711's entry had to go: 23 and 37 opens."""
+    target = clocked((0, block(0, {})), (0, block(200, opens(190, 199, 23))),
+                     (7200, block(220, opens(210, 219, 37))))
+    assert 60 == target.totals(["4711"]).counters["open"].samples[0]
+    assert [(T + 200, T + 220, CLOCK_SET)] == target.gaps
+    assert [CLOCK_SET] == target.marks("4711", T + 190, T + 219)
+    assert [] == target.marks("4712", T + 221, T + 300)
+
+
+@pytest.mark.parametrize("first, last, began, ended, marks", [
+    (900, 980, T + 890, T + 980, []),
+    (900, 980, None, T + 980, [CLEARED + BEFORE_SEEN]),
+    (20, 90, T + 20, T + 90, []),
+    (20, 90, T + 20, None, [CLEARED + AFTER_SEEN]),
+    (20, 900, None, None, [CLEARED]),
+], ids=["began after it", "nobody tells when it began", "ended before it",
+        "nobody tells when it ended", "was seen before it and after it"])
+def test_where_nobody_tells_when_a_job_ran_what_it_may_have_lost_is_marked(first, last, began,
+                                                                           ended, marks):
+    """job_stats were cleared between 100 and 400 s; 4712 is another job."""
+    target = taken(EMPTY, block(100, {}), block(200, opens(190, 199, 23)),
+                   block(400, opens(390, 399, 37)), *(block(at, {}) for at in (600, 800)),
+                   block(1000, {"4712": (895, 980, {"open": 7})}))
+    assert marks == target.marks(
+        "4712", T + first, T + last, T - 86_400 if began is None else began,
+        T + 2800 if ended is None else ended)
 
 
 def test_an_id_twice_in_one_reading_is_the_old_one_and_then_the_new_one():

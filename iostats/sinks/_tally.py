@@ -246,8 +246,6 @@ class Tally:
         everyone = self._gaps.get(key) != gaps
         self._gaps[key] = gaps
         suspects = set(target.suspects())
-        agent = getattr(harvest, "agents", {}).get(target.node)
-        ahead = agent.clock_ahead_s if agent is not None else 0.0
         since = float("inf") if target.swept_since is None else target.swept_since
         ids = target.ids() if everyone else {
             **dict.fromkeys(came), **dict.fromkeys(suspects),
@@ -265,7 +263,6 @@ class Tally:
                 began = self.first.get(job_id) or target.swept_since or 0.0
             else:
                 self._without_start.discard(job_id)
-            began += ahead
             # marks() of all ids of all targets would take longer than a sweep on a large system.
             if ((began < since or gaps[0] or target.gaps or job_id in suspects)
                     and target.marks(job_id, began, None)):
