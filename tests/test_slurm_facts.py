@@ -451,6 +451,22 @@ def test_pyslurm_is_asked_where_it_works(pyslurm):
     assert "pyslurm 25.11.2" == leaf.way()
 
 
+@pytest.mark.parametrize("told, status", [("exit_code=72", 200), ("exit_code=None", 128)])
+def test_squeue_tells_the_exit_status_that_pyslurm_alters(pyslurm, told, status):
+    """72 for 200, and None for 0, which was 128; the rest is pyslurm's.  No accounting needed."""
+    pyslurm.write_text(STAND_IN.replace("exit_code=7)", f"{told})"))
+    squeue = {"jobs": [{**json.loads(sample("squeue_22.05.json"))["jobs"][0], "job_id": 37,
+                        "array_job_id": 0, "array_task_id": None, "job_state": "FAILED",
+                        "exit_code": status << 8}]}
+    run = Answers(squeue_json=(0, json.dumps(squeue), ""))
+
+    one = leaf.facts(["37"], _pyslurm_or(run))["37"]
+
+    assert (status, None, "FAILED", "long") == (one.exit_status, one.exit_signal, one.outcome,
+                                                one.partition)
+    assert ["squeue --json"] == run.names
+
+
 def test_the_accounting_tells_the_exit_status_that_pyslurm_does_not(pyslurm):
     """Nothing else is asked for."""
     line = "37|37|FAILED|135:0|1041|alice|physics|long|2|1|1|1|north|nid[003-004]\n"

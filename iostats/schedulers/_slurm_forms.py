@@ -294,8 +294,8 @@ def parse_pyslurm(text: str) -> dict[str, Facts]:
     """
     {raw job: Facts} of what PYSLURM_JOBS prints; NotReadable.
 
-    pyslurm has None where the number is 0, and an exit status of 128 and more without those 128; so
-    every status that is not 0 is not told.
+    pyslurm has None where the number is 0, and an exit status of 128 and more without those 128 (72
+    for 200, 0 for 128); so no status is told but that of a job that has COMPLETED, or of a signal.
     """
     found = {}
     for record in _records(text, "pyslurm", "id"):
@@ -310,11 +310,13 @@ def parse_pyslurm(text: str) -> dict[str, Facts]:
         if array and task is None and not record.get("array_tasks_waiting"):
             task = 0
         signal = count("exit_code_signal")
+        words = _words(record.get("state"))
         one = _made(
             raw, _numbered(raw, array, task, count("heterogeneous_id"),
                            count("heterogeneous_offset")),
-            _words(record.get("state")), started=count("start_time"), ended=count("end_time"),
-            exit_status=0 if signal or not count("exit_code") else None,
+            words, started=count("start_time"), ended=count("end_time"),
+            exit_status=0 if signal or (jobfacts.COMPLETED in words and not count("exit_code"))
+            else None,
             exit_signal=signal or None, user=text_of("user_name"),
             uid=_number(record.get("user_id")), account=text_of("account"),
             partition=text_of("partition"), name=text_of("name"), cluster=text_of("cluster"),

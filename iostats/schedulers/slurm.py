@@ -169,12 +169,25 @@ def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, F
 
 def _live(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
     """{raw job: Facts} of what slurmctld knows."""
+    if not _pyslurm():
+        return _squeued(asked, run)
     from iostats.schedulers import _slurm_forms as forms
-    if _pyslurm():
-        try:
-            return _only(asked, forms.parse_pyslurm(_ask_pyslurm(asked, run)))
-        except NotReadable:
-            pass
+    try:
+        found = _only(asked, forms.parse_pyslurm(_ask_pyslurm(asked, run)))
+    except NotReadable:
+        return _squeued(asked, run)
+    # It alters exit statuses; of jobs that slurmctld has not forgotten squeue has them.
+    lacking = [raw for raw, one in found.items() if _lacks_exit(one)]
+    try:
+        told = _squeued(lacking, run) if lacking else {}
+    except NotReadable:
+        told = {}
+    return {raw: _completed(one, told[raw]) if raw in told else one for raw, one in found.items()}
+
+
+def _squeued(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
+    """{raw job: Facts} by squeue."""
+    from iostats.schedulers import _slurm_forms as forms
     ids = ",".join(dict.fromkeys(job.partition("+")[0] for job in asked))
     command = ["squeue", "--all", "--states=all", f"--jobs={ids}"]
     failed: NotReadable | None = None
