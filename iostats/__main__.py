@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 
+from iostats.cli import OF_IOSTATS
+
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
-       iostats report [options] JOB ...       what finished jobs did
+       iostats report [options] JOB ...       what finished jobs did; iostats JOB, too
        iostats jobs [options]                 a line for each job, as sacct has it
        iostats top [options]                  who loads the file systems now
        iostats query LEVEL [options]          what storage servers counted, in detail
@@ -25,7 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a subcommand; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     role, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if role in ("server", "config", "run", "report", "jobs", "top", "query", "mail"):
+    if role[:1].isdigit():                            # a job
+        role, rest = "report", arguments
+    if role in OF_IOSTATS:
         status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
         return status
     if role in ("", "-h", "--help"):

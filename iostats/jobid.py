@@ -34,6 +34,16 @@ def checked_job_id(text: str, where: str = "--job") -> str:
     return job
 
 
+def checked_batch_job(text: str, where: str) -> str:
+    """`text` without blanks around it; UsageError where it can't be a batch system's job."""
+    job = checked_job_id(text, where)
+    # Flux' are in base 58, and begin with an f with or without a hook; all others have a number.
+    if not (any(c.isdigit() for c in job) or (job[0] in "f\u0192" and len(job) > 5)):
+        raise UsageError(f"{where}: expected a job such as 4711, 100_3 or 4711.pbs01, got "
+                         f"{job[:40]!r}")
+    return job
+
+
 def checked_node_name(text: str, where: str = "--node") -> str:
     """`text`; UsageError where it can't be a node's name."""
     if not is_node_name(text):

@@ -17,6 +17,7 @@ import os
 import pwd
 from collections import OrderedDict, namedtuple
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from itertools import islice
 from typing import Annotated, Any, Optional
 
 import msgspec
@@ -63,6 +64,8 @@ _FORGET_EVERY_S = 3600.0
 _AT_ONCE = 20                   # reports are added up between two looks at the network
 _MOST_JOBS_ASKED = 200          # in one command
 _MOST_LATEST = 1000
+_MOST_WAITING = 300             # jobs in one question, and in one answer
+_MOST_NAMED = 20                # nodes of a job that are missing, by name
 _LARGEST_ANSWER = 1 << 27
 _RECORDS_AT_ONCE, _RECORDS_WITHIN_S, _RECORDS_BYTES = 20, 0.25, 1 << 20      # in one commit
 _SHOWN_AT_ONCE = 20             # the file system of one's output may hang
@@ -105,6 +108,12 @@ class Latest(msgspec.Struct):
     """The params of `latest`."""
 
     count: Annotated[int, msgspec.Meta(ge=1, le=_MOST_LATEST)] = 10
+
+
+class Waits(msgspec.Struct):
+    """The params of `waiting`: jobs, as their nodes call them; [] for all."""
+
+    jobs: Annotated[list[NAME], msgspec.Meta(max_length=_MOST_WAITING)] = []
 
 
 class _Job:
@@ -182,6 +191,7 @@ class SiteServer(Server):
                             report=Method(self._report, SiteReport),
                             record=Method(self._record, Which),
                             latest=Method(self._latest, Latest),
+                            waiting=Method(self._waiting, Waits),
                             jobs=Method(self._listed, Question),
                             load=Method(self._load, answers.LoadAsk),
                             query=Method(self._query, answers.QueryAsk))
@@ -284,6 +294,18 @@ class SiteServer(Server):
 
     def _latest(self, which: Latest, who: Who) -> list[msgspec.Raw]:
         return _within_limit(self._store.latest(which.count, self._user(who)))
+
+    def _waiting(self, which: Waits, who: Who) -> list[dict[str, Any]]:
+        """The jobs of which a node has reported, and whose record waits for the others."""
+        own, wanted = self._user(who), set(which.jobs)
+        found = (
+            (key, job, sorted((job.expected or frozenset()) - job.heard))
+            for key, job in self._jobs.items()
+            if job.heard and (not wanted or key.job in wanted) and own in (None, job.about.user))
+        return [{"job": key.job, "attempt": key.attempt, "user": job.about.user,
+                 "reported": len(job.heard), "nodes": job.expected and len(job.expected),
+                 "missing": missing[:_MOST_NAMED], "missing_count": len(missing),
+                 "until": job.due} for key, job, missing in islice(found, _MOST_WAITING)]
 
     def _listed(self, question: Question, who: Who) -> dict[str, Any]:
         """A row for each job, of the one who asks, or of those that a reader asks for."""

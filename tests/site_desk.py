@@ -29,7 +29,7 @@ from processes import (
 
 from iostats import config as site
 from iostats import credentials, post, wire
-from iostats.cli.report import asked
+from iostats.cli.site_server import asked
 
 # The server waits a second for what comes late from accounting, and a minute after a record that
 # could not be made; few tests are about that.  And most have agents that sweep once, and no more:
@@ -200,9 +200,13 @@ class SiteDesk(Desk):
 
     def iostats(self, *arguments, env=None, stdin="", **how):
         """Run a subcommand of `iostats`, with this desk's site.cfg; the Done."""
-        role, *rest = map(str, arguments)
+        role, *rest = arguments
+        return self.bare(role, "--config", self.cfg, *rest, env=env, stdin=stdin, **how)
+
+    def bare(self, *arguments, env=None, stdin="", **how):
+        """Run `iostats` with these arguments and no others; the Done."""
         done = subprocess.run(
-            [sys.executable, "-m", "iostats", role, "--config", str(self.cfg), *rest],
+            [sys.executable, "-m", "iostats", *map(str, arguments)],
             cwd=self.folder, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
                                   "HOME": str(self.home), "LC_ALL": "C.UTF-8", **(env or {})},
             input=stdin, capture_output=True, text=True, timeout=100, **how)

@@ -141,7 +141,7 @@ def test_a_closed_pipe_is_no_error(site):
 
 def test_an_unknown_job_is_one_line_and_1(site):
     """The server has answered: that there is no sacct here does not matter."""
-    for job in ("4712", "471", "%", "4711_1", "4711+0", "no such job"):
+    for job in ("4712", "471", "4%", "4711_1", "4711+0", "no such job 1"):
         done = site.iostats("report", job)
         assert (1, "", f"iostats: nothing is known of job {job}") == (
             done.status, done.out, done.line)
@@ -274,4 +274,5 @@ def test_without_server_and_without_accounting_the_server_is_what_is_missing(des
     assert 1 == done.status and "is it in PATH here?" in done.line
     sacct(desk)
     done = desk.iostats("report", "--from", "comment", "4711")
-    assert (1, "iostats: nothing is known of job 4711") == (done.status, done.line)
+    assert (1, "iostats: the accounting has no comment of iostats for job 4711") == (
+        done.status, done.line)

@@ -24,7 +24,7 @@ from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, scri
 
 from iostats import credentials, handover, report, wire
 from iostats import site as site_module
-from iostats.cli.report import asked
+from iostats.cli.site_server import asked
 from iostats.config import Config
 from iostats.errors import NotDelivered, StateError, WireError
 from iostats.jobfacts import ENDED, Facts

@@ -10,10 +10,11 @@ import time
 
 from iostats import config as site
 from iostats import joblist, report, summaries
+from iostats.cli import unfinished
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.cli.report import asked, of_its_form
+from iostats.cli.site_server import asked, of_its_form
 from iostats.errors import DONE, UsageError
-from iostats.jobid import checked_job_id
+from iostats.jobid import checked_batch_job
 from iostats.moments import moment
 from iostats.nodelist import expanded
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _UNITS = "KMGTP"
 _MOST = 10**9
+_MOST_LINES = 5                     # on jobs without a row
 _IS_TASKS = re.compile(r"\w+_\[[^\]]*\]", re.ASCII)   # and not PBS' 4711[3].pbs01
 
 HELP = """\
@@ -140,7 +142,45 @@ def _run(options: argparse.Namespace) -> int:
     rows = _rows(config, question, _limit(options))
     with of_its_form("a job"):
         put_out(_lines(rows, question, columns, how, delimiter, options, config))
+        for line in _without_row(rows, question, options, config):
+            print(f"iostats: {line}", file=sys.stderr)
     return DONE
+
+
+def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: argparse.Namespace,
+                 config: site.Config) -> list[str]:
+    """
+    Lines on jobs that were asked for, and have no row; or else, below a table for people, on those
+    of today that wait for nodes.  Where rows were left out on purpose nothing is said.
+    """
+    chosen = any(question[name] for name in ("accounts", "partitions", "clusters", "states"))
+    if chosen or question["until"] is not None:
+        return []
+    if question["jobs"]:
+        if question["users"] or question["since"] is not None:
+            return []
+        left = [job for job in question["jobs"] if not any(_is_of(row, job) for row in rows)]
+        found = unfinished.reasons(left, config)
+        return [found[job] for job in left[:_MOST_LINES] if job in found] + _and_more(left)
+    if options.json or options.parsable or options.parsable2:
+        return []
+    there = {(row["raw_job_id"], row["attempt"]) for row in rows}
+    waiting = [one for one in unfinished.waiting_jobs([], config)
+               if (one["job"], one["attempt"]) not in there
+               and (not question["users"] or one["user"] in question["users"])]
+    return [f"not in the list: job {one['job']} {unfinished.awaited(one)}"
+            for one in waiting[:_MOST_LINES]] + _and_more(waiting)
+
+
+def _and_more(found: list[Any]) -> list[str]:
+    return [f"... and {len(found) - _MOST_LINES} more"] if len(found) > _MOST_LINES else []
+
+
+def _is_of(row: dict[str, Any], job: str) -> bool:
+    """Whether a row is of a job, or of a part of it, as the job was asked for."""
+    shown = row["job_id"]
+    return job in (shown, row["raw_job_id"]) or (
+        shown.startswith(job) and shown[len(job)] in "_+.[")
 
 
 def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[joblist.Column],
@@ -192,7 +232,7 @@ def _limit(options: argparse.Namespace) -> int:
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`, as a dict."""
     sort, descending = joblist.sort_of("Start" if options.sort is None else options.sort)
-    jobs = [checked_job_id(job, "--jobs") for job in _words(
+    jobs = [checked_batch_job(job, "--jobs") for job in _words(
         [_IS_TASKS.sub(_tasks, text) for text in options.jobs], "--jobs", summaries.MOST_JOBS)]
     if options.since is not None:
         since: float | None = moment(options.since, now, "--since")

@@ -14,6 +14,7 @@ import sys
 from iostats import config as site
 from iostats import node as this_node
 from iostats import sources, state
+from iostats.cli import OF_NODES, nearest
 from iostats.cli.options import take
 from iostats.errors import (
     DONE,
@@ -111,8 +112,7 @@ _WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root
                "--every", "--attempt", "--nodes", "--user", "--uid")
 _LONGEST_MARK = 60
 _FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail")
-_ROLES = ("start", "mark", "watch", "stop", "show", "doctor", "prolog", "epilog", "deliver",
-          "harvest", "attend")                      # attend: of `iostats run`, see attend.py
+_ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see attend.py
 _HOOKS = ("prolog", "epilog", "deliver")
 
 
@@ -167,8 +167,9 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
     if words == ["mark"] and "mark" not in given:
         raise UsageError("mark: expected the name of the part that begins, got nothing")
     if len(words) != 1 or words[0] not in _ROLES:
-        raise UsageError(f"expected one of {' '.join(_ROLES[:-1])}, got "
-                         f"{' '.join(words) or 'nothing'!r} (see --help)")
+        near = nearest(words[0]) if words and words[0] not in _ROLES else ""
+        raise UsageError(f"expected one of {' '.join(OF_NODES)}, got "
+                         f"{' '.join(words) or 'nothing'!r}{near or ' (see --help)'}")
     return words[0], given
 
 

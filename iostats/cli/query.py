@@ -15,7 +15,7 @@ import sys
 from iostats import config as site
 from iostats import loads, querytable, report
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.cli.report import asked, of_its_form
+from iostats.cli.site_server import asked, of_its_form
 from iostats.errors import DONE, NotDelivered, UsageError, one_line
 
 TYPE_CHECKING = False

@@ -5,25 +5,22 @@ accounting.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 
-from iostats import compact, credentials, node, post, report, schedulers, wire
+from iostats import compact, report, schedulers
 from iostats import config as site
+from iostats.cli import site_server, unfinished
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.errors import DONE, UNREADABLE, IostatsError, NotDelivered, UsageError
-from iostats.jobid import checked_job_id
+from iostats.errors import DONE, UNREADABLE, IostatsError, UsageError
+from iostats.jobid import checked_batch_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
     from typing import Any
 
-_LONGEST = 1 << 28
 _MOST_LATEST = 1000
-_WITHIN_S = 30.0
 
 HELP = """\
 usage: iostats report [options] JOB ...
@@ -81,48 +78,29 @@ def _run(options: argparse.Namespace) -> int:
                              f"{count[:40]!r}")
         if options.jobs:
             raise UsageError(f"expected --latest or jobs, got both: {' '.join(options.jobs)[:80]}")
-        with of_its_form("a record"):
-            _print(asked(config, "latest", {"count": int(count)}), config, options)
+        with site_server.of_its_form("a record"):
+            _print(site_server.asked(config, "latest", {"count": int(count)}), config, options)
         return DONE
     if not options.jobs:
         raise UsageError("expected a job, got none (see --help)")
     status, found = DONE, []
-    for job in [checked_job_id(job, "JOB") for job in options.jobs]:
+    for job in [checked_batch_job(job, "JOB") for job in options.jobs]:
         records, failed = records_of(job, config, where)
         if not records:
-            print(f"iostats: {failed or _why_none(job, config, where)}", file=sys.stderr)
+            why = failed or (f"the accounting has no comment of iostats for job {job}"
+                             if where == "comment" else unfinished.reasons([job], config)[job])
+            print(f"iostats: {why}", file=sys.stderr)
             status = max(status, failed.exit_status if failed else UNREADABLE)
-        with of_its_form("a record"):
+        with site_server.of_its_form("a record"):
             found += records if options.all else latest_runs(records)
-    with of_its_form("a record"):
+    with site_server.of_its_form("a record"):
         _print(found, config, options)
     return status
 
 
-@contextlib.contextmanager
-def of_its_form(what: str) -> Iterator[None]:
-    """NotDelivered where `what`, which a server has answered, is not as this release knows it."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
-            RecursionError) as error:
-        raise NotDelivered(f"the site's server answers in another form: {what} cannot be shown "
-                           f"({error!r:.200}); use one release of iostats here and there") from None
-
-
-def _why_none(job: str, config: site.Config, where: str | None) -> str:
-    """What to say of a job that nobody has a record of."""
-    if where != "comment":
-        with contextlib.suppress(IostatsError), of_its_form("a row"):
-            rows = asked(config, "query", {"level": "jobs", "job": job}, _WITHIN_S)["rows"]
-            if any(row["is_job"] for row in rows):
-                return (f"job {job} has no report yet: it runs, or its numbers are not final; "
-                        f"`iostats query jobs --job {job}` has what came to the storage servers")
-    return f"nothing is known of job {job}"
-
-
 def records_of(job: str, config: site.Config, where: str | None = None,
-               within_s: float = _WITHIN_S) -> tuple[list[dict[str, Any]], IostatsError | None]:
+               within_s: float = site_server.WITHIN_S
+               ) -> tuple[list[dict[str, Any]], IostatsError | None]:
     """
     ([record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
 
@@ -132,7 +110,7 @@ def records_of(job: str, config: site.Config, where: str | None = None,
     failed, answered = None, False
     if where != "comment":
         try:
-            found = asked(config, "record", {"job": job}, within_s)
+            found = site_server.asked(config, "record", {"job": job}, within_s)
             if found:
                 return found, None
             answered = True
@@ -146,14 +124,6 @@ def records_of(job: str, config: site.Config, where: str | None = None,
         except IostatsError as error:
             failed = failed or (None if answered else error)
     return [], failed
-
-
-def asked(config: site.Config, method: str, params: dict[str, Any],
-          within_s: float = _WITHIN_S) -> Any:
-    """The result of a method of the site's server; NotDelivered where it can't be asked."""
-    host, port = post.site_server(config)
-    signs = credentials.of_client(config, wire.SITE, config["site.secret"])
-    return post.call(host, port, wire.SITE, signs, node.name(), method, params, within_s, _LONGEST)
 
 
 def _from_comment(job: str, config: site.Config) -> list[dict[str, Any]]:

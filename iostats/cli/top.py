@@ -201,7 +201,7 @@ class _Site:
         return False
 
     def answer(self, ask: loads.Ask) -> dict[str, Any]:
-        from iostats.cli.report import asked, of_its_form
+        from iostats.cli.site_server import asked, of_its_form
         params = ask._asdict()
         answer = asked(self._config, "load", params, _WITHIN_S)
         if not isinstance(answer, dict) or not {"rows", "file_systems", "left_off"} <= set(answer):

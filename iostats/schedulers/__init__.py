@@ -84,6 +84,21 @@ def chosen(config: Config, environ: Mapping[str, str]) -> ModuleType:
     return named(config["batch.system"]) if config["batch.system"] else here(environ)
 
 
+def that_answers(config: Config, environ: Mapping[str, str]) -> ModuleType | None:
+    """The module of the batch system that can be asked here, in a job or on a login node; None."""
+    import shutil
+    if config["batch.system"] or here(environ).NAME != _LAST:
+        module = chosen(config, environ)
+        return None if module.NAME == _LAST else module
+    path = environ.get("PATH", os.defpath)
+    # Grid Engine before PBS: both have a qstat.
+    for name, command in (("slurm", "squeue"), ("sge", "qacct"), ("lsf", "bjobs"),
+                          ("flux", "flux"), ("pbs", "qstat")):
+        if shutil.which(command, path=path):
+            return named(name)
+    return None
+
+
 def listed(nodes: str) -> str:
     """A node list of which all are names; "" for another, such as "None assigned"."""
     try:

@@ -167,15 +167,28 @@ def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, F
     return found
 
 
-def _live(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
-    """{raw job: Facts} of what slurmctld knows."""
+def facts_of_parts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
+    """The same, and of an array's or heterogeneous job's number all that slurmctld has of it."""
+    asked = [job for job in schedulers.askable(jobs) if _is_id(job)]
+    try:
+        found = _live(asked, run, True) if asked else {}
+    except NotReadable:
+        found = {}
+    known = {name for one in found.values() for name in (
+        one.raw_job, one.job, one.array_job, one.het_job)}
+    return {**facts([job for job in asked if job not in known], run), **found}
+
+
+def _live(asked: Sequence[str], run: schedulers.Run | None,
+          parts: bool = False) -> dict[str, Facts]:
+    """{raw job: Facts} of what slurmctld knows; `parts`: as in facts_of_parts."""
     if not _pyslurm():
-        return _squeued(asked, run)
+        return _squeued(asked, run, parts)
     from iostats.schedulers import _slurm_forms as forms
     try:
-        found = _only(asked, forms.parse_pyslurm(_ask_pyslurm(asked, run)))
+        found = _only(asked, forms.parse_pyslurm(_ask_pyslurm(asked, run)), parts)
     except NotReadable:
-        return _squeued(asked, run)
+        return _squeued(asked, run, parts)
     # It alters exit statuses; of jobs that slurmctld has not forgotten squeue has them.
     lacking = [raw for raw, one in found.items() if _lacks_exit(one)]
     try:
@@ -185,7 +198,8 @@ def _live(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
     return {raw: _completed(one, told[raw]) if raw in told else one for raw, one in found.items()}
 
 
-def _squeued(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Facts]:
+def _squeued(asked: Sequence[str], run: schedulers.Run | None,
+             parts: bool = False) -> dict[str, Facts]:
     """{raw job: Facts} by squeue."""
     from iostats.schedulers import _slurm_forms as forms
     ids = ",".join(dict.fromkeys(job.partition("+")[0] for job in asked))
@@ -200,7 +214,7 @@ def _squeued(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, Fact
         try:
             if status:
                 raise schedulers.refused([*command, *options], status, wrong)
-            return _only(asked, parse(text))
+            return _only(asked, parse(text), parts)
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
@@ -236,10 +250,11 @@ def _sacct_json(asked: Sequence[str], run: schedulers.Run | None) -> dict[str, F
     return _only(asked, forms.parse_sacct(text))
 
 
-def _only(asked: Sequence[str], found: dict[str, Facts]) -> dict[str, Facts]:
+def _only(asked: Sequence[str], found: dict[str, Facts], parts: bool = False) -> dict[str, Facts]:
     """What was asked for; a raw id counts before the same number as the name of a whole array."""
     names = set(asked)
-    return {raw: one for raw, one in found.items() if names & {raw, one.job}}
+    return {raw: one for raw, one in found.items() if names & (
+        {raw, one.job, one.array_job, one.het_job} if parts else {raw, one.job})}
 
 
 def _is_id(job: str) -> bool:

@@ -506,8 +506,7 @@ def _site_answers():
 @target(lambda: _bent_seeds(_site_answers()), 300)
 def site_answers(data):
     """What a command makes of the answer of a site's server that is damaged, or of another age."""
-    from iostats.cli import jobs, query
-    from iostats.cli import report as report_command
+    from iostats.cli import jobs, query, site_server
     draw = Draw(data)
     (role, *arguments), answer = draw.choice(_site_answers())
     text = bent(answer, draw)
@@ -515,7 +514,7 @@ def site_answers(data):
         answer = json.loads(text)
     except (ValueError, RecursionError):
         return                                            # post.py has refused it
-    kept = [(module, module.asked) for module in (jobs, query, report_command)]
+    kept = [(module, module.asked) for module in (jobs, query, site_server)]
     try:
         for module, _ in kept:
             module.asked = lambda *question, **more: answer

@@ -1,0 +1,37 @@
+"""Asking the site's server, for all roles that do."""
+
+from __future__ import annotations
+
+import contextlib
+
+from iostats import credentials, node, post, wire
+from iostats.errors import NotDelivered
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from iostats.config import Config
+
+_LONGEST = 1 << 28
+WITHIN_S = 30.0
+
+
+def asked(config: Config, method: str, params: dict[str, Any],
+          within_s: float = WITHIN_S) -> Any:
+    """The result of a method of the site's server; NotDelivered where it can't be asked."""
+    host, port = post.site_server(config)
+    signs = credentials.of_client(config, wire.SITE, config["site.secret"])
+    return post.call(host, port, wire.SITE, signs, node.name(), method, params, within_s, _LONGEST)
+
+
+@contextlib.contextmanager
+def of_its_form(what: str) -> Iterator[None]:
+    """NotDelivered where `what`, which a server has answered, is not as this release knows it."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
+            RecursionError) as error:
+        raise NotDelivered(f"the site's server answers in another form: {what} cannot be shown "
+                           f"({error!r:.200}); use one release of iostats here and there") from None

@@ -1,0 +1,131 @@
+"""
+Why jobs have no report (yet), in one line each: they run, they wait in the queue, their nodes have
+not all reported, or nobody knows them.
+
+What runs is known to the batch system, which is asked here, as the user who asks: it shows no more
+of others' jobs than it does anyway.  What waits for nodes is known to the site's server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from iostats import schedulers
+from iostats.cli import site_server
+from iostats.errors import IostatsError
+from iostats.jobfacts import ENDED, RUNNING, WAITING
+from iostats.report import folded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from iostats.config import Config
+    from iostats.jobfacts import Facts
+
+_MOST = 300                     # jobs that are asked for
+
+
+def reasons(jobs: list[str], config: Config) -> dict[str, str]:
+    """{job, as it was asked for: a line} for each of `jobs`, none of which has a record."""
+    jobs = jobs[:_MOST]
+    facts = _facts(jobs, config)
+    waiting = waiting_jobs([*jobs, *(raw for raw in facts if raw not in jobs)][:_MOST], config)
+    found = {}
+    for job in jobs:
+        parts = [one for one in facts.values() if job in (one.raw_job, one.job, one.array_job,
+                                                          one.het_job)]
+        names = {one.raw_job: one.job for one in parts} or {job: job}
+        waits = [one for one in waiting if one["job"] in names]
+        if len(parts) > 1:
+            found[job] = _of_parts(job, parts, waits)
+        elif parts and parts[0].state in (RUNNING, WAITING) and not (
+                waits and waits[-1]["attempt"] >= parts[0].restarts):
+            found[job] = f"job {job} {_now(parts[0])}"
+        elif waits:
+            found[job] = f"job {job} has no report yet: it {awaited(waits[-1])}"
+        elif parts:
+            found[job] = f"job {job} {_now(parts[0])}"
+        else:
+            found[job] = _at_servers(job, config) or f"nothing is known of job {job}"
+    return found
+
+
+def waiting_jobs(jobs: list[str], config: Config) -> list[dict[str, Any]]:
+    """[{}] as docs/wire.md has it for `waiting`: of `jobs`, or of all where that is []."""
+    with contextlib.suppress(IostatsError), site_server.of_its_form("a job that waits"):
+        return [one for one in site_server.asked(config, "waiting", {"jobs": jobs})
+                if awaited(one)]
+    return []
+
+
+def awaited(one: dict[str, Any]) -> str:
+    """
+    What a job of waiting_jobs() does: `waits for node4 until 12:03 (3 of 4 nodes have reported)`.
+    """
+    count, nodes, named = one["missing_count"], one["nodes"], one["missing"]
+    if nodes is not None and not count:
+        return "has ended, and its report is being made"
+    for_whom = ("other nodes" if nodes is None else folded(named) if len(named) == count else
+                f"{count} nodes")
+    return (f"waits for {for_whom} until {clock(one['until'])} ({one['reported']} of "
+            f"{'?' if nodes is None else nodes} nodes have reported)")
+
+
+def clock(at: float) -> str:
+    """A time of today as 12:03, another as 2026-11-21T12:03."""
+    there, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M" if there[:3] == now[:3] else "%Y-%m-%dT%H:%M", there)
+
+
+def _facts(jobs: list[str], config: Config) -> dict[str, Facts]:
+    """What the batch system says of them; {} where none can be asked here."""
+    with contextlib.suppress(IostatsError):
+        system = schedulers.that_answers(config, os.environ)
+        if system:
+            ask = getattr(system, "facts_of_parts", system.facts)
+            found: dict[str, Facts] = ask(jobs)
+            return found
+    return {}
+
+
+def _now(one: Facts) -> str:
+    if one.state is RUNNING:
+        since = f" since {clock(one.started)}" if one.started else ""
+        where = f" on {one.nodes}" if one.nodes else ""
+        return (f"is running{since}{where}: it has a report when it has ended; `iostats query jobs "
+                f"--job {one.raw_job}` may have what came to the storage servers so far")
+    if one.state is WAITING:
+        return "is in the queue: it has not begun"
+    how = ", ".join([*([one.outcome] if one.outcome else []),
+                     *([f"at {clock(one.ended)}"] if one.ended else [])])
+    return (f"has ended{f' ({how})' if how else ''}, and none of its nodes has reported: if that "
+            f"does not change in a minute, `iostats_client.py doctor` there says why")
+
+
+def _of_parts(job: str, parts: list[Facts], waits: list[dict[str, Any]]) -> str:
+    """Of an array or a heterogeneous job: how many parts do what."""
+    reported = {one["job"] for one in waits}
+    queued = [one for one in parts if one.state is WAITING]
+    # What of an array has not begun is one entry for all of its tasks.
+    rest = any(one.array_job and not one.array_task for one in queued)
+    counts = [
+        (sum(one.state is RUNNING for one in parts), "running"),
+        ("the others" if rest else len(queued), "in the queue"),
+        (len(reported), "waiting for nodes"),
+        (sum(one.state is ENDED and one.raw_job not in reported for one in parts),
+         "ended without a report of a node")]
+    return f"job {job} has no report yet: " + ", ".join(
+        f"{count} {what}" for count, what in counts if count)
+
+
+def _at_servers(job: str, config: Config) -> str:
+    """For a job that only the storage servers know."""
+    with contextlib.suppress(IostatsError), site_server.of_its_form("a row"):
+        rows = site_server.asked(config, "query", {"level": "jobs", "job": job})["rows"]
+        if any(row["is_job"] for row in rows):
+            return (f"job {job} has no report yet: it runs, or its numbers are not final; "
+                    f"`iostats query jobs --job {job}` has what came to the storage servers")
+    return ""
