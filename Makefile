@@ -8,11 +8,15 @@
 # make audit   ask PyPI for known vulnerabilities of these packages
 # make clean   remove what these made
 #
-# make install-node [PREFIX=/usr/local] [DESTDIR=]     as root, on a node or its image: prolog, epilog
-# make install-reader                                  the same, and the reader
-# make install-site [UNIT_PYTHON=/usr/bin/python3]     on the management host: the site's server
-# make install-harvest [UNIT_PYTHON=/usr/bin/python3]  on storage servers: the agent that reads job_stats
-# make uninstall                                       remove them
+# As root, each of them again at any time, also over an older release (docs/batch.md):
+# make install-site      on the management host: the site's server
+# make install-node      on compute nodes: prolog, epilog, `iostats run`; PACKAGES=no without the last
+# make install-login     on login nodes: iostats run, report, jobs, top, query
+# make install-harvest   on storage servers: the agent that reads job_stats
+# make install-reader    on compute nodes: counters for ordinary users
+# make uninstall         remove them; PURGE=yes: configuration and records, too
+#   PREFIX=/usr/local  DESTDIR=  UNITDIR=/etc/systemd/system  UNIT_PYTHON=/usr/bin/python3
+#   SITE=HOST            where the site's server runs, for a first site.cfg
 
 PYTHON ?= python3
 VENV   := .venv
@@ -28,12 +32,11 @@ PREFIX        ?= /usr/local
 DESTDIR       ?=
 UNITDIR       ?= /etc/systemd/system
 UNIT_PYTHON   ?= /usr/bin/python3
-LIBDIR        := $(PREFIX)/lib/iostats
-READER_UNITS  := iostats-reader.socket iostats-reader@.service
-SITE_UNITS    := iostats-site.service
-HARVEST_UNITS := iostats-harvest.service
+SITE          ?=
+PACKAGES      ?=
+PURGE         ?=
 
-.PHONY: fuzz demo test coverage bench chaos clean setup install-files install-harvest install-node install-reader install-site uninstall lock audit
+.PHONY: fuzz demo test coverage bench chaos clean setup lock audit
 
 setup: $(VENV)/ready
 
@@ -87,43 +90,13 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# An edited site.cfg stays as it is.
-install-files:
-	for folder in . cli schedulers sinks sources; do \
-	    install -d "$(DESTDIR)$(LIBDIR)/iostats/$$folder" && \
-	    install -m 644 iostats/$$folder/*.py "$(DESTDIR)$(LIBDIR)/iostats/$$folder/" || exit; \
-	done
-	install -m 755 iostats_client.py iostats_server.py "$(DESTDIR)$(LIBDIR)/"
-	install -d "$(DESTDIR)$(LIBDIR)/hooks"
-	install -m 755 hooks/* "$(DESTDIR)$(LIBDIR)/hooks/"
-	[ -e "$(DESTDIR)$(LIBDIR)/site.cfg" ] || install -m 644 site.cfg "$(DESTDIR)$(LIBDIR)/"
+INSTALL = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" UNITDIR="$(UNITDIR)" SITE="$(SITE)" \
+          UNIT_PYTHON="$(UNIT_PYTHON)" PACKAGES="$(PACKAGES)" PURGE="$(PURGE)" \
+          "$(UNIT_PYTHON)" -I -S -B packaging/install.py
 
-install-node: install-files
-	@echo "installed; slurm.conf:  Prolog=$(LIBDIR)/hooks/slurm_prolog  Epilog=$(LIBDIR)/hooks/slurm_epilog"
-
-install-reader: install-files
-	$(call install-units,$(READER_UNITS))
-	@echo "installed; now run:  systemctl daemon-reload && systemctl enable --now iostats-reader.socket"
-
-install-site: install-files
-	$(call install-units,$(SITE_UNITS))
-	@echo "installed; now run:  systemctl daemon-reload && systemctl enable --now iostats-site.service"
-
-install-harvest: install-files
-	$(call install-units,$(HARVEST_UNITS))
-	@echo "installed; now run:  systemctl daemon-reload && systemctl enable --now iostats-harvest.service"
-
-define install-units
-install -d "$(DESTDIR)$(UNITDIR)"
-for unit in $(1); do \
-    sed -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@PYTHON@|$(UNIT_PYTHON)|' "systemd/$$unit" \
-        > "$(DESTDIR)$(UNITDIR)/$$unit" && chmod 644 "$(DESTDIR)$(UNITDIR)/$$unit" || exit; \
-done
-endef
+.PHONY: install-site install-node install-login install-harvest install-reader uninstall
+install-site install-node install-login install-harvest install-reader:
+	@$(INSTALL) $(@:install-%=%)
 
 uninstall:
-	rm -f $(addprefix "$(DESTDIR)$(UNITDIR)"/,$(READER_UNITS) $(SITE_UNITS) $(HARVEST_UNITS))
-	rm -rf $(addprefix "$(DESTDIR)$(LIBDIR)"/,iostats hooks iostats_client.py iostats_server.py)
-	if cmp -s site.cfg "$(DESTDIR)$(LIBDIR)/site.cfg"; then rm "$(DESTDIR)$(LIBDIR)/site.cfg"; fi
-	rmdir "$(DESTDIR)$(LIBDIR)" 2>/dev/null || true
-	@echo "removed; now run:  systemctl disable --now iostats-reader.socket iostats-site.service iostats-harvest.service; systemctl daemon-reload"
+	@$(INSTALL) uninstall

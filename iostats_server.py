@@ -6,15 +6,18 @@ import sys
 
 # Python makes its __pycache__ as the umask says: with 0 anybody could put code there, for root.
 os.umask(os.umask(0o022) | 0o022)
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+HOME = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, HOME)
 
 try:
     from iostats.cli.server import main
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] == "iostats":
         raise
-    sys.exit(f"iostats: the server needs the Python package {error.name!r}: "
-             f"{sys.executable} -m pip install 'iostats[server]', or run it by the Python that "
-             f"has it")
+    venv = os.path.join(HOME, "venv")                   # of `make install-...`
+    if os.path.exists(venv + "/bin/python") and sys.prefix != venv:
+        os.execv(venv + "/bin/python", [venv + "/bin/python", "-I", __file__, *sys.argv[1:]])
+    sys.exit(f"iostats: the server needs the Python package {error.name!r}: make install-node, or "
+             f"run it by a Python that has it")
 
 sys.exit(main())

@@ -67,7 +67,7 @@ def _read(path: str) -> str:
 
 def make(path: str | None) -> bool:
     """Make a new secret in `path`, unless one is there already; True when it was made."""
-    if path is None:
+    if path is None or os.path.lexists(path):      # its directory may be read-only, and rightly
         return False
     beside = f"{path}.{os.urandom(8).hex()}.new"
     try:

@@ -696,8 +696,10 @@ def installed(tmp_path):
     done = subprocess.run(["make", "-s", "install-reader", f"DESTDIR={tmp_path}",
                            f"UNIT_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
                           capture_output=True)
-    assert ("installed; now run:  systemctl daemon-reload && systemctl enable --now "
-            "iostats-reader.socket\n", "", 0) == (done.stdout, done.stderr, done.returncode)
+    assert (f"installed: the reader, in {tmp_path}/usr/local/lib/iostats\nleft to do:\n"
+            "  systemctl daemon-reload; systemctl enable --now iostats-reader.socket\n"
+            ) == done.stdout
+    assert ("", 0) == (done.stderr, done.returncode)
     return tmp_path
 
 
@@ -724,7 +726,7 @@ def test_what_is_installed_runs(installed, tmp_path):
 
 def test_an_edited_site_cfg_survives_and_the_rest_is_removed(installed):
     """An administrator's file is not ours to write over, nor to remove."""
-    site = installed / "usr/local/lib/iostats/site.cfg"
+    site = installed / "etc/iostats/site.cfg"
     site.write_text("[report]\nunits = decimal\n")
     make = ["make", "-s", f"DESTDIR={installed}"]
     for target in ("install-reader", "uninstall"):
@@ -732,6 +734,16 @@ def test_an_edited_site_cfg_survives_and_the_rest_is_removed(installed):
         assert "[report]\nunits = decimal\n" == site.read_text()
 
     assert [site] == [path for path in installed.rglob("*") if path.is_file()]
+
+
+def test_a_site_cfg_that_an_earlier_release_kept_beside_the_program_stays_in_force(installed):
+    """It was PREFIX/lib/iostats/site.cfg; what is in /etc/iostats goes before that."""
+    (installed / "etc/iostats/site.cfg").unlink()
+    (installed / "usr/local/lib/iostats/site.cfg").write_text("[report]\nunits = decimal\n")
+    done = subprocess.run(["make", "-s", f"DESTDIR={installed}", "install-reader"], cwd=REPOSITORY,
+                          check=True, capture_output=True, text=True)
+    assert f"site.cfg: now {installed}/etc/iostats/site.cfg" in done.stdout
+    assert "[report]\nunits = decimal\n" == (installed / "etc/iostats/site.cfg").read_text()
 
 
 def test_the_units_are_what_systemd_understands(installed):

@@ -12,6 +12,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import stat
 import sys
 import time
@@ -42,7 +43,8 @@ _M_MMAP_THRESHOLD = -3                                 # of <malloc.h>
 
 HELP = """\
 usage: iostats_server.py [options]
-       iostats_server.py --site [--listen HOST] [--config FILE] [--quiet]
+       iostats_server.py --site [--listen HOST] [--secret FILE] [--config FILE]
+                         [--quiet]
 
 Receive the reports of a job's nodes, add them up, print the tables.
 
@@ -63,7 +65,7 @@ options:
   --output FILE         the report goes there (default: standard output)
   --json FILE           the JSON record goes there as well
   --secret FILE         the job's secret, made if it is not there (default: in
-                        ~/.iostats)
+                        ~/.iostats); with --site the site's (default: site.cfg)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
   --state-dir DIR       where what was counted is kept until the report is
@@ -136,6 +138,8 @@ def _run_site(options: argparse.Namespace, config: site.Config) -> int:
     from iostats.store import Store
     logging.basicConfig(format="iostats: %(message)s",
                         level=logging.WARNING if options.quiet else logging.INFO)
+    if options.secret is not None:
+        config.take("site.secret", options.secret, "--secret")
     if "secret" in config["server.auth"] and secret.make(config["site.secret"]):
         _say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
     checks = post.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: credentials.of_server(
@@ -162,6 +166,7 @@ async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], c
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await server.listen(options.listen or "")
+    _tell_systemd("READY=1")
     if not options.quiet:
         _say(f"the site's server on {os.uname().nodename}:{server.port}, {config['site.store']}")
     working = asyncio.ensure_future(server.work())
@@ -174,6 +179,15 @@ async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], c
         server.close()
         working.cancel()
         stopping.cancel()
+
+
+def _tell_systemd(text: str) -> None:
+    """sd_notify(3), for a unit of Type=notify: who starts it waits until it listens."""
+    where = os.environ.get("NOTIFY_SOCKET", "")
+    if where.startswith(("/", "@")):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            one.connect(where.replace("@", "\0", 1) if where[0] == "@" else where)
+            one.send(text.encode())
 
 
 def _say(text: str) -> None:

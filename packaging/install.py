@@ -1,0 +1,442 @@
+"""
+`make install-ROLE` and `make uninstall`: what each role needs on its host, and what is left to do.
+
+    PREFIX/lib/iostats       the program, hooks, sample_job.sh, site.cfg as it was installed, and
+                             venv/ with Python packages for the roles that need some
+    PREFIX/bin               iostats, iostats_client.py, iostats_server.py
+    /etc/iostats             site.cfg, site.secret
+    UNITDIR                  units of systemd
+    /var/lib/iostats         made by the units and the hooks: reports, records, what waits
+
+Everything can be run again, and over an older release: an edited site.cfg is kept, services that
+run are restarted.  With DESTDIR (an image, a package) only files are written.  Standard library
+alone, Python 3.9.
+"""
+
+import compileall
+import filecmp
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections import namedtuple
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, HERE)
+
+Role = namedtuple("Role", "what units starts extras")
+ROLES = {
+    "site": Role("the site's server", ("iostats-site.service",), "iostats-site.service",
+                 ("server", "influxdb", "prometheus")),
+    "node": Role("a compute node", ("iostats-deliver.service", "iostats-deliver.timer"),
+                 "iostats-deliver.timer", ("server",)),
+    "harvest": Role("a storage server", ("iostats-harvest.service",), "iostats-harvest.service",
+                    ()),
+    "login": Role("a login node", (), "", ("server",)),
+    "reader": Role("the reader", ("iostats-reader.socket", "iostats-reader@.service"),
+                   "iostats-reader.socket", ()),
+}
+UNITS = [unit for role in ROLES.values() for unit in role.units]
+COMMANDS = ("iostats", "iostats_client.py", "iostats_server.py")
+ETC, STATE = "/etc/iostats", "/var/lib/iostats"
+OLDEST_PYTHON = (3, 9)
+
+
+class Failed(Exception):
+    """What is in the way, in one line."""
+
+
+class Place:
+    """
+    Where things go, by the Makefile's variables in the environment.
+
+    Attributes:
+        lib, bin, units: as installed; `staged(path)` is where they are written.
+        live: this machine's own, with a systemd that runs.
+    """
+
+    def __init__(self, environ):
+        prefix = environ.get("PREFIX") or "/usr/local"
+        self.destdir = (environ.get("DESTDIR") or "").rstrip("/")
+        if not prefix.startswith("/") or not (self.destdir or "/").startswith("/"):
+            raise Failed(f"PREFIX and DESTDIR: expected absolute paths, got {prefix!r} and "
+                         f"{self.destdir!r}")
+        self.lib = os.path.join(prefix, "lib/iostats")
+        self.bin = os.path.join(prefix, "bin")
+        self.units = environ.get("UNITDIR") or "/etc/systemd/system"
+        self.python = environ.get("UNIT_PYTHON") or "/usr/bin/python3"
+        self.site = environ.get("SITE") or ""
+        self.venv = f"{self.lib}/venv"
+        self.live = not self.destdir and os.path.isdir("/run/systemd/system")
+
+    def staged(self, *path):
+        return self.destdir + os.path.join(*path)
+
+
+# -- install -----------------------------------------------------------------------------------
+
+def install(name, place, packages):
+    role = ROLES[name]
+    if not place.destdir and os.geteuid():
+        raise Failed(f"expected root, got user {os.geteuid()}; use: sudo make install-{name}")
+    _check_python(place)
+    _program(place)
+    if packages:
+        _packages(place, role.extras)
+    for unit in role.units:
+        _from_template(f"{HERE}/systemd/{unit}", place.staged(place.units, unit), place, 0o644,
+                       f"{place.venv}/bin/python" if role.extras and name == "site" else "")
+    config = _configuration(name, place)
+    if place.live:
+        _systemctl("daemon-reload")
+        for unit in UNITS:
+            if unit.endswith(".service") and "@" not in unit and "deliver" not in unit:
+                _systemctl("try-restart", unit)
+    print(f"installed: {role.what}, in {place.staged(place.lib)}")
+    left = _left_to_do(name, place, config)
+    if not place.destdir:
+        left += [line for line in _doctor(place) if not line.endswith(role.starts or "\n")]
+    if left:
+        print("left to do:")
+        for line in left:
+            print(f"  {line}")
+
+
+def _check_python(place):
+    try:
+        done = subprocess.run([place.python, "-I", "-S", "-c",
+                               "import sys; print(*sys.version_info[:2])"],
+                              capture_output=True, text=True)
+        found = tuple(map(int, done.stdout.split()))
+    except (OSError, ValueError):
+        found = ()
+    if found < OLDEST_PYTHON:
+        raise Failed(f"{place.python}: expected Python 3.9 or newer, got "
+                     f"{'.'.join(map(str, found)) or 'none'}; name one: make ... "
+                     f"UNIT_PYTHON=/usr/bin/python3.11")
+
+
+def _program(place):
+    lib = place.staged(place.lib)
+    os.makedirs(lib, exist_ok=True)
+    os.chmod(lib, 0o755)
+    # Whole or not at all: hooks run meanwhile, and a module that is gone does not stay behind.
+    new, old = f"{lib}/iostats.new", f"{lib}/iostats.old"
+    for path in (new, old):
+        shutil.rmtree(path, ignore_errors=True)
+    for directory, below, names in os.walk(f"{HERE}/iostats"):
+        below[:] = [one for one in below if one != "__pycache__"]
+        to = os.path.join(new, os.path.relpath(directory, f"{HERE}/iostats"))
+        os.makedirs(to, exist_ok=True)
+        for file in names:
+            if file.endswith(".py"):
+                _copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
+    compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{place.lib}/iostats")
+    if os.path.isdir(f"{lib}/iostats"):
+        os.rename(f"{lib}/iostats", old)
+    os.rename(new, f"{lib}/iostats")
+    shutil.rmtree(old, ignore_errors=True)
+    for script in ("iostats_client.py", "iostats_server.py"):
+        _copy(f"{HERE}/{script}", f"{lib}/{script}", 0o755)
+    os.makedirs(f"{lib}/hooks", exist_ok=True)
+    for hook in os.listdir(f"{HERE}/hooks"):
+        if os.path.isfile(f"{HERE}/hooks/{hook}"):
+            _from_template(f"{HERE}/hooks/{hook}", f"{lib}/hooks/{hook}", place, 0o755)
+    _from_template(f"{HERE}/sample_job.sh", f"{lib}/sample_job.sh", place, 0o755)
+    _from_template(f"{HERE}/packaging/iostats.sh", f"{lib}/iostats.sh", place, 0o755)
+    os.makedirs(place.staged(place.bin), exist_ok=True)
+    for command in COMMANDS:
+        _link(f"{place.lib}/{command if command.endswith('.py') else 'iostats.sh'}",
+              place.staged(place.bin, command))
+
+
+def _copy(source, to, mode):
+    with open(source, "rb") as file:
+        _write(to, file.read(), mode)
+
+
+def _from_template(source, to, place, mode, python=""):
+    """A file that names places: as they are here."""
+    values = {"@LIBDIR@": place.lib, "@PYTHON@": python or place.python,
+              "/usr/local/lib/iostats": place.lib, "/usr/bin/python3": place.python}
+    with open(source, encoding="utf-8") as file:
+        text = re.sub("|".join(values), lambda found: values[found.group()], file.read())
+    _write(to, text.encode(), mode)
+
+
+def _write(path, data, mode):
+    """`path` with `data`, whole or not at all."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "wb") as file:
+        file.write(data)
+    os.chmod(path + ".new", mode)
+    os.replace(path + ".new", path)
+
+
+def _link(target, path):
+    if os.path.lexists(path) and not os.path.islink(path):
+        raise Failed(f"{path}: expected a link of ours, or nothing, got a file; move it away")
+    if not os.path.islink(path) or os.readlink(path) != target:
+        if os.path.islink(path):
+            os.unlink(path)
+        os.symlink(target, path)
+
+
+# -- packages ----------------------------------------------------------------------------------
+
+def requirements(extras):
+    """[requirement] of `extras`, as pyproject.toml has them."""
+    with open(f"{HERE}/pyproject.toml", encoding="utf-8") as file:
+        text = file.read()
+    found = []
+    for extra in extras:
+        block = re.search(rf"(?m)^{extra} = \[((?:[^\]\"]|\"[^\"]*\")*)\]", text)
+        found += re.findall(r'"([^"]+)"', re.sub(r"(?m)\s#.*$", "", block.group(1)))
+    return found
+
+
+def _packages(place, extras):
+    """A venv of our own with what `extras` need; what else is in it stays (pyslurm, say)."""
+    if not extras:
+        return
+    venv = place.staged(place.venv)
+    python = f"{venv}/bin/python"
+    version = [place.python, "-c", "import sys; print(sys.version_info[:2])"]
+    if not os.path.exists(python) or _output([python, *version[1:]]) != _output(version):
+        _run([place.python, "-m", "venv", "--clear", venv],
+             "a virtual environment could not be made; on Debian: apt-get install python3-venv")
+    elif _output([python, "-m", "pip", "--version"]) is None:
+        _run([place.python, "-m", "venv", "--upgrade", venv], "its pip could not be repaired")
+    # What runs here is no user's business, and his PYTHONPATH is none of ours.
+    _run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+          *requirements(extras)],
+         "these packages could not be installed.  Is there a way to PyPI from here, or does "
+         "PIP_INDEX_URL or /etc/pip.conf name a mirror?  A compute node does without them "
+         "(make install-node PACKAGES=no), but for `iostats run`")
+    if place.destdir:
+        for script in os.listdir(f"{venv}/bin"):
+            path = f"{venv}/bin/{script}"
+            if os.path.isfile(path) and not os.path.islink(path):
+                with open(path, "rb") as file:
+                    data = file.read()
+                _write(path, data.replace(venv.encode(), place.venv.encode()),
+                       stat.S_IMODE(os.stat(path).st_mode))
+
+
+def _environment():
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith("PYTHON") and name != "VIRTUAL_ENV"}
+
+
+def _output(command):
+    """What a command prints; None where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=_environment())
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _run(command, why):
+    """Run a command, and keep what it says to itself unless it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=_environment())
+    if done.returncode:
+        sys.stderr.write(done.stdout)
+        raise Failed(f"{' '.join(command)[:120]}: {why}")
+
+
+# -- /etc/iostats ------------------------------------------------------------------------------
+
+def _configuration(name, place):
+    """
+    /etc/iostats/site.cfg and the secret; the Config in force.
+
+    PREFIX/lib/iostats/site.cfg is what was installed last: where /etc/iostats/site.cfg still is
+    the same nobody has edited it.
+    """
+    from iostats import config as site
+    with open(f"{HERE}/site.cfg", encoding="utf-8") as file:
+        shipped = file.read()
+    theirs, last = place.staged(ETC, "site.cfg"), place.staged(place.lib, "site.cfg")
+    os.makedirs(os.path.dirname(theirs), exist_ok=True)
+    os.chmod(os.path.dirname(theirs), 0o755)
+    wanted, edited = {}, os.path.lexists(theirs) and not _same(theirs, last)
+    if edited:
+        print(f"{theirs}: kept, it was edited; this release's is {place.lib}/site.cfg")
+    elif os.path.lexists(theirs):
+        old = site.load(theirs, environ={})
+        wanted = {name: " ".join(old[name]) if isinstance(old[name], list) else str(old[name])
+                  for name in ("server.auth", "site.host") if old.origin[name] != "the default"}
+        wanted.update(_choices(name, place) if place.site or "site.host" not in wanted else {})
+    elif os.path.exists(last) and not _same(last, f"{HERE}/site.cfg"):
+        _copy(last, theirs, 0o644)                  # where earlier releases had it
+        print(f"{last}: now {theirs}")
+        edited = True
+    else:
+        wanted = _choices(name, place)
+    text = with_values(shipped, wanted).encode()
+    for path in (last,) if edited else (last, theirs):
+        _write(path, text, 0o644)
+    return _loaded(site, theirs, name, place)
+
+
+def _same(one, other):
+    return os.path.exists(one) and os.path.exists(other) and filecmp.cmp(one, other, shallow=False)
+
+
+def _choices(name, place):
+    """What this machine's site.cfg says, for a start."""
+    from iostats import munge
+    found = {}
+    if place.site or (name == "site" and not place.destdir):
+        found["site.host"] = place.site or os.uname().nodename
+    # With munge users may read their own jobs' records, and nodes need no copy of a secret; who
+    # has no munged (a storage server) is known by the secret.
+    if not place.destdir and not munge.available():
+        found["server.auth"] = "munge secret"
+    return found
+
+
+def with_values(text, values):
+    """site.cfg's `text` with {"section.key": value} in force."""
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        head, begins, rest = text.partition(f"\n[{section}]\n")
+        text = head + begins + re.sub(rf"(?m)^#?{key} =.*$", lambda _, key=key, value=value:
+                                      f"{key} = {value}", rest, count=1)
+    return text
+
+
+def _loaded(site, path, name, place):
+    from iostats import secret
+    from iostats.errors import IostatsError
+    try:
+        config = site.load(path, environ={})
+        if name == "site" and not place.destdir and "secret" in config["server.auth"] and (
+                secret.make(config["site.secret"])):
+            print(f"{config['site.secret']}: a new secret")
+    except IostatsError as error:
+        raise Failed(str(error))
+    return config
+
+
+# -- what is left to do ------------------------------------------------------------------------
+
+def _left_to_do(name, place, config):
+    role, hooks = ROLES[name], f"{place.lib}/hooks"
+    left = []
+    if place.site not in ("", config["site.host"]):
+        left.append(f"{ETC}/site.cfg was edited, and has [site] host = {config['site.host']}, not "
+                    f"{place.site}")
+    if name in ("node", "login", "harvest") and not config["site.host"]:
+        left.append(f"name the site's server: [site] host in {ETC}/site.cfg (a copy of the site's "
+                    f"own has it), or: make install-{name} SITE=HOST")
+    if role.starts and not (place.live and _systemctl("is-active", role.starts)
+                            and _systemctl("is-enabled", role.starts)):
+        left.append(("" if place.live else "systemctl daemon-reload; ")
+                    + f"systemctl enable --now {role.starts}")
+    if name == "site":
+        also = (" (and site.secret, for root alone, to hosts without munge)"
+                if "munge" in config["server.auth"] else " and site.secret, for root alone (0600),")
+        left.append(f"copy {ETC}/site.cfg{also} to {ETC} of the nodes, login nodes and storage "
+                    f"servers, and there: make install-node, install-login, install-harvest")
+        left.append(f"for mail with reports, in slurm.conf:  MailProg={hooks}/slurm_mail")
+    if name == "node":
+        left += ["in slurm.conf (PBS, LSF, Flux: docs/batch.md):",
+                 f"    Prolog={hooks}/slurm_prolog", f"    Epilog={hooks}/slurm_epilog",
+                 "    PrologFlags=Alloc"]
+    return left
+
+
+def _doctor(place):
+    """[line] of what the doctor finds in the way."""
+    done = _output_of_doctor(place)
+    found = [f"{one['name']}: {one['text']}; fix: {one['mend']}" for one in done["checks"]
+             if one["state"] == "problem"]
+    print(f"doctor: {len(found) or 'no'} problem{'s' * (len(found) != 1)} "
+          f"(iostats_client.py doctor has all)")
+    return found
+
+
+def _output_of_doctor(place):
+    done = subprocess.run([place.python, "-I", "-S", f"{place.lib}/iostats_client.py", "doctor",
+                           "--json"], capture_output=True, text=True, cwd="/",
+                          env={"PATH": os.environ.get("PATH", os.defpath)})
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise Failed(f"the doctor could not be run: {done.stderr.strip()[-500:]}")
+
+
+def _systemctl(*words):
+    """Whether systemctl says yes."""
+    return subprocess.run(["systemctl", "-q", *words], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+# -- uninstall ---------------------------------------------------------------------------------
+
+def uninstall(place, purge):
+    if not place.destdir and os.geteuid():
+        raise Failed(f"expected root, got user {os.geteuid()}; use: sudo make uninstall")
+    units = [unit for unit in UNITS if os.path.lexists(place.staged(place.units, unit))]
+    if place.live:
+        for unit in units:
+            if "@" not in unit:
+                _systemctl("disable", "--now", unit)
+    for unit in units:
+        os.unlink(place.staged(place.units, unit))
+    if place.live and units:
+        _systemctl("daemon-reload")
+        _systemctl("reset-failed", "iostats-*")
+    for command in COMMANDS:
+        path = place.staged(place.bin, command)
+        if os.path.islink(path) and os.readlink(path).startswith(place.lib + "/"):
+            os.unlink(path)
+    kept = []
+    theirs, state = place.staged(ETC, "site.cfg"), place.staged(STATE)
+    if _same(theirs, place.staged(place.lib, "site.cfg")):
+        os.unlink(theirs)
+    shutil.rmtree(place.staged(place.lib), ignore_errors=True)
+    for path in (place.staged(ETC), state):
+        if purge:
+            shutil.rmtree(path, ignore_errors=True)
+        elif os.path.isdir(path):
+            kept += _files(path)
+    print("removed" + (f"; kept, and removed by make uninstall PURGE=yes: {' '.join(kept)}"
+                       if kept else ""))
+
+
+def _files(path):
+    """[file] below `path`, of directories with many the directory; empty ones are removed."""
+    found = []
+    for directory, _, names in os.walk(path, topdown=False):
+        if len(names) > 4:
+            found.append(directory + "/")
+        elif names:
+            found += [os.path.join(directory, name) for name in sorted(names)]
+        elif not os.listdir(directory):
+            os.rmdir(directory)
+    return found
+
+
+def main(words):
+    os.umask(0o022)
+    try:
+        place = Place(os.environ)
+        if words == ["uninstall"]:
+            uninstall(place, os.environ.get("PURGE") == "yes")
+        else:
+            install(words[0], place, os.environ.get("PACKAGES") != "no")
+    except Failed as error:
+        sys.exit(f"make: {error}")
+    except OSError as error:
+        sys.exit(f"make: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

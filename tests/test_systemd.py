@@ -1,0 +1,232 @@
+"""
+Each role as its document says, on a machine with a booted systemd: `make install-...`, systemctl,
+a job through prolog and epilog, an upgrade, and nothing left behind.  The units are as shipped.
+"""
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+from booted import booted
+from job_stats_text import Job, Value, render
+from processes import AFTER, BEFORE, write_tree
+
+pytestmark = [pytest.mark.root, pytest.mark.systemd, pytest.mark.xdist_group("systemd")]
+
+LIB, ETC = "/usr/local/lib/iostats", "/etc/iostats"
+SITE, HARVEST = "iostats-site.service", "iostats-harvest.service"
+DELIVER, TIMER = "iostats-deliver.service", "iostats-deliver.timer"
+WAITING = "/var/lib/iostats/node"
+ALICE, BOB = 12341, 12347
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """A machine with munge, and with nothing of ours."""
+    with booted(tmp_path_factory.mktemp("booted")) as one:
+        with open(one.path("/etc/passwd"), "a") as file:
+            for name, uid in (("alice", ALICE), ("bob", BOB)):
+                file.write(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/sh\n")
+                home = one.path(f"/home/{name}")
+                home.mkdir(parents=True)
+                os.chown(home, uid, uid)
+        one.put("/etc/munge/munge.key", os.urandom(128), 0o400)
+        one("chown", "-R", "munge:", "/etc/munge", status=0)
+        one("systemctl", "start", "munge", status=0)
+        one.clean = one.files()
+        yield one
+
+
+@pytest.fixture(scope="module")
+def site(machine):
+    """The machine with the site's server."""
+    machine.said = machine.make("install-site")
+    machine("systemctl", "enable", "--now", SITE, status=0)
+    return machine
+
+
+@pytest.fixture(scope="module")
+def node(site):
+    """The same machine as a node with a Lustre mount."""
+    site.said_of_node = site.make("install-node")
+    counters(site, BEFORE)
+    return site
+
+
+def counters(machine, values):
+    """What the node's programs did so far.  In /sys alone: a sandbox has a /proc of its own."""
+    write_tree(machine.path("/tmp/lustre"), **values)
+    for place in ("sys/kernel/debug", "sys/fs"):
+        machine("cp", "-r", f"/tmp/lustre/{place}/lustre", f"/{place}/", status=0)
+
+
+def hook(machine, role, job, user="alice", uid=ALICE, status=0):
+    """A hook as slurmd runs it."""
+    return machine(f"{LIB}/hooks/slurm_{role}", status=status, env={
+        "SLURM_JOB_ID": job, "SLURM_JOB_USER": user, "SLURM_JOB_UID": str(uid),
+        "SLURM_JOB_NODELIST": "mgmt1", "SLURMD_NODENAME": "mgmt1"})
+
+
+def a_job(machine, job, **about):
+    """A job that has read 4,000 bytes and written 8,000; see processes.AFTER."""
+    counters(machine, BEFORE)
+    hook(machine, "prolog", job, **about)
+    counters(machine, AFTER)
+    done = hook(machine, "epilog", job, **about)
+    return done
+
+
+def record(machine, job):
+    """The job's record, when the site's server has made it."""
+    found = []
+
+    def known():
+        done = machine("iostats", "report", "--format", "json", job)
+        found[:] = [json.loads(done.out)] if done.status == 0 else []
+        return found
+    machine.until(known, SITE)
+    return found[0]
+
+
+def written(one):
+    [fs] = one["file_systems"]
+    return fs["application"]["write_bytes"]
+
+
+# -- the site's server ---------------------------------------------------------------------------
+
+def test_the_sites_server_runs_as_its_document_says(site):
+    """With the sandbox as shipped, and a secret that is there already."""
+    assert "" == site.said.err
+    assert ["  systemctl enable --now iostats-site.service"] == [
+        line for line in site.said.out.splitlines() if "systemctl" in line]
+    assert ("active", "notify") == (site.is_active(SITE), site.property(SITE, "Type"))
+    assert "iostats: the site's server on mgmt1:19990" in site.journal(SITE)
+    assert "0" == site.property(SITE, "NRestarts")
+    assert [(0o755, 0), (0o644, 0), (0o600, 0), (0o700, 0)] == [
+        (found.st_mode & 0o7777, found.st_uid) for found in (site.path(path).stat() for path in (
+            ETC, f"{ETC}/site.cfg", f"{ETC}/site.secret", "/var/lib/iostats"))]
+    doctor = site("iostats", "doctor", "--json", status=0)
+    checks = {one["name"]: one for one in json.loads(doctor.out)["checks"]}
+    assert "mgmt1:19990 is the site's server" == checks["site"]["text"]
+
+
+def test_a_secret_that_was_removed_is_made_anew_and_one_that_is_there_is_kept(site):
+    """/etc is read-only for it, but for /etc/iostats."""
+    path = site.path(f"{ETC}/site.secret")
+    before = path.read_text()
+    site("systemctl", "restart", SITE, status=0)
+    assert before == path.read_text()
+    path.unlink()
+    site("systemctl", "restart", SITE, status=0)
+    assert ("active", 0o600) == (site.is_active(SITE), path.stat().st_mode & 0o7777)
+    assert before != path.read_text()
+    path.write_text(before)
+    site("systemctl", "restart", SITE, status=0)
+
+
+def test_a_secret_in_a_directory_that_is_read_only_is_enough(site):
+    """An administrator can take even that away."""
+    site.put(f"/etc/systemd/system/{SITE}.d/closed.conf",
+             "[Service]\nReadWritePaths=\nReadOnlyPaths=/etc/iostats\n")
+    try:
+        site("systemctl", "daemon-reload", status=0)
+        site("systemctl", "restart", SITE, status=0)
+        assert "active" == site.is_active(SITE)
+    finally:
+        site("rm", "-r", f"/etc/systemd/system/{SITE}.d", status=0)
+        site("systemctl", "daemon-reload", status=0)
+        site("systemctl", "restart", SITE, status=0)
+
+
+# -- a node --------------------------------------------------------------------------------------
+
+def test_a_job_through_prolog_and_epilog_is_seen_by_its_user(node):
+    """By munge, which is the first choice where it runs: nobody needs a copy of the secret."""
+    a_job(node, "4711")
+    assert AFTER["write_bytes"] - BEFORE["write_bytes"] == written(record(node, "4711"))
+    for user, seen in ((ALICE, "4711"), (BOB, "")):
+        done = node("iostats", "jobs", "-n", "-P", "-o", "JobID", "-S", "now-1days", user=user)
+        assert (0, "", seen) == (done.status, done.err, done.out.strip())
+
+
+def test_the_lines_for_slurm_conf_are_those_of_this_installation(node):
+    lines = [line.strip() for line in node.said_of_node.out.splitlines()]
+    assert f"Prolog={LIB}/hooks/slurm_prolog" in lines
+    assert f"Epilog={LIB}/hooks/slurm_epilog" in lines
+    assert f"systemctl enable --now {TIMER}" in lines
+
+
+# -- a storage server, login nodes, images ---------------------------------------------------------
+
+def test_the_agent_of_a_storage_server_runs_and_its_sweeps_arrive(site):
+    said = site.make("install-harvest")
+    assert "systemctl enable --now iostats-harvest.service" in said.out
+    target = site.debugfs / "lustre/obdfilter/scratch-OST0000"
+    target.mkdir(parents=True)
+    (target / "job_cleanup_interval").write_text("600\n")
+    now_ns = int(float(site("date", "+%s").out)) * 10**9
+    (target / "job_stats").write_bytes(b"job_stats:\n" + render(
+        Job(b"4733", now_ns - 10**10, now_ns, {
+            "write_bytes": Value(23, 4096, 65536, 1_507_328)}), "2.16", "OST"))
+    site.put(f"/etc/systemd/system/{HARVEST}.d/often.conf",
+             "[Service]\nEnvironment=IOSTATS_HARVEST_EVERY=1\n")
+    site("systemctl", "daemon-reload", status=0)
+    site("systemctl", "enable", "--now", HARVEST, status=0)
+
+    def rows():
+        done = site("iostats", "query", "targets", "--job", "4733", "--json")
+        return json.loads(done.out)["rows"] if done.status == 0 else []
+    site.until(rows, HARVEST, SITE)
+    assert ["4733"] == [row["job"] for row in rows()]
+    site("systemctl", "restart", HARVEST, status=0)
+    assert "active" == site.is_active(HARVEST)
+    assert 0o700 == site.path("/var/lib/iostats/harvest").stat().st_mode & 0o7777
+    site("rm", "-r", f"/etc/systemd/system/{HARVEST}.d", status=0)
+
+
+def test_ordinary_users_get_roots_counters_by_the_reader(node):
+    node.make("install-reader")
+    node("systemctl", "enable", "--now", "iostats-reader.socket", status=0)
+    counters(node, BEFORE)
+    done = node("iostats", "show", "--json", user=BOB)
+    [llite] = [one for one in json.loads(done.out)["files"] if one["source"] == "llite"]
+    assert (0, None) == (done.status, llite["unreadable"])
+    assert BEFORE["write_bytes"] == llite["counters"]["write_bytes"]["sum"]
+
+
+# -- again, and away -------------------------------------------------------------------------------
+
+def test_an_upgrade_keeps_what_was_edited_and_restarts_what_runs(node):
+    """The old program would read modules of the new one."""
+    before = node.property(SITE, "MainPID")
+    config = node.path(f"{ETC}/site.cfg")
+    text = config.read_text()
+    said = node.make("install-node")
+    assert text == config.read_text() and "kept" not in said.out
+    config.write_text(text + "snx11001 = BW Home\n")
+    node.put(f"{LIB}/iostats/gone.py", "of an older release\n")
+    said = node.make("install-node")
+    assert f"{ETC}/site.cfg: kept, it was edited" in said.out
+    assert text + "snx11001 = BW Home\n" == config.read_text()
+    assert not node.path(f"{LIB}/iostats/gone.py").exists()
+    assert "active" == node.is_active(SITE) and before != node.property(SITE, "MainPID")
+
+
+def test_uninstall_says_what_it_keeps_and_purge_leaves_nothing(node):
+    for role in ("site", "node", "login", "harvest", "reader"):
+        node.make(f"install-{role}")
+    node("systemctl", "enable", "--now", SITE, TIMER, "iostats-reader.socket", status=0)
+    record(node, "4711") if "4711" in node("iostats", "jobs", "-S", "now-1days").out else None
+    said = node.make("uninstall")
+    assert re.search("kept, and removed by make uninstall PURGE=yes:.* /etc/iostats/site.secret.*"
+                     " /var/lib/iostats", said.out)
+    left = node.files() - node.clean
+    assert {"/etc/iostats", "/var/lib/iostats"} == {
+        "/".join(path.split("/")[:4 if path.startswith("/var") else 3]) for path in left}
+    assert "" == node("systemctl", "list-units", "--all", "--plain", "--no-legend",
+                      "iostats*").out.strip()
+    node.make("uninstall", "PURGE=yes")
+    assert (set(), set()) == (node.files() - node.clean, node.clean - node.files())
