@@ -26,7 +26,7 @@ EVERY_S = 20
 UNITS = {"read_bytes": "bytes", "write_bytes": "bytes", "read": "usecs", "write": "usecs"}
 
 
-class Agent(collections.namedtuple("Agent", "slot clock_ahead_s", defaults=(0.0,))):
+class Agent(collections.namedtuple("Agent", "slot clock_ahead_s every", defaults=(0.0, EVERY_S))):
     """What is known of a storage server's agent."""
 
     def has_sent(self, slot):
@@ -42,8 +42,12 @@ class Site:
 
     def __init__(self, began):
         self.names, self.targets, self.agents = zeroing.Names(), {}, {}
+        self.silent = set()             # storage servers whose agents are dead
         self.known, self.slot, self.began, self.boot = {}, None, began, "boot"
         self.starts = True              # whether job_stats have start_time
+
+    def is_overdue(self, target):
+        return target.node in self.silent
 
     def job_of(self, job_id):
         """A job's id begins with a digit; what is behind a colon is its node."""

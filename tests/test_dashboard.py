@@ -137,6 +137,29 @@ def test_of_itself_there_is_what_prometheus_shows(filled):
 
 
 @pytest.mark.victoria
+def test_silent_agents_have_their_names(tmp_path):
+    """oss7 has not sent its part of the last sweep."""
+    from iostats.sinks import prometheus
+    victoria, site = Victoria(tmp_path / "data"), a_site()
+    sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0"), Said())
+    try:
+        sink._clock = lambda: site.slot + 7
+        swept(sink, site, entries(1), {MDT0: {}})
+        site.agents["oss7"] = site.agents["oss1"]._replace(slot=site.slot)
+        swept(sink, site, {MDT0: {}})
+        with urllib.request.urlopen(urllib.request.Request(
+                f"{victoria.url}/api/v1/import/prometheus?timestamp={site.slot * 1000}",
+                data=sink.page()[0], method="POST")) as answered:
+            assert 204 == answered.status
+        get(f"{victoria.url}/internal/force_flush")
+        assert {("oss7",): 0} == answer(("prometheus", victoria, site.slot),
+                                        "Storage servers whose agent is silent")
+    finally:
+        sink.close()
+        victoria.stop()
+
+
+@pytest.mark.victoria
 @pytest.mark.parametrize("boots, expected", [(["a", "a", "a"], {(): 0}),
                                              (["a", "b", "b"], {(): 1})],
                          ids=["all is well", "started again"])
@@ -199,4 +222,5 @@ def test_every_query_is_tried():
              if mark.name == "parametrize"]
     tried = {(title, ref) for title, ref, _ in marks[0].args[1]}
     assert {(title, ref) for title, ref, _ in QUERIES} - tried == {
-        ("Seconds since the last sweep", "A"), ("Jobs whose amounts may be too low", "A")}
+        ("Seconds since the last sweep", "A"), ("Jobs whose amounts may be too low", "A"),
+        ("Storage servers whose agent is silent", "A")}

@@ -242,6 +242,9 @@ def test_the_sinks_tell_of_themselves(opened, site):
     del site.agents["oss7"]
     assert {'iostats_agent_up{node="mds1"}': 1, 'iostats_agent_up{node="oss1"}': 1,
             'iostats_agent_up{node="oss7"}': 0,
+            'iostats_agent_sweep_timestamp_seconds{node="mds1"}': site.slot,
+            'iostats_agent_sweep_timestamp_seconds{node="oss1"}': site.slot,
+            'iostats_agent_sweep_timestamp_seconds{node="oss7"}': site.slot - 80,
             "iostats_sweep_timestamp_seconds": site.slot, "iostats_sweep_age_seconds": 7,
             "iostats_jobs": 1, "iostats_prometheus_shown_jobs": 1,
             "iostats_prometheus_left_out_sweeps_total": 0,
@@ -251,6 +254,31 @@ def test_the_sinks_tell_of_themselves(opened, site):
             'iostats_unattributed_requests_total{component="mdt",fs="scratch"}': 0,
             'iostats_unattributed_requests_total{component="ost",fs="scratch"}': 0,
             } == samples(sink, "iostats_")
+
+
+def test_where_all_agents_are_dead_none_is_up(opened, site):
+    """No sweep comes that could say so: two sweeps of 20 s, and 5 s."""
+    sink = opened()
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    for age_s, is_up in ((45, 1), (46, 0)):
+        sink._clock = lambda age_s=age_s: site.slot + age_s
+        assert {'iostats_agent_up{node="mds1"}': is_up} == samples(sink, "iostats_agent_up")
+
+
+def test_a_silent_storage_server_makes_lower_bounds_of_what_it_may_add_to(opened, site):
+    """Of the OSTs' amounts, and not of the MDT's; they are exact again when it is back."""
+    sink = opened()
+    site.knows("4711", started=site.began + 1)
+    both = {MDT0: {"4711": {"open": 23}}, OST0: {"4711": {"read_bytes": (37, 4100)}}}
+    swept(sink, site, {MDT0: {}, OST0: {}}, both)
+    assert {} == samples(sink, "lustre_job_lower_bound")
+    site.silent.add("oss1")
+    swept(sink, site, {MDT0: {}})
+    assert ["ost"] == [re.search('component="(.*?)"', name)[1]
+                       for name in samples(sink, "lustre_job_lower_bound")]
+    site.silent.clear()
+    swept(sink, site, {MDT0: {}, OST0: {}})
+    assert {} == samples(sink, "lustre_job_lower_bound")
 
 
 def test_amounts_that_nobody_has_read_of_late_are_not_shown(opened, site):

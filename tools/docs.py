@@ -63,6 +63,7 @@ def metrics_of_prometheus():
     rows += [(f"{name}_total", "`component`, `target`, `fs`", help)
              for name, help in prometheus.REQUESTS.items()]
     rows += [("iostats_agent_up", "`node`", prometheus.AGENT_UP),
+             ("iostats_agent_sweep_timestamp_seconds", "`node`", prometheus.AGENT_SWEEP),
              ("iostats_sweep_timestamp_seconds", "", prometheus.SWEEP),
              ("iostats_sweep_age_seconds", "", prometheus.AGE)]
     rows += [(name + "_total" * (kind == "counter"), "", help)

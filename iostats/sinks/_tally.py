@@ -230,10 +230,14 @@ class Tally:
         self._forget()
 
     def _part(self, fs: str, name: str) -> Part:
-        key = (fs, component_of(name), f"{fs}-{name}" if self._by_target else "")
+        key = self.key_of(fs, name)
         if key not in self.parts:
             self.parts[key] = Part(*key)
         return self.parts[key]
+
+    def key_of(self, fs: str, name: str) -> Key:
+        """Of the Part that a target is a part of."""
+        return fs, component_of(name), f"{fs}-{name}" if self._by_target else ""
 
     def _mark(self, part: Part, target: Target, harvest: Harvest, came: set[str]) -> Iterator[None]:
         """

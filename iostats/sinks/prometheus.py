@@ -38,7 +38,7 @@ from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from iostats.config import Config
@@ -56,6 +56,7 @@ _FADES = 0.8                    # of a job's weight stays from one sweep to the 
 _STAYS = 2.0                    # a job that is shown counts double: the page is not to flicker
 _FORGOTTEN = 1e-9
 _STALE_SWEEPS, _STALE_S = 5, 300.0      # then amounts would be shown that nobody has read
+_LATE_S = 5.0
 _REQUESTS_AT_ONCE = 16
 _REQUEST_WITHIN_S = 10.0
 
@@ -68,12 +69,14 @@ FAMILIES = {
     "lustre_job_stats": "Requests of the job for an operation; a rename counts twice, as rename "
                         "and by its kind.",
 }
-LOWER_BOUND = "1 where the job's amounts may be too low: a clear, a gap, a doubt."
+LOWER_BOUND = ("1 where the job's amounts may be too low: a clear, a gap, a doubt, or a storage "
+               "server that is silent.")
 REQUESTS = {
     "iostats_requests": "Requests to the targets, since the server's start.",
     "iostats_unattributed_requests": "Those of ids that are no job's, since the server's start.",
 }
-AGENT_UP = "1 for a storage server whose agent has sent its part of the last sweep."
+AGENT_UP = "1 for a storage server whose agent has sent its part of the last sweep; 0 when silent."
+AGENT_SWEEP = "When the storage server's last sweep was taken, seconds since 1970."
 SWEEP = "When the last sweep was taken, seconds since 1970."
 AGE = "Seconds since the last sweep was taken."
 # (name, kind, help) of what numbers() tells, in its order.
@@ -234,8 +237,12 @@ def page_of(families: list[Any]) -> bytes:
     return generate_latest(registry)
 
 
-def job_families(amounts: Amounts, jobs: Mapping[str, Job]) -> list[Any]:
-    """[family] of an Amounts; `jobs`: {jobid: _tally.Job} of those that are shown."""
+def job_families(amounts: Amounts, jobs: Mapping[str, Job],
+                 silent: Collection[Key] = ()) -> list[Any]:
+    """
+    [family] of an Amounts; `jobs`: {jobid: _tally.Job} of those that are shown; `silent`: keys of
+    Parts to which a target may add that was not read of late.
+    """
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     made = {name: CounterMetricFamily(name, help, labels=(
         *LABELS[:2], "operation", *LABELS[2:]) if name == "lustre_job_stats" else LABELS)
@@ -252,7 +259,8 @@ def job_families(amounts: Amounts, jobs: Mapping[str, Job]) -> list[Any]:
                 _add(made[f"lustre_job_{way}_bytes"], first + rest, sums)
             elif counter not in TRANSFERS:
                 _add(made["lustre_job_stats"], (*first, _clean(counter), *rest), samples)
-        if is_low:
+        if is_low or (jobid not in (OTHERS, UNATTRIBUTED)
+                      and (part.fs, part.component, part.target) in silent):
             low.add_metric(first + rest, 1)
     requests = [CounterMetricFamily(name, help, labels=("component", "target", "fs"))
                   for name, help in REQUESTS.items()]
@@ -274,6 +282,9 @@ def _clean(text: str) -> str:
 
 # -- the sink ----------------------------------------------------------------------------------
 
+_Agent = collections.namedtuple("_Agent", "has_sent slot every")
+
+
 class Prometheus:
     """
     See the module.
@@ -293,7 +304,7 @@ class Prometheus:
         self._jobs_page, self._every_s = b"", 0.0
         self._swept: float | None = None
         self._served: tuple[bytes | None, bytes] = None, b""
-        self._agents: dict[str, bool] = {}
+        self._agents: dict[str, _Agent] = {}
         self._server = _Server(address_of(config), self.page, config)
         self.address = self._server.server_address[:2]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,),
@@ -320,8 +331,12 @@ class Prometheus:
             ids = {amounts.tally.names[job_id]: job_id for part in amounts.tally.parts.values()
                    for job_id in part.ids if amounts.tally.names[job_id] in amounts.shown}
             jobs = {job: job_of(job_id, harvest) for job, job_id in ids.items()}
-            agents = _agents(sweep, harvest)
-            page = await loop.run_in_executor(None, lambda: page_of(job_families(amounts, jobs)))
+            agents = {node: _Agent(agent.has_sent(sweep.slot), agent.slot, agent.every)
+                      for node, agent in harvest.agents.items()}
+            silent = {amounts.tally.key_of(*key) for key, target in harvest.targets.items()
+                      if harvest.is_overdue(target)}
+            page = await loop.run_in_executor(
+                None, lambda: page_of(job_families(amounts, jobs, silent)))
             self._jobs_page, self._agents = page, agents
             self._swept, self._every_s = sweep.slot, sweep.every_s
             self._served = None, b""
@@ -343,9 +358,14 @@ class Prometheus:
     def _own_families(self) -> list[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
         up = GaugeMetricFamily("iostats_agent_up", AGENT_UP, labels=("node",))
-        for node, is_up in self._agents.items():
+        swept = GaugeMetricFamily("iostats_agent_sweep_timestamp_seconds", AGENT_SWEEP,
+                                  labels=("node",))
+        now = self._clock()
+        for node, agent in self._agents.items():
+            is_up = agent.has_sent and now - agent.slot <= 2 * agent.every + _LATE_S
             up.add_metric((_clean(node),), int(is_up))
-        families: list[Any] = [up]
+            swept.add_metric((_clean(node),), agent.slot)
+        families: list[Any] = [up, swept]
         if self._swept is not None:
             families += [GaugeMetricFamily("iostats_sweep_timestamp_seconds", SWEEP, self._swept),
                          GaugeMetricFamily("iostats_sweep_age_seconds", AGE,
@@ -368,15 +388,6 @@ class Prometheus:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(2.0)
-
-
-def _agents(sweep: Sweep, harvest: Harvest) -> dict[str, bool]:
-    """{storage server: whether its agent has sent its part of this sweep}."""
-    agents = getattr(harvest, "agents", None)
-    if agents is not None:
-        return {node: agent.has_sent(sweep.slot) for node, agent in agents.items()}
-    nodes = {target.node: False for target in harvest.targets.values() if target.node}
-    return {**nodes, **{target.node: True for target in sweep.targets}}
 
 
 # -- HTTP --------------------------------------------------------------------------------------
