@@ -84,15 +84,19 @@ def record_between(before, after):
 
 def pytest_collection_modifyitems(items):
     """
-    One cluster for all tests that need it: with pytest-xdist they run in one process.  They come
-    first, being the longest row of tests that can't be shared among processes.
+    One cluster of a kind for all tests that need it: with pytest-xdist they run in one process.
+    Slurm's come first, being the longest row of tests that can't be shared among processes.
     """
-    def has_cluster(item):
-        return "slurm_cluster" in getattr(item, "fixturenames", ())
+    kinds = ("gridengine", "slurm")
 
-    for item in filter(has_cluster, items):
-        item.add_marker(pytest.mark.xdist_group("slurm"))
-    items.sort(key=has_cluster, reverse=True)
+    def kind_of(item):
+        return next((kind for kind in kinds if f"{kind}_cluster" in getattr(
+            item, "fixturenames", ())), "")
+
+    for item in items:
+        if kind_of(item):
+            item.add_marker(pytest.mark.xdist_group(kind_of(item)))
+    items.sort(key=lambda item: (*kinds[::-1], "").index(kind_of(item)))
 
 
 def pytest_runtest_logreport(report):

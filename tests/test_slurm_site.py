@@ -279,7 +279,8 @@ def test_with_munge_users_read_their_own_jobs_and_nobody_needs_a_secret(site):
             user, "env", f"PYTHONPATH={site.slurm.home}", site.slurm.python, "-m", "iostats",
             "report", "--from", "site", job, check=False)
     assert of(ALICE).stdout.startswith(f"Job {job}: 4 of 4 nodes reported")
-    assert (1, "", f"iostats: nothing is known of job {job}\n") == (
+    assert (1, "", f"iostats: job {job} is user {ALICE}'s: its report is for {ALICE}, root and "
+                   f"[site] readers; there is none for you\n") == (
         of(BOB).returncode, of(BOB).stdout, of(BOB).stderr)
     said = site.slurm.node("node1", *CLIENT.format(home=site.slurm.home).split(), "doctor",
                            env={"SLURM_JOB_ID": job}, check=False).stdout
