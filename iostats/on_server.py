@@ -4,8 +4,11 @@ Who loads the targets of this storage server, or of a saved dump: loads.Load wit
     job_stats  --parse-->  {target: its entries}  --two of them-->  what came in between
 
 An entry that began again is known by its start_time, or by a counter that went back: all that it
-has by then is new.  From 2.15.2 on nothing can be mistaken; before, an entry that began again and
-has overtaken its old values between two looks counts too little.
+has by then is new, and what the one before it did after the first look is lost, unless it expired:
+then it had done nothing for job_cleanup_interval.  So an entry that went or began again earlier
+than that, and two looks that are as far apart, make lower bounds.  From 2.15.2 on nothing can be
+mistaken; before, an entry that began again and has overtaken its old values between two looks
+counts too little.
 """
 
 from __future__ import annotations
@@ -27,10 +30,12 @@ if TYPE_CHECKING:
     from iostats.config import Config
 
     Key = tuple[str, str]                                   # (file system, target)
-    Life = tuple[int, dict[str, tuple[int, Optional[int]]]]     # (start ns or 0, {counter: ...})
+    Counts = dict[str, tuple[int, Optional[int]]]           # {counter: (samples, sum or None)}
+    Life = tuple[int, int, Counts]                          # (start ns or 0, last request ns, ...)
 
 _CHUNK = 1 << 16
 _LATE_NS = 2 * 10**9             # a clock is no better than that
+_CLEANUP_S = 600                 # job_cleanup_interval where nothing tells it; Lustre's default
 _EXPECTED = "the output of `lctl get_param *.*.job_stats`"
 
 _OF_MDT = re.compile(rb"\s(?:open|close|mknod|mkdir): *\{")
@@ -41,8 +46,8 @@ One target's job_stats, read once.
 
 Attributes:
     at: seconds, of a clock that only goes on; None for a file of some time.
-    entries: {id: [(start ns or 0, {counter: (samples, sum or None)})]}; several where it began
-        again while it was read.
+    entries: {id: [(start ns or 0, last request ns, {counter: (samples, sum or None)})]}; several
+        where it began again while it was read.
     latest_ns: when it was read, as far as that is known: the latest request of all in a file of
         some time; ns since 1970.
     bad: what could not be understood, in words; "".
@@ -94,9 +99,10 @@ class Here:
                               f"FS-MDT0000/job_stats below {self._root}, in proc/fs/lustre, "
                               f"sys/fs/lustre or sys/kernel/debug/lustre; on other machines ask "
                               f"the site's server: iostats top")
-        now, failed = {}, {}
+        now, failed, cleanup_s = {}, {}, {}
         for target in found:
             key = target.file_system, target.name
+            cleanup_s[key] = _CLEANUP_S if target.cleanup_s is None else target.cleanup_s
             try:
                 now[key] = self._read(target, key)
             except OSError as error:
@@ -117,7 +123,7 @@ class Here:
                 missing.setdefault(key[0], {})[key[1]] = "seen for the first time"
                 continue
             part, why = _between(key, before[key], look, self._node,
-                                 look.at - before[key].at)
+                                 look.at - before[key].at, cleanup_s[key])
             parts.append(part)
             if why:
                 missing.setdefault(key[0], {})[key[1]] = why
@@ -191,7 +197,7 @@ class Dumps:
             if key not in looks[0]:
                 missing.setdefault(key[0], {})[key[1]] = f"not in {self._paths[0]}"
                 continue
-            part, why = _between(key, looks[0][key], look, "", span_s or None)
+            part, why = _between(key, looks[0][key], look, "", span_s or None, None)
             parts.append(part)
             if why:
                 missing.setdefault(key[0], {})[key[1]] = why
@@ -291,7 +297,7 @@ def _key(name: str, piece: bytes) -> Key:
 
 
 def _add(entries: dict[str, list[Life]], entry: job_stats.Entry) -> None:
-    entries.setdefault(entry.job_id, []).append((entry.started_ns, {
+    entries.setdefault(entry.job_id, []).append((entry.started_ns, entry.seen_ns, {
         name: (counter.samples, counter.sum) for name, counter in entry.counters.items()}))
 
 
@@ -305,16 +311,20 @@ def _words(bad: list[str]) -> str:
 def _oldest(looks: dict[Key, Look]) -> float | None:
     """When the oldest entry began, seconds since 1970; None where one of them does not tell."""
     starts = [started for look in looks.values() for lives in look.entries.values()
-              for started, _ in lives]
+              for started, _, _ in lives]
     return min(starts) / 1e9 if starts and all(starts) else None
 
 
 # -- what came in between ----------------------------------------------------------------------
 
-def _between(key: Key, before: Look, now: Look, server: str,
-             span_s: float | None) -> tuple[loads.Part, str]:
-    """(Part of what came in between two Looks of a target, why it may be too low)."""
-    gained, skipped = {}, 0
+def _between(key: Key, before: Look, now: Look, server: str, span_s: float | None,
+             cleanup_s: int | None) -> tuple[loads.Part, str]:
+    """
+    (Part of what came in between two Looks of a target, why it may be too low); `cleanup_s`: None
+    where nothing tells it, and no other entry is known to be one that came after an expiry.
+    """
+    gained, skipped, lost = {}, 0, 0
+    interval_s = _CLEANUP_S if cleanup_s is None else cleanup_s
     for id, lives in now.entries.items():
         known = before.entries.get(id)
         if known is lives:
@@ -322,38 +332,56 @@ def _between(key: Key, before: Look, now: Look, server: str,
         if known is None and 0 < lives[0][0] < before.latest_ns - _LATE_NS:
             skipped += 1                            # it was there: a racing reader skips entries
             continue
-        first = _gain(known[-1], lives[0]) if known else lives[0]
+        first = lives[0]
+        if known and _is_another(known[-1], first):
+            lost += not _expired(known[-1], first[0] or first[1], cleanup_s or 0)
+        elif known:
+            first = _gain(known[-1], first)
         gained[id] = [first, *lives[1:]]
+    lost += sum(not _expired(lives[-1], now.latest_ns, interval_s)
+                for id, lives in before.entries.items() if id not in now.entries)
     whys = [f"{skipped} {'entry was' if skipped == 1 else 'entries were'} skipped by an earlier "
             f"look"] if skipped else []
+    if lost:
+        whys.append(f"{lost} {'entry' if lost == 1 else 'entries'} went or began again in between: "
+                    f"what came before that is not known")
+    if interval_s and span_s is not None and span_s >= interval_s:
+        whys.append(f"{span_s:.0f} s apart: what came and expired in between is not known")
     whys += [now.bad or before.bad] if now.bad or before.bad else []
     return _part(key, gained, server, span_s), "; ".join(whys)
 
 
-def _gain(before: Life, now: Life) -> Life:
-    """(start, counters) of what `now` has more than `before`, or of all of it if it began again."""
-    (started, old), (again, new) = before, now
+def _is_another(before: Life, now: Life) -> bool:
+    """Whether an entry began again, as far as it shows."""
+    (started, _, old), (again, _, new) = before, now
     if started and again:
-        is_new = started != again
-    else:
-        is_new = any(name not in new or new[name][0] < samples
-                     or (total or 0) > (new[name][1] or 0)
-                     for name, (samples, total) in old.items())
-    if is_new:
-        return now
-    return again, {name: (samples - old.get(name, (0, 0))[0],
-                          None if total is None else total - (old.get(name, (0, 0))[1] or 0))
-                   for name, (samples, total) in new.items()}
+        return started != again
+    return any(name not in new or new[name][0] < samples or (total or 0) > (new[name][1] or 0)
+               for name, (samples, total) in old.items())
+
+
+def _expired(before: Life, made_ns: int, cleanup_s: int) -> bool:
+    """Whether an entry may have expired before the one that was made then, or before that look."""
+    return cleanup_s > 0 and made_ns + _LATE_NS >= before[1] + cleanup_s * 10**9
+
+
+def _gain(before: Life, now: Life) -> Life:
+    """(start, last request, counters) of what `now`, the same entry, has more than `before`."""
+    (_, _, old), (started, seen, new) = before, now
+    return started, seen, {
+        name: (samples - old.get(name, (0, 0))[0],
+               None if total is None else total - (old.get(name, (0, 0))[1] or 0))
+        for name, (samples, total) in new.items()}
 
 
 def _part(key: Key, entries: dict[str, list[Life]], server: str,
           span_s: float | None) -> loads.Part:
-    """The loads.Part of {id: [(start, counters)]}."""
+    """The loads.Part of {id: [Life]}."""
     ids: list[str] = []
     columns: tuple[list[int], ...] = ([], [], [], [])
     for id, lives in entries.items():
         amounts = [0, 0, 0, 0]
-        for _, counters in lives:
+        for _, _, counters in lives:
             for place, amount in enumerate(loads.amounts_of(counters, key[1])):
                 amounts[place] += amount
         if any(amounts):

@@ -125,6 +125,31 @@ def test_between_dumps_without_start_time_a_counter_that_went_back_is_the_proof(
     assert (3 * MIB, 0.2) == (row["write_bytes_per_s"], row["requests_per_s"])
 
 
+_WENT = "1 entry went or began again in between: what came before that is not known"
+
+
+@pytest.mark.parametrize("first, then, apart, why", [
+    ((0, -900), (59, 40), 60, _WENT),
+    ((0, None), (59, None), 60, _WENT),
+    ((0, -900), None, 60, _WENT),
+    ((-700, -900), None, 60, ""),
+    ((0, -900), (59, -900), 60, ""),
+    ((0, -900), (659, -900), 660, "660 s apart: what came and expired in between is not known"),
+], ids=["began again", "fell, no start_time", "gone", "expired", "went on", "far apart"])
+def test_dumps_between_which_something_may_have_been_lost_make_lower_bounds(tmp_path, first, then,
+                                                                            apart, why):
+    """4712 is what it happens to; 4711 goes on."""
+    def file(name, at, times, samples):
+        one = {"write_bytes": (samples, "bytes", samples * MIB)}
+        return dump(tmp_path / name, entry(4711, at, -950, write_bytes=(at + 1, "bytes", 37))
+                    + (entry(4712, *times, **one) if times else ""))
+    before = file("before", 0, first, 37)
+    after = file("after", apart, then, 23 if then and then[1] is None else 41)
+    answer = json.loads(top("--statsfile", before, after, "--json").out)
+    assert [why] == [fs["missing"].get("OST0000", "") for fs in answer["file_systems"]]
+    assert [bool(why)] == [fs["lower_bound"] for fs in answer["file_systems"]]
+
+
 def test_dumps_of_one_moment_show_no_rate(tmp_path):
     """How long it took is not known: what came in is a sum."""
     before = dump(tmp_path / "before", entry(4711, 0, -5, write_bytes=(10, "bytes", 23 * MIB)))
