@@ -61,7 +61,10 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     elsewhere         calls that may block, in threads of their own
     journal           what that has counted, on the disk before it is acknowledged
     server            the server of one job
+    store_clock       how much time has passed for it, whatever the clock says
+    store_file        its files: made whole, and still those that were opened
     store             what the site's server keeps
+    store_repair      what is in a damaged one, and a new one in its place
     sweep_store       what it keeps of the harvest
     harvested         sweeps -> what each job did at the servers; its life
     handover          a report to where its user sees it
@@ -71,7 +74,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     run               one command, measured on all nodes of its job
 
     cli/              the roles: node, server, config, run, report, jobs, top, query,
-                      mail
+                      mail, store
 """
 
 __version__ = "0.1.0"

@@ -705,7 +705,7 @@ class Harvest:
         known = {key: sorted(wanted.intersection(target.ids()))
                  for key, target in self.targets.items()}
         self._store.settle(bodies, [Logged(*key, _row(_Row(forget=some)))
-                                    for key, some in known.items() if some], self._now())
+                                    for key, some in known.items() if some])
         for key, some in known.items():
             if some:
                 self.targets[key].forget(some)

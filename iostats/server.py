@@ -55,7 +55,8 @@ _Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LONGEST_NAME, _MOST_METRICS = 128, 10_000
 NAME = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 _Why = Annotated[str, msgspec.Meta(max_length=500)]
-_Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+_MOST_SECONDS = 1e12
+_Seconds = Annotated[float, msgspec.Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)]
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -401,6 +402,10 @@ def check_report(report: Report, caller: Caller, job: str, metrics: set[str]) ->
                         f"most {_MOST_METRICS} of them"))
     # As far as its hello showed it to be off.
     report.ended -= report.clock_ahead_s
+    # It is written and read again: what comes out must be what may come in.
+    if not -_MOST_SECONDS <= report.ended <= _MOST_SECONDS:
+        raise WireError(wire.INVALID_PARAMS, (
+            f"expected `ended` less `clock_ahead_s` from -1e12 to 1e12, got {report.ended:g}"))
 
 
 class JobServer(Server):

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Optional
 import msgspec
 
 from iostats import (
+    aggregate,
     answers,
     beside,
     compact,
@@ -68,6 +69,7 @@ _MOST_WAITING = 300             # jobs in one question, and in one answer
 _MOST_NAMED = 20                # nodes of a job that are missing, by name
 _LARGEST_ANSWER = 1 << 27
 _RECORDS_AT_ONCE, _RECORDS_WITHIN_S, _RECORDS_BYTES = 20, 0.25, 1 << 20      # in one commit
+_DAMAGED = "its report was damaged on the site's server"
 _SHOWN_AT_ONCE = 20             # the file system of one's output may hang
 _COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
             "exit_signal", "array_job", "array_task", "het_job", "het_offset", "raw_job")
@@ -173,7 +175,7 @@ class SiteServer(Server):
     def __init__(self, store: "Store", credentials: "Iterable[Credentials]", config: "Config",
                  now: Callable[[], float], sinks: Iterable[Any] = ()) -> None:
         super().__init__(wire.SITE, credentials, config, now)
-        self._store = store
+        self._store, self._passed = store, store.now   # what is due is due by the store's time
         own = os.geteuid()
         self._reporters = frozenset((0, own))
         self._readers = {own, *map(_uid_of, config["site.readers"])}
@@ -201,16 +203,20 @@ class SiteServer(Server):
         """The open jobs, as the store has them."""
         found = self._store.open_jobs()
         self._jobs.clear()
-        with as_kept(self._store.path):
-            for key, about, due, nodes in found:
-                job = self._jobs[key] = self._job(about, due)
-                job.heard.update(nodes)
-                job.settle(self._now())
+        for key, about, due, nodes in found:
+            job = self._jobs[key] = self._job(key, about, due)
+            job.heard.update(nodes)
+            job.settle(self._passed())
 
-    def _job(self, about: bytes, due: float) -> _Job:
+    def _job(self, key: Key, about: bytes, due: float) -> _Job:
         """A _Job of what the store keeps as its `about`."""
-        with as_kept(self._store.path):
-            known, due = msgspec.json.decode(about, type=About), float(due)
+        try:
+            with as_kept(self._store.path):
+                known, due = msgspec.json.decode(about, type=About), float(due)
+        except StateError as error:                    # its reports tell it as well
+            log.error("job %s: what is known of it is damaged, and is taken from its reports: %s",
+                      key.job, error)
+            known, due = About(), self._passed()
         return _Job(known, due, self.config["server.max_nodes"])
 
     # -- reports -------------------------------------------------------------------------------
@@ -223,7 +229,7 @@ class SiteServer(Server):
     def _report(self, one: SiteReport, who: Who) -> dict[str, Any]:
         caller = self.believed(who, self._reporters)
         check_report(one, caller, _checked_job(one.job), self._metrics)
-        about, now = one.about, self._now()
+        about, now = one.about, self._passed()
         key = Key(about.cluster, one.job, about.attempt)
         try:
             job = self._jobs.get(key) or self._begun(key, about, now)
@@ -246,12 +252,12 @@ class SiteServer(Server):
         """The _Job of a report that is the first one, or the first since the record."""
         found = self._store.job(key)
         if found is None:
-            return self._job(msgspec.json.encode(about), now + self.config["site.deadline"])
+            return self._job(key, msgspec.json.encode(about), now + self.config["site.deadline"])
         if found.closed:
             self.refuse("too late")
             raise WireError(wire.REFUSED, f"job {key.job} has been closed: a report of it is taken "
                                           f"for {self.config['site.keep_reports_days']} days")
-        return self._job(found.about, now + _LATE_S)
+        return self._job(key, found.about, now + _LATE_S)
 
     def send(self, transport: asyncio.Transport, data: bytes, keep: bool) -> None:
         """Answers leave when what they say is on the disk: all of one turn of the loop at once."""
@@ -350,7 +356,7 @@ class SiteServer(Server):
 
     def _settled(self, jobs: dict[str, Optional[Facts]]) -> None:
         """Of {job: Facts or None} the storage servers' totals are final: another record is due."""
-        now, found = self._now(), {}
+        now, found = self._passed(), {}
         for job, facts in jobs.items():
             runs = self._store.runs_of(job)
             kept = self._store.job(runs[-1]) if runs else None
@@ -368,23 +374,25 @@ class SiteServer(Server):
                            for key, (about, facts) in found.items() if key not in self._jobs)
         for key, (about, facts) in found.items():
             if key not in self._jobs:
-                self._jobs[key] = self._job(about, now)
+                self._jobs[key] = self._job(key, about, now)
             self._jobs[key].facts = facts if facts and facts.state == ENDED else None
 
     async def _work(self) -> None:
         self._may_comment = asyncio.Semaphore(_COMMENTS_AT_ONCE)
         forget_at = 0.0
         while True:
-            now = self._now()
+            now = self._passed()
             due = [key for key, job in self._jobs.items() if job.due <= now][:_MOST_JOBS_ASKED]
             if due:
                 await self._settle(due)
             elif now >= forget_at:
                 forget_at = now + _FORGET_EVERY_S
-                self._forget(now)
+                self._forget()
             await asyncio.sleep(0 if due else _LOOK_EVERY_S)
 
-    def _forget(self, now: float) -> None:
+    def _forget(self) -> None:
+        """What is older than the site wants to keep, by the store's time."""
+        now = self._passed()
         try:
             self._store.forget(now - 86400 * self.config["site.keep_reports_days"],
                                now - 86400 * self.config["site.keep_days"])
@@ -403,7 +411,7 @@ class SiteServer(Server):
                 continue
             found = facts.get(key) or job.facts
             if found is not None and found.state != ENDED and found.restarts == key.attempt:
-                now = self._now()
+                now = self._passed()
                 job.asked_until = job.asked_until or now + _FACTS_WITHIN_S
                 if now < job.asked_until:
                     job.due = now + _SETTLES_S
@@ -412,11 +420,11 @@ class SiteServer(Server):
                 one = await self._make_record(key, job, found)
             except StateError as error:
                 log.error("no record of job %s: %s", key.job, error)
-                job.due = self._now() + _AGAIN_S
+                job.due = self._passed() + _AGAIN_S
                 continue
             except Exception:                            # one job's trouble is not the others'
                 log.exception("a bug of ours, please report it: no record of job %s", key.job)
-                job.due = self._now() + _FORGET_EVERY_S
+                job.due = self._passed() + _FORGET_EVERY_S
                 continue
             began = began if made else clock()
             made.append(one)
@@ -433,7 +441,7 @@ class SiteServer(Server):
         except StateError as error:
             log.error("%s", error)
             for one in made:
-                one.job.due = self._now() + _AGAIN_S
+                one.job.due = self._passed() + _AGAIN_S
         except Exception:
             if len(made) > 1:                            # whose it is: one after the other
                 for one in made:
@@ -441,7 +449,7 @@ class SiteServer(Server):
                 return
             [one] = made
             log.exception("a bug of ours, please report it: no record of job %s", one.key.job)
-            one.job.due = self._now() + _FORGET_EVERY_S
+            one.job.due = self._passed() + _FORGET_EVERY_S
 
     async def _facts(self, keys: list[Key]) -> dict[Key, Facts]:
         """{Key: Facts} of the jobs that the batch system knows; {} where it does not answer."""
@@ -468,16 +476,26 @@ class SiteServer(Server):
     async def _make_record(self, key: Key, job: _Job, facts: Optional[Facts]) -> _Made:
         """The _Made of a job, by the reports that are here."""
         totals = Totals(key.job, job.expected, **how_to_add_up(self.config))
-        reports, without = job.reports, []
-        for number, body in enumerate(self._store.reports(key)):
-            with as_kept(self._store.path):
-                one = msgspec.json.decode(body, type=SiteReport)
+        reports = job.reports
+        without: list[Any] = []
+        for number, (node, seq, body) in enumerate(self._store.reports(key)):
+            try:
+                with as_kept(self._store.path):
+                    one = msgspec.json.decode(body, type=SiteReport)
+            except StateError as error:
+                self._store.put_aside(key, node, seq, str(error))
+                continue
+            if job.about == About():                    # it was damaged, see _job
+                job.learn(one.about)
             if one.reason:
                 without.append(one)
             else:
                 totals.add(one)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+        without += (aggregate.Report(node if is_node_name(node) else "(unknown)",
+                                     f"damaged {number}", "", "", _DAMAGED, 0.0, 0.0, 0.0, {}, [])
+                    for number, node in enumerate(self._store.damaged(key)))
         # Last, whenever they came: that a part has no numbers is said in any case.
         for one in without:
             totals.add(one)

@@ -7,6 +7,8 @@ some days after the record is made of them: one that comes late makes a better r
 
     jobs      one row for each run of a job: (cluster, job, attempt)
     reports   one row for each report: (cluster, job, attempt, node, seq)
+    damaged_reports     those that could not be read any more: each costs itself alone
+    clock     one row: the store's own time, store_clock.py; `first` and `due` are of it
 
 The table of summaries is that of summaries.py, those of the harvest are those of sweep_store.py.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import sqlite3
 import zlib
@@ -22,16 +25,18 @@ from collections import namedtuple
 
 import msgspec
 
-from iostats import summaries
+from iostats import store_file, summaries
 from iostats.errors import StateError
 from iostats.joblist import summary_of
-from iostats.state import make_folders
+from iostats.store_clock import HERE, StoreClock
+from iostats.store_file import HOW_ON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+    from iostats.store_clock import Clocks
     from iostats.summaries import Question
 
 log = logging.getLogger("iostats")
@@ -72,6 +77,20 @@ CREATE TABLE harvests (job TEXT PRIMARY KEY, made REAL NOT NULL, body BLOB NOT N
 CREATE INDEX harvests_made ON harvests (made);
 """
 
+# What a store of version 2 has since it was found to be needed.
+_MAKE_MORE = """
+CREATE TABLE IF NOT EXISTS damaged_reports (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
+    node TEXT NOT NULL, seq TEXT NOT NULL, body BLOB, why TEXT NOT NULL,
+    PRIMARY KEY (cluster, job, attempt, node, seq));
+CREATE TABLE IF NOT EXISTS clock (
+    one INTEGER PRIMARY KEY CHECK (one = 1), passed REAL NOT NULL, wall REAL NOT NULL,
+    boot_id TEXT NOT NULL, up REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS jobs_unclosed ON jobs (first) WHERE due IS NULL AND NOT closed;
+CREATE INDEX IF NOT EXISTS jobs_closed ON jobs (first) WHERE closed
+"""
+_DAY_S = 86400.0
+
 Key = namedtuple("Key", "cluster job attempt")
 Key.__doc__ = """One run of a job: its batch system's cluster, its id there, its restarts so far."""
 
@@ -81,9 +100,12 @@ A job that waits for its record.
 
 Attributes:
     about: bytes, as given to the last `add`.
-    due: when the record is made at the latest, seconds since 1970.
+    due: when the record is made at the latest, by the store's time.
     nodes: names of the nodes that have reported.
 """
+
+Kept = namedtuple("Kept", "node seq body")
+Kept.__doc__ = """A report: whose, and its bytes."""
 
 Known = namedtuple("Known", "about closed")
 Known.__doc__ = """
@@ -108,27 +130,30 @@ def as_kept(path: str) -> Iterator[None]:
         yield
     except (zlib.error, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError,
             ArithmeticError, RecursionError) as error:
-        raise StateError(f"{path}: is damaged: {error!r:.200}; restore it, or name another in "
-                         f"site.cfg, [site] store") from None
+        raise StateError(f"{path}: is damaged: {error!r:.200}; {HOW_ON}") from None
 
 
 class Store:
     """The file; every change is one transaction, begun by the first change and ended by commit."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, clocks: Clocks = HERE) -> None:
         """Open `path`, and make it if it is not there; StateError."""
         self.path = path
         self._file: sqlite3.Connection = None  # type: ignore[assignment]     # just until it is open
         self._added = False         # something that `commit` has to put on the disk
+        self._clock: StoreClock = None  # type: ignore[assignment]       # likewise
+        self._gone: StateError | None = None           # why nothing can be put there any more
         # Why that was dropped, until `commit` has said so.
         self._dropped: StateError | None = None
         try:
-            make_folders(os.path.dirname(path))
-            # Only where it is not there: to close a file gives up all locks that we have on it.
-            with contextlib.suppress(FileExistsError):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            store_file.make(path, self._make)
+            if not os.path.getsize(path):
+                raise StateError(f"{path}: has 0 bytes: it was cut, or made by somebody else; "
+                                 f"{HOW_ON}")
             self._file = sqlite3.connect(path, timeout=0, isolation_level=None)
             self._prepare()
+            self._clock = self._begun(clocks)
+            self._opened = store_file.Opened(path)
         except sqlite3.OperationalError as error:
             self.close()
             if "locked" in str(error):
@@ -136,8 +161,8 @@ class Store:
             raise StateError(f"{path}: cannot be opened: {error}") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             self.close()
-            raise StateError(f"{path}: expected our SQLite file, got: {error}; name another in "
-                             f"site.cfg, [site] store") from None
+            raise StateError(f"{path}: expected our SQLite file, got: {error}; {HOW_ON}, or name "
+                             f"another in site.cfg, [site] store") from None
         except StateError:
             self.close()
             raise
@@ -145,22 +170,29 @@ class Store:
             raise StateError(f"{path}: cannot be opened: {error.strerror}; name another in "
                              f"site.cfg, [site] store") from None
 
+    def _make(self, file: sqlite3.Connection) -> None:
+        file.execute("BEGIN IMMEDIATE")
+        for statement in (_MAKE + summaries.MAKE + _MAKE_HARVEST + _MAKE_MORE).split(";"):
+            file.execute(statement)
+        file.execute(f"PRAGMA user_version = {_VERSION}")
+        file.execute("COMMIT")
+
     def _prepare(self) -> None:
         """Have the file for us alone, and of our form."""
         self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
         version, = self._file.execute("PRAGMA user_version").fetchone()
         self._file.execute("BEGIN IMMEDIATE")
-        tables, = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if version not in (1, _VERSION) and (version or tables):
+        if version not in (1, _VERSION):
             what = f"version {version}, of another release" if version else "somebody else's tables"
             raise StateError(f"{self.path}: expected a store of version {_VERSION}, got {what}; "
                              f"name another in site.cfg, [site] store")
-        if version != _VERSION or not tables:
-            for statement in ((_MAKE if not tables else "") + summaries.MAKE
-                              + _MAKE_HARVEST).split(";"):
+        if version != _VERSION:
+            for statement in (summaries.MAKE + _MAKE_HARVEST).split(";"):
                 self._file.execute(statement)
             self._summarize()
             self._file.execute(f"PRAGMA user_version = {_VERSION}")
+        for statement in _MAKE_MORE.split(";"):
+            self._file.execute(statement)
         self._file.execute("COMMIT")
         self._file.execute("PRAGMA journal_mode = WAL")
         self._file.execute("PRAGMA synchronous = FULL")
@@ -183,10 +215,34 @@ class Store:
             log.warning("%s: %s records are damaged: `iostats jobs` does not have them", self.path,
                         damaged)
 
+    def _begun(self, clocks: Clocks) -> StoreClock:
+        rows = self._file.execute("SELECT passed, wall, boot_id, up FROM clock").fetchall()
+        # A store of before has the clock's times; its latest one that is not ahead of now.
+        [(latest,)] = self._file.execute("SELECT max(first) FROM jobs")
+        kept = next((row for row in rows if _is_clock(row)), None)
+        return StoreClock(clocks, kept, latest if isinstance(latest, float) else None)
+
+    def now(self) -> float:
+        """The store's own time, by which reports are due and forgotten; see store_clock.py."""
+        return self._clock.now()
+
     def close(self) -> None:
         """Close the file; what is not committed is dropped."""
-        if self._file is not None:
-            self._file.close()
+        if self._file is None:
+            return
+        if self._clock is not None and self._gone is None:
+            with contextlib.suppress(*_ERRORS, StateError):
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
+                self._keep_time()
+        self._file.close()
+
+    def _keep_time(self) -> None:
+        """Keep how much time has passed, and say what is wrong with the clock."""
+        news = self._clock.look()
+        if news:
+            log.warning("%s: %s", self.path, news)
+        self.change("INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?, ?)", self._clock.row())
 
     # -- reports -------------------------------------------------------------------------------
 
@@ -251,8 +307,9 @@ class Store:
         """
         try:
             if self._file.in_transaction:
+                self._check_file()
                 self._file.execute("ROLLBACK" if self._dropped else "COMMIT")
-        except _ERRORS as error:
+        except (*_ERRORS, StateError) as error:
             self._failed(error)
         dropped, self._dropped, self._added = self._dropped, None, False
         if dropped:
@@ -260,13 +317,28 @@ class Store:
 
     def _failed(self, error: Exception) -> StateError:
         """Drop all that is not on the disk; the StateError, which `commit` will raise as well."""
-        failed = StateError(f"{self.path}: cannot be written: {error}")
+        failed = (error if isinstance(error, StateError) else
+                  StateError(f"{self.path}: cannot be written: {error}"))
         if self._file.in_transaction:                 # for some errors SQLite has done it already
             with contextlib.suppress(sqlite3.Error):
                 self._file.execute("ROLLBACK")
         if self._added:
             self._dropped = failed
         return failed
+
+    def _check_file(self) -> None:
+        """StateError where what is committed would be nowhere; and for ever then."""
+        if self._gone is None:
+            try:
+                self._opened.check()
+                return
+            except store_file.Removed as error:
+                with contextlib.suppress(sqlite3.Error):
+                    self._file.execute("ROLLBACK")
+                self._gone = StateError(f"{error}; {store_file.rescued(self._file, self.path)}")
+            except StateError as error:
+                self._gone = error
+        raise self._gone
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """[row] that a SELECT finds; StateError."""
@@ -275,11 +347,12 @@ class Store:
         except _ERRORS as error:
             raise StateError(f"{self.path}: cannot be read: {error}") from None
 
-    def reports(self, key: Key) -> Iterator[bytes]:
+    def reports(self, key: Key) -> Iterator[Kept]:
         """
-        The bodies of a job's reports, one after the other.
+        A job's reports, one after the other.
 
-        A few are read at a time, so others can be added meanwhile.
+        A few are read at a time, so others can be added meanwhile.  What can't be unpacked is put
+        aside: see `damaged`.
         """
         last = ("", "")
         while True:
@@ -288,9 +361,29 @@ class Store:
                               (*key, *last))
             for body, node, seq in rows:
                 last = node, seq
-                yield _unpacked(body, self.path)
+                try:
+                    yield Kept(node, seq, _unpacked(body, self.path))
+                except StateError as error:
+                    self.put_aside(key, node, seq, str(error))
             if not rows:
                 return
+
+    def put_aside(self, key: Key, node: str, seq: str, why: str) -> None:
+        """A report that can't be read is named, and keeps no other one back; StateError."""
+        run = f" (run {key.attempt})" if key.attempt else ""
+        log.error("%s: the report of node %s of job %s%s is damaged, and put aside (table "
+                  "damaged_reports): %s", self.path, node, key.job, run, why)
+        one = f"{_THIS} AND node = ? AND seq = ?"
+        self.change((f"INSERT OR REPLACE INTO damaged_reports SELECT cluster, job, attempt, node, "
+                     f"seq, body, ? FROM reports WHERE {one}", (why[:500], *key, node, seq)),
+                    (f"DELETE FROM reports WHERE {one}", (*key, node, seq)))
+
+    def damaged(self, key: Key) -> list[str]:
+        """Nodes of whose reports one is damaged, and has not come again."""
+        return [str(node) for node, in self.rows(
+            f"SELECT DISTINCT node FROM damaged_reports AS bad WHERE {_THIS} AND NOT EXISTS "
+            "(SELECT 1 FROM reports AS one WHERE one.cluster = bad.cluster AND one.job = bad.job "
+            "AND one.attempt = bad.attempt AND one.node = bad.node AND one.seq = bad.seq)", key)]
 
     def open_jobs(self) -> list[Open]:
         """[Open] of all jobs that wait for their record."""
@@ -340,9 +433,10 @@ class Store:
             self._begin()
             for statement in statements:
                 rows = self._file.execute(*statement).rowcount
+            self._check_file()
             self._file.execute("COMMIT")
             self._added = False
-        except _ERRORS as error:
+        except (*_ERRORS, StateError) as error:
             raise self._failed(error) from None
         return rows
 
@@ -384,13 +478,31 @@ class Store:
                 yield _unpacked(record, self.path)
 
     def forget(self, reports_before: float, records_before: float) -> None:
-        """Remove reports and records of jobs that were first heard of before these moments."""
+        """
+        Remove reports and records of jobs that were first heard of before these moments, by the
+        store's time; a day's worth at the most, so that there is time to see a mistake.
+        """
+        self._keep_time()
+        unclosed = self._oldest("due IS NULL AND NOT closed")
+        reports_before = min(reports_before, _DAY_S + unclosed)
+        records_before = min(records_before, _DAY_S + min(unclosed, self._oldest("closed")))
         self.change(
             ("DELETE FROM reports WHERE (cluster, job, attempt) IN (SELECT cluster, job, attempt "
              "FROM jobs WHERE first < ? AND due IS NULL AND NOT closed)", (reports_before,)),
             ("UPDATE jobs SET closed = 1 WHERE first < ? AND due IS NULL", (reports_before,)),
             (summaries.FORGET, (records_before,)),
+            ("DELETE FROM damaged_reports WHERE (cluster, job, attempt) IN (SELECT cluster, job, "
+             "attempt FROM jobs WHERE first < ? AND closed)", (records_before,)),
             ("DELETE FROM jobs WHERE first < ? AND closed", (records_before,)))
+
+    def _oldest(self, which: str) -> float:
+        rows = self.rows(f"SELECT first FROM jobs WHERE {which} ORDER BY first LIMIT 1")
+        return rows[0][0] if rows and isinstance(rows[0][0], float) else math.inf
+
+
+def _is_clock(row: tuple[Any, ...]) -> bool:
+    return isinstance(row[2], str) and all(
+        isinstance(row[at], (int, float)) and 0 <= row[at] < 1e11 for at in (0, 1, 3))
 
 
 def _unpacked(data: bytes, path: str) -> bytes:

@@ -37,7 +37,7 @@ CREATE INDEX summaries_user ON summaries (user, over);
 """
 
 _RUN = ("cluster", "job", "attempt", "shown_as", "user")
-_OF_SUMMARY = {**dict.fromkeys(Summary._fields, "?"), "began": "coalesce(?, first)",
+_OF_SUMMARY = {**dict.fromkeys(Summary._fields, "?"), "began": "coalesce(?, min(first, made))",
                "over": "coalesce(?, made)"}
 # Of `jobs`, whose row for this run is there by now.
 PUT = (f"INSERT OR REPLACE INTO summaries ({', '.join((*_RUN, *_OF_SUMMARY))}) "

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from iostats.store import Store
 
+_DAY_S = 86400.0
+
 Logged = namedtuple("Logged", "file_system target body")
 Logged.__doc__ = """Bytes that came of one target."""
 
@@ -63,7 +65,7 @@ class SweepStore:
                 ("DELETE FROM blocks WHERE file_system = ? AND target = ?", key),
                 ("INSERT OR REPLACE INTO targets VALUES (?, ?, ?)", (*key, state)))))
 
-    def settle(self, harvests: Mapping[str, bytes], logged: Iterable[Logged], now: float) -> None:
+    def settle(self, harvests: Mapping[str, bytes], logged: Iterable[Logged]) -> None:
         """
         {job: bytes} is what the storage servers counted; the jobs leave `lives`, and [Logged]
         makes the targets forget them when it is replayed.
@@ -72,12 +74,16 @@ class SweepStore:
             *(("INSERT INTO blocks (file_system, target, body) VALUES (?, ?, ?)", one)
               for one in logged),
             *(("DELETE FROM lives WHERE job = ?", (job,)) for job in harvests),
-            *(("INSERT OR REPLACE INTO harvests VALUES (?, ?, ?)", (job, now, body))
+            *(("INSERT OR REPLACE INTO harvests VALUES (?, ?, ?)", (job, self._store.now(), body))
               for job, body in harvests.items() if body))
 
     def forget(self, before: float) -> None:
-        """Remove what was counted for jobs that were settled before this moment."""
-        self._store.change("DELETE FROM harvests WHERE made < ?", (before,))
+        """
+        Remove what was counted for jobs that were settled before this moment, by the store's time;
+        a day's worth at the most.
+        """
+        self._store.change("DELETE FROM harvests WHERE made < min(?, ? + (SELECT min(made) "
+                           "FROM harvests))", (before, _DAY_S))
 
     # -- damage
 

@@ -32,6 +32,7 @@ from iostats.joblist import Summary
 from iostats.server import Caller
 from iostats.site import SiteServer
 from iostats.store import Key, Store
+from iostats.store_clock import Clocks
 
 as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 DAY = 86400.0
@@ -151,6 +152,8 @@ class Inside:
         for name, value in choices.items():
             self.config.take(name.replace("_", ".", 1), str(value), "a test")
         self.now = 1_795_225_060.0
+        # What is added to the clock to have the time since boot: time passes where both move.
+        self.set_by, self.boot_id = -1_795_000_000.0, "23" * 16
         self.path = str(folder / "site.sqlite")
         self._secret = credentials.Secret(wire.SITE, b"s" * 64, 1e9, self.clock)
         self.begin()
@@ -160,7 +163,8 @@ class Inside:
 
     def begin(self):
         """A server of its own on this store."""
-        self.store = Store(self.path)
+        self.store = Store(self.path, Clocks(self.clock, lambda: self.now + self.set_by,
+                                             lambda: self.boot_id))
         self.server = SiteServer(self.store, [self._secret], self.config, self.clock)
 
     def answer(self, method, params, node="nid00001", secret=None):
@@ -533,14 +537,18 @@ def test_a_job_that_can_not_be_asked_for_costs_no_other_its_facts(desk, inside, 
 
 
 def test_a_bug_at_one_job_costs_no_other_its_record(inside, caplog):
-    """A report in the store that this release can't read."""
+    """A report in the store that can't be read any more; its node is named."""
     inside.send("4711", "nid1", reads=23, about={"nodes": "nid1"})
     inside.send("4713", "nid1", reads=37, about={"nodes": "nid1"})
     inside.store._file.execute("UPDATE reports SET body = x'789c030000000001' WHERE job = '4711'")
     inside.now += 2
     inside.make_records(lambda: inside.records("4713"))
-    assert [] == inside.records("4711")
-    assert "no record of job 4711" in caplog.text
+    inside.make_records(lambda: inside.records("4711"))
+    [one], [other] = inside.records("4711"), inside.records("4713")
+    assert (0, {"nid1": "its report was damaged on the site's server"}) == (
+        one["coverage"]["reported"], one["coverage"]["missing"])
+    assert 37 == reads(other)
+    assert "the report of node nid1 of job 4711 is damaged, and put aside" in caplog.text
 
 
 # -- what is shown -------------------------------------------------------------------------------

@@ -48,6 +48,10 @@ def record(store, key, made=NOON, shown_as=None, whole="", user="alice", text=No
                       whole, user, made, summary)
 
 
+def bodies(reports):
+    return [one.body for one in reports]
+
+
 def fill_up(store):
     """Let the file grow no more, as on a full disk; SQLite's own limit."""
     pages, = store._file.execute("PRAGMA page_count").fetchone()
@@ -125,26 +129,103 @@ def test_what_was_not_committed_is_not_there(path):
     add(store, seq="37")
     store.close()
     store = Store(path)
-    assert [b"body"] == list(store.reports(KEY))
+    assert [b"body"] == bodies(store.reports(KEY))
     store.close()
 
 
-def test_a_damaged_file_is_one_line_and_no_number(path):
-    """A report that can't be unpacked, and pages that are none."""
+def test_a_damaged_file_is_one_line_and_no_number(path, caplog):
+    """A report that can't be unpacked costs itself alone, and pages that are none are said."""
     store = Store(path)
     for number in range(100):
         add(store, seq=str(number), body=os.urandom(3000))
     store.commit()
     store._file.execute("UPDATE reports SET body = ? WHERE seq = '50'", (b"cut",))
-    with pytest.raises(StateError, match=r"site\.sqlite: is damaged"):
-        list(store.reports(KEY))
+    assert 99 == len(bodies(store.reports(KEY)))
+    assert ("site.sqlite: the report of node nid00001 of job 4711 is damaged, and put aside "
+            "(table damaged_reports)") in caplog.text
+    assert ["nid00001"] == store.damaged(KEY)
+    assert [(b"cut",)] == store.rows("SELECT body FROM damaged_reports")
+    assert add(store, seq="50")                            # it may come again
+    assert [] == store.damaged(KEY) and 100 == len(bodies(store.reports(KEY)))
     store.close()
     size = os.path.getsize(path)
     with open(path, "r+b") as file:
         file.seek(8192)
         file.write(b"\xaa" * (size - 8192))
     with pytest.raises(StateError, match=r"malformed|damaged|cannot be"):
-        list(Store(path).reports(KEY))
+        bodies(Store(path).reports(KEY))
+
+
+def test_what_is_given_to_a_file_that_was_removed_is_not_acknowledged(path):
+    """All that it had is beside its place, and is a store."""
+    store = Store(path)
+    add(store, seq="23", body=b"kept")
+    store.commit()
+    os.unlink(path)
+    add(store, seq="37")
+    with pytest.raises(StateError, match=r"site\.sqlite: was removed while the server has it open; "
+                       r"nothing more is acknowledged; all that it had is in .*rescued-"):
+        store.commit()
+    add(store, seq="41")
+    with pytest.raises(StateError, match="was removed while the server has it open"):
+        store.commit()
+    with pytest.raises(StateError, match="was removed while the server has it open"):
+        store.show_once(KEY)
+    store.close()
+    assert not os.path.exists(path)
+    [rescued] = Path(path).parent.glob("site.sqlite.rescued-*")
+    assert is_private(rescued)
+    os.rename(rescued, path)
+    store = Store(path)
+    assert [b"kept"] == bodies(store.reports(KEY))
+    store.close()
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_another_file_in_its_place_is_not_taken_for_it(path, end):
+    """As a backup that is copied back under a running server."""
+    store = Store(path)
+    add(store)
+    store.commit()
+    os.rename(path + end, path + end + ".away")
+    Path(path + end).write_bytes(Path(path + end + ".away").read_bytes())
+    add(store, seq="37")
+    with pytest.raises(StateError, match="another file was put in its place"):
+        store.commit()
+    store.close()
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+def test_a_file_that_is_cut_under_it_is_not_gone_on_with(path, size):
+    store = Store(path)
+    add(store)
+    store.commit()
+    store._file.execute("PRAGMA wal_checkpoint")
+    store._opened.check()
+    before = os.path.getsize(path)
+    os.truncate(path, size)
+    with pytest.raises(StateError, match=f"was cut from {before} to {size} bytes"):
+        add(store, seq="37")
+        store.commit()
+    store.close()
+
+
+def test_a_store_of_0_bytes_is_not_begun_anew_without_a_word(path):
+    """We make none: what we make is there whole or not at all."""
+    Path(path).write_bytes(b"")
+    with pytest.raises(StateError, match=r"site\.sqlite: has 0 bytes: it was cut, or made by "
+                       "somebody else; `iostats store` says what is lost, and how to go on"):
+        Store(path)
+    assert b"" == Path(path).read_bytes()
+
+
+def test_a_kill_while_it_is_made_leaves_no_store(path, monkeypatch):
+    """And the next server makes it; nothing is left behind by one that fails."""
+    from iostats import store as module
+    monkeypatch.setattr(module, "_MAKE_MORE", "NONSENSE")
+    with pytest.raises(StateError):
+        Store(path)
+    assert [] == os.listdir(os.path.dirname(path))
 
 
 # -- reports ---------------------------------------------------------------------------------
@@ -158,7 +239,7 @@ def test_a_report_is_kept_once(store):
     assert add(store, Key("eiger", "4711", 1)) and add(store, node="nid00002")
     assert add(store, seq="37", body=b"second")
     store.commit()
-    assert [b"body", b"second", b"body"] == list(store.reports(KEY))
+    assert [b"body", b"second", b"body"] == bodies(store.reports(KEY))
 
 
 def test_open_jobs_are_those_without_record_and_with_late_reports(store):
@@ -198,12 +279,12 @@ def test_commit_tells_of_all_that_was_dropped_since_the_last_one(store):
                           NOTHING)
     with pytest.raises(StateError, match="database or disk is full"):
         store.commit()
-    assert [] == list(store.reports(KEY)) and store.job(KEY) is None
+    assert [] == bodies(store.reports(KEY)) and store.job(KEY) is None
     assert [Key("eiger", "4700", 0)] == [one.key for one in store.open_jobs()]
     make_room(store)
     assert add(store)
     store.commit()
-    assert [b"body"] == list(store.reports(KEY))
+    assert [b"body"] == bodies(store.reports(KEY))
 
 
 def test_what_came_after_a_failure_is_dropped_with_the_rest(store):
@@ -217,11 +298,11 @@ def test_what_came_after_a_failure_is_dropped_with_the_rest(store):
     assert add(store, seq="37")
     with pytest.raises(StateError):
         store.commit()
-    assert [] == list(store.reports(KEY))
+    assert [] == bodies(store.reports(KEY))
     store.commit()
     assert add(store, seq="37")
     store.commit()
-    assert [b"body"] == list(store.reports(KEY))
+    assert [b"body"] == bodies(store.reports(KEY))
 
 
 def test_reports_can_be_read_while_others_come_and_a_commit_fails(store):
@@ -230,8 +311,8 @@ def test_reports_can_be_read_while_others_come_and_a_commit_fails(store):
         add(store, seq=f"{number:03}", body=b"%d" % number)
     store.commit()
     found = []
-    for body in store.reports(KEY):
-        found.append(int(body))
+    for one in store.reports(KEY):
+        found.append(int(one.body))
         if len(found) == 30:
             add(store, seq="050+", body=b"1000")
             store.commit()
@@ -252,7 +333,7 @@ def test_any_text_can_be_kept(store):
         key = Key(text, text + "x", 37)
         add(store, key, body=text.encode())
         store.commit()
-        assert [text.encode()] == list(store.reports(key))
+        assert [text.encode()] == bodies(store.reports(key))
         store.keep_record(key, b"record", text, text, text, NOON, NOTHING)
         assert [b"record"] == list(store.records(text + "x", text))
 
@@ -308,7 +389,7 @@ def test_no_question_reads_the_whole_file(store):
         list(store.latest(10, user))
     store.open_jobs()
     store.job(KEY)
-    list(store.reports(KEY))
+    bodies(store.reports(KEY))
     store.forget(NOON, NOON)
     store._file.set_trace_callback(None)
     looks = [text for text in asked if text.startswith(("SELECT", "UPDATE", "DELETE"))]
@@ -331,10 +412,10 @@ def test_reports_go_first_and_records_later(store):
     store.commit()
 
     store.forget(NOON + 1 * DAY, NOON - 300 * DAY)
-    assert [] == list(store.reports(old)) and store.job(old).closed
+    assert [] == bodies(store.reports(old)) and store.job(old).closed
     assert [b"4711#0"] == list(store.records("4711"))
-    assert [b"body"] == list(store.reports(new)) and not store.job(new).closed
-    assert [b"body"] == list(store.reports(waits)) and not store.job(waits).closed
+    assert [b"body"] == bodies(store.reports(new)) and not store.job(new).closed
+    assert [b"body"] == bodies(store.reports(waits)) and not store.job(waits).closed
 
     store.forget(NOON + 9 * DAY, NOON + 1 * DAY)
     assert [] == list(store.records("4711")) and store.job(old) is None

@@ -282,7 +282,7 @@ def test_a_store_of_version_1_is_taken_over(path, tmp_path):
                                    "opens", "user", "file_systems"))
     assert [a_record("4712", 38)] == list(store.records("4712"))
     assert [Key("eiger", "9000", 0)] == [one.key for one in store.open_jobs()]
-    assert [b"body"] == list(store.reports(Key("eiger", "9000", 0)))
+    assert [b"body"] == [one.body for one in store.reports(Key("eiger", "9000", 0))]
     store.close()
     Store(str(tmp_path / "new")).close()
     assert schema(str(tmp_path / "new")) == schema(path)

@@ -14,7 +14,7 @@ HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
 from iostats import config as site
-from iostats.cli import jobs, mail, node, query, report, run, server, top
+from iostats.cli import jobs, mail, node, query, report, run, server, store, top
 from iostats.counters import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
 from iostats.joblist import FIELDS
 from iostats.sinks import influxdb, prometheus
@@ -89,7 +89,8 @@ PARTS = {
                   "query-help": lambda: block(query.HELP)},
     "docs/jobs.md": {"fields": fields_table},
     "docs/sinks.md": {"prometheus-metrics": metrics_of_prometheus},
-    "docs/batch.md": {"mail-help": lambda: block(mail.HELP)},
+    "docs/batch.md": {"mail-help": lambda: block(mail.HELP),
+                      "store-help": lambda: block(store.HELP)},
 }
 
 

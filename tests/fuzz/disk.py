@@ -304,6 +304,7 @@ _COLUMNS = [(table, column) for table, columns in (
     ("jobs", "cluster job attempt shown_as whole user about first due made closed record"),
     ("reports", "node seq body"), ("agents", "node body"), ("targets", "file_system target state"),
     ("blocks", "file_system target body"), ("lives", "job body"), ("harvests", "job made body"),
+    ("clock", "passed wall boot_id up"),
     ("summaries", "shown_as user outcome started read_bytes file_systems began over"))
     for column in columns.split()]
 _VALUES = [None, 0, -1, 2**62, 1e300, "", "text", b"", b"{}", b"[]", b"\x80", b"\xff" * 9,
@@ -354,7 +355,7 @@ def _ask_all(one, store):
                                          _raise), may_fail=True)
     for do in (store.commit, one.harvest._end_sweep, lambda: asyncio.run(_made(one)),
                lambda: one.harvest.part("4711"), lambda: one.harvest.part("4712"),
-               lambda: one._forget(NOW), one._reload, one.harvest.reload):
+               one._forget, one._reload, one.harvest.reload):
         with allowed(StateError, WireError):
             do()
 

@@ -167,7 +167,9 @@ def _site_documents():
     about = {"scheduler": "none", "cluster": "eiger", "attempt": 0, "nodes": "nid[00001-00002]",
              "uid": 1000, "user": "alice", "output": "", "work_dir": "/home/alice"}
     return [*(_call("sweep", one) for one in _sweeps()),
-            _call("report", {**A_REPORT, "about": about}), _call("record", {"job": "4711"}),
+            _call("report", {**A_REPORT, "about": about}),
+            _call("report", {**A_REPORT, "about": about, "seq": "37", "ended": 1e12,
+                             "clock_ahead_s": -1e12}), _call("record", {"job": "4711"}),
             _call("latest", {"count": 23}), _call("load", {"by": "job", "text": "47"}),
             _call("query", {"level": "a"}), _call("query", {"level": "e", "job": "4711"}),
             _call("jobs", {"users": ["alice"], "jobs": ["4711"], "since": NOW - 100.0,
@@ -201,6 +203,7 @@ def rpc_site(data):
                                    ("latest", {})):
                 _checked_answer(jsonrpc.dispatch(json.dumps(_call(method, params)).encode(),
                                                  one.methods, CALLER, _raise))
+            assert [] == store.rows("SELECT * FROM damaged_reports")
             one._reload()
             one.harvest.reload()
         finally:
