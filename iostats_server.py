@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
     venv = os.path.join(HOME, "venv")                   # of `make install-...`
     if os.path.exists(venv + "/bin/python") and sys.prefix != venv:
         os.execv(venv + "/bin/python", [venv + "/bin/python", "-I", __file__, *sys.argv[1:]])
-    sys.exit(f"iostats: the server needs the Python package {error.name!r}: make install-node, or "
-             f"run it by a Python that has it")
+    sys.exit(f"iostats: the server needs the Python package {error.name!r}: sudo make "
+             f"install-node, or in a virtual environment: python3 -m pip install 'iostats[server]'")
 
 sys.exit(main())

@@ -6,6 +6,7 @@ import importlib
 import sys
 
 from iostats.cli import OF_IOSTATS
+from iostats.errors import UNREADABLE
 
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
@@ -14,6 +15,7 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats top [options]                  who loads the file systems now
        iostats query LEVEL [options]          what storage servers counted, in detail
        iostats start|stop|show [options]      on a node; as iostats_client.py
+       iostats doctor [options]               what is in the way here; likewise
        iostats harvest [SERVER [FS ...]]      on a storage server; likewise
        iostats server [options]               as iostats_server.py
        iostats config [--check] [options]     what is in force, and why
@@ -31,7 +33,16 @@ def main(arguments: list[str] | None = None) -> int:
     if role[:1].isdigit():                            # a job
         role, rest = "report", arguments
     if role in OF_IOSTATS:
-        status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
+        try:
+            command = importlib.import_module(f"iostats.cli.{role}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "iostats":
+                raise
+            print(f"iostats: {role} needs the Python package {error.name!r}: sudo make "
+                  f"install-node (or install-login), or in a virtual environment: python3 -m pip "
+                  f"install 'iostats[server]'", file=sys.stderr)
+            return UNREADABLE
+        status: int = command.main(rest)
         return status
     if role in ("", "-h", "--help"):
         print(USAGE, end="")

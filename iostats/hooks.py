@@ -121,14 +121,15 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
 
 
 def deliver(config: Config, root: str, node: str, until: float, say: Callable[[str], None],
-            now: Callable[[], float] = time.time) -> int:
+            now: Callable[[], float] = time.time, lost: list[str] | None = None) -> int:
     """
     Send all reports that wait on this node, the oldest first, until time.monotonic() is `until`.
 
-    How many wait still.  Starts whose epilog will not come any more are reported as well.
+    How many wait still; paths of those that will never be sent are added to `lost`.  Starts whose
+    epilog will not come any more are reported as well.
     """
     import json
-    folder = config["node.hook_dir"]
+    folder, lost = config["node.hook_dir"], [] if lost is None else lost
     # What another user can put there would be sent by root.
     state.check_private(folder, "in site.cfg: [node] hook_dir")
     _reap(config, root, now, say)
@@ -136,6 +137,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     for path in waiting[:-_MOST_WAITING]:
         say(f"{path}: removed unsent: more than {_MOST_WAITING} reports wait here")
         state.forget(path)
+        lost.append(path)
     waiting, left_here = waiting[-_MOST_WAITING:], 0
     if not waiting:
         return 0
@@ -166,6 +168,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             continue
         except (ValueError, RecursionError) as error:
             _put_aside(path, f"cannot be sent: {error}", say)
+            lost.append(path)
             continue
         try:
             site.send(report, left_s)
@@ -173,6 +176,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             code = getattr(error, "code", None)
             if code in _FINAL:
                 _put_aside(path, str(error), say)
+                lost.append(path)
                 continue
             say(f"{error}; {still} reports wait in {folder}")
             if code != _ITS_OWN:

@@ -344,7 +344,8 @@ def _left_to_do(name, place, config):
                 if "munge" in config["server.auth"] else " and site.secret, for root alone (0600),")
         left.append(f"copy {ETC}/site.cfg{also} to {ETC} of the nodes, login nodes and storage "
                     f"servers, and there: make install-node, install-login, install-harvest")
-        left.append(f"for mail with reports, in slurm.conf:  MailProg={hooks}/slurm_mail")
+        left.append(f"for mail with reports, in slurm.conf:  MailProg={hooks}/slurm_mail "
+                    f"(and SlurmUser in [site] readers)")
     if name == "node":
         left += ["in slurm.conf (PBS, LSF, Flux: docs/batch.md):",
                  f"    Prolog={hooks}/slurm_prolog", f"    Epilog={hooks}/slurm_epilog",

@@ -408,7 +408,7 @@ def test_a_refused_report_is_put_aside_and_the_others_arrive(site, node):
         os.utime(path, (1_000_000_000 + age,) * 2)
     good, _ = a_delta(site, node)
     done = site.hook("deliver", node)
-    assert 0 == done.status
+    assert 1 == done.status
     assert ["protocol 99 is not spoken here", "elapsed_s", "cannot be sent", "cannot be sent",
             "larger than a message may be"] == [
         next(word for word in ("protocol 99 is not spoken here", "elapsed_s",
@@ -419,6 +419,28 @@ def test_a_refused_report_is_put_aside_and_the_others_arrive(site, node):
     assert THE_WORK == application(site.record(good))
     assert [] == [one for job, _ in wrong for one in site.records(job)]
     assert NOTHING == said(site.hook("deliver", node))
+
+
+@pytest.mark.parametrize("options, status", [((), 3), (("--never-fail",), 0)])
+def test_deliver_that_delivers_nothing_though_it_should_says_so_by_its_status(
+        site, job, node, options, status):
+    """3 while reports wait, 0 when none does; an epilog ends with 0 in any case."""
+    root = site.tree(node, **BEFORE)
+    site.hook("prolog", node, root, job)
+    write_tree(root, **AFTER)
+    assert 0 == site.hook("epilog", node, root, job, config=offline(site, node)).status
+    done = site.hook("deliver", node, config=offline(site, node), options=options)
+    assert status == done.status and "1 reports wait in " in done.line
+    assert ["delta"] == site.kept(node)
+    assert 0 == site.hook("deliver", node).status and [] == site.kept(node)
+    assert 0 == site.hook("deliver", node, config=offline(site, node)).status
+
+
+def test_deliver_with_a_bad_site_cfg_ends_with_2(site, node):
+    config = site.folder / "bad.cfg"
+    config.write_text("[node]\nhook_within = soon\n")
+    done = site.hook("deliver", node, config=config)
+    assert 2 == done.status and f"{config}:2: [node] hook_within: expected" in done.line
 
 
 def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):

@@ -7,6 +7,8 @@ The subjects are those of Slurm's mail_job_info(), src/slurmctld/agent.c.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -262,6 +264,43 @@ def test_slurms_script_hands_on_all_that_it_gets(site, tmp_path):
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
     assert subject in (site.folder / "sent" / "arguments").read_text()
     assert (site.folder / "sent" / "body").read_text().startswith(f"\nJob {job}: 1 of 1")
+
+
+def bare(site, tmp_path, *, lacks=""):
+    """Run hooks/slurm_mail by a Python without any package; what was sent."""
+    home = tmp_path / "home"
+    shutil.copytree(REPOSITORY / "iostats", home / "iostats",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    (home / "hooks").mkdir()
+    # An address of a job's own; /usr/bin/mail is a recorder, where even our own files are broken.
+    text = (REPOSITORY / "hooks" / "slurm_mail").read_text()
+    script(home / "hooks" / "slurm_mail", text.replace("/usr/bin/mail", f"{site.bin}/recorder"))
+    python = script(tmp_path / "python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    if lacks:
+        (home / "iostats" / lacks).unlink()
+    for old in (site.folder / "sent").iterdir():
+        old.unlink()
+    done = subprocess.run(
+        [home / "hooks/slurm_mail", "-s", SUBJECT.format(job="4711"), "alice@example.org"],
+        input=BODY, capture_output=True, text=True, timeout=60, cwd="/", env={
+            "PATH": "/usr/bin:/bin", "PYTHON": str(python),
+            "IOSTATS_SITE_MAIL_PROGRAM": f"{site.bin}/recorder"})
+    sent = site.folder / "sent"
+    return done, (sent / "arguments").read_text().splitlines(), (sent / "body").read_text()
+
+
+@pytest.mark.parametrize("lacks, why", [
+    ("", "has no package '(tabulate|msgspec|ClusterShell)'; sudo make install-site"),
+    ("config.py", "cannot import name 'config'"), ("errors.py", "No module named 'iostats.errors'"),
+    ("cli/mail.py", "No module named 'iostats.cli.mail'")])
+def test_a_mail_goes_out_without_the_packages_and_while_files_are_replaced(desk, tmp_path, lacks,
+                                                                           why):
+    """By a Python that has nothing; it was lost, with a traceback in the log of slurmctld."""
+    done, arguments, body = bare(desk, tmp_path, lacks=lacks)
+    assert (0, ["-s", SUBJECT.format(job="4711"), "alice@example.org"], BODY) == (
+        done.returncode, arguments, body)
+    [line] = done.stderr.splitlines()
+    assert line.startswith("iostats: mail: the report is not in it: ") and re.search(why, line)
 
 
 def test_somebody_else_on_the_port_delays_no_mail_for_ever(desk):

@@ -26,6 +26,7 @@ import pytest
 from processes import (
     AFTER,
     BEFORE,
+    REPOSITORY,
     SERVER,
     Desk,
     Listener,
@@ -805,6 +806,19 @@ def test_without_its_packages_it_says_what_to_install():
     assert done.returncode != 0
     assert "the server needs the Python package" in line
     assert "pip install 'iostats[server]'" in line
+
+
+@pytest.mark.parametrize("role", ["run", "report", "jobs"])
+def test_without_its_packages_the_command_says_what_to_install(role):
+    """A node with `make install-node PACKAGES=no`, say."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "
+         "from iostats.__main__ import main; sys.exit(main())", role, "true"],
+        text=True, capture_output=True)
+    [line] = done.stderr.splitlines()
+    assert (1, "") == (done.returncode, done.stdout)
+    assert line.startswith(f"iostats: {role} needs the Python package ")
+    assert "sudo make install-node (or install-login)" in line
 
 
 def test_a_length_may_begin_with_any_number_of_zeros(desk):

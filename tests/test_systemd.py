@@ -152,6 +152,34 @@ def test_a_job_through_prolog_and_epilog_is_seen_by_its_user(node):
         assert (0, "", seen) == (done.status, done.err, done.out.strip())
 
 
+def test_what_an_epilog_could_not_deliver_the_timer_does(node):
+    """While the site's server is away its service has failed, and says why."""
+    node("systemctl", "enable", "--now", TIMER, status=0)
+    assert "active" == node.is_active(TIMER)
+    node("systemctl", "stop", SITE, status=0)
+    a_job(node, "4723")
+    assert 1 == node("systemctl", "start", DELIVER).status
+    assert ("failed", "3") == (node.is_active(DELIVER), node.property(DELIVER, "ExecMainStatus"))
+    assert re.search(f"iostats: .*; 1 reports wait in {WAITING}", node.journal(DELIVER))
+    node("systemctl", "start", SITE, status=0)
+    node("systemctl", "start", DELIVER, status=0)
+    assert AFTER["write_bytes"] - BEFORE["write_bytes"] == written(record(node, "4723"))
+    assert [] == [path.name for path in node.path(WAITING).iterdir()]
+
+
+@pytest.mark.parametrize("user, has_it", [(None, True), (BOB, False)])
+def test_slurms_mail_has_the_report_for_readers_and_goes_out_for_all(node, user, has_it):
+    """With the packages in the virtual environment; whoever SlurmUser is."""
+    a_job(node, "4747")
+    record(node, "4747")
+    node.put("/tmp/recorder", "#!/bin/sh\ncat\n", 0o755)
+    done = node(f"{LIB}/hooks/slurm_mail", "--wait", "60" if has_it else "1", "-s",
+                "Slurm Job_id=4747 Name=x Ended, Run time 00:00:07", "alice", user=user, status=0,
+                stdin="what Slurm says\n", env={"IOSTATS_SITE_MAIL_PROGRAM": "/tmp/recorder"})
+    assert done.out.startswith("what Slurm says\n")
+    assert has_it == ("Job 4747: 1 of 1 nodes reported" in done.out)
+
+
 def test_the_lines_for_slurm_conf_are_those_of_this_installation(node):
     lines = [line.strip() for line in node.said_of_node.out.splitlines()]
     assert f"Prolog={LIB}/hooks/slurm_prolog" in lines

@@ -1,5 +1,8 @@
 """
 iostats mail: Slurm's MailProg, which puts a job's report into the mail about its end.
+
+A mail goes out whatever happens; so what needs more than the standard library, or can fail, is
+imported where that is caught.
 """
 
 from __future__ import annotations
@@ -10,8 +13,6 @@ import sys
 import time
 
 from iostats import config as site
-from iostats import report
-from iostats.cli.report import latest_runs, records_of
 from iostats.errors import BAD_USAGE, IostatsError
 
 TYPE_CHECKING = False
@@ -68,6 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
         text = _report(arguments, config, float(wait))
     except IostatsError as error:                     # the mail goes out in any case
         print(f"iostats: {error}", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        print(f"iostats: mail: the report is not in it: {sys.executable} has no package "
+              f"{error.name!r}; sudo make install-site", file=sys.stderr)
     except Exception as error:
         print(f"iostats: a bug of ours, please report it: {error!r}", file=sys.stderr)
     # A job's name may have a line in it, which some mail programs would take for a header; and an
@@ -94,6 +98,7 @@ def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
     named = _JOB.search(subject)
     if not named or not _ENDED.search(subject, named.end()):
         return ""
+    from iostats.cli.report import latest_runs, records_of
     number, is_array, raw = named.groups()
     job = number if is_array else raw or number
     called_at = time.time()
@@ -117,6 +122,7 @@ def _is_of_now(record: dict[str, Any], called_at: float) -> bool:
 
 
 def _as_text(records: list[dict[str, Any]], config: site.Config) -> list[str]:
+    from iostats import report
     # A line that begins with ~ is a command to some mail programs.
     return [re.sub("(?m)^~", " ~", report.text(report.labelled(record, config), config, "plain"))
             for record in records]

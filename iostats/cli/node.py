@@ -18,6 +18,7 @@ from iostats.cli import OF_NODES, nearest
 from iostats.cli.options import take
 from iostats.errors import (
     DONE,
+    NOT_REACHED,
     UNREADABLE,
     IostatsError,
     NotDelivered,
@@ -56,7 +57,8 @@ Measure this node's Lustre I/O for one job and send it to the job's server.
   prolog, epilog        as root, from the batch system's own: every job is
                         measured, and reported to the site's server ([site] host
                         in site.cfg); both end within 1 s, with 0
-  deliver               send the site's server what epilogs could not
+  deliver               send the site's server what epilogs could not; see the
+                        exit status
   harvest               on a storage server, as root: what all jobs do to its
                         OSTs and MDTs, sweep after sweep, to the site's server
                         (default: [site] host in site.cfg)
@@ -106,6 +108,9 @@ exit status:
   0 done   1 counters not readable, or a problem that the doctor found
   2 bad usage or site.cfg
   3 server not reached (the delta is kept; `stop` again sends it)
+  prolog, epilog: always 0
+  deliver: 0 nothing waits any more   1 a report can never be sent, and was put
+  aside, or [node] hook_dir is not safe to use   3 reports still wait
 """
 
 _WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
@@ -113,14 +118,13 @@ _WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root
 _LONGEST_MARK = 60
 _FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail")
 _ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see attend.py
-_HOOKS = ("prolog", "epilog", "deliver")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     never_fail = "--never-fail" in arguments or (
-        "mark" not in arguments and not set(_HOOKS).isdisjoint(arguments))
+        "mark" not in arguments and not {"prolog", "epilog"}.isdisjoint(arguments))
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -183,8 +187,10 @@ def _run(arguments: list[str]) -> int:
     root = _root(given)
     if role == "doctor":
         return _doctor(given, root)
-    if role in _HOOKS:
+    if role in ("prolog", "epilog"):
         return _hook(role, given, root)
+    if role == "deliver":
+        return _deliver(given, root)
     config = _config(given)
     return {"start": _start, "mark": _mark, "watch": _watch, "stop": _stop, "show": _show,
             "attend": _attend, "harvest": _harvest}[role](given, config, root)
@@ -414,7 +420,7 @@ class _TimeIsUp(BaseException):
 
 
 def _hook(role: str, given: dict[str, Any], root: str) -> int:
-    """Prolog, epilog or deliver: in time, and with 0, or the batch system drains the node."""
+    """Prolog or epilog: in time, and with 0, or the batch system drains the node."""
     import signal
     import time
     began = time.monotonic()
@@ -425,11 +431,9 @@ def _hook(role: str, given: dict[str, Any], root: str) -> int:
 
         def end(*_: object) -> None:
             raise _TimeIsUp
-        if role != "deliver":
-            signal.signal(signal.SIGALRM, end)
-            signal.setitimer(signal.ITIMER_REAL, max(0.01, within_s))
-        _run_hook(role, given, root, config,
-                  began + (within_s * 0.9 if role != "deliver" else config["node.try_for"]))
+        signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, max(0.01, within_s))
+        _run_hook(role, given, root, config, began + within_s * 0.9)
     except _TimeIsUp:
         print(f"iostats: {role}: not done within {within_s:g} s ([node] hook_within)",
               file=sys.stderr)
@@ -446,15 +450,27 @@ def _run_hook(role: str, given: dict[str, Any], root: str, config: Config, until
 
     def say(text: str) -> None:
         _say(given, text)
-    if role != "deliver":
-        job, about = _about(given, config, schedulers)
-        if role == "prolog":
-            hooks.prolog(config, root, node, job, about, say)
-            return
-        failed = hooks.epilog(config, root, node, job, about, say)
-        if failed:
-            say(str(failed))
+    job, about = _about(given, config, schedulers)
+    if role == "prolog":
+        hooks.prolog(config, root, node, job, about, say)
+        return
+    failed = hooks.epilog(config, root, node, job, about, say)
+    if failed:
+        say(str(failed))
     hooks.deliver(config, root, node, until, say)
+
+
+def _deliver(given: dict[str, Any], root: str) -> int:
+    """What epilogs could not send; NOT_REACHED while reports wait still."""
+    import time
+
+    from iostats import hooks
+    config = site.load(given.get("--config"), environ={})
+    lost: list[str] = []
+    waiting = hooks.deliver(config, root, this_node.name(given.get("--node")),
+                            time.monotonic() + config["node.try_for"],
+                            lambda text: _say(given, text), lost=lost)
+    return NOT_REACHED if waiting else UNREADABLE if lost else DONE
 
 
 def _about(given: dict[str, Any], config: Config,
