@@ -9,6 +9,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     lustre            the form of `stats` files; names of mounts and targets      thought
     rpc_histogram     the form of `rpc_stats` files
     job_stats         the form of `job_stats` files, and which of their entries changed
+    job_stats_rows    many of their entries as rows of numbers
     snapshot          all counter files of a node at one moment, as bytes and back
     delta             what changed between two snapshots
     jobid             job ids, and the port that follows from one
@@ -33,7 +34,9 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     loadtable         these rows -> a table for a terminal
     querytable        what `query` asks for -> tables
     answers           the harvest -> what `top` and `query` ask of it
-    sweeps            the message of a storage server's agent
+    sweep_writer      these rows -> the message of a storage server's agent
+    sweep_reader      the message -> arrays
+    sweeps            what is in it
     steps             long work in steps
     jsonrpc           JSON-RPC 2.0: bytes in, bytes out
 

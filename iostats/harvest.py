@@ -15,7 +15,6 @@ a new run: numbers are never put together from what does not belong together.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import namedtuple
@@ -31,7 +30,9 @@ from iostats.errors import (
     one_line,
 )
 from iostats.files import PLACES, read_text
+from iostats.job_stats_rows import Rows, check
 from iostats.spool import Spool
+from iostats.sweep_writer import LONGEST_WHY, Block, Parts, length
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,16 +49,11 @@ HOW = "in site.cfg: [harvest] spool_dir"
 _PAUSES = (200, 100, 50, 40, 25, 20, 10, 8, 5, 4, 2, 1)
 _WITHOUT_CLEANUP_S = 60            # nothing expires: any pause is short enough
 _CHUNK = 1 << 16
-_MOST_ROWS = 2000                  # of a block
-_MOST_COUNTERS = 100
-_LARGEST_TIME, _LARGEST = 2**63 - 1, 2**64 - 1      # of a message
 _PART_BYTES = 1 << 20
-_ROW, _CELL, _COLUMN, _BLOCK = 50, 60, 100, 250     # about so many bytes of JSON
 _LATE = 0.25                       # of `every`: a sweep that would be later is left out
 _STEP_S = 5.0                      # the clock is looked at so often: it may be set
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _ANSWER_WITHIN_S = 10.0
-_LONGEST_WHY = 400
 _SAY_AGAIN_S, _MOST_SAID = 3600.0, 1000
 _FINAL = (wire.REFUSED, wire.INVALID_PARAMS)
 
@@ -212,118 +208,6 @@ class Clock:
         return True
 
 
-class _Block:
-    """
-    A part of one reading of a target, as docs/wire.md has it.
-
-    Attributes:
-        bytes: about so many it will have as JSON.
-        bad, why: entries that could not be understood, and the first of them.
-    """
-
-    def __init__(self, target: Target, read_at: float) -> None:
-        self.bytes, self.bad, self.why = _BLOCK, 0, ""
-        self._head = {"file_system": target.file_system, "target": target.name,
-                      "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s}
-        self._rows: dict[str, int] = {}
-        self._started: list[int] = []
-        self._seen: list[int] = []
-        self._columns: dict[str, list[tuple[Any, ...]]] = {}       # [(row, *lustre.Counter)]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def has_place_for(self, entry: job_stats.Entry) -> bool:
-        """False where it begins another block: an id comes once, and a column has one form."""
-        if (len(self._rows) >= _MOST_ROWS or entry.job_id in self._rows
-                or len(self._columns) > _MOST_COUNTERS):
-            return False
-        columns = self._columns.get
-        for name, (_, unit, low, _, _, squares) in entry.counters.items():
-            column = columns(name)
-            if column is not None:
-                _, _, its_unit, its_low, _, _, its_squares = column[0]
-                if (its_unit != unit or (its_low is None) != (low is None)
-                        or (its_squares is None) != (squares is None)):
-                    return False
-        return True
-
-    def add(self, entry: job_stats.Entry) -> None:
-        """One row more, of a job_stats.Entry."""
-        row = self._rows[entry.job_id] = len(self._rows)
-        self._started.append(entry.started_ns)
-        self._seen.append(entry.seen_ns)
-        self.bytes += _ROW + _length((entry.job_id,)) + _CELL * len(entry.counters)
-        columns = self._columns
-        for name, counter in entry.counters.items():
-            column = columns.get(name)
-            if column is None:
-                column = columns[name] = []
-                self.bytes += _COLUMN
-            column.append((row, *counter))
-
-    def as_json(self, ended: bool, entries: int = 0, gone: Sequence[str] = (),
-                unreadable: str = "") -> dict[str, Any]:
-        """The dict that is sent."""
-        counters = {}
-        for name, column in self._columns.items():
-            at, samples, units, *fields = zip(*column)
-            counters[name] = {"unit": units[0], "at": at, "samples": samples}
-            counters[name].update((field, numbers) for field, numbers in zip(
-                ("min", "max", "sum", "sumsq"), fields) if numbers[0] is not None)
-        return {**self._head, "ended": ended, "entries": entries, "bad": self.bad,
-                "why": self.why, "unreadable": unreadable, "ids": list(self._rows),
-                "started": self._started, "seen": self._seen, "counters": counters,
-                "gone": list(gone)}
-
-
-def _length(ids: Iterable[str]) -> int:
-    """Bytes of ids in JSON, where all but ASCII takes six."""
-    return sum(3 + (len(one) if one.isascii() else 6 * len(one)) for one in ids)
-
-
-def _check(entry: job_stats.Entry, origin: str) -> None:
-    """JobStatsSyntaxError for what is of the form, and can't be true: no message could hold it."""
-    if not 0 <= entry.seen_ns <= _LARGEST_TIME or entry.started_ns > _LARGEST_TIME:
-        raise JobStatsSyntaxError(origin, entry.job_id, str(max(entry.seen_ns, entry.started_ns)),
-                                  "a time before the year 2262, in nanoseconds")
-    if len(entry.counters) > _MOST_COUNTERS:
-        raise JobStatsSyntaxError(origin, entry.job_id, str(len(entry.counters)),
-                                  f"at most {_MOST_COUNTERS} counters")
-    for name, counter in entry.counters.items():
-        if counter.sum is not None and counter.sum > _LARGEST:
-            raise JobStatsSyntaxError(origin, entry.job_id, f"{name}: {counter.sum}",
-                                      "a sum of 64 bits")
-
-
-class _Parts:
-    """The messages of one sweep: blocks are added, and a message goes when it is long enough."""
-
-    def __init__(self, keep: Callable[[dict[str, Any]], None], longest: int, **head: Any) -> None:
-        """`keep`: gets each message, a dict; `longest`: bytes of JSON; `head`: in all of them."""
-        self._keep, self._longest, self._head = keep, longest, head
-        self._blocks: list[dict[str, Any]] = []
-        self._bytes = 0
-
-    def has_place_for(self, block: _Block) -> bool:
-        return self._bytes + block.bytes < self._longest
-
-    def add(self, block: _Block, ended: bool, entries: int = 0, gone: Sequence[str] = (),
-            unreadable: str = "") -> None:
-        self._blocks.append(block.as_json(ended, entries, gone, unreadable))
-        self._bytes += block.bytes + _length(gone)
-        if self._bytes >= self._longest or not ended:
-            self._send(last=False)
-
-    def end(self) -> None:
-        """The last one, which may be empty: it tells that there is nothing more."""
-        self._send(last=True)
-
-    def _send(self, last: bool) -> None:
-        blocks, self._blocks, self._bytes = self._blocks, [], 0
-        self._keep({**self._head, "last": last, "targets": blocks})
-
-
 class Agent:
     """
     One storage server's agent.
@@ -340,8 +224,8 @@ class Agent:
         self._said: dict[object, float] = {}
         self._spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], HOW)
         self._pace, self._clock = Pace(config["harvest.cpu_percent"]), Clock()
-        self._longest = min(_PART_BYTES, config["server.max_message_bytes"] // 3)
-        self._boot_id, self._boot_ns = this_node.boot_id(), booted_at_ns()
+        self._longest = min(_PART_BYTES, config["server.max_message_bytes"] // 5)
+        self._boot_id, self._rows = this_node.boot_id(), Rows(booted_at_ns())
         # The chain of messages, and what the server knows by them
         self._prints: dict[tuple[str, str], job_stats.Fingerprints] = {}
         self._run, self._seq, self._grown = "", 0, 0
@@ -458,8 +342,10 @@ class Agent:
             self._is_broken = False
         began = self._seq + 1
         ahead = None if self._offset_s is None else round(self._clock.now() - self._now(), 3)
-        parts = _Parts(self._keep, self._longest, full=began == 1, slot=slot, every=every,
-                       read_ahead_s=ahead)
+        is_full = began == 1
+        parts = Parts(lambda message: self._keep(message, is_full),
+                      lambda: self._head(full=is_full, slot=slot, every=every, read_ahead_s=ahead),
+                      self._longest)
         try:
             for target in found:
                 self._read(target, parts)
@@ -469,12 +355,20 @@ class Agent:
             self._is_broken = True
             raise
 
-    def _read(self, target: Target, parts: _Parts) -> None:
+    def _head(self, **more: Any) -> dict[str, Any]:
+        """What the next message of this sweep begins with."""
+        self._seq += 1
+        return {"node": self._node, "boot_id": self._boot_id, "run": self._run, "seq": self._seq,
+                **more}
+
+    def _read(self, target: Target, parts: Parts) -> None:
         """One target's job_stats, into messages."""
         name = f"{target.file_system}-{target.name}"
         prints = self._prints[target.file_system, target.name]
         read_at, entries, bad, why = self._clock.now(), 0, 0, ""
-        block = _Block(target, read_at)
+        head = {"file_system": target.file_system, "target": target.name,
+                "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s}
+        block = Block(head)
         try:
             handle, path = _opened(target)
             try:
@@ -483,56 +377,50 @@ class Agent:
                     if not prints.changed(piece):
                         continue
                     try:
-                        entry = job_stats.parse(piece, self._boot_ns, path)
-                        _check(entry, path)
+                        form, row = self._rows.read(piece, path)
                     except JobStatsSyntaxError as error:
                         prints.refuse(piece)
-                        block.bad += 1
+                        block.refuse(error)
                         bad += 1
                         why = why or str(error)
-                        block.why = block.why or str(error)[:_LONGEST_WHY]
                         continue
-                    if not (block.has_place_for(entry) and parts.has_place_for(block)):
+                    if not (block.has_place_for(form, row) and parts.has_place_for(block)):
                         parts.add(block, ended=False)
-                        block = _Block(target, read_at)
-                    block.add(entry)
+                        block = Block(head)
+                    block.add(form, row)
             finally:
                 os.close(handle)
         except OSError as error:
             # What has been read is true.  What is gone is not known.
             prints.abandon()
-            what = (error.strerror or str(error))[:_LONGEST_WHY]
+            what = (error.strerror or str(error))[:LONGEST_WHY]
             self._say(f"{name}: {error.filename or target.folders[0]}: cannot be read: {what}")
             if len(block):
                 parts.add(block, ended=False)
-                block = _Block(target, read_at)
+                block = Block(head)
             parts.add(block, ended=True, unreadable=what)
             return
         if bad:
             self._say(f"{name}: {bad} of {entries} entries could not be understood, the first: "
                       f"{why}", (name, "bad"))
         gone = [one for one in dict.fromkeys(prints.finish()) if len(one) <= job_stats.LONGEST_ID]
-        if _length(gone) > self._longest:
+        if length(gone) > self._longest:
             # A full sweep tells the same by what it leaves out, in messages of any number.
             gone, self._is_broken = [], True
         parts.add(block, ended=True, entries=entries, gone=gone)
 
-    def _keep(self, message: dict[str, Any]) -> None:
+    def _keep(self, message: bytes, is_full: bool) -> None:
         """Put a message of this sweep into the spool; _Skipped."""
-        self._seq += 1
-        data = json.dumps({"protocol": wire.PROTOCOL, "node": self._node, "boot_id": self._boot_id,
-                           "run": self._run, "seq": self._seq, **message},
-                          separators=(",", ":")).encode()
         self._pace.rest()
         try:
-            self._spooled(data, message["full"])
+            self._spooled(message, is_full)
         except (OSError, StateError):
             # There is no room.  What waits may go now, and this one after it.
             is_empty = self._deliver(time.monotonic() + _ANSWER_WITHIN_S)
             try:
-                self._spooled(data, message["full"])
+                self._spooled(message, is_full)
             except (OSError, StateError) as error:
-                if not (is_empty and self._send(data, _ANSWER_WITHIN_S) is _TAKEN):
+                if not (is_empty and self._send(message, _ANSWER_WITHIN_S) is _TAKEN):
                     why = error if isinstance(error, StateError) else (
                         f"{self._spool.folder}: a sweep cannot be kept: {error.strerror}")
                     raise _Skipped(f"{why}; it is left out") from None
@@ -593,7 +481,7 @@ class Agent:
     def _send(self, data: bytes, within_s: float) -> str:
         """_TAKEN, _USELESS or _LATER, of one message."""
         try:
-            answer = self._call("sweep", data, within_s)
+            answer = self._call("packed_sweep", data, within_s)
         except IostatsError as error:
             if getattr(error, "code", None) in _FINAL:
                 self._refused = str(error)
@@ -613,7 +501,7 @@ class Agent:
         if isinstance(answer, dict) and answer.get("taken") is True:
             return _TAKEN
         why = answer.get("why", "") if isinstance(answer, dict) else answer
-        why = f"the site's server asks for everything: {one_line(why)[:_LONGEST_WHY]}"
+        why = f"the site's server asks for everything: {one_line(why)[:LONGEST_WHY]}"
         self._refused = why
         self._say(why, "".join(c for c in why if not c.isdigit()))
         return _USELESS
@@ -675,7 +563,7 @@ def look(target: Target, job_of: Callable[[str], str] = lambda job_id: job_id) -
                 entries += 1
                 try:
                     entry = job_stats.parse(piece, 0, path)
-                    _check(entry, path)
+                    check(entry, path)
                     jobs += bool(job_of(entry.job_id))
                 except JobStatsSyntaxError as error:
                     bad, why = bad + 1, why or str(error)

@@ -18,11 +18,11 @@ import shutil
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import msgspec
 
-from iostats import schedulers, sweeps, wire, zeroing
+from iostats import schedulers, sweep_reader, sweeps, wire, zeroing
 from iostats.attribution import Form
 from iostats.counters import metrics_of
 from iostats.delta import Delta
@@ -130,7 +130,8 @@ class _Row(msgspec.Struct, omit_defaults=True):
     full: bool = False
     slot: float = 0.0
     ahead: float = 0.0              # of the storage server's clock, when it was read
-    block: Optional[sweeps.Block] = None
+    block: Optional[sweeps.Block] = None        # of the method `sweep`
+    packed: bytes = b""                         # of `packed_sweep`
     forget: list[Any] = []
 
 
@@ -263,7 +264,8 @@ class Harvest:
                 if not all(isinstance(name, str) for name in key):
                     raise ValueError("the name of its target is no text")
                 row = _row_of(kept.body)
-                if row.block is None and not row.forget:
+                block = sweep_reader.rows_of(row.packed) if row.packed else row.block
+                if block is None and not row.forget:
                     raise ValueError("it says nothing")
                 if row.full:
                     damaged.discard(key)
@@ -271,15 +273,16 @@ class Harvest:
                     useless.append(kept.id)
                     continue
                 target, is_changed = self._target(key), True
-                if row.block is None:
+                if block is None:
                     target.forget(row.forget)
                     for name in row.forget:
                         changed.pop(name, None)
                 else:
-                    target.take(row.block, row.node, row.boot_id, row.full, row.ahead)
-                    if row.block.ended and not row.block.unreadable:
+                    target.take(block, row.node, row.boot_id, row.full, row.ahead)
+                    head = block.rows().head
+                    if head.ended and not head.unreadable:
                         self._slots[key] = row.slot
-                    if row.block.ended:
+                    if head.ended:
                         changed.update(dict.fromkeys(target.changed(), row.slot))
                 self._log(key, kept.body)
             except Exception as error:
@@ -307,11 +310,11 @@ class Harvest:
 
     # -- sweeps ----------------------------------------------------------------------------------
 
-    def take(self, message: sweeps.Sweep, node: str) -> dict[str, Any]:
-        """Take a sweeps.Sweep of the storage server `node`; the answer."""
+    def take(self, taken: sweeps.Taken, node: str) -> dict[str, Any]:
+        """Take a message of the storage server `node`; the answer."""
         if not self._is_whole:
             self.reload()
-        now = self._now()
+        now, message = self._now(), taken.head
         agent = self.agents.get(node) or _Agent()
         if message.run == agent.run and message.seq <= agent.seq:
             return {"taken": True, "why": "this message was taken before"}
@@ -326,7 +329,7 @@ class Harvest:
                            f"{message.seq} of run {message.run}"}
         agent = msgspec.structs.replace(
             agent, run=message.run, seq=message.seq, every=message.every, heard=now,
-            clock_ahead_s=message.clock_ahead_s,
+            clock_ahead_s=taken.clock_ahead_s,
             past=agent.past if follows else [*agent.past, agent.run][-_MOST_PAST:],
             targets=agent.targets if follows else [])
         # Those of one sweep go together: what the last one had counts until this one is whole.
@@ -334,14 +337,13 @@ class Harvest:
         if not follows:
             mine.clear()
         blocks, others = [], {}
-        for block in message.targets:
-            key = (block.file_system, block.target)
+        for block, kept in taken.blocks:
+            key = (block.head.file_system, block.head.target)
             owner = self._owner(key, node, now)
-            block.leave_out_extremes()
             if owner:
                 others[key] = owner
             else:
-                blocks.append((key, block))
+                blocks.append((key, block, kept))
                 mine.add(key)
         # An agent that has not yet heard of our clock may have planned in the future.
         slot = min(float(message.slot), now)
@@ -349,21 +351,21 @@ class Harvest:
             agent.slot, agent.targets = slot, sorted(mine)
             mine.clear()
         # An agent that had not heard of our clock tells of it as soon as it has.
-        ahead = (message.clock_ahead_s if message.read_ahead_s is None else message.read_ahead_s)
-        rows = [Logged(*key, _row(_Row(node, message.boot_id, message.full, slot, ahead, block)))
-                for key, block in blocks]
+        ahead = taken.clock_ahead_s if message.read_ahead_s is None else message.read_ahead_s
+        rows = [Logged(*key, _row(_row_of_block(node, message, slot, ahead, kept)))
+                for key, _, kept in blocks]
         if others:
             # Not its blocks alone: the next message must bring everything again.
             agent.run = ""
         self._store.add(node, msgspec.json.encode(agent), rows)
         self.agents[node] = agent
-        for (key, block), row in zip(blocks, rows):
+        for (key, block, _), row in zip(blocks, rows):
             self._log(key, row.body)
             target = self._target(key)
             target.take(block, node, message.boot_id, message.full, ahead)
-            if block.ended and not block.unreadable:
+            if block.head.ended and not block.head.unreadable:
                 self._slots[key] = slot
-            if block.ended:
+            if block.head.ended:
                 self._note(target.changed(), slot)
         if others:
             what = ", ".join(f"{fs}-{target} ({owner})"
@@ -766,15 +768,33 @@ class Harvest:
         self._store.forget(moment)
 
 
-def message_of(harvest: Harvest, message: sweeps.Sweep, caller: "Caller") -> dict[str, Any]:
-    """The method `sweep`: a checked message of `caller`; WireError."""
-    wire.check_protocol(message.protocol, "all servers")
-    if message.node != caller.node:
+def message_of(harvest: Harvest, message: Union[sweeps.Sweep, sweep_reader.Packed],
+               caller: "Caller") -> dict[str, Any]:
+    """The methods `sweep` and `packed_sweep`: a checked message of `caller`; WireError."""
+    if isinstance(message, sweeps.Sweep):
+        wire.check_protocol(message.protocol, "all servers")
+        taken = message.taken()
+    else:
+        try:
+            taken = sweep_reader.message_of(message, harvest.config["server.max_message_bytes"])
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            raise WireError(wire.INVALID_PARAMS, str(error)) from None
+    if taken.head.node != caller.node:
         raise WireError(wire.REFUSED, "the sweep is of another server than its header")
     try:
-        return harvest.take(message, message.node)
+        return harvest.take(taken, taken.head.node)
     except StateError as error:
         raise WireError(wire.INTERNAL_ERROR, str(error)) from None
+
+
+def _row_of_block(node: str, head: sweeps.Head, slot: float, ahead: float,
+                  kept: Union[sweeps.Block, bytes]) -> _Row:
+    row = _Row(node, head.boot_id, head.full, slot, ahead)
+    if isinstance(kept, bytes):
+        row.packed = kept
+    else:
+        row.block = kept
+    return row
 
 
 def as_record(part: Part, fold: Callable[[list[str]], str]) -> dict[str, Any]:

@@ -144,13 +144,13 @@ def call(host: str, port: int, name: str, signs: Sequence[credentials.Credential
     """
     The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
 
-    `params`: by name; or bytes: a JSON object with a member, to which clock_ahead_s is added, sent
-    compressed.  `signs`: credentials.of_client(...); `within_s`: for everything, from the
-    connection to the answer, 10 if not given (only the resolver and munged have their own times);
-    `longest`: bytes of the answer's body; `learn`: is told how far this clock is ahead of the
-    server's, when `hello` has told.  For the method `report` clock_ahead_s is filled in; for
-    `hello` nothing else is asked.  Raises Refused where the server itself said no, and any other
-    NotDelivered where it was not reached.
+    `params`: by name; or bytes: a packed sweep, sent as it is with clock_ahead_s beside it.
+    `signs`: credentials.of_client(...); `within_s`: for everything, from the connection to the
+    answer, 10 if not given (only the resolver and munged have their own times); `longest`: bytes of
+    the answer's body; `learn`: is told how far this clock is ahead of the server's, when `hello`
+    has told.  For the method `report` clock_ahead_s is filled in; for `hello` nothing else is
+    asked.  Raises Refused where the server itself said no, and any other NotDelivered where it was
+    not reached.
     """
     try:
         return _asked(host, port, name, signs, node, method, params, within_s, longest, learn)
@@ -233,11 +233,6 @@ def _in_words(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _deflated(body: bytes) -> bytes:
-    import zlib                                        # a `stop` has no use for it
-    return zlib.compress(body, 1)
-
-
 class _Conversation:
     """One connection to one port; every answer is checked before it is believed."""
 
@@ -288,17 +283,15 @@ class _Conversation:
     def _call(self, method: str, params: Params,
               signs: credentials.Credentials) -> tuple[Any, bool]:
         """(result, the answer was authenticated) of one call."""
-        body, encoding = self._body(method, params), b""
-        if isinstance(params, bytes):
-            body, encoding = _deflated(body), b"Content-Encoding: deflate\r\n"
+        body = self._body(method, params)
         nonce = os.urandom(16).hex()
         now = int(time.time() - self._clock_ahead_s)
         header = signs.authorization(self._node, now, nonce, body)
         self._connection.settimeout(self._left())
         self._connection.sendall(
             b"POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
-            b"%sContent-Length: %d\r\nAuthorization: %s\r\n\r\n"
-            % (self._host.encode(), encoding, len(body), header.encode()) + body)
+            b"Content-Length: %d\r\nAuthorization: %s\r\n\r\n"
+            % (self._host.encode(), len(body), header.encode()) + body)
         headers, body = self._answer()
         is_proved = signs.proves(headers, nonce, body)
         try:
@@ -320,8 +313,10 @@ class _Conversation:
 
     def _body(self, method: str, params: Params) -> bytes:
         if isinstance(params, bytes):
-            return b'{"jsonrpc":"2.0","method":"%s","params":%s,"clock_ahead_s":%.3f},"id":1}' % (
-                method.encode(), params.rstrip()[:-1], self._clock_ahead_s)
+            import binascii                            # a `stop` has no use for it
+            return (b'{"jsonrpc":"2.0","method":"%s","params":{"protocol":2,"clock_ahead_s":%.3f,'
+                    b'"sweep":"%s"},"id":1}' % (method.encode(), self._clock_ahead_s,
+                                                binascii.b2a_base64(params, newline=False)))
         return json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, "id": 1},
                           separators=(",", ":")).encode()
 

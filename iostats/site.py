@@ -18,7 +18,7 @@ import pwd
 from collections import OrderedDict, namedtuple
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from itertools import islice
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Optional, Union
 
 import msgspec
 
@@ -32,6 +32,7 @@ from iostats import (
     loads,
     report,
     schedulers,
+    sweep_reader,
     sweeps,
     wire,
 )
@@ -190,6 +191,7 @@ class SiteServer(Server):
         self.harvest = harvested.Harvest(store, config, now, sinks)
         self._reload()
         self.methods.update(sweep=Method(self._sweep, sweeps.Sweep),
+                            packed_sweep=Method(self._sweep, sweep_reader.Packed),
                             report=Method(self._report, SiteReport),
                             record=Method(self._record, Which),
                             latest=Method(self._latest, Latest),
@@ -245,7 +247,8 @@ class SiteServer(Server):
             job.settle(now)
         return {"counted": True, "why": "" if is_new else "this report is here already"}
 
-    def _sweep(self, message: sweeps.Sweep, who: Who) -> dict[str, Any]:
+    def _sweep(self, message: Union[sweeps.Sweep, sweep_reader.Packed],
+               who: Who) -> dict[str, Any]:
         return harvested.message_of(self.harvest, message, self.believed(who, self._reporters))
 
     def _begun(self, key: Key, about: About, now: float) -> _Job:

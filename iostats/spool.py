@@ -1,7 +1,8 @@
 """
 Messages that wait for a server: a queue of bounded size, in a folder that is this user's alone.
 
-    FOLDER/NUMBER.RUN.SEQ.message    one message, compressed; sent in the order of NUMBER
+    FOLDER/NUMBER.RUN.SEQ.message    its crc32 in a line, and the bytes of one message as they are
+                                     sent; in the order of NUMBER
     FOLDER/NAME.damaged              what could not be read back, put aside; the last ten
     FOLDER/lock                      held by the process that uses the folder; its number
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LEAST = 4096                                  # what the smallest file takes on a disk
-_LARGEST = 1 << 26                             # of one message, before compression
+_LARGEST = 1 << 26                             # of one of 0.1, before compression
+_CHECK = 9                                     # bytes of the line before a message
 _DAMAGED_KEPT = 10
 _ENDING = ".message"
 
@@ -84,7 +86,7 @@ class Spool:
 
         Raises Full, or OSError where the disk does not take it.
         """
-        packed, gone = zlib.compress(data, 1), 0
+        packed, gone = b"%08x\n" % zlib.crc32(data) + data, 0
         size = max(_LEAST, len(packed))
         while self.size + size > self._most:
             if not self._queue or self._queue[0].run == run:
@@ -110,14 +112,17 @@ class Spool:
         """The bytes of a message; StateError where they are not what was kept."""
         path = self._path(one)
         try:
-            packed, whole = read_text(path).encode("latin-1"), zlib.decompressobj()
-            data = whole.decompress(packed, _LARGEST)
-            if not whole.eof or whole.unused_data:
-                raise zlib.error("it is cut off")
-        except (OSError, zlib.error) as error:
+            with open(path, "rb") as file:
+                kept = file.read()
+        except OSError as error:
             raise StateError(f"{path}: a message that waited is damaged: "
-                             f"{getattr(error, 'strerror', None) or error}") from None
-        return data
+                             f"{error.strerror}") from None
+        line, data = kept[:_CHECK], kept[_CHECK:]
+        if line == b"%08x\n" % zlib.crc32(data):
+            return data
+        if _is_old(kept):
+            return kept
+        raise StateError(f"{path}: a message that waited is damaged: its checksum differs")
 
     def remove(self, one: Waiting) -> None:
         """Forget the first message: it was delivered."""
@@ -191,6 +196,15 @@ class Spool:
         except OSError:                        # a full disk; the lock holds all the same
             pass
         return handle
+
+
+def _is_old(kept: bytes) -> bool:
+    """True for what an agent of 0.1 has left, whole: what zlib makes of JSON."""
+    whole = zlib.decompressobj()
+    try:
+        return whole.decompress(kept, _LARGEST)[:1] == b"{" and whole.eof and not whole.unused_data
+    except zlib.error:
+        return False
 
 
 def backlog(folder: str) -> Backlog:

@@ -5,20 +5,33 @@ The message `sweep`: what a storage server's agent read in its job_stats, as doc
     Block   a part of one reading of one target's job_stats: rows, by the jobs' ids
     Column  one counter of these rows
 
+    Taken   the same, whichever form it came in (sweep_reader.py has the other one); its blocks:
+    Rows    a Block in arrays
+
 These types check all that can be checked without knowing what came before: what has been decoded
 can be indexed, and put into arrays of 64 bits, without another look.
 """
 
-from typing import Annotated, Optional
+from array import array
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Annotated, Any, Optional
 
 import msgspec
+import numpy
+import numpy.typing
 
 from iostats.jobid import LONGEST_NODE_NAME
 from iostats.jobstate import LONGEST_PAUSE_S
 
 LONGEST_ID = 128                   # characters of a job's id, unescaped; the kernel keeps 31 bytes
-_MOST_ROWS, _MOST_GONE, _MOST_COUNTERS, _MOST_BLOCKS = 20_000, 200_000, 256, 10_000
+MOST_COUNTERS, MOST_BLOCKS = 256, 10_000
+_MOST_ROWS, _MOST_GONE = 20_000, 200_000
+FIELDS = ("samples", "min", "max", "sum", "sumsq")
+_COUNTED = ("samples", "sum")      # the others are asked of entries without start_time alone
 _LARGEST = 2**64 - 1               # the kernel prints %llu; msgspec's own bounds end at 2**63 - 1
+
+_Array = numpy.typing.NDArray[Any]
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 _Numbers = Annotated[list[_Number], msgspec.Meta(max_length=_MOST_ROWS)]
@@ -28,10 +41,10 @@ _Times = Annotated[list[_Nanoseconds], msgspec.Meta(max_length=_MOST_ROWS)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Id = Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
 _Why = Annotated[str, msgspec.Meta(max_length=500)]
-_Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A[\w.-]{1,64}\Z")]
-_Counter = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{1,128}\Z")]
-_Unit = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{0,32}\Z")]
+Counter = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{1,128}\Z")]
+Unit = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{0,32}\Z")]
 
 
 class Column(msgspec.Struct, gc=False):
@@ -45,7 +58,7 @@ class Column(msgspec.Struct, gc=False):
         min, max, sum, sumsq: as the kernel prints them, 0 to 2^64-1; None where it does not.
     """
 
-    unit: _Unit
+    unit: Unit
     at: _Numbers
     samples: _Samples
     min: Optional[_Numbers] = None
@@ -73,9 +86,9 @@ def _check_bits(*lists: Optional[list[int]]) -> None:
             raise ValueError(f"expected numbers of at most 64 bits, got {max(numbers)}"[:200])
 
 
-class Block(msgspec.Struct):
+class BlockHead(msgspec.Struct, kw_only=True):
     """
-    A part of one reading of one target's job_stats.
+    What a block has beside its numbers.
 
     Attributes:
         read_at: agent's clock when this reading began, seconds since 1970.
@@ -85,14 +98,12 @@ class Block(msgspec.Struct):
         bad: entries of this block that could not be understood; `why`: the first of them.
         unreadable: why the file could not be read; such a block proves nothing.
         ids: of the entries that changed; in a block each once.
-        started, seen: of each, nanoseconds since 1970; `started` 0 where the file has none.
-        counters: name -> Column.
         gone: ids that the reading before had, and this one has not.
     """
 
     file_system: _Name
     target: _Name
-    read_at: _Seconds
+    read_at: Seconds
     ended: bool
     cleanup_s: Optional[_Count] = None
     entries: _Count = 0
@@ -100,28 +111,42 @@ class Block(msgspec.Struct):
     why: _Why = ""
     unreadable: _Why = ""
     ids: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_ROWS)] = []
+    gone: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_GONE)] = []
+
+    def __post_init__(self) -> None:
+        if len(set(self.ids)) != len(self.ids) or len(set(self.gone)) != len(self.gone):
+            raise ValueError("expected every id once in a block")
+        if self.unreadable and (self.ids or self.gone):
+            raise ValueError("expected no ids of a file that could not be read")
+        if self.gone and not self.ended:
+            raise ValueError("expected `gone` in the last block of a reading")
+
+
+class Block(BlockHead, kw_only=True):
+    """
+    A part of one reading of one target's job_stats.
+
+    Attributes:
+        started, seen: of each entry, nanoseconds since 1970; `started` 0 where the file has none.
+        counters: name -> Column.
+    """
+
     started: _Times = []
     seen: _Times = []
-    counters: Annotated[dict[_Counter, Column], msgspec.Meta(max_length=_MOST_COUNTERS)] = {}
-    gone: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_GONE)] = []
+    counters: Annotated[dict[Counter, Column], msgspec.Meta(max_length=MOST_COUNTERS)] = {}
 
     def __post_init__(self) -> None:
         rows = len(self.ids)
         if len(self.started) != rows or len(self.seen) != rows:
             raise ValueError(f"expected lists as long as `ids`, {rows}, got {len(self.started)} "
                              f"and {len(self.seen)}")
-        if len(set(self.ids)) != rows or len(set(self.gone)) != len(self.gone):
-            raise ValueError("expected every id once in a block")
         is_dated = all(self.started)
         for name, column in self.counters.items():
             if column.at and max(column.at) >= rows:
                 raise ValueError(f"{name}: expected rows below {rows}, got {max(column.at)}")
             if not is_dated:
                 column.check_extremes()
-        if self.unreadable and (rows or self.gone):
-            raise ValueError("expected no ids of a file that could not be read")
-        if self.gone and not self.ended:
-            raise ValueError("expected `gone` in the last block of a reading")
+        super().__post_init__()
 
     def leave_out_extremes(self) -> None:
         """Where every entry has a start_time, nobody asks for min, max and sumsq."""
@@ -129,10 +154,55 @@ class Block(msgspec.Struct):
             for column in self.counters.values():
                 column.min = column.max = column.sumsq = None
 
+    def rows(self) -> "Rows":
+        """The same as arrays."""
+        wanted = _COUNTED if all(self.started) else FIELDS
+        columns = [(name, field, column.at, numbers) for name, column in self.counters.items()
+                   for field in wanted if (numbers := getattr(column, field)) is not None]
+        values = numpy.zeros((len(columns), len(self.ids)), numpy.uint64)
+        for place, (_, _, at, numbers) in enumerate(columns):
+            values[place, at] = numpy.frombuffer(array("Q", numbers), numpy.uint64)
+        return Rows(self, _nanoseconds(self.started), _nanoseconds(self.seen),
+                    {name: column.unit for name, column in self.counters.items()},
+                    [(name, field) for name, field, _, _ in columns], values.T)
 
-class Sweep(msgspec.Struct):
+
+def _nanoseconds(numbers: list[int]) -> "_Array":
+    return numpy.frombuffer(array("q", numbers), numpy.int64)
+
+
+class Rows:
     """
-    The params of the method `sweep`: one message of one sweep.
+    A block in arrays.
+
+    Attributes:
+        head: the BlockHead.
+        started, seen: of each entry; int64.
+        units: {counter: unit}; `columns`: [(counter, one of FIELDS)]: with those of `samples`.
+        values: [entry, column], uint64; all 0 where the entry has not this counter.
+    """
+
+    __slots__ = ("columns", "head", "seen", "started", "units", "values")
+
+    def __init__(self, head: BlockHead, started: "_Array", seen: "_Array", units: dict[str, str],
+                 columns: Sequence[tuple[str, str]], values: "_Array") -> None:
+        self.head, self.started, self.seen = head, started, seen
+        self.units, self.columns, self.values = units, columns, values
+
+    def rows(self) -> "Rows":
+        """Itself; as Block.rows."""
+        return self
+
+    def are_there(self) -> "_Array":
+        """[entry, column] of bool: the entry has this counter."""
+        at = {name: place for place, (name, field) in enumerate(self.columns) if field == "samples"}
+        there: _Array = self.values[:, [at[name] for name, _ in self.columns]] > 0
+        return there
+
+
+class Head(msgspec.Struct, kw_only=True):
+    """
+    One message of one sweep, but for what was read.
 
     Attributes:
         clock_ahead_s: the agent's clock less the server's, when it was sent.
@@ -151,7 +221,30 @@ class Sweep(msgspec.Struct):
     slot: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
     every: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_PAUSE_S)]
     last: bool
-    targets: Annotated[list[Block], msgspec.Meta(max_length=_MOST_BLOCKS)]
     boot_id: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    clock_ahead_s: _Seconds = 0.0
-    read_ahead_s: Optional[_Seconds] = None
+    clock_ahead_s: Seconds = 0.0
+    read_ahead_s: Optional[Seconds] = None
+
+
+class Sweep(Head, kw_only=True):
+    """The params of the method `sweep`: one message of one sweep."""
+
+    targets: Annotated[list[Block], msgspec.Meta(max_length=MOST_BLOCKS)]
+
+    def taken(self, clock_ahead_s: Optional[float] = None) -> "Taken":
+        """The same as what came in the other form; `clock_ahead_s`: now, where that is known."""
+        for block in self.targets:
+            block.leave_out_extremes()
+        return Taken(self, self.clock_ahead_s if clock_ahead_s is None else clock_ahead_s,
+                     [(block.rows(), block) for block in self.targets])
+
+
+Taken = namedtuple("Taken", "head clock_ahead_s blocks")
+Taken.__doc__ = """
+A message of one sweep, whichever form it came in.
+
+Attributes:
+    head: the Head; its clock_ahead_s may be of long ago.
+    clock_ahead_s: the agent's clock less the server's, when it was sent.
+    blocks: [(Rows, what is kept of it: the Block, or its bytes)].
+"""

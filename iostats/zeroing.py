@@ -165,6 +165,7 @@ _NO_GAINS = numpy.zeros((0, len(_GAIN_NAMES)), _I64)
 # What is kept of a counter, and where it stands in a sweeps.Column.
 _FIELDS = {"samples": "samples", "sums": "sum", "minima": "min", "maxima": "max",
            "squares": "sumsq"}
+_KINDS = {field: kind for kind, field in _FIELDS.items()}
 _COUNTED = ("samples", "sums")             # the others are kept of entries without start_time alone
 
 
@@ -460,11 +461,13 @@ class Target:
         Blocks of one reading come in their order, readings in theirs.
 
         Args:
-            block: as in sweeps.Block.
+            block: sweeps.Block, or sweeps.Rows.
             node, boot_id: who has read it.
             full: what is in no block of this reading is not there.
             ahead: the storage server's clock less the site's when it was read, s.
         """
+        rows = block.rows()
+        block = rows.head
         if block.unreadable:
             return False
         machine = _machine(node, boot_id)
@@ -488,12 +491,12 @@ class Target:
             before, reading = reading, self._begin(block, full, ahead)
             if before is not None:
                 reading.cleared = before.cleared
-        key = (block.ids[0], block.seen[0], len(block.ids)) if block.ids else None
+        key = (block.ids[0], int(rows.seen[0]), len(block.ids)) if block.ids else None
         if key is None or key not in reading.done:      # else it has come before
             reading.done.add(key)
             reading.bad |= bool(block.bad)
             if block.ids:
-                self._take_entries(block, reading)
+                self._take_entries(rows, reading)
         if block.ended:
             self._end(block, reading)
         return True
@@ -571,8 +574,8 @@ class Target:
 
     def _take_entries(self, block: Any, reading: _Reading) -> None:
         """The entries of one block: decide for each whether it is another one, then store it."""
-        slots = self._slots(block.ids)
-        seen, started = _signed(block.seen), _signed(block.started)
+        slots = self._slots(block.head.ids)
+        seen, started = block.seen, block.started
         old_seen, absent = self._seen[slots], self._absent[slots]
         known = absent != _NO_ENTRY
         dated = started > 0
@@ -581,7 +584,7 @@ class Target:
         blind = known & ~both
         new = both & (self._born[slots] != started)
         any_blind, all_dated = bool(blind.any()), bool(dated.all())
-        self._learn(block.counters, all_dated)
+        self._learn(block, all_dated)
         arrived = _Arrived(block, self._layout, all_dated)
         if not all_dated or any_blind:
             self._need_places()
@@ -623,19 +626,14 @@ class Target:
         reading.moved.append(moved)
         reading.gains.append(gained @ self._layout.gains)
 
-    def _learn(self, counters: dict[str, Any], all_dated: bool) -> None:
-        """Have a column for all that these counters tell, and is to be kept."""
+    def _learn(self, block: Any, all_dated: bool) -> None:
+        """Have a column for all that these entries tell, and is to be kept."""
         layout = self._layout
-        units: dict[str, str] = {}
-        more: list[tuple[str, str]] = []
-        for name, column in counters.items():
-            if name not in layout.units or (column.unit and column.unit != layout.units[name]):
-                units[name] = column.unit
-            for kind, field in _FIELDS.items():
-                if all_dated and kind not in _COUNTED:
-                    break
-                if (name, kind) not in layout.at and getattr(column, field) is not None:
-                    more.append((name, kind))
+        units = {name: unit for name, unit in block.units.items()
+                 if name not in layout.units or (unit and unit != layout.units[name])}
+        more = [(name, kind) for name, kind in ((name, _KINDS[field])
+                                                for name, field in block.columns)
+                if (name, kind) not in layout.at and not (all_dated and kind not in _COUNTED)]
         if units or more:
             self._layout = layout = self._names.layout({**layout.units, **units},
                                                        (*layout.columns, *more))
@@ -1383,63 +1381,39 @@ _DOUBTS = {"doubtful": _I32, "places": _I64, "doubtful from": numpy.float64,
 
 class _Arrived:
     """
-    The counters of a block, for the columns of a _Layout that has all of them.
+    The numbers of a block, for the columns of a _Layout that has all of them.
 
     `all_dated`: what is of entries without start_time alone is left out.
     """
 
     def __init__(self, block: Any, layout: _Layout, all_dated: bool) -> None:
-        self._counters, self._rows = block.counters, len(block.ids)
-        self._width = len(layout.columns)
-        columns = list(block.counters.values())
-        lengths = [len(column.at) for column in columns]
-        rows = self._width * _joined([column.at for column in columns], "q", _I64)
-        self._parts: list[tuple[_Array, _Array]] = []   # places in a flat table, values
-        for kind, field in _FIELDS.items():
-            if all_dated and kind not in _COUNTED:
-                break
-            numbers = [getattr(column, field) for column in columns]
-            places = numpy.array([-1 if some is None else layout.at[name, kind]
-                                  for name, some in zip(self._counters, numbers)], _I64)
-            places = places.repeat(lengths)
-            at = rows + places
-            if None in numbers:
-                at = at[places >= 0]
-            self._parts.append((at, _joined(filter(None, numbers), "Q", _U64)))
+        self._block, self._width, columns = block, len(layout.columns), block.columns
+        self._values, self._there = block.values, block.are_there()
+        wanted = [place for place, (_, field) in enumerate(columns)
+                  if not all_dated or _KINDS[field] in _COUNTED]
+        if len(wanted) < len(columns):
+            self._values, self._there = self._values[:, wanted], self._there[:, wanted]
+        self._at = numpy.array([layout.at[columns[place][0], _KINDS[columns[place][1]]]
+                                for place in wanted], numpy.intp)
 
     def put_into(self, table: _Array) -> None:
         """Put the values where they belong, [entry, column]; leave the others."""
-        for at, values in self._parts:
-            table.put(at, values)
+        table[:, self._at] = numpy.where(self._there, self._values, table[:, self._at])
 
     def table(self) -> tuple[_Array, _Array]:
         """(the values, 0 where there is none; which there are): [entry, column]."""
-        values = numpy.zeros((self._rows, self._width), _U64)
+        values = numpy.zeros((len(self._values), self._width), _U64)
         here = numpy.zeros(values.shape, bool)
         self.put_into(values)
-        for at, _ in self._parts:
-            here.put(at, True)
+        here[:, self._at] = self._there
         return values, here
 
     def of(self, row: int) -> Iterator[tuple[str, list[Any]]]:
         """(counter, [its numbers of one entry as int, in the order of _FIELDS])."""
-        for name, column in self._counters.items():
-            if row in column.at:
-                place = column.at.index(row)
-                yield name, [None if numbers is None else numbers[place] for numbers in
-                             (getattr(column, field) for field in _FIELDS.values())]
-
-
-def _joined(lists: Iterable[list[int]], kind: str, dtype: Any) -> _Array:
-    """Array of what is in [list of int]; `kind`: of an array.array."""
-    numbers: array[int] = array(kind)
-    for some in lists:
-        numbers.fromlist(some)
-    return numpy.frombuffer(numbers, dtype)
-
-
-def _signed(numbers: Sequence[int]) -> _Array:
-    return numpy.frombuffer(array("q", numbers), _I64)
+        numbers = dict(zip(self._block.columns, self._block.values[row].tolist()))
+        for name in self._block.units:
+            if numbers.get((name, "samples")):
+                yield name, [numbers.get((name, field)) for field in _FIELDS.values()]
 
 
 def _gain(now: _Array, before: _Array) -> _Array:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import namedtuple
 from pathlib import Path
 
 from job_stats_text import Job, Value, text
@@ -26,11 +27,19 @@ from iostats.credentials import Secret
 from iostats.errors import WireError
 from iostats.jsonrpc import Method
 from iostats.server import Server
-from iostats.sweeps import Sweep
+from iostats.sweep_reader import Packed, message_of
+from iostats.sweeps import FIELDS, Sweep
 
 NS = 1_000_000_000
 BEGAN = 1_795_225_320 * NS
 SECRET = "0123456789abcdef0123456789abcdef"
+
+
+_OF_HEAD = ("protocol", "node", "boot_id", "run", "seq", "full", "slot", "every", "last")
+Message = namedtuple("Message", (*_OF_HEAD, "clock_ahead_s", "targets"))
+_OF_BLOCK = ("file_system", "target", "read_at", "cleanup_s", "ended", "entries", "bad", "why",
+             "unreadable", "ids", "gone")
+Block = namedtuple("Block", (*_OF_BLOCK, "entries_of"))
 
 
 class SiteOfTest(Server):
@@ -38,7 +47,7 @@ class SiteOfTest(Server):
     The site's server in a thread: takes sweeps in their order, and answers as it should.
 
     Attributes:
-        messages: every Sweep that was taken, once; `heard`: (run, seq, outcome) of all that came.
+        messages: every Message that was taken, once; `heard`: (run, seq, outcome) of all that came.
         refusal: a WireError that is answered instead, or None.
     """
 
@@ -50,7 +59,8 @@ class SiteOfTest(Server):
         super().__init__(wire.SITE, [Secret(wire.SITE, SECRET.encode(), now=self._clock)], config,
                          self._clock)
         self._ahead_s = ahead_s
-        self.methods["sweep"] = Method(self._sweep, Sweep)
+        self.methods["packed_sweep"] = Method(self._sweep, Packed)
+        self.methods["sweep"] = Method(self._sweep, Sweep)              # of agents of 0.1
         self._wanted = port
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
@@ -77,7 +87,11 @@ class SiteOfTest(Server):
     def __exit__(self, *error):
         self.close()
 
-    def _sweep(self, message, who):
+    def _sweep(self, params, who):
+        taken = (params.taken() if isinstance(params, Sweep) else message_of(params, 16 << 20))
+        message = Message(**{name: getattr(taken.head, name) for name in _OF_HEAD},
+                          clock_ahead_s=taken.clock_ahead_s,
+                          targets=[_listed(rows) for rows, _ in taken.blocks])
         assert message.node == self.believed(who).node
         here = (message.run, message.seq)
         if self.refusal is not None:
@@ -97,7 +111,7 @@ class SiteOfTest(Server):
     # -- what the messages say
 
     def sweeps(self):
-        """[[Sweep]]: the messages of each whole sweep."""
+        """[[Message]]: the messages of each whole sweep."""
         found, parts = [], []
         for message in list(self.messages):
             if parts and (parts[0].run, parts[0].slot) != (message.run, message.slot):
@@ -119,10 +133,7 @@ class SiteOfTest(Server):
                 if mark != (message.run, block.read_at):
                     seen = set()
                     reading[key] = (message.run, block.read_at), seen
-                for row, job in enumerate(block.ids):
-                    rows[job] = (block.started[row], block.seen[row], {
-                        name: _numbers(column, column.at.index(row))
-                        for name, column in block.counters.items() if row in column.at})
+                rows.update(block.entries_of)
                 seen.update(block.ids)
                 if block.ended and not block.unreadable:
                     for job in block.gone:
@@ -132,10 +143,16 @@ class SiteOfTest(Server):
         return known
 
 
-def _numbers(column, place):
-    return (column.unit, column.samples[place], *(
-        None if numbers is None else numbers[place]
-        for numbers in (column.min, column.max, column.sum, column.sumsq)))
+def _listed(rows):
+    """A Block of sweeps.Rows."""
+    at = {column: place for place, column in enumerate(rows.columns)}
+    values = rows.values.tolist()
+    found = {job: (int(rows.started[row]), int(rows.seen[row]), {
+        name: (unit, *(values[row][at[name, field]] if (name, field) in at else None
+                       for field in FIELDS))
+        for name, unit in rows.units.items() if values[row][at[name, "samples"]]})
+        for row, job in enumerate(rows.head.ids)}
+    return Block(**{name: getattr(rows.head, name) for name in _OF_BLOCK}, entries_of=found)
 
 
 def refusal(code=wire.REFUSED, text="no"):
@@ -152,10 +169,13 @@ def a_job(number, amount=41_003, name=None, seen_s=37):
 
 
 def shown(jobs):
-    """What `told()` says of these Jobs, as 2.15.2 to 2.17 print them."""
+    """
+    What `told()` says of these Jobs, as 2.15.2 to 2.17 print them: min, max and sumsq are not sent
+    of entries with a start_time.
+    """
     return {job.job_id.decode(): (job.started_ns, job.seen_ns, {
-        name: ("bytes" if name.endswith("_bytes") else "usecs", value.samples, value.min,
-               value.max, value.sum, value.sumsq) for name, value in job.counters.items()})
+        name: ("bytes" if name.endswith("_bytes") else "usecs", value.samples, None, None,
+               value.sum, None) for name, value in job.counters.items()})
         for job in jobs}
 
 

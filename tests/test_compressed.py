@@ -58,11 +58,15 @@ def test_without_an_encoding_it_is_taken_as_it_is(site):
     assert {"taken": True, "why": ""} == asked(site, request(), "identity")[1]["result"]
 
 
-def test_what_was_encoded_before_is_sent_compressed_with_the_clock(site):
-    """post adds clock_ahead_s, and tells what it has learned."""
+def test_what_was_packed_before_is_sent_as_it_is_with_the_clock(site):
+    """
+    post puts clock_ahead_s beside it, and tells what it has learned.  The bytes are those that an
+    agent of 0.1 has left in its spool.
+    """
     learned = []
+    old = zlib.compress(json.dumps({**SWEEP, "clock_ahead_s": 41.0}).encode(), 1)
     answer = post.call("127.0.0.1", site.port, wire.SITE, [Secret(wire.SITE, SECRET.encode())],
-                       "oss1", "sweep", json.dumps(SWEEP).encode(), learn=learned.append)
+                       "oss1", "packed_sweep", old, learn=learned.append)
     assert {"taken": True, "why": ""} == answer
     assert abs(learned[0]) < 1 and round(learned[0], 3) == site.messages[0].clock_ahead_s
 

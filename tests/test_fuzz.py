@@ -230,7 +230,7 @@ def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, 
     sweeps = [one["params"] for one in _site_documents()[:3]]
 
     def taken(harvest, message):
-        return harvest.take(msgspec.convert(message, Sweep), NODE)["taken"]
+        return harvest.take(msgspec.convert(message, Sweep).taken(), NODE)["taken"]
     first = Harvest(store, _config(), lambda: NOW)
     assert taken(first, sweeps[0])
     [(key, target)] = first.targets.items()

@@ -51,7 +51,7 @@ class Desk:
                    "seq": seq, "full": seq == 1 if full is None else full,
                    "slot": int(self.now), "every": 20, "last": True, "targets": list(blocks),
                    **fields}
-        answer = self.harvest.take(msgspec.convert(message, sweeps.Sweep), node)
+        answer = self.harvest.take(msgspec.convert(message, sweeps.Sweep).taken(), node)
         self.store.commit()
         return answer
 

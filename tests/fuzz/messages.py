@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import io
@@ -9,14 +10,16 @@ import json
 import logging
 import os
 import socket
+import struct
 import tempfile
 import threading
+import zlib
 
 import msgspec
 from kernel import Agent, Kernel
 
-from iostats import (config, credentials, jobid, jsonrpc, post, report, server, sweeps, wire,
-                     zeroing)
+from iostats import (config, credentials, jobid, jsonrpc, post, report, server, sweep_reader,
+                     sweeps, wire, zeroing)
 from iostats.aggregate import Totals
 from iostats.credentials import Disbelieved
 from iostats.errors import IostatsError, NotDelivered
@@ -166,6 +169,7 @@ def _sweeps():
 def _site_documents():
     about = {"scheduler": "none", "cluster": "eiger", "attempt": 0, "nodes": "nid[00001-00002]",
              "uid": 1000, "user": "alice", "output": "", "work_dir": "/home/alice"}
+    packed = base64.b64encode(zlib.compress(_packed(), 1)).decode()
     return [*(_call("sweep", one) for one in _sweeps()),
             _call("report", {**A_REPORT, "about": about}),
             _call("report", {**A_REPORT, "about": about, "seq": "37", "ended": 1e12,
@@ -174,7 +178,8 @@ def _site_documents():
             _call("query", {"level": "a"}), _call("query", {"level": "e", "job": "4711"}),
             _call("jobs", {"users": ["alice"], "jobs": ["4711"], "since": NOW - 100.0,
                            "until": None, "sort": "write_bytes", "descending": True, "limit": 23,
-                           "after": [41, "eiger", "4711", 0]})]
+                           "after": [41, "eiger", "4711", 0]}),
+            _call("packed_sweep", {"protocol": 2, "clock_ahead_s": 0.25, "sweep": packed})]
 
 
 @target(lambda: _bent_seeds(_site_documents()) + [bytes([0, 0, 1, 0, 2, 0, 6, 0, 7, 0, 3, 0, 9])],
@@ -213,6 +218,42 @@ def rpc_site(data):
 async def _made(one):
     for key in list(one._jobs):
         await one._keep([await one._make_record(key, one._jobs[key], None)])
+
+
+def _packed():
+    """A message of the method packed_sweep, inflated: two entries with two counters."""
+    head = {"protocol": 2, "node": NODE, "boot_id": "b" * 32, "run": "23" * 8, "seq": 1,
+            "full": True, "slot": 1_795_225_200, "every": 20, "last": True, "blocks": 1}
+    block = {"file_system": "scratch", "target": "OST0000", "read_at": 1_795_225_200.5,
+             "cleanup_s": 600, "ended": True, "entries": 2, "ids": ["4711", "cp.0"], "gone": [],
+             "times": [1, 8], "counters": {"write_bytes": ["bytes", 1, 2, 2, 4, 8],
+                                           "punch": ["usecs", 1, 0, 0, 0, 0]}}
+    columns = struct.pack("<QQQQIIHHHHBBBBBB", NS, 2 * NS, 2**60, 2**61, 2300, 3700, 4, 5, 600, 700,
+                          0, 0, 23, 37, 0, 41)
+    return b"iostats sweep 2\n%s\n%s\n%s" % (json.dumps(head).encode(),
+                                             json.dumps(block).encode(), columns)
+
+
+@target(lambda: [_packed(), _packed() + b"\0", json.dumps(_sweeps()[0]).encode()], 4000)
+def packed_sweep(data):
+    """What is inflated is a message that can be used and kept, or one clear error."""
+    try:
+        taken = sweep_reader.message_of(sweep_reader.Packed(2, zlib.compress(data, 1)), 1 << 20)
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        assert len(str(error)) < 1000
+        return
+    one = zeroing.Target(zeroing.Names(), "scratch", "OST0000")
+    for rows, kept in taken.blocks:
+        assert len(rows.started) == len(rows.seen) == len(rows.values) == len(rows.head.ids)
+        one.take(rows, taken.head.node, taken.head.boot_id, taken.head.full)
+        if isinstance(kept, bytes):
+            again = sweep_reader.rows_of(kept)
+            assert again.columns == rows.columns and (again.values == rows.values).all()
+        else:
+            msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=sweeps.Block)
+    ids = list(one.ids())
+    assert zeroing.Target.from_state(zeroing.Names(), one.state()).ids() == ids
+    one.totals(ids)
 
 
 @target(lambda: _bent_seeds(_sweeps()), 600)

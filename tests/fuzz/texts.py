@@ -10,7 +10,8 @@ from pathlib import Path
 import job_stats_text
 import msgspec
 
-from iostats import (compact, config, delta, job_stats, jobid, joblist, lustre, measure, moments,
+from iostats import (compact, config, delta, job_stats, job_stats_rows, jobid, joblist, lustre,
+                     measure, moments,
                      nodelist, post, report, rpc_histogram, schedulers, server, snapshot, sources)
 from iostats.aggregate import Totals
 from iostats.compact import CompactError
@@ -68,10 +69,15 @@ def job_stats_file(data):
     whole = list(job_stats.pieces([data]))
     assert whole == list(job_stats.pieces(draw.parts(data)))
     assert sum(map(len, whole)) <= len(data) + len(whole)
-    prints = job_stats.Fingerprints()
+    prints, rows = job_stats.Fingerprints(), job_stats_rows.Rows(NS)
     for _ in range(2):
         for piece in whole:
             prints.changed(piece)
+            try:
+                with allowed():
+                    rows.read(piece, "job_stats")
+            except JobStatsSyntaxError:
+                pass
             try:
                 with allowed():
                     entry = job_stats.parse(piece, NS, "job_stats")
