@@ -179,7 +179,8 @@ OPTIONS = {
                         "words out of: output home comment", (
         "Where the site's server shows a job's report.  output: at the end of the job's own output "
         "file.  home: in ~/.iostats/JOB.txt of a user who has that folder.  comment: in short, in "
-        "the batch system's accounting.")),
+        "the batch system's accounting, where every user can read it by sacct, unless slurm.conf "
+        "and slurmdbd.conf have PrivateData=jobs.")),
     "site.comment_fields": Option("AdminComment", str.split, "names of fields", (
         "Slurm's fields for the short report; the first one that nobody else has used.")),
     "site.readers": Option("root", str.split, "names of users", (

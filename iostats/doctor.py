@@ -75,7 +75,8 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
     checks.append(_state_folder(config))
     job, job_check = _job(given, config)
     checks += [job_check, check or _node_list(node)]
-    return checks + _batch(config) + _site(config, node) + _server(given, config, job, node)
+    return [*checks, *_batch(config), *_comments(config), *_site(config, node),
+            *_server(given, config, job, node)]
 
 
 # -- this machine ----------------------------------------------------------------------------
@@ -451,6 +452,12 @@ def _batch(config: Config) -> list[Check]:
         return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from {system.way()}")]
     except NotReadable as error:
         return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
+
+
+def _comments(config: Config) -> list[Check]:
+    """Who reads what [site] show = comment has written of a job."""
+    private, said = schedulers.who_reads_comments(config)
+    return [Check(OK if private else NOTE, "comments", said)] if said else []
 
 
 def _site(config: Config, node: str) -> list[Check]:

@@ -72,6 +72,14 @@ class JobStatsSyntaxError(IostatsError):
         self.origin, self.job_id = origin, job_id
 
 
+class NotYours(IostatsError):
+    """A job of another user, whose report is not for who asks."""
+
+    def __init__(self, job: str, user: str) -> None:
+        super().__init__(f"job {job} is user {user}'s: its report is for {user}, root and [site] "
+                         f"readers; there is none for you")
+
+
 class NotReadable(IostatsError):
     """Lustre is mounted, and not one of its counter files could be read."""
 

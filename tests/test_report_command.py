@@ -7,6 +7,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import pwd
 import subprocess
 import sys
 import time
@@ -202,12 +204,15 @@ def test_the_help_is_there(site):
 
 # -- from a comment ------------------------------------------------------------------------------
 
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
 def sacct(desk, **lines):
     """Let `sacct` print these lines for a job (with "job_" before it); others it does not know."""
     cases = "".join(f"*--jobs={job[4:]}\\ *) /bin/cat <<'END'\n{text}\nEND\n;;\n"
                     for job, text in lines.items())
     script(desk.bin / "sacct", f"""#!/bin/sh
-case "$*" in *--format=JobID,AdminComment,SystemComment,Comment*) ;; *) exit 1 ;; esac
+case "$*" in *--format=JobID,User,AdminComment,SystemComment,Comment*) ;; *) exit 1 ;; esac
 case "$* " in {cases} esac
 """)
 
@@ -220,7 +225,7 @@ def test_a_job_is_printed_from_its_comment_where_the_server_is_away(site, desk):
     """As sacctmgr keeps it, in small letters, beside others' texts; it says that it is short."""
     text = in_short(site).lower()
     desk.configure(site_host="")
-    sacct(desk, job_4711=f"4711|see ticket 23; {text} (do not remove)|theirs|mine")
+    sacct(desk, job_4711=f"4711|{ME}|see ticket 23; {text} (do not remove)|theirs|mine")
     done = desk.iostats("report", "--format", "json", "4711")
     assert (0, "") == (done.status, done.err)
     [record] = documents(done.out)
@@ -236,24 +241,45 @@ def test_an_array_is_printed_task_by_task_from_its_comments(site, desk):
     """A task without comment, and one with another's, are not there."""
     one, other = in_short(site), in_short(site, "4713")
     desk.configure(site_host="")
-    sacct(desk, job_100=f"100_1|{one}||\n100_2|||\n100_3|||mine\n100_10||{other}|")
+    sacct(desk, job_100=f"100_1|{ME}|{one}||\n100_2|{ME}|||\n100_3|{ME}|||mine\n"
+                        f"100_10|{ME}||{other}|")
     records = documents(desk.iostats("report", "--format", "json", "100").out)
     assert [("100_1", 23), ("100_10", 37)] == [
         (record["job"]["id"], application(record)["read_calls"]) for record in records]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_a_comment_of_another_user_is_not_shown(site, desk, monkeypatch, capsys):
+    """But to root and to [site] readers; sacct itself hides nothing."""
+    desk.configure(site_host="")
+    sacct(desk, job_4711=f"4711|alice|{in_short(site)}||")
+    monkeypatch.setenv("PATH", str(desk.bin))
+
+    def said(uid, **choices):
+        desk.configure(site_host="", **choices)
+        monkeypatch.setattr(os, "geteuid", lambda: uid)
+        status = main(["--from", "comment", "--config", str(desk.cfg), "4711"])
+        out, err = capsys.readouterr()
+        return status, out.partition("\n")[0][:9], err
+    mine = (0, "Job 4711:", "")
+    assert mine == said(0)
+    assert (1, "", "iostats: job 4711 is user alice's: its report is for alice, root and [site] "
+                   "readers; there is none for you\n") == said(65534)
+    assert mine == said(65534, site_readers="carol nobody")
+
+
 def test_a_damaged_comment_is_no_number(site, desk):
     text = in_short(site)
     desk.configure(site_host="")
-    sacct(desk, job_4711=f"4711|{text[:-9]}0:00000000||")
+    sacct(desk, job_4711=f"4711|{ME}|{text[:-9]}0:00000000||")
     done = desk.iostats("report", "--from", "comment", "4711")
     assert (1, "") == (done.status, done.out) and "cut off or altered" in done.line
 
 
 def test_where_it_comes_from_can_be_chosen(site, desk):
     """The site's server is asked first; a comment stands for a job that it has forgotten."""
-    sacct(site, job_4711=f"4711|{in_short(site, '4713')}||",
-          job_4712=f"4712|{in_short(site, '4713')}||")
+    sacct(site, job_4711=f"4711|{ME}|{in_short(site, '4713')}||",
+          job_4712=f"4712|{ME}|{in_short(site, '4713')}||")
     try:
         def reads(*arguments):
             done = site.iostats("report", "--format", "json", *arguments)

@@ -79,6 +79,13 @@ def test_a_job_is_measured_and_nobody_had_to_ask(site):
     assert short.startswith(head)
     assert re.search(r"^\| scratch +\| 0 bytes +\| 6\.1 MiB +\|$", short, re.M), short
     assert "" == site.errors()
+    # Slurm's comments are everybody's; we show it to its user alone, and said so at the start.
+    done = site.iostats("report", "--from", "comment", job, user=BOB, check=False)
+    assert (1, "", f"iostats: job {job} is user {ALICE}'s: its report is for {ALICE}, root and "
+                   f"[site] readers; there is none for you\n") == (
+        done.returncode, done.stdout, done.stderr)
+    assert "every user can read by sacct what every job did: there is no PrivateData=jobs" in (
+        site.log.read_text())
     site.slurm.as_user(ALICE, "rm", "-r", home)
 
 

@@ -104,8 +104,9 @@ def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
     called_at = time.time()
     until = time.monotonic() + wait_s
     while True:
+        # Who calls this is Slurm's user; the mail is for the job's.
         records, failed = records_of(job, config, within_s=min(
-            _ANSWER_WITHIN_S, max(1.0, until - time.monotonic())))
+            _ANSWER_WITHIN_S, max(1.0, until - time.monotonic())), for_anybody=True)
         found = latest_runs(records)
         left = until - time.monotonic()
         if found and (left <= 0 or any(_is_of_now(record, called_at) for record in found)):

@@ -12,7 +12,7 @@ from iostats import compact, report, schedulers
 from iostats import config as site
 from iostats.cli import site_server, unfinished
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.errors import DONE, UNREADABLE, IostatsError, UsageError
+from iostats.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
 from iostats.jobid import checked_batch_job
 
 TYPE_CHECKING = False
@@ -99,13 +99,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def records_of(job: str, config: site.Config, where: str | None = None,
-               within_s: float = site_server.WITHIN_S
+               within_s: float = site_server.WITHIN_S, for_anybody: bool = False
                ) -> tuple[list[dict[str, Any]], IostatsError | None]:
     """
     ([record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
 
     `where`: "site" or "comment"; None for both, where it is the site's server that has to answer,
-    within `within_s`.
+    within `within_s`.  `for_anybody`: a comment is taken whoever asks here.
     """
     failed, answered = None, False
     if where != "comment":
@@ -118,23 +118,27 @@ def records_of(job: str, config: site.Config, where: str | None = None,
             failed = error
     if where != "site":
         try:
-            found = _from_comment(job, config)
+            found = _from_comment(job, config, for_anybody)
             if found:
                 return found, None
+        except NotYours as error:
+            failed = error
         except IostatsError as error:
             failed = failed or (None if answered else error)
     return [], failed
 
 
-def _from_comment(job: str, config: site.Config) -> list[dict[str, Any]]:
-    """[record] in short, from the batch system's accounting."""
+def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[dict[str, Any]]:
+    """[record] in short, from the batch system's accounting; NotYours."""
     system = schedulers.chosen(config, os.environ)
     if not hasattr(system, "comments_of_all"):
         system = schedulers.named("slurm")            # the only one that has comments
     found = []
-    for shown_as, text in system.comments_of_all(job).items():
+    for shown_as, (user, text) in system.comments_of_all(job).items():
         ours = compact.find(text)
         if ours:
+            if not for_anybody and not site_server.may_read(user, config):
+                raise NotYours(job, user)
             found.append(compact.as_record(compact.decode(ours), shown_as))
     return found
 

@@ -169,6 +169,7 @@ async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], c
     _tell_systemd("READY=1")
     if not options.quiet:
         _say(f"the site's server on {os.uname().nodename}:{server.port}, {config['site.store']}")
+        asyncio.get_running_loop().run_in_executor(None, _tell_of_comments, config)
     working = asyncio.ensure_future(server.work())
     stopping = asyncio.ensure_future(stopped.wait())
     try:
@@ -179,6 +180,12 @@ async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], c
         server.close()
         working.cancel()
         stopping.cancel()
+
+
+def _tell_of_comments(config: site.Config) -> None:
+    private, said = schedulers.who_reads_comments(config)
+    if not private:
+        _say(said)
 
 
 def _tell_systemd(text: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import pwd
 
 from iostats import credentials, node, post, wire
 from iostats.errors import NotDelivered
@@ -35,3 +37,15 @@ def of_its_form(what: str) -> Iterator[None]:
             RecursionError) as error:
         raise NotDelivered(f"the site's server answers in another form: {what} cannot be shown "
                            f"({error!r:.200}); use one release of iostats here and there") from None
+
+
+def may_read(user: str, config: Config) -> bool:
+    """
+    Whether who asks here may read reports of `user`: as the site's server would decide, for what
+    does not come from it.  True where it is not known whose they are.
+    """
+    uid = os.geteuid()
+    names = {str(uid)}
+    with contextlib.suppress(KeyError):
+        names.add(pwd.getpwuid(uid).pw_name)
+    return uid == 0 or not user or user in names or not names.isdisjoint(config["site.readers"])

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import time
 
 from iostats import schedulers
 from iostats.cli import site_server
-from iostats.errors import IostatsError
+from iostats.errors import IostatsError, NotYours
 from iostats.jobfacts import ENDED, RUNNING, WAITING
 from iostats.report import folded
 
@@ -40,9 +39,8 @@ def reasons(jobs: list[str], config: Config) -> dict[str, str]:
                                                           one.het_job)]
         names = {one.raw_job: one.job for one in parts} or {job: job}
         waits = [one for one in waiting if one["job"] in names]
-        if parts and not _is_readable(parts[0]) and parts[0].state is ENDED:
-            found[job] = (f"job {job} is user {parts[0].user}'s: its report is for "
-                          f"{parts[0].user}, root and [site] readers; there is none for you")
+        if parts and parts[0].state is ENDED and not site_server.may_read(parts[0].user, config):
+            found[job] = str(NotYours(job, parts[0].user))
         elif len(parts) > 1:
             found[job] = _of_parts(job, parts, waits)
         elif parts and parts[0].state in (RUNNING, WAITING) and not (
@@ -107,15 +105,6 @@ def _now(one: Facts) -> str:
                      *([f"at {clock(one.ended)}"] if one.ended else [])])
     return (f"has ended{f' ({how})' if how else ''}, and none of its nodes has reported: if that "
             f"does not change in a minute, `iostats_client.py doctor` there says why")
-
-
-def _is_readable(one: Facts) -> bool:
-    """Whether the one who asks may read the job's report, as far as is known here."""
-    try:
-        me = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        me = str(os.geteuid())
-    return os.geteuid() == 0 or one.user in ("", me)
 
 
 def _of_parts(job: str, parts: list[Facts], waits: list[dict[str, Any]]) -> str:

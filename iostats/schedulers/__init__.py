@@ -99,6 +99,24 @@ def that_answers(config: Config, environ: Mapping[str, str]) -> ModuleType | Non
     return None
 
 
+def who_reads_comments(config: Config, run: Run | None = None) -> tuple[bool, str]:
+    """
+    (is it each job's user alone, a sentence) on [site] show = comment; (True, "") where that is not
+    switched on.
+    """
+    if "comment" not in config["site.show"]:
+        return True, ""
+    try:
+        hidden = named(_FIRST).hides_jobs(run)           # the only one that has comments
+    except NotReadable:
+        hidden = None
+    where = "PrivateData=jobs in slurm.conf and in slurmdbd.conf"
+    if hidden:
+        return True, f"[site] show = comment: users see those of their own jobs alone ({where})"
+    return False, ("[site] show = comment: every user can read by sacct what every job did" + (
+        f", unless there is {where}" if hidden is None else f": there is no {where}"))
+
+
 def listed(nodes: str) -> str:
     """A node list of which all are names; "" for another, such as "None assigned"."""
     try:

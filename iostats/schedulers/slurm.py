@@ -360,19 +360,33 @@ def read_comments(job: str, run: schedulers.Run | None = None) -> dict[str, str]
     return None
 
 
-def comments_of_all(job: str, run: schedulers.Run | None = None) -> dict[str, str]:
+def comments_of_all(job: str, run: schedulers.Run | None = None) -> dict[str, tuple[str, str]]:
     """
-    {job, as users write it: text} of the last run of each task of the array `job`, each component,
-    or the job itself: what all its comments have in one line, to be searched for a text of ours.
+    {job, as users write it: (its user, text)} of the last run of each task of the array `job`, each
+    component, or the job itself: what all its comments have in one line, to be searched for a text
+    of ours.
     """
     [job] = schedulers.askable([job])
     command = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={job}",
-               "--format=JobID,AdminComment,SystemComment,Comment"]
+               "--format=JobID,User,AdminComment,SystemComment,Comment"]
     status, text, wrong = schedulers.ask(command, run)
     if status:
         raise schedulers.refused(command, status, wrong)
-    lines = (line.partition("|") for line in text.splitlines())
-    return {name: rest for name, bar, rest in lines if bar and _is_id(name)}
+    found = {}
+    for line in text.splitlines():
+        name, bar, rest = line.partition("|")
+        if bar and _is_id(name):
+            user, _, comments = rest.partition("|")
+            found[name] = (user, comments)
+    return found
+
+
+def hides_jobs(run: schedulers.Run | None = None) -> bool | None:
+    """Whether users see their own jobs alone, also in the accounting; None where nobody tells."""
+    status, text, _ = schedulers.ask(["sacctmgr", "show", "configuration"], run)
+    told = [line.partition("=")[2].replace(",", " ").split() for line in text.splitlines()
+            if line.split("=")[0].strip() == "PrivateData"]
+    return None if status or not told else all("jobs" in words for words in told)
 
 
 def _read_comments_one_by_one(job: str, run: schedulers.Run | None) -> dict[str, str] | None:
