@@ -16,8 +16,10 @@ Lustre `job_stats` files of OSTs and MDTs: what each job has done to one target.
       write_bytes:     { samples:           1, unit: bytes, min:     8192, max:     8192, sum: ...
 
 It looks like YAML and is none: up to 2.14 a large number stands without a blank (`max:16777216`),
-up to 2.15.1 ids are raw (`kworker/13:2.0`, nothing at all, up to 2.7 even with a newline).  What
-the file shows decides, never the release.  A counter at zero has a line; it is left out here.
+up to 2.15.1 ids are raw (`kworker/13:2.0`, nothing at all, up to 2.7 even with a newline), and
+quotes are a part of them; from then on quotes are the kernel's, around what needs them.  What the
+file shows decides, never the release: that one prints snapshot_time in nanoseconds, and in a line
+of another form than 2.15.1.  A counter at zero has a line; it is left out here.
 
 A server has tens of thousands of entries, of which few change between two sweeps, so that there
 are three steps, each as cheap as it can be: `pieces` cuts the file into entries, `Fingerprints`
@@ -39,6 +41,9 @@ from iostats.lustre import Counter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Union
+
+    Id = Union[bytes, str]                  # as it is printed; as text where it began with a quote
 
 Entry = namedtuple("Entry", "job_id started_ns seen_ns counters")
 Entry.__doc__ = """
@@ -66,8 +71,8 @@ _KEY, _NEWLINE = b"- job_id:", ord("\n")
 # whatever the file.
 # The id goes up to the line of snapshot_time: up to 2.7 it may have newlines in it.  2.15.0 and
 # 2.15.1 print `snapshot_time   :` and do not indent it.
-_ID = re.compile(rb"[ \t]*- job_id:(?: {10}|[ \t]{0,20})(.{0,600}?)\n[ \t]*snapshot_time *: *",
-                 re.S)
+_ID = re.compile(rb"[ \t]*- job_id:(?: {10}|[ \t]{0,20})(.{0,600}?)\n[ \t]*snapshot_time( *): *"
+                 rb"(?=(\d{1,10}\.)?)", re.S)
 _TIMES = re.compile(rb"([0-8]?\d{1,9})(?:\.(\d{1,9}) secs\.nsecs)?\n"      # below 2**63 ns
                     rb"(?:[ \t]*start_time *: *([0-8]?\d{1,9})\.(\d{1,9}) secs\.nsecs\n)?"
                     rb"(?:[ \t]*elapsed_time *: *[\d.]{1,30} secs\.nsecs\n)?")
@@ -81,6 +86,7 @@ _COUNTER = re.compile(rb"\s*(\w{1,100})\s*:\s*\{([^{}]*)(?:\{[^{}]*\}\s*)?\}\s*"
 _FIELD = re.compile(rb"\s*(\w+)\s*:\s*([^\s:]*)\s*")
 _HEADER = re.compile(rb"\s*(?:job_stats:\s*|\w{1,100} *: *[^\s{}][^{}]*)?")
 _ESCAPED = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+_LIKE_AN_ESCAPE = re.compile(rb"\\(?=x(?:[01][0-9a-f]|5c|7f|[89a-f][0-9a-f]))")
 _PARAMETER = re.compile(rb"([A-Za-z][^\s=]*)=")
 
 _COUNTER_FORM = '"<name>: { samples: <n>, unit: <unit> ... }"'
@@ -187,7 +193,9 @@ def head_of(piece: bytes, boot_ns: int, origin: str) -> tuple[str, int, int, int
     times = _TIMES.match(piece, head.end()) if head else None
     if not head or not times or len(piece) > _LONGEST_PIECE:
         raise _not_an_entry(piece, head, origin)
-    job_id = _as_text(head[1])
+    job_id = _id_of(head)
+    if b"\0" in head[1]:                        # %s never prints one: it is damaged
+        raise JobStatsSyntaxError(origin, "", job_id, "a job id without a NUL")
     if len(job_id) > LONGEST_ID:
         raise JobStatsSyntaxError(origin, "", job_id, f"at most {LONGEST_ID} characters of job id")
     seen, seen_part, started, started_part = times.groups()
@@ -211,8 +219,8 @@ class Fingerprints:
     the new one) is two entries here, each looked at by itself.  About 150 bytes for each entry.
     """
 
-    _last: dict[int | bytes, bytes]            # hash of the piece -> the id as it is printed
-    _now: dict[int | bytes, bytes]
+    _last: dict[int | Id, Id]                   # hash of the piece -> the id as it is printed
+    _now: dict[int | Id, Id]
 
     def __init__(self) -> None:
         self._last, self._now = {}, {}
@@ -229,7 +237,7 @@ class Fingerprints:
             return False
         head = _ID.match(piece)
         if head and len(piece) <= _LONGEST_PIECE:
-            self._now[mark] = head[1]
+            self._now[mark] = _id_of(head) if head[1][:1] == b'"' else head[1]
         return True
 
     def refuse(self, piece: bytes) -> None:
@@ -243,7 +251,7 @@ class Fingerprints:
         gone = set(self._last.values())
         gone.difference_update(self._now.values())
         self._last, self._now = self._now, {}
-        return sorted(map(_as_text, gone))
+        return sorted(one if isinstance(one, str) else _as_text(one) for one in gone)
 
     def abandon(self) -> None:
         """The file was not read to its end: nothing is gone; what changed has been taken."""
@@ -303,16 +311,30 @@ def _is_header(text: bytes) -> bool:
     return all(line.strip() in (b"", b"job_stats:") for line in text.split(b"\n"))
 
 
+def _id_of(head: re.Match[bytes]) -> str:
+    """
+    The id of an _ID: without quotes and escapes where they are the kernel's.
+
+    These never stand around what does not need them, so no two ids of a file become one.
+    """
+    raw, blanks, has_fraction = head.groups()
+    if raw[:1] == raw[-1:] == b'"' and len(raw) > 1 and has_fraction and not blanks:
+        inner = raw[1:-1]
+        plain = _ESCAPED.sub(b"", inner)            # there a backslash is always \xHH
+        if b'"' not in plain and b"\\" not in plain and (
+                len(plain) < len(inner) or b":" in inner or inner[:1] == b"@"):
+            raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
+    return _as_text(raw)
+
+
 def _as_text(raw: bytes) -> str:
-    """The id that is printed as `raw`: unescaped, as UTF-8, safe on a terminal."""
+    """An id as UTF-8, safe on a terminal."""
     if raw.isalnum():
         return raw.decode("ascii")
-    # Inside of quotes alone, and there a backslash is always \xHH; else it is of the id itself.
-    if raw[:1] == raw[-1:] == b'"' and len(raw) > 1:
-        inner = raw[1:-1]
-        if b'"' not in inner and b"\\" not in _ESCAPED.sub(b"", inner):
-            raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
-    # What is no UTF-8 is not taken for Latin-1: two ids must not become one.
+    # Two ids must not become one: what is no UTF-8 is not taken for Latin-1, and where an id has
+    # in it what one that cannot be printed is written as, its backslash is written so, too.
+    if b"\\x" in raw:
+        raw = _LIKE_AN_ESCAPE.sub(rb"\\x5c", raw)
     return one_line(raw.decode("utf-8", "backslashreplace"))
 
 

@@ -218,13 +218,6 @@ def test_the_header_may_be_anywhere_or_missing(monkeypatch, text, count, chunk,
     ("{a: 1}", "{a: 1}"),
     ("my - job_id:          x", "my - job_id:          x"),
     ("averyveryverylongjobidentifier_", "averyveryverylongjobidentifier_"),
-    (r'"SLURM_JOB10:0:es18kxe-co-client"', "SLURM_JOB10:0:es18kxe-co-client"),
-    (r'"7:8\x20\x239"', "7:8 #9"),
-    (r'"@x"', "@x"),
-    (r'"a\x22b"', 'a"b'),
-    (r'"a\x0Ab"', r"a\x0ab"),
-    (r'"a\x1B[2Jb"', r"a\x1b[2Jb"),
-    (r'""', ""),
     (r"a\x20b", r"a\x20b"),
     (r'a"b', 'a"b'),
     (r'"a"b"', '"a"b"'),
@@ -232,22 +225,71 @@ def test_the_header_may_be_anywhere_or_missing(monkeypatch, text, count, chunk,
     ('"', '"'),
     ("", ""),
 ])
-def test_a_job_id_is_taken_as_it_stands_and_unescaped_in_quotes_alone(printed, job_id):
-    assert job_id == only(entry(printed)).job_id
+@pytest.mark.parametrize("release", ["2.12", "2.15.0", "2.16"])
+def test_a_job_id_is_taken_as_it_stands(printed, job_id, release):
+    assert job_id == only(entry(printed, TIMES[release])).job_id
+
+
+TIMES = {"2.12": "  snapshot_time:   1795224957\n",
+         "2.15.0": "snapshot_time   : 1896533.420000000 secs.nsecs\n",
+         "2.16": "  snapshot_time:   1795224957.690335940 secs.nsecs\n"}
+
+
+@pytest.mark.parametrize("printed, job_id", [
+    (r'"SLURM_JOB10:0:es18kxe-co-client"', "SLURM_JOB10:0:es18kxe-co-client"),
+    (r'"7:8\x20\x239"', "7:8 #9"),
+    (r'"@x"', "@x"),
+    (r'"a\x22b"', 'a"b'),
+    (r'"\x224711\x22"', '"4711"'),
+    (r'"a\x0Ab"', r"a\x0ab"),
+    (r'"a\x5Cx0ab"', r"a\x5cx0ab"),
+    (r'"a\x1B[2Jb"', r"a\x1b[2Jb"),
+])
+def test_an_id_is_unquoted_where_the_quotes_are_the_kernels(printed, job_id):
+    """From 2.15.2 on, which prints times of its own form; before, they are the id's."""
+    assert job_id == only(entry(printed, TIMES["2.16"])).job_id
+    for release in ("2.12", "2.15.0"):
+        assert printed.replace(r"\x0a", r"\x5cx0a") == only(entry(printed, TIMES[release])).job_id
+
+
+@pytest.mark.parametrize("release", ["2.7", "2.12", "2.15.0", "2.15.2", "2.16"])
+@pytest.mark.parametrize("pair", [
+    ("4711", '"4711"'), ("", '""'), ('"4711"', '""4711""'), ("a\nb", r"a\x0ab"),
+    (r"a\x0ab", r"a\x5cx0ab"), (b"pr\xe9".decode("latin-1"), r"pr\xe9"), ("a:b", '"a:b"'),
+    ("@a", '"@a"')])
+def test_two_ids_of_a_file_are_never_one(pair, release):
+    """As the kernel of that release prints them; 4711 and "4711" were folded at every sweep."""
+    jobs = [Job(one.encode("latin-1"), STARTED_NS, SEEN_NS, {"punch": Value(23)}) for one in pair]
+    found = entries(job_stats_text.text(jobs, release))
+    assert 2 == len({one.job_id for one in found})
+    prints = Fingerprints()
+    for piece in job_stats.pieces([job_stats_text.text(jobs, release)]):
+        prints.changed(piece)
+    prints.finish()
+    assert sorted(one.job_id for one in found) == prints.finish()
+
+
+@pytest.mark.parametrize("printed, job_id", [
+    (b"pr\xc3\xa9.1000", "pré.1000"),
+    (b"pr\xe9.1000", "pr\\xe9.1000"),
+    (b"a\x1b[2J.0", "a\\x1b[2J.0"),
+    (b"a\xc2\x85b.0", "a\\x85b.0"),
+], ids=["UTF-8", "Latin-1", "escape", "a line end of Latin-1"])
+def test_bytes_of_an_id_become_text_that_is_safe_on_a_terminal(printed, job_id):
+    assert job_id == only(entry().replace(b"4711", printed)).job_id
 
 
 @pytest.mark.parametrize("printed, job_id", [
     (b'"xy:z/\xc3\\xA9prime_io"', "xy:z/éprime_io"),
-    (b"pr\xc3\xa9.1000", "pré.1000"),
-    (b"pr\xe9.1000", "pr\\xe9.1000"),
     (b'"pr\xe9\\x20.1000"', "pr\\xe9 .1000"),
-    (b"a\x1b[2J.0", "a\\x1b[2J.0"),
-    (b"a\x00b.0", "a\\x00b.0"),
-    (b"a\xc2\x85b.0", "a\\x85b.0"),
-], ids=["half raw, half escaped", "UTF-8", "Latin-1", "Latin-1 and escaped", "escape", "NUL",
-        "a line end of Latin-1"])
-def test_bytes_of_an_id_become_text_that_is_safe_on_a_terminal(printed, job_id):
-    assert job_id == only(entry().replace(b"4711", printed)).job_id
+], ids=["half raw, half escaped", "Latin-1 and escaped"])
+def test_bytes_of_a_quoted_id_become_text(printed, job_id):
+    assert job_id == only(entry(times=TIMES["2.16"]).replace(b"4711", printed)).job_id
+
+
+def test_a_nul_in_an_id_is_damage():
+    with pytest.raises(JobStatsSyntaxError, match="a job id without a NUL"):
+        only(entry().replace(b"4711", b"47\x0011"))
 
 
 @pytest.mark.parametrize("printed, job_id", [
@@ -265,7 +307,7 @@ def test_a_raw_newline_in_an_id_up_to_2_7_stays_one_job(printed, job_id):
 def test_an_id_of_31_escaped_bytes_is_not_too_long():
     """31 x 4 = 124 characters, as in the file."""
     escaped = r"\x01" * 31
-    assert escaped == only(entry(f'"{escaped}"')).job_id
+    assert escaped == only(entry(f'"{escaped}"', TIMES["2.16"])).job_id
 
 
 def test_an_id_that_no_kernel_prints_is_refused():
@@ -647,7 +689,7 @@ def test_an_entry_that_goes_back_to_an_older_state_has_changed():
 
 def test_what_is_gone_is_named_as_the_entry_was():
     prints = Fingerprints()
-    text = entry('"my\\x20prog:1"') + entry("two\nlines") + entry("")
+    text = entry('"my\\x20prog:1"', TIMES["2.16"]) + entry("two\nlines") + entry("")
     names = {found.job_id for found in entries(text)}
     assert 3 == len([prints.changed(piece) for piece in job_stats.pieces([text])])
     assert [] == prints.finish()
