@@ -11,6 +11,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     job_stats         the form of `job_stats` files, and which of their entries changed
     job_stats_rows    many of their entries as rows of numbers
     snapshot          all counter files of a node at one moment, as bytes and back
+    bounds            what llite does not count, and which numbers may be wrong for it
     delta             what changed between two snapshots
     jobid             job ids, and the port that follows from one
     nodelist          the batch system's node lists, written out

@@ -18,10 +18,12 @@ from __future__ import annotations
 from binascii import crc32
 from collections import namedtuple
 
+from iostats.bounds import NUMBERS, numbers_too_low
 from iostats.errors import IostatsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, Optional
 
     Pair = tuple[Optional[int], Optional[int]]           # bytes, calls
@@ -34,7 +36,9 @@ SHORT = "this is the short form of the report, as the job's accounting keeps it;
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.")
 _OURS = _PLAIN | frozenset("-%=,+/:")
 _SOURCES = {"llite": "a", "osc": "o", "mdc": "d", "md_stats": "m", "rpc_stats": "p"}
-_LOW = {letter: source for source, letter in _SOURCES.items()}
+_ALONE = {"read_bytes": "r", "write_bytes": "w"}     # of llite, where these alone may be wrong
+_LETTERS = {**_SOURCES, **_ALONE}
+_LOW = {letter: source for source, letter in _LETTERS.items()}
 _FIRST = ("open", "create")         # these operations are kept longest
 _ALL, _FEWER, _LEAST = range(3)     # how much of an entry is written
 _SMALL = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -45,7 +49,8 @@ class CompactError(IostatsError, ValueError):
     """A text that is no short form of a record, or a damaged one."""
 
 
-Entry = namedtuple("Entry", "name more read write operations network metadata low")
+Entry = namedtuple("Entry", "name more read write operations network metadata low high",
+                   defaults=(frozenset(),))
 Entry.__doc__ = """
 One file system, or several added up.
 
@@ -57,7 +62,9 @@ Attributes:
         sum; None where they are not known.
     network: (bytes read, RPCs, bytes written, RPCs), or None.
     metadata: requests to all its MDTs, or None.
-    low: sources with a lower bound; "" for one that has no letter.
+    low: sources with a lower bound, and "read_bytes", "write_bytes" where these alone of llite have
+        one; "" for one that has no letter.
+    high: those of the two that may be too high.
 """
 
 
@@ -130,7 +137,8 @@ def _together(one: Entry, rest: Entry | None) -> Entry:
         for name, count in (one.operations or {}).items():
             operations[name] = operations.get(name, 0) + count
     return Entry("", rest.more + 1, _sum(one.read, rest.read), _sum(one.write, rest.write),
-                 operations, None, None, one.low | rest.low | ({"llite"} if unread else set()))
+                 operations, None, None, one.low | rest.low | ({"llite"} if unread else set()),
+                 one.high | rest.high)
 
 
 def _sum(one: Pair, other: Pair) -> Pair:
@@ -157,7 +165,10 @@ def _entry(fs: dict[str, Any]) -> Entry:
         fs["name"], 0, read, write, operations,
         None if network is None else (network["read_bytes"], network["read_rpcs"],
                                       network["write_bytes"], network["write_rpcs"]),
-        sum(requests) if requests else None, set(fs["low"]))
+        sum(requests) if requests else None,
+        set(fs["low"]).union(() if fs["incomplete"] or "llite" in fs["low"] else
+                             _ALONE.keys() & set(numbers_too_low(fs))),
+        frozenset(_ALONE.keys() & set(fs.get("too_high", ()))))
 
 
 def _head(record: dict[str, Any], with_job: bool) -> str:
@@ -192,7 +203,9 @@ def _text(entry: Entry, level: int) -> str:
         if entry.metadata is not None:
             fields.append(f".md={entry.metadata}")
     if entry.low:
-        fields.append(".l=" + "".join(sorted({_SOURCES.get(source, "x") for source in entry.low})))
+        fields.append(".l=" + "".join(sorted({_LETTERS.get(source, "x") for source in entry.low})))
+    if entry.high:
+        fields.append(".h=" + "".join(sorted(_ALONE[name] for name in entry.high)))
     return ",".join(fields)
 
 
@@ -300,7 +313,9 @@ def _entry_of(text: str) -> Entry:
     return Entry("" if more else _decoded(name), more, read, write,
                  None if read[0] is None else operations, network,
                  _count(fields[".md"]) if ".md" in fields else None,
-                 {_LOW.get(letter, "") for letter in fields.get(".l", "")})
+                 {_LOW.get(letter, "") for letter in fields.get(".l", "")},
+                 frozenset(name for name, letter in _ALONE.items()
+                           if letter in fields.get(".h", "")))
 
 
 def _count(text: str) -> int | None:
@@ -377,12 +392,15 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> dict[str, Any]
 
 def _file_system(entry: Entry, incomplete: bool) -> dict[str, Any]:
     application = network = None
-    low = {source or "another" for source in entry.low}
+    low = {source or "another" for source in entry.low if source not in _ALONE}
+    too_low: Sequence[str] = ()
     if entry.read[0] is not None:
+        too_low = (NUMBERS if incomplete or "llite" in low else
+                   sorted(_ALONE.keys() & set(entry.low)))
         application = {
             "read_bytes": entry.read[0], "write_bytes": entry.write[0],
             "read_calls": entry.read[1], "write_calls": entry.write[1],
-            "lower_bound": incomplete or "llite" in low}
+            "lower_bound": bool(too_low)}
     if entry.network is not None:
         layer = {"osc", "mdc"} | ({"rpc_stats"} if entry.network[0] is None else set())
         network = {
@@ -401,6 +419,8 @@ def _file_system(entry: Entry, incomplete: bool) -> dict[str, Any]:
             "peak": None}},
         "balance": None, "request_pages": None, "unproved": [], "cached_read_bytes": None,
         "dirty_bytes": None, "series": None, "targets": {}, "per_node": {},
-        "lower_bound": bool(incomplete or low), "incomplete": incomplete, "low": sorted(low),
+        "lower_bound": bool(incomplete or low or too_low), "too_low": list(too_low),
+        "too_high": sorted(entry.high), "write_bytes_max": None,
+        "incomplete": incomplete, "low": sorted(low),
         "notes": [],
     }

@@ -71,7 +71,8 @@ EXPLAIN_ALWAYS = (
     "Parts (mark) and rates (watch) are of the same counters; a rate is an amount by the width of "
     "its bin, and what was done before the first and after the last look is in the last bin.",
     ">= marks a lower bound: a node is missing, or counters were cleared, remounted or not "
-    "readable; the notes say which.  - is not known, which is not 0.",
+    "readable, or calls were not counted; <= an upper bound: an eviction threw away what was "
+    "written; ~ both; the notes say why.  - is not known, which is not 0.",
 )
 
 # llite counters that are no calls of a program: what the client did inside of one, or depths.
@@ -79,6 +80,7 @@ NOT_OPERATIONS = frozenset((
     "read", "write",                 # the calls of read_bytes and write_bytes, with their time
     "opencount", "openclosetime", "getxattr_hits", "alloc_inode",
     "dirty_pages_hits", "dirty_pages_misses", "brw_read", "brw_write", "osc_read", "osc_write",
+    "evictions",                     # of ours, see bounds.py
     "pcc_attach", "pcc_detach", "pcc_auto_attach",
     "hybrid_noswitch", "hybrid_writesize_switch", "hybrid_readsize_switch",
 ))
@@ -134,10 +136,11 @@ METRICS = (
            "Includes what came from the page cache; mmap is not in it."),
     Metric("write_bytes", "llite", "write_bytes", "sum", "bytes", "2.5",
            "What write() calls of all programs on the node took.",
-           "May still be in the node's memory when the job ends; mmap is not in it."),
-    Metric("read_calls", "llite", "read_bytes", "samples", "calls", "2.5",
+           "May still be in the node's memory when the job ends; mmap is not in it, nor are, since "
+           "2.14.56, small writes into pages that were not sent yet."),
+    Metric("read_calls", "llite", "read, or read_bytes up to 2.13", "samples", "calls", "2.5",
            "read() calls that returned data.", "A read at the end of a file is not counted."),
-    Metric("write_calls", "llite", "write_bytes", "samples", "calls", "2.5",
+    Metric("write_calls", "llite", "write, or write_bytes up to 2.13", "samples", "calls", "2.5",
            "write() calls that took data.", ""),
     Metric("network.read_bytes", "osc+mdc", "read_bytes", "sum", "bytes", "2.5",
            "What came from the servers to the node.",

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from iostats import bounds
 from iostats.counters import metrics_of
+from iostats.lustre import split_target_name
 from iostats.snapshot import readings
 
 TYPE_CHECKING = False
@@ -169,9 +171,8 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
         place = module.split(name)
         if place is None:
             continue                             # a server's own connection, not a mount's
-        file_system, target, instance = place
-        add = _adder(found, source, file_system, target, instance,
-                     getattr(module, "is_sent", None),
+        instance = place[2]
+        add = _adder(found, module, (source, *place),
                      filtered.get(name, "") if source == "llite" else "")
         if key in refused_now:
             add(None, True, refused_now[key])
@@ -192,19 +193,36 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
             else:
                 add(gain.values, gain.lower_bound,
                     gain.why or (f"mounted after the start{began}" if start else ""))
-    return found
+    if "llite" not in sources:
+        return found
+    return bounds.compared(found, _dirty(start), sources["llite"].PAGE_BYTES)
 
 
-def _adder(found: list[Delta], source: str, file_system: str, target: str, instance: str,
-           is_sent: Callable[[str], bool] | None, filtered: str) -> Callable[..., None]:
+def _adder(found: list[Delta], module: Any, place: tuple[str, str, str, str],
+           filtered: str) -> Callable[..., None]:
+    is_sent, corrected = getattr(module, "is_sent", None), getattr(module, "corrected", None)
+
     def add(values: dict[str, int] | None, lower_bound: bool, why: str,
             proved: bool = False) -> None:
+        lacks = ""
         if values and is_sent:
             values = {metric: gain for metric, gain in values.items() if is_sent(metric)}
-        found.append(Delta(source, file_system, target, instance, values,
-                           lower_bound or bool(filtered), "; ".join(filter(None, (why, filtered))),
-                           proved))
+        if values and corrected:
+            values, lacks = corrected(values)
+        found.append(Delta(*place, values, lower_bound or bool(filtered or lacks),
+                           "; ".join(filter(None, (why, lacks, filtered))), proved))
     return add
+
+
+def _dirty(snapshot: Snapshot | None) -> dict[tuple[str, str], int]:
+    """{(file system, instance): bytes not yet sent} of a snapshot, of what could be read."""
+    found: dict[tuple[str, str], int] = {}
+    for file in (snapshot.files if snapshot else ()):
+        if file.source == "dirty" and not file.errno and file.text.strip().isdigit():
+            file_system, _, instance = split_target_name(file.name) or ("", "", "")
+            key = file_system, instance
+            found[key] = found.get(key, 0) + int(file.text)
+    return found
 
 
 def _filtered(*snapshots: Snapshot | None) -> dict[str, str]:

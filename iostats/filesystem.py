@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from operator import add
 
-from iostats import series
+from iostats import bounds, series
 from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS
 
 TYPE_CHECKING = False
@@ -175,6 +175,9 @@ class FileSystem:
                 if layer == "network" and layers[layer]["read_bytes"] is None:
                     sources += ("rpc_stats",)        # the RPCs are from there, see _network
                 layers[layer]["lower_bound"] = bool(incomplete or self._low.intersection(sources))
+        wrong = bounds.of_sums(llite, bool(incomplete or "llite" in self._low))
+        if application is not None:
+            application["lower_bound"] = bool(wrong["too_low"])
         watched = None
         if self._series:
             watched = {"nodes": len(self._watched),
@@ -193,16 +196,18 @@ class FileSystem:
             "targets": {target: dict(sorted(targets[target].items()))
                         for target in sorted(targets)},
             "per_node": per_node,
-            "lower_bound": bool(incomplete or self._low),
+            "lower_bound": bool(incomplete or self._low or wrong["too_low"]), **wrong,
             "incomplete": incomplete, "low": sorted(self._low),
-            "notes": notes_of(self._notes, fold),
+            "notes": [*notes_of(self._notes, fold),
+                      *bounds.notes_of_sums(llite or {}, wrong["write_bytes_max"])],
         }
 
     def in_short(self, name: str, incomplete: bool) -> dict[str, Any]:
-        """{name, label, application, operations, lower_bound}, for a part of the job."""
+        """The numbers of programs, and which way they may be wrong, for a part of the job."""
         whole = self.record(name, {}, incomplete, ", ".join)
         return {key: whole[key] for key in ("name", "label", "application", "operations",
-                                            "lower_bound")}
+                                            "lower_bound", "too_low", "too_high",
+                                            "write_bytes_max")}
 
     def at_servers(self, name: str, fold: Callable[[list[str]], str],
                    incomplete: bool = False) -> dict[str, Any]:

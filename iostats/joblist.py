@@ -18,6 +18,7 @@ import unicodedata
 from collections import namedtuple
 from datetime import datetime
 
+from iostats.bounds import mark_of, numbers_too_low
 from iostats.compact import OTHERS
 from iostats.counters import is_operation
 from iostats.errors import UsageError, one_line
@@ -42,10 +43,31 @@ Summary = namedtuple("Summary", (
 Summary.__doc__ = """
 A job's record in short, as SQLite keeps it: text "" and number None where it is not known.
 
-Attributes: as in FIELDS; `lower_bound`, `net_lower_bound`, `server_lower_bound` and `final` are 0
-or 1, `file_systems` names with commas between; `began` and `over` are when it was there as far as
-anybody has seen, to find it by: nodes or else the storage servers.
+Attributes: as in FIELDS; `lower_bound` has bits that `wrong_of` knows, `net_lower_bound`,
+`server_lower_bound` and `final` are 0 or 1, `file_systems` names with commas between; `began` and
+`over` are when it was there as far as anybody has seen, to find it by: nodes or else the storage
+servers.
 """
+
+_OF_PROGRAMS = ("read_bytes", "write_bytes", "opens", "creates", "operations")
+# Bits of `lower_bound`: all of these may be too low, or one alone; one may be too high.
+_ALL_LOW, _ALONE, _HIGH = 1, {"read_bytes": 2, "write_bytes": 4}, {"write_bytes": 8}
+SOME_LOW = _ALL_LOW | sum(_ALONE.values())
+
+
+def wrong_of(bits: int) -> tuple[list[str], list[str]]:
+    """(names of what may be too low, of what may be too high) in the bits of a Summary."""
+    low = (_OF_PROGRAMS if bits & _ALL_LOW else
+           [name for name, bit in _ALONE.items() if bits & bit])
+    return list(low), [name for name, bit in _HIGH.items() if bits & bit]
+
+
+def bits_of(too_low: Iterable[str], too_high: Iterable[str]) -> int:
+    """The bits of what `wrong_of` says."""
+    low, high = set(too_low), set(too_high)
+    return (_ALL_LOW * ("operations" in low) | sum(bit for name, bit in _HIGH.items()
+                                                  if name in high)
+            | sum(bit for name, bit in _ALONE.items() if name in low and "operations" not in low))
 
 
 # -- from a record -----------------------------------------------------------------------------
@@ -92,8 +114,10 @@ def _of_nodes(file_systems: list[dict[str, Any]]) -> dict[str, Any]:
     found["creates"] = [_calls(one, "create") for one in operations]
     found["operations"] = [None if one is None else sum(row["count"] for row in one.values())
                            for one in operations]
-    sums, low = _added(found, any(one.get("lower_bound") for one in application))
-    return {**sums, "lower_bound": low}
+    too_low = {name for fs in file_systems for name in numbers_too_low(fs)}
+    sums, low = _added(found, "operations" in too_low)
+    return {**sums, "lower_bound": bits_of(too_low | ({"operations"} if low else set()), {
+        name for fs in file_systems for name in fs.get("too_high", ())})}
 
 
 def _calls(operations: dict[str, Any] | None, name: str) -> int | None:
@@ -172,10 +196,12 @@ FIELDS = (
     Field("FileSystems", "file_systems", "names", "", "file systems that the job could see"),
     _of_programs("ReadBytes", "read_bytes", "bytes", "read by programs"),
     _of_programs("WriteBytes", "write_bytes", "bytes", "written by programs"),
-    _of_programs("Opens", "opens", "count", "files and folders opened"),
+    _of_programs("Opens", "opens", "count", "files and directories opened"),
     _of_programs("Creates", "creates", "count", "files created"),
     _of_programs("Operations", "operations", "count", "calls other than read and write"),
-    Field("LowerBound", "lower_bound", "yes", "", "the five before may be too low"),
+    Field("LowerBound", "lower_bound", "yes", "", "some of the five before may be too low"),
+    Field("TooLow", "too_low", "names", "", "which of them may be"),
+    Field("TooHigh", "too_high", "names", "", "which of them may be too high (evictions)"),
     Field("Source", "source", "text", "", "who counted these: nodes, or (storage) servers"),
     Field("NetReadBytes", "net_read_bytes", "bytes", "net_lower_bound",
           "that came over the network, as the nodes counted it"),
@@ -308,7 +334,7 @@ def cell(row: dict[str, Any], field: Field, how: How = AS_FITS) -> str:
         return _time_text(value)
     if field.kind == "duration":
         return _duration_text(value)
-    bound = ">= " if field.bound and row[field.bound] else ""
+    bound = _mark(row, field)
     if field.kind == "bytes" and not how.raw:
         return bound + (bytes_in(value, how.unit, how.units) if how.unit else
                         bytes_text(value, how.units))
@@ -332,7 +358,27 @@ def note_of(row: dict[str, Any]) -> str:
         found.append("no report")
     if not row["final"]:
         found.append("not final")
+    if row["lower_bound"] and "operations" not in _too_low(row):
+        found.append("not all bytes counted")
+    if row.get("too_high"):
+        found.append("evicted")
     return "; ".join(found)
+
+
+def _mark(row: dict[str, Any], field: Field) -> str:
+    """Which way the number of a field may be wrong."""
+    if not field.bound:
+        return ""
+    low = row[field.bound]
+    if field.bound == "lower_bound":
+        low = low and field.name in _too_low(row)
+    return mark_of(low, field.name in (row.get("too_high") or ()))
+
+
+def _too_low(row: dict[str, Any]) -> Sequence[str]:
+    """Which of the five may be too low, where one is; an older server does not tell."""
+    found: Sequence[str] | None = row.get("too_low")
+    return _OF_PROGRAMS if found is None else found
 
 
 def _time_text(seconds: float) -> str:

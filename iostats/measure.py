@@ -241,14 +241,13 @@ def report(snapshots: Sequence[Snapshot], known: dict[str, ModuleType], root: st
     if cut:
         whole = [one._replace(lower_bound=True, why="; ".join(filter(None, (one.why, cut))))
                  for one in whole]
-    dirty = sources.of_side("node, at the end")["dirty"]
     return {
         "protocol": wire.PROTOCOL, "job": end.job, "node": end.node, "seq": start.seq,
         "boot_id": end.boot_id, "user": _user(about), "reason": "", "ended": end.wall_ns / 1e9,
         "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
         "mounts": files.mount_points(root),
         "deltas": _as_sent(whole),
-        "dirty_bytes": dirty.by_file_system(dirty.read(root, config)),
+        "dirty_bytes": known["dirty"].by_file_system(end.files),
         "other_jobs": this_node.other_jobs(end.job, start, end),
         "phases": [{"name": before.mark or f"(before {after.mark})",
                     "elapsed_s": _seconds(before, after),

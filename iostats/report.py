@@ -15,6 +15,7 @@ import re
 import msgspec
 from tabulate import tabulate
 
+from iostats.bounds import mark, numbers_too_low
 from iostats.compact import OTHERS
 from iostats.counters import EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS, is_operation
 from iostats.errors import one_line
@@ -97,7 +98,7 @@ def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain:
     else:
         parts += ["File data transfer statistics for this job:",
                   _table(("File System", "File Read", "File Write"),
-                         [(fs["label"], *(_bytes(fs["application"], f"{way}_bytes", units)
+                         [(fs["label"], *(_by_programs(fs, f"{way}_bytes", units)
                                           for way in ("read", "write"))) for fs in shown], form),
                   *_operations_table(shown, config, form)]
         unread = [fs for fs in shown if fs["operations"] is None and fs["metadata"]]
@@ -178,14 +179,15 @@ def _shown(record: dict[str, Any], config: Any) -> list[dict[str, Any]]:
     return [by_name[name] for name in wanted if name in by_name]
 
 
-def _bytes(numbers: dict[str, Any] | None, metric: str, units: str) -> str:
-    if numbers is None or numbers[metric] is None:
+def _by_programs(fs: dict[str, Any], metric: str, units: str) -> str:
+    """The bytes that programs read or wrote."""
+    if fs["application"] is None:
         return "-"
-    return _bound(numbers) + bytes_text(numbers[metric], units)
+    return mark(fs, metric) + bytes_text(fs["application"][metric], units)
 
 
 def _bound(numbers: dict[str, Any]) -> str:
-    return ">= " if numbers["lower_bound"] else ""
+    return ">= " if numbers.get("lower_bound") else ""
 
 
 def _operations_table(shown: list[dict[str, Any]], config: Any, form: str) -> list[str]:
@@ -208,7 +210,7 @@ def _operation(fs: dict[str, Any], name: str) -> str:
     row = fs["operations"].get(name)
     if row is None and OTHERS in fs["operations"]:
         return "-"                        # it may be among those
-    return f"{_bound(fs['application'])}{row['count'] if row else 0}"
+    return f"{mark(fs, 'operations')}{row['count'] if row else 0}"
 
 
 def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
@@ -253,9 +255,9 @@ def _phases_table(record: dict[str, Any], config: Any, units: str, form: str) ->
                                              "operations": None}]:
             operations = fs["operations"]
             rows.append((phase["name"], f"{phase['elapsed_s']:.1f}", fs["label"],
-                         *(_bytes(fs["application"], f"{way}_bytes", units)
+                         *(_by_programs(fs, f"{way}_bytes", units)
                            for way in ("read", "write")),
-                         "-" if operations is None else _bound(fs["application"]) + str(
+                         "-" if operations is None else mark(fs, "operations") + str(
                              sum(row["count"] for row in operations.values()))))
     parts = ["Parts of this job:",
              _table(("Part", "Seconds", "File System", "File Read", "File Write", "Operations"),
@@ -279,12 +281,13 @@ def _at_servers(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], lo
             sides = [("By the application", nodes["application"], "calls", nodes["operations"]),
                      ("Over the network", nodes["network"], "rpcs", None), *sides]
         for side, numbers, calls, operations in sides:
+            of_programs = here[fs["name"]] if calls == "calls" else None
             rows.append((fs["label"], side, *(
-                "-" if count is None else _bound(numbers) + (
+                "-" if count is None else _mark_of(of_programs, numbers, name) + (
                     bytes_text(count, units) if name.endswith("_bytes") else str(count))
                 for name, count in _moved(numbers, calls)),
-                "-" if operations is None else
-                f"{_bound(numbers)}{sum(row['count'] for row in operations.values())}"))
+                "-" if operations is None else _mark_of(of_programs, numbers, "operations")
+                + str(sum(row["count"] for row in operations.values()))))
     parts = ["From both sides, the nodes and the storage servers:" if shown else
              "At the storage servers, under this job's id:",
              _table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
@@ -297,6 +300,12 @@ def _at_servers(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], lo
                   _table(("File System", "Operation", "Count", "Seconds"), rows, form,
                          ("left", "left", "right", "right"))] if rows else []
     return parts
+
+
+def _mark_of(of_programs: dict[str, Any] | None, numbers: dict[str, Any] | None,
+             name: str) -> str:
+    """Which way `name` may be wrong, of what programs did or else of other `numbers`."""
+    return mark(of_programs, name) if of_programs else _bound(numbers or {})
 
 
 def _moved(numbers: dict[str, Any] | None, calls: str) -> list[tuple[str, int | None]]:
@@ -324,6 +333,7 @@ def _rates(shown: list[dict[str, Any]], reported: int, units: str) -> list[str]:
             if series and any(series[metric]):
                 peak = max(series[metric]) / series["every_s"]
                 most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
+                most = mark(fs, metric) + most
                 of = f", on {series['nodes']} of {reported} nodes"
                 lines.append(f"{fs['label']} {name:<10} |{sparkline(series[metric])}| at most "
                              f"{most} a second{of if series['nodes'] < reported else ''}")
@@ -355,12 +365,16 @@ def _long(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
                 count = numbers and numbers[f"{way}_{calls}"]
                 total = numbers and numbers[f"{way}_bytes"]
                 mean = bytes_text(total // count, units) if count and total is not None else "-"
+                of_bytes = of_calls = _bound(numbers) if numbers else ""
+                if layer == "application":
+                    of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
+                    mean = (of_bytes if not of_calls and mean != "-" else "") + mean
                 transfers.append((fs["label"], f"{way}, {_BY[layer]}",
-                                  _bytes(numbers, f"{way}_bytes", units),
-                                  "-" if count is None else f"{_bound(numbers)}{count}", mean))
+                                  "-" if total is None else of_bytes + bytes_text(total, units),
+                                  "-" if count is None else f"{of_calls}{count}", mean))
         for name, row in _with_calls(fs).items():
             if row["seconds"] is not None and row["count"]:
-                low = _bound(fs["application"])
+                low = mark(fs, "operations")
                 spread = row["stddev_s"]
                 times.append((fs["label"], name, f"{low}{row['count']}",
                               f"{low}{row['seconds']:.3f}",
@@ -373,7 +387,9 @@ def _long(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
                       for count_of_pages, rpcs in pages.items() if rpcs]
         for name, spread in fs["per_node"].items():
             shape = (lambda n: bytes_text(n, units)) if name.endswith("_bytes") else str
-            spreads.append((fs["label"], name, *(shape(spread[at]) for at in
+            # Of a node that lost counters it is not known here which of these it is.
+            low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
+            spreads.append((fs["label"], name, *(low + shape(spread[at]) for at in
                                                  ("min", "median", "max")),
                             spread["busiest"] or "-"))
     parts = ["Transfers by the application and over the network:",
@@ -407,38 +423,57 @@ def _long(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
 def _why_network_differs(fs: dict[str, Any], units: str) -> list[str]:
     """Sentences: why the application's bytes and the network's differ."""
     application, network = fs["application"], fs["network"]
-    lines = []
-    if not {"llite", "osc", "mdc"}.isdisjoint(fs["low"]):
-        pass                          # what differs may be what is missing of the one or the other
-    elif application and network and network["read_bytes"] is not None:
-        asked, came = application["read_bytes"], network["read_bytes"]
-        if asked and came < asked:
-            lines.append(f"{100 * (asked - came) / asked:.0f} % of what was read did not come over "
-                         f"the network: it was in the nodes' page cache")
-        elif came > asked:
-            lines.append(f"{bytes_text(came - asked, units)} more came over the network than was "
-                         f"read: whole pages, read-ahead, mmap")
-        asked, went = application["write_bytes"], network["write_bytes"]
-        dirty = fs["dirty_bytes"]
-        if dirty:
-            lines.append(f"{bytes_text(dirty, units)} were written and not yet sent at the end")
-        if went + (dirty or 0) < asked:
-            lines.append(f"{bytes_text(asked - went - (dirty or 0), units)} less were sent than "
-                         f"written: overwritten in memory"
-                         + ("" if dirty is not None else ", or not yet sent at the end"))
-        elif went > asked:
-            lines.append(f"{bytes_text(went - asked, units)} more were sent than written: mmap, or "
-                         f"what was in memory at the start")
+    lines: list[str] = []
+    if not {"llite", "osc", "mdc"}.isdisjoint(fs["low"]) or fs["incomplete"]:
+        return lines                  # what differs may be what is missing of the one or the other
+    if not application or not network or network["read_bytes"] is None:
+        return lines
+    happened = {name for name, row in (fs["operations"] or {}).items() if row["count"]}
+    # Not counted since 2.14, which is the first to have a line for read() and write().
+    libaio = ["libaio with O_DIRECT"] if fs["calls"] else []
+    asked, came = application["read_bytes"], network["read_bytes"]
+    if asked and came < asked:
+        lines.append(f"{100 * (asked - came) / asked:.0f} % of what was read did not come over "
+                     f"the network{_may_be(['from the page cache', 'holes in files'])}")
+    elif came > asked:
+        whys = (["whole pages", "read-ahead"] if asked else [])
+        whys += ["pages that were written in part"] if application["write_calls"] else []
+        whys += ["mapped files"] if "page_fault" in happened else []
+        lines.append(f"{bytes_text(came - asked, units)} more came over the network than was "
+                     f"read{_may_be([*whys, *libaio])}")
+    asked, went = application["write_bytes"], network["write_bytes"]
+    dirty, other = fs["dirty_bytes"], fs["other"] or {}
+    if dirty:
+        lines.append(f"{bytes_text(dirty, units)} were written and not yet sent at the end")
+    if went + (dirty or 0) < asked:
+        whys = ["overwritten or removed before it was sent"]
+        whys += ["not yet sent at the end"] * (dirty is None)
+        whys += ["thrown away by an eviction"] * bool(other.get("evictions"))
+        lines.append(f"{bytes_text(asked - went - (dirty or 0), units)} less were sent than "
+                     f"written{_may_be(whys)}")
+    elif went > asked:
+        whys = ["what was in memory at the start", *libaio]
+        whys[:0] = ["small writes that are not counted"] * ("uncounted_write_calls" in other)
+        whys[:0] = ["mapped files"] * ("page_mkwrite" in happened)
+        lines.append(f"{bytes_text(went - asked, units)} more were sent than "
+                     f"written{_may_be(whys)}")
     return lines
+
+
+def _may_be(whys: list[str]) -> str:
+    """What may be the reason; no counter tells which of them it is."""
+    if len(whys) > 1:
+        whys = [f"{', '.join(whys[:-1])} or {whys[-1]}"]
+    return f" (it may be {whys[0]})" if whys else ""
 
 
 def _ratios(fs: dict[str, Any], units: str) -> list[str]:
     """Sentences on one file system: what the numbers mean beside each other."""
-    application, lines = fs["application"], _why_network_differs(fs, units)
+    lines = _why_network_differs(fs, units)
     if fs["cached_read_bytes"]:
-        lines.append(f"{_bound(application)}{bytes_text(fs['cached_read_bytes'], units)} of what "
-                     f"was read were in the page cache when they were asked for (read-ahead counts "
-                     f"too)")
+        lines.append(f"{mark(fs, 'operations')}{bytes_text(fs['cached_read_bytes'], units)} of "
+                     f"what was read were in the page cache when they were asked for (read-ahead "
+                     f"counts too)")
     balance, low = fs["balance"], _low(fs, "osc")
     if balance and balance["busiest"]:
         lines.append(f"{low}{balance['used']} of {low}{balance['osts']} OSTs carried data; "
@@ -478,31 +513,36 @@ def _with_calls(fs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _csv(record: dict[str, Any]) -> str:
-    """One line for each number: job, file system, layer, metric, value, lower bound."""
+    """One line for each number, and whether it is a lower or an upper bound."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("job", "file_system", "layer", "metric", "value", "lower_bound"))
+    writer.writerow(("job", "file_system", "layer", "metric", "value", "lower_bound",
+                     "upper_bound"))
     for fs in record["file_systems"]:
+        low, high = numbers_too_low(fs), fs.get("too_high", ())
         for layer in ("application", "network"):
             for metric, value in (fs[layer] or {}).items():
                 if metric != "lower_bound":
+                    bound = ((metric in low, metric in high) if layer == "application" else
+                             (fs[layer]["lower_bound"], False))
                     writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), layer, metric,
-                                     "" if value is None else value,
-                                     int(fs[layer]["lower_bound"])))
+                                     "" if value is None else value, *map(int, bound)))
+        most = fs.get("write_bytes_max")
+        if most is not None and "write_bytes" in low:
+            writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "application",
+                             "write_bytes_max", most, 0, 1))
         for name, row in (fs["operations"] or {}).items():
-            low = int(fs["application"]["lower_bound"])
-            writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "operations",
-                             cell(name), row["count"], low))
-            if row["seconds"] is not None:
-                writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "operations",
-                                 cell(f"{name}_seconds"), row["seconds"], low))
+            for metric, value in ((name, row["count"]), (f"{name}_seconds", row["seconds"])):
+                if value is not None:
+                    writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "operations",
+                                     cell(metric), value, int("operations" in low), 0))
     for fs in record["harvest"]["file_systems"] if record["harvest"] else ():
         counted = {metric: fs[metric] for metric in ("read_bytes", "write_bytes", "read_rpcs",
                                                      "write_rpcs")}
         counted.update((name, row["count"]) for name, row in fs["operations"].items())
         for metric, value in counted.items():
             writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "servers",
-                             cell(metric), value, int(fs["lower_bound"])))
+                             cell(metric), value, int(fs["lower_bound"]), 0))
     return out.getvalue()
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Optional, Union
 
 import msgspec
 
-from iostats.joblist import NAMES, Summary
+from iostats.joblist import NAMES, SOME_LOW, Summary, bits_of, wrong_of
 
 MOST_ROWS = 5_000                   # in one answer
 MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 takes 999 values
@@ -82,7 +82,8 @@ class Question(msgspec.Struct):
 
 
 # What a row of `jobs` is called -> the column.
-_SQL = {"job_id": "shown_as", "raw_job_id": "job"}
+_SQL = {"job_id": "shown_as", "raw_job_id": "job", "too_low": "lower_bound",
+        "too_high": "lower_bound", "lower_bound": f"(lower_bound & {SOME_LOW} != 0)"}
 _FLAGS = ("lower_bound", "net_lower_bound", "server_lower_bound", "final")
 # What there is a list of in a question -> the column.
 _ONE_OF = {"users": "user", "accounts": "account", "partitions": "partition",
@@ -155,6 +156,7 @@ def row_of(values: Iterable[Any]) -> dict[str, Any]:
     row = dict(zip(NAMES, values))
     for name in _FLAGS:
         row[name] = bool(row[name])
+    row["too_low"], row["too_high"] = wrong_of(row["too_low"])
     row["file_systems"] = row["file_systems"].split(",") if row["file_systems"] else []
     return row
 
@@ -162,6 +164,8 @@ def row_of(values: Iterable[Any]) -> dict[str, Any]:
 def mark_of(row: dict[str, Any], question: Question) -> tuple[Any, str, str, int]:
     """Where the next question goes on: `after` this row."""
     last = row[question.sort]
+    if question.sort in ("too_low", "too_high"):
+        last = bits_of(row["too_low"], row["too_high"])
     last = (",".join(last) if isinstance(last, list) else int(last) if isinstance(last, bool)
             else last)
     return last, row["cluster"], row["raw_job_id"], row["attempt"]

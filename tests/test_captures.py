@@ -406,3 +406,73 @@ def test_rows_of_a_section_that_is_not_used_come_and_go_without_a_mark(before, a
     assert ([], []) == (file_system["low"], file_system["notes"])
     assert file_system["network"]["write_rpcs"] == sum(
         file_system["request_pages"]["write"].values())
+
+
+def of_b(before, after):
+    """What programs did in 2.17.57-b between two steps; the notes stand apart."""
+    file_system = between("2.17.57-b", before, after)
+    application = file_system["application"]
+    return ({way: (application[f"{way}_calls"], application[f"{way}_bytes"])
+             for way in ("read", "write")},
+            (file_system["too_low"], file_system["too_high"], file_system["write_bytes_max"]),
+            file_system["notes"])
+
+
+@pytest.mark.parametrize("before, after, calls, counted, missing", [
+    ("s00_a_before", "s01_a_tiny100", 1003, 2_500, 978),
+    ("s01_a_tiny100", "s02_a_dd1000", 2000, 489_000, 1511),
+    ("s02_a_dd1000", "s03_a_small_pwrite", 250, 28_065, 196),
+], ids=["1003 x 100 B", "dd bs=1000 count=2000", "250 small pwrites and writevs"])
+def test_small_writes_are_marked_and_lie_between_the_bounds(before, after, calls, counted,
+                                                            missing):
+    """
+    The true bytes: 100,300; 2,000,000; 41,163.  A write that is not counted is of less than a
+    page, so 4095 bytes at most: 2,500 + 978 x 4095 = 4,007,410; 489,000 + 1511 x 4095 = 6,676,545;
+    28,065 + 196 x 4095 = 830,685.
+    """
+    true, most = {1003: (100_300, 4_007_410), 2000: (2_000_000, 6_676_545),
+                  250: (41_163, 830_685)}[calls]
+    done, wrong, [note] = of_b(before, after)
+    assert {"read": (0, 0), "write": (calls, counted)} == done
+    assert (["write_bytes"], [], most) == wrong
+    assert counted <= true <= most
+    assert note.startswith(f"{missing} of {calls} write() calls are not in the bytes written")
+
+
+@pytest.mark.parametrize("before, after, reads, writes", [
+    ("s03_a_small_pwrite", "s04_a_append100", (0, 0), (1003, 100_300)),
+    ("s04_a_append100", "s05_a_dd1000_no_tiny", (0, 0), (2000, 2_000_000)),
+    ("s05_a_dd1000_no_tiny", "s06_c_before", (0, 0), (12, 12_582_912)),
+    ("s06_c_before", "s07_c_coldread", (84, 8_388_608), (0, 0)),
+    ("s07_c_coldread", "s08_c_mixedread", (146, 1_578_096), (0, 0)),
+    ("s08_c_mixedread", "s09_e_before", (0, 0), (0, 0)),
+    ("s14_e_track_off_and_w", "s15_g_before", (0, 0), (0, 0)),
+    ("s15_g_before", "s16_g_mmap", (0, 0), (0, 0)),
+    ("s16_g_mmap", "s17_g_splice", (9, 260_000), (8, 260_000)),
+], ids=["O_APPEND", "tiny_write=0", "1 MiB", "cold", "partly cached", "nothing", "nothing again",
+        "mmap", "sendfile, copy_file_range, splice"])
+def test_all_else_is_exact_and_says_nothing(before, after, reads, writes):
+    """
+    True counts as the workload has counted them.  Of the last: sendfile 65,536 + 34,464 B,
+    copy_file_range the same, splice 5 x 12,000 B: 260,000 B read; the two last and a write of
+    100,000 B are 260,000 B written.
+    """
+    assert ({"read": reads, "write": writes}, ([], [], writes[1]), []) == of_b(before, after)
+
+
+def test_what_mapped_files_did_is_in_their_own_counters():
+    """37 pages were stored to and 25 loaded from; msync is an fsync."""
+    found = counts(between("2.17.57-b", "s15_g_before", "s16_g_mmap"))
+    assert (37, 62, 1, 2) == tuple(found[name] for name in ("page_mkwrite", "page_fault", "fsync",
+                                                            "mmap"))
+
+
+@pytest.mark.parametrize("before, after, writes", [
+    ("s00_before", "s01_two_clients", (21, 6_891_456)),
+    ("s08_killed_25s", "s09_killed_and_evicted", None)])
+def test_a_client_beside_one_that_is_killed_is_exact(before, after, writes):
+    """c1: 15 x 40,000 and 6 x 1 MiB written and read from the cache; it was never evicted."""
+    file_system = of_c1(before, after)
+    assert ([], [], []) == (file_system["too_low"], file_system["too_high"], file_system["notes"])
+    application = file_system["application"]
+    assert writes in (None, (application["write_calls"], application["write_bytes"]))

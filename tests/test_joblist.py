@@ -131,7 +131,8 @@ def test_the_table_has_a_column_for_each_number_of_a_summary():
     table = summaries.MAKE.partition("CREATE TABLE summaries (")[2].partition("PRIMARY KEY")[0]
     columns = [line.split()[0] for line in table.replace("\n", " ").split(",") if line.strip()]
     assert ["cluster", "job", "attempt", "shown_as", "user", *Summary._fields] == columns
-    assert set(joblist.NAMES) <= {"job_id", "raw_job_id", *columns}
+    # too_low and too_high are bits of lower_bound
+    assert set(joblist.NAMES) <= {"job_id", "raw_job_id", "too_low", "too_high", *columns}
 
 
 # -- fields ----------------------------------------------------------------------------------------

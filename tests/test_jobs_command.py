@@ -220,7 +220,9 @@ def test_json_has_what_was_counted(site):
         "ended": pytest.approx(START + 37, abs=5), "elapsed_s": 37.0,
         "nodes": 2, "reported": 1, "shared": 0, "file_systems": ["scratch"],
         "read_bytes": 892_338_176, "write_bytes": 0, "opens": 0, "creates": 0, "operations": 0,
-        "lower_bound": True, "source": "nodes", "net_read_bytes": None, "net_write_bytes": None,
+        "lower_bound": True, "too_low": ["read_bytes", "write_bytes", "opens", "creates",
+                                         "operations"], "too_high": [],
+        "source": "nodes", "net_read_bytes": None, "net_write_bytes": None,
         "net_lower_bound": False, "server_read_bytes": None, "server_write_bytes": None,
         "server_operations": None, "server_lower_bound": False, "final": True}] == document["jobs"]
 

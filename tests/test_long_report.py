@@ -82,9 +82,10 @@ scratch        read, by the application   23.0 MiB             23      1.0 MiB
 scratch        write, by the application  41.0 MiB             41      1.0 MiB
 scratch        read, over the network     13.0 MiB             13      1.0 MiB
 scratch        write, over the network    38.0 MiB             18      2.1 MiB
-scratch: 43 % of what was read did not come over the network: it was in the nodes' page cache
+scratch: 43 % of what was read did not come over the network (it may be from the page cache \
+or holes in files)
 scratch: 2.0 MiB were written and not yet sent at the end
-scratch: 1.0 MiB less were sent than written: overwritten in memory
+scratch: 1.0 MiB less were sent than written (it may be overwritten or removed before it was sent)
 scratch: 4.0 MiB of what was read were in the page cache when they were asked for (read-ahead \
 counts too)
 scratch: 2 of 3 OSTs carried data; OST0000 the most, 84 %
@@ -184,22 +185,23 @@ def sentences(application, network, dirty=None, more=(), long=True):
 @pytest.mark.parametrize("application, network, dirty, said", [
     ((0, 0), (0, 0), 0, []),
     ((23, 37), (23, 37), 0, []),
-    ((23, 0), (0, 0), 0, ["100 % of what was read did not come over the network: it was in the "
-                          "nodes' page cache"]),
-    ((37, 0), (23, 0), 0, ["38 % of what was read did not come over the network: it was in the "
-                           "nodes' page cache"]),
-    ((23, 0), (37, 0), 0, ["14.0 MiB more came over the network than was read: whole pages, "
-                           "read-ahead, mmap"]),
-    ((0, 0), (37, 0), 0, ["37.0 MiB more came over the network than was read: whole pages, "
-                          "read-ahead, mmap"]),
+    ((23, 0), (0, 0), 0, ["100 % of what was read did not come over the network (it may be from "
+                          "the page cache or holes in files)"]),
+    ((37, 0), (23, 0), 0, ["38 % of what was read did not come over the network (it may be from "
+                           "the page cache or holes in files)"]),
+    ((23, 0), (37, 0), 0, ["14.0 MiB more came over the network than was read (it may be whole "
+                           "pages or read-ahead)"]),
+    ((0, 0), (37, 0), 0, ["37.0 MiB more came over the network than was read"]),
     ((0, 37), (0, 23), 14, ["14.0 MiB were written and not yet sent at the end"]),
     ((0, 37), (0, 23), 5, ["5.0 MiB were written and not yet sent at the end",
-                           "9.0 MiB less were sent than written: overwritten in memory"]),
-    ((0, 37), (0, 23), 0, ["14.0 MiB less were sent than written: overwritten in memory"]),
-    ((0, 37), (0, 23), None, ["14.0 MiB less were sent than written: overwritten in memory, or not "
-                              "yet sent at the end"]),
-    ((0, 23), (0, 37), 0, ["14.0 MiB more were sent than written: mmap, or what was in memory at "
-                           "the start"]),
+                           "9.0 MiB less were sent than written (it may be overwritten or "
+                           "removed before it was sent)"]),
+    ((0, 37), (0, 23), 0, ["14.0 MiB less were sent than written (it may be overwritten or "
+                           "removed before it was sent)"]),
+    ((0, 37), (0, 23), None, ["14.0 MiB less were sent than written (it may be overwritten or "
+                              "removed before it was sent or not yet sent at the end)"]),
+    ((0, 23), (0, 37), 0, ["14.0 MiB more were sent than written (it may be what was in memory "
+                           "at the start)"]),
     ((0, 37), (0, 37), 5, ["5.0 MiB were written and not yet sent at the end"]),
 ], ids=["nothing", "alike", "all cached", "partly cached", "read-ahead", "mmap", "dirty",
         "dirty and overwritten", "overwritten", "overwritten, or dirty", "sent from before",
@@ -465,7 +467,7 @@ def test_every_column_is_explained():
 def test_a_column_that_the_site_chose_is_explained_where_nothing_happened():
     """It is shown, with a 0."""
     lines = explained(of_node(deltas=[proved(llite(open=23))]), report_columns="fsync open")
-    assert any(line.startswith("fsync: fsync() and fdatasync() calls.") for line in lines)
+    assert any(line.startswith("fsync: fsync(), fdatasync() and msync() calls.") for line in lines)
 
 
 def test_an_operation_that_is_not_known_is_said_to_be_none():

@@ -3,8 +3,8 @@ osc.*.cur_dirty_bytes: what programs wrote and the node has not sent yet; of now
 
     1048576
 
-Read at the end: it is in the application's bytes and not yet in the network's.  Every user may
-read it (/proc up to 2.11, /sys since 2.12).
+At the end it is in the application's bytes and not yet in the network's; what was there at the
+start comes in the network's alone.  Every user may read it (/proc up to 2.11, /sys since 2.12).
 
 Source: cur_dirty_bytes_show(), lustre/osc/lproc_osc.c.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from iostats.config import Config
     from iostats.snapshot import File
 
-SIDE = "node, at the end"
+SIDE = "node"
 
 
 def read(root: str, config: Config) -> list[File]:
@@ -34,6 +34,8 @@ def by_file_system(files: Iterable[File]) -> dict[str, int]:
     found: dict[str, int] = {}
     unknown = set()
     for file in files:
+        if file.source != "dirty":
+            continue
         place = lustre.split_target_name(file.name)
         if place is None:
             continue

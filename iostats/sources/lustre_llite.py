@@ -16,7 +16,9 @@ Source: lustre/llite/lproc_llite.c, llite_opcode_table; names by release in lust
 
 from __future__ import annotations
 
-from iostats import lustre
+import os
+
+from iostats import bounds, lustre
 from iostats.files import read_all
 
 TYPE_CHECKING = False
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 SIDE = "node"
 CALLS_SUFFIX = "_calls"
+PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 
 def parse(text: str, origin: str = "stats") -> Reading:
@@ -36,6 +39,11 @@ def parse(text: str, origin: str = "stats") -> Reading:
     if flock is not None and flock.min is not None and flock.min <= 1:
         reading.counters["flock"] = _once_a_call(flock)
     return reading
+
+
+def corrected(values: dict[str, int]) -> tuple[dict[str, int], str]:
+    """(what a mount gained with what its bytes lack, why all of it may be too low or "")."""
+    return bounds.corrected(values, PAGE_BYTES)
 
 
 def _once_a_call(flock: Counter) -> Counter:

@@ -1,0 +1,160 @@
+"""
+What llite does not count, and which way the numbers of a file system may be wrong for it.
+
+A node (`corrected`, `compared`) adds to what one mount gained
+
+    uncounted_write_calls     write() calls that `write` has and `write_bytes` has not
+    uncounted_write_bytes     the most that these have written
+    unexplained_read_bytes    bytes over the network that were asked for by no call that is counted
+    unexplained_write_bytes
+    evictions                 connections to a target that were lost with what was not sent yet
+
+which are added up as all else.  From the sums follow (`of_sums`) what may be too low, what may be
+too high, and how high at most.
+
+Source: do_file_read_iter(), do_file_write_iter(), ll_do_tiny_write() and ll_file_io_generic(),
+lustre/llite/file.c; docs/counters.md says by release what they count.
+"""
+
+from __future__ import annotations
+
+from iostats.units import bytes_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from iostats.delta import Delta
+
+# What may be too low or too high; "operations": all that are counted as calls of other kinds.
+NUMBERS = ("read_bytes", "write_bytes", "read_calls", "write_calls", "operations")
+# Beside the numbers of programs, in the values of llite.
+BESIDE = ("uncounted_write_calls", "uncounted_write_bytes", "unexplained_read_bytes",
+          "unexplained_write_bytes", "evictions")
+
+_READ_AHEAD_BYTES = 256 << 20       # by one read(), at most: SBI_DEFAULT_READ_AHEAD_PER_FILE_MAX
+_TINY = "small writes into pages that were not sent yet"
+_PCC = "files were attached to a cache on the node (PCC), whose reads and writes are not counted"
+
+
+# -- on a node -----------------------------------------------------------------------------------
+
+def corrected(values: dict[str, int], page_bytes: int) -> tuple[dict[str, int], str]:
+    """
+    (what one mount gained, with calls as they were made and what its bytes lack; why all of it may
+    be too low, or "").
+
+    `read` and `write` (since 2.14) have one sample a call that moved data.  `read_bytes` has two of
+    a read() that was partly in the page cache; `write_bytes` has none of a tiny write since 2.14.56
+    (5208135f43, LU-15197): less than a page, within one page that is dirty.
+    """
+    found = dict(values)
+    if "read" in values:
+        found["read_calls"] = values["read"]
+    missing = values.get("write", 0) - values.get("write_calls", 0)
+    if missing > 0:
+        found["write_calls"] = values["write"]
+        found["uncounted_write_calls"] = missing
+        found["uncounted_write_bytes"] = min(missing * (page_bytes - 1), 2**63 - 1)
+    served = "pcc_hit_bytes" in values or "pcc_hit_calls" in values
+    attached = served or any(name.startswith("pcc_") for name in values)
+    return found, _PCC if served or (attached and missing > 0) else ""
+
+
+def compared(deltas: list[Delta], dirty: Mapping[tuple[str, str], int],
+             page_bytes: int) -> list[Delta]:
+    """
+    [Delta] of one node, those of llite with what the network moved and no counted call explains.
+
+    A read() or write() moves whole pages at both of its ends, a write() of a part of a page may
+    read it first, and a read() reads ahead.  `dirty`: {(file system, instance): bytes that were
+    written before the start and not yet sent}.
+    """
+    moved: dict[tuple[str, str], list[int]] = {}
+    for one in deltas:
+        if one.source in ("osc", "mdc") and one.values is not None:
+            sums = moved.setdefault((one.file_system, one.instance), [0, 0])
+            sums[0] += one.values.get("read_bytes", 0)
+            sums[1] += one.values.get("write_bytes", 0)
+    found = []
+    for one in deltas:
+        place = one.file_system, one.instance
+        if one.source == "llite" and place in moved:
+            one = _beside(one, moved[place], dirty.get(place, 0), page_bytes)
+        found.append(one)
+    return found
+
+
+def _beside(llite: Delta, moved: list[int], dirty: int, page_bytes: int) -> Delta:
+    values, (came, went) = llite.values, moved
+    if values is None or llite.lower_bound:
+        return llite                        # it may be too low as it is, and says why
+    at_ends = 2 * page_bytes * values.get("write_calls", 0)
+    more = {}
+    sent = (went - dirty - values.get("write_bytes", 0) - values.get("uncounted_write_bytes", 0)
+            - values.get("page_mkwrite", 0) * page_bytes)
+    if sent > at_ends:
+        more["unexplained_write_bytes"] = sent
+    got = came - values.get("read_bytes", 0)
+    reads = values.get("read_calls", 0)
+    if got > at_ends + reads * _READ_AHEAD_BYTES and not values.get("page_fault"):
+        more["unexplained_read_bytes"] = got
+    return llite._replace(values={**values, **more}) if more else llite
+
+
+# -- of all nodes --------------------------------------------------------------------------------
+
+def of_sums(llite: Mapping[str, int] | None, is_low: bool) -> dict[str, Any]:
+    """
+    {too_low, too_high: names of NUMBERS; write_bytes_max} of a file system.
+
+    `is_low`: a node is missing, or some file of llite began again or could not be read.
+    """
+    if llite is None:
+        return {"too_low": [], "too_high": [], "write_bytes_max": None}
+    wrote = llite.get("write_bytes", 0)
+    low = set(NUMBERS) if is_low else {
+        f"{way}_bytes" for way in ("read", "write") if llite.get(f"unexplained_{way}_bytes")}
+    most = None if "write_bytes" in low else wrote + llite.get("uncounted_write_bytes", 0)
+    if llite.get("uncounted_write_calls"):
+        low.add("write_bytes")
+    return {"too_low": [name for name in NUMBERS if name in low],
+            "too_high": ["write_bytes"] if wrote and llite.get("evictions") else [],
+            "write_bytes_max": most}
+
+
+def notes_of_sums(llite: Mapping[str, int], most: int | None) -> list[str]:
+    """Sentences on what `of_sums` found, but for what the nodes' own notes say."""
+    found = []
+    missing, wrote = llite.get("uncounted_write_calls", 0), llite.get("write_bytes", 0)
+    if missing:
+        up_to = "" if most is None else f" and at most {bytes_text(most)}"
+        found.append(f"{missing} of {llite.get('write_calls', 0)} write() calls are not in the "
+                     f"bytes written: Lustre does not count {_TINY} (llite.*.tiny_write); at least "
+                     f"{bytes_text(wrote)}{up_to} were written")
+    for way, done in (("read", "came over the network"), ("write", "went over the network")):
+        more = llite.get(f"unexplained_{way}_bytes")
+        if more:
+            found.append(f"{bytes_text(more)} {done} that no {way}() asked for: it may be libaio "
+                         f"with O_DIRECT, which Lustre does not count since 2.14; the bytes "
+                         f"{'read' if way == 'read' else 'written'} may be too low")
+    return found
+
+
+def numbers_too_low(fs: Mapping[str, Any]) -> Iterable[str]:
+    """The NUMBERS of a file system of a record that may be too low; also of an older record."""
+    low: Iterable[str] | None = fs.get("too_low")
+    if low is None:
+        low = NUMBERS if (fs["application"] or {}).get("lower_bound") else ()
+    return low
+
+
+def mark(fs: Mapping[str, Any], number: str) -> str:
+    """">= ", "<= ", "~ " or "": which way a number of programs may be wrong."""
+    return mark_of(number in numbers_too_low(fs), number in fs.get("too_high", ()))
+
+
+def mark_of(low: object, high: object) -> str:
+    """The mark of a number that may be too low, too high, or both."""
+    return "~ " if low and high else ">= " if low else "<= " if high else ""
