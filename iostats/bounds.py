@@ -18,6 +18,7 @@ lustre/llite/file.c; docs/counters.md says by release what they count.
 
 from __future__ import annotations
 
+from iostats.lustre import split_target_name
 from iostats.units import bytes_text
 
 TYPE_CHECKING = False
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.delta import Delta
+    from iostats.snapshot import File, Snapshot
+
+    OfMounts = dict[tuple[str, str], int]           # (file system, instance) -> number
 
 # What may be too low or too high; "operations": all that are counted as calls of other kinds.
 NUMBERS = ("read_bytes", "write_bytes", "read_calls", "write_calls", "operations")
@@ -62,15 +66,17 @@ def corrected(values: dict[str, int], page_bytes: int) -> tuple[dict[str, int], 
     return found, _PCC if served or (attached and missing > 0) else ""
 
 
-def compared(deltas: list[Delta], dirty: Mapping[tuple[str, str], int],
+def compared(deltas: list[Delta], start: Snapshot | None, end: Snapshot,
              page_bytes: int) -> list[Delta]:
     """
-    [Delta] of one node, those of llite with what the network moved and no counted call explains.
+    [Delta] of one node, those of llite with what the network moved and no counted call explains,
+    and with evictions.
 
     A read() or write() moves whole pages at both of its ends, a write() of a part of a page may
-    read it first, and a read() reads ahead.  `dirty`: {(file system, instance): bytes that were
-    written before the start and not yet sent}.
+    read it first, and a read() reads ahead; what was dirty at the start is sent later.
     """
+    dirty = _dirty(start.files) if start else {}
+    lost = _evictions(end.files, start.wall_ns // 1_000_000_000 if start else 0)
     moved: dict[tuple[str, str], list[int]] = {}
     for one in deltas:
         if one.source in ("osc", "mdc") and one.values is not None:
@@ -80,16 +86,41 @@ def compared(deltas: list[Delta], dirty: Mapping[tuple[str, str], int],
     found = []
     for one in deltas:
         place = one.file_system, one.instance
-        if one.source == "llite" and place in moved:
-            one = _beside(one, moved[place], dirty.get(place, 0), page_bytes)
+        if one.source == "llite" and one.values is not None:
+            if place in moved and not one.lower_bound:
+                one = _beside(one, moved[place], dirty.get(place, 0), page_bytes)
+            if place in lost:
+                one = one._replace(values={**one.values, "evictions": lost[place]})
         found.append(one)
     return found
 
 
+def _dirty(files: Iterable[File]) -> OfMounts:
+    """Bytes that were not yet sent, of what could be read."""
+    found: OfMounts = {}
+    for file in files:
+        place = split_target_name(file.name) if file.source == "dirty" else None
+        if place and file.text.strip().isdigit():
+            key = place[0], place[2]
+            found[key] = found.get(key, 0) + int(file.text)
+    return found
+
+
+def _evictions(files: Iterable[File], since_s: int) -> OfMounts:
+    """How often a target has evicted the node since then, as the `state` files remember."""
+    found: OfMounts = {}
+    for file in files:
+        place = split_target_name(file.name) if file.source == "state" else None
+        for line in file.text.split("\n") if place else ():
+            when, _, state = line.strip(" -[]").partition(",")     # " - [ 1795226294, EVICTED ]"
+            if place and state.strip() == "EVICTED" and when.isdigit() and int(when) >= since_s:
+                key = place[0], place[2]
+                found[key] = found.get(key, 0) + 1
+    return found
+
+
 def _beside(llite: Delta, moved: list[int], dirty: int, page_bytes: int) -> Delta:
-    values, (came, went) = llite.values, moved
-    if values is None or llite.lower_bound:
-        return llite                        # it may be too low as it is, and says why
+    values, (came, went) = llite.values or {}, moved
     at_ends = 2 * page_bytes * values.get("write_calls", 0)
     more = {}
     sent = (went - dirty - values.get("write_bytes", 0) - values.get("uncounted_write_bytes", 0)
@@ -133,6 +164,9 @@ def notes_of_sums(llite: Mapping[str, int], most: int | None) -> list[str]:
         found.append(f"{missing} of {llite.get('write_calls', 0)} write() calls are not in the "
                      f"bytes written: Lustre does not count {_TINY} (llite.*.tiny_write); at least "
                      f"{bytes_text(wrote)}{up_to} were written")
+    if llite.get("evictions") and wrote:
+        found.append(f"{llite['evictions']} evictions by targets: what was written and not sent "
+                     f"was thrown away, and is in the bytes written")
     for way, done in (("read", "came over the network"), ("write", "went over the network")):
         more = llite.get(f"unexplained_{way}_bytes")
         if more:

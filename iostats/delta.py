@@ -17,7 +17,6 @@ from collections import namedtuple
 
 from iostats import bounds
 from iostats.counters import metrics_of
-from iostats.lustre import split_target_name
 from iostats.snapshot import readings
 
 TYPE_CHECKING = False
@@ -195,7 +194,7 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
                     gain.why or (f"mounted after the start{began}" if start else ""))
     if "llite" not in sources:
         return found
-    return bounds.compared(found, _dirty(start), sources["llite"].PAGE_BYTES)
+    return bounds.compared(found, start, end, sources["llite"].PAGE_BYTES)
 
 
 def _adder(found: list[Delta], module: Any, place: tuple[str, str, str, str],
@@ -212,17 +211,6 @@ def _adder(found: list[Delta], module: Any, place: tuple[str, str, str, str],
         found.append(Delta(*place, values, lower_bound or bool(filtered or lacks),
                            "; ".join(filter(None, (why, lacks, filtered))), proved))
     return add
-
-
-def _dirty(snapshot: Snapshot | None) -> dict[tuple[str, str], int]:
-    """{(file system, instance): bytes not yet sent} of a snapshot, of what could be read."""
-    found: dict[tuple[str, str], int] = {}
-    for file in (snapshot.files if snapshot else ()):
-        if file.source == "dirty" and not file.errno and file.text.strip().isdigit():
-            file_system, _, instance = split_target_name(file.name) or ("", "", "")
-            key = file_system, instance
-            found[key] = found.get(key, 0) + int(file.text)
-    return found
 
 
 def _filtered(*snapshots: Snapshot | None) -> dict[str, str]:

@@ -64,6 +64,9 @@ class Work:
         return this_node.snapshot(self.root, self.config, sources or self._known, self.job,
                                   self.node, seq, mark, say or self.say)
 
+    def _after_the_start(self) -> dict[str, ModuleType]:
+        return {**self._known, **sources.of_side("node, after the start")}
+
     # -- before the work, and during it ------------------------------------------------------
 
     def start(self, again: bool = False) -> Snapshot | None:
@@ -97,7 +100,7 @@ class Work:
         if len(self.kept.marks()) >= _MOST_MARKS:
             raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
                              f"mark larger parts")
-        now = self.snapshot(start.seq, name)
+        now = self.snapshot(start.seq, name, self._after_the_start())
         self.kept.keep_mark(snapshots.encode(now))
         return now
 
@@ -195,7 +198,7 @@ class Work:
         path = self.kept.delta_path(start.seq)
         if path in waiting:                             # ended before, between two steps
             return waiting[path], path
-        end = self.snapshot(start.seq)
+        end = self.snapshot(start.seq, sources=self._after_the_start())
         marks = []
         for at in self.kept.marks():
             try:

@@ -31,6 +31,7 @@ from test_fixtures import (
 
 from iostats import delta, files, job_stats, sources
 from iostats.aggregate import Totals
+from iostats.config import Config
 
 RELEASES = ["2.15.8", "2.16.1", "2.17.57", "2.17.57-client"]
 
@@ -476,3 +477,34 @@ def test_a_client_beside_one_that_is_killed_is_exact(before, after, writes):
     assert ([], [], []) == (file_system["too_low"], file_system["too_high"], file_system["notes"])
     application = file_system["application"]
     assert writes in (None, (application["write_calls"], application["write_bytes"]))
+
+
+def between_with_states(release, before, after):
+    """As `between`, at the time of the capture and with what is read after the start alone."""
+    taken = []
+    for step, side in ((before, {}), (after, sources.of_side("node, after the start"))):
+        tree = captured(release, step)
+        seconds = (tree / "TIME").read_text().split()[1]
+        files_of = [file for one in side.values() for file in one.read(str(tree), Config())]
+        one = snapshot(tree)
+        taken.append(one._replace(wall_ns=int(float(seconds) * 1e9), files=(*one.files, *files_of)))
+    totals = Totals("4711", 1)
+    totals.add(report(deltas=delta.between(*taken, sources.of_side("node"))))
+    [file_system] = totals.record()["file_systems"]
+    return file_system
+
+
+@pytest.mark.parametrize("release, before, evictions", [
+    ("2.15.8", "s12_remounted_and_w", 2), ("2.16.1", "s15_expired_and_w", 2)])
+def test_after_an_eviction_what_was_written_is_an_upper_bound(release, before, evictions):
+    """An OST and the MDT have evicted the node, as its `state` files say."""
+    file_system = between_with_states(release, before, "s16_evicted")
+    assert (["write_bytes"], file_system["application"]["write_bytes"]) == (
+        file_system["too_high"], file_system["write_bytes_max"])
+    assert [note for note in file_system["notes"] if note.startswith(f"{evictions} evictions")]
+
+
+def test_evictions_before_the_start_are_not_this_jobs():
+    """2.15.8, s16 to s17: the same history, and nothing new in it."""
+    file_system = between_with_states("2.15.8", "s16_evicted", "s17_meta_extents")
+    assert ([], []) == (file_system["too_high"], file_system["notes"])

@@ -3,7 +3,8 @@ What is read on a node, one file each; the folder is the list.
 
 A source is a module lustre_*.py with
 
-    SIDE = "node"              who reads it: a compute node ("node")
+    SIDE = "node"              who reads it: a compute node, in each snapshot, or with
+                               "node, after the start" in all but the first
     CALLS_SUFFIX               what the samples of a [bytes] counter are: "_calls", "_rpcs"
     read(root, config)         [File], without understanding them
     parse(text, origin)        Reading, or StatsSyntaxError; absent for what is no counter file
