@@ -23,9 +23,26 @@ DONE, UNREADABLE, BAD_USAGE, NOT_REACHED = 0, 1, 2, 3
 _LONGEST = 2000                    # characters of a message: more of a damaged file says no more
 
 
+# Joiners, without which some scripts and emoji are other words; they move and hide nothing.
+_JOINERS = "\u200c\u200d"
+_BLANKS = "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200b)))
+
+
+def is_shown(text: str) -> bool:
+    """Whether a terminal can be given `text` as it is."""
+    return text.isprintable() or all(c.isprintable() or c in _JOINERS for c in text)
+
+
 def one_line(text: object) -> str:
-    """`text` with everything that could move a terminal's cursor made visible."""
-    return "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in str(text))
+    """
+    `text` with everything that could move a terminal's cursor, or turn the direction of writing,
+    made visible; letters of all scripts stay, and each kind of blank is one.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(c if is_shown(c) else " " if c in _BLANKS else "\\x%02x" % ord(c)
+                   for c in text)
 
 
 class IostatsError(Exception):

@@ -446,7 +446,9 @@ def _width(text: str) -> int:
 
 
 def _columns_of(c: str) -> int:
-    return 0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+    if unicodedata.category(c) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(c) in "WF" else 1
 
 
 def _cut(text: str, width: int) -> str:

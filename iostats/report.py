@@ -61,8 +61,7 @@ def text(record: dict[str, Any], config: Any, form: str = "grid", long: bool = F
     record = _visible(record, _in_markdown if form == "markdown" else _on_terminal)
     if form == "csv":
         return _csv(record)
-    return "".join(c if c.isprintable() or c == "\n" else "\\x%02x" % ord(c)
-                   for c in _tables(record, config, form, long, explain))
+    return "\n".join(map(one_line, _tables(record, config, form, long, explain).split("\n")))
 
 
 def _visible(value: Any, show: Callable[[str], str]) -> Any:
@@ -75,7 +74,7 @@ def _visible(value: Any, show: Callable[[str], str]) -> Any:
 
 
 def _on_terminal(text: str) -> str:
-    return text if text.isprintable() else one_line(text)
+    return one_line(text)
 
 
 def _in_markdown(text: str) -> str:

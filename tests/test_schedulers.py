@@ -3,6 +3,7 @@ The batch systems: what each tells of a job, by its environment and by its comma
 in them.  No batch system is needed: outputs are those of tests/data/schedulers, by the manuals.
 """
 
+import json
 import os
 import runpy
 import shutil
@@ -14,9 +15,10 @@ import pytest
 from conftest import DATA, ROOT
 from hypothesis import given, strategies as st
 
-from iostats import jobfacts, schedulers
+from iostats import errors, jobfacts, schedulers
 from iostats.errors import IostatsError, NotReadable, UsageError
 from iostats.jobfacts import ENDED, RUNNING, WAITING, Facts
+from iostats.schedulers import _slurm_forms as slurm_forms
 from iostats.schedulers import flux, lsf, none, pbs, sge
 
 SAMPLES = DATA / "schedulers"
@@ -614,6 +616,26 @@ def test_grid_engine_is_asked_for_those_that_run_and_then_for_the_past():
                   (1, "", "error: job id 99 not found\n"))
     assert {"4711", "4750.3"} == set(sge.facts(["4711", "4750.3", "99"], run=run))
     assert [["qacct", "-j", "4750", "-t", "3"], ["qacct", "-j", "99"]] == run.asked[1:]
+
+
+# -- what users call their jobs ---------------------------------------------------------------
+
+NAMES_SHOWN = [
+    ("Klimamodell \u00e4\u00f6\u00fc \u03b1", "Klimamodell \u00e4\u00f6\u00fc \u03b1"),
+    ("\u6c14\u5019", "\u6c14\u5019"), ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", ) * 2,
+    ("a\U0001f469\u200d\U0001f52cb", ) * 2, ("a\u00a0b\u3000c", "a b c"),
+    ("a\tb\nc", "a\\x09b\\x0ac"), ("\x1b[2Jevil", "\\x1b[2Jevil"), ("a\u202eb", "a\\x202eb"),
+    ("\x9b31m", "\\x9b31m"), ("a\u2066b\u2069", "a\\x2066b\\x2069")]
+
+
+@pytest.mark.parametrize("name, shown", NAMES_SHOWN)
+def test_a_jobs_name_keeps_what_can_be_shown(name, shown):
+    """It was lost as a whole for one tab, joiner or no-break space; nothing moves a cursor."""
+    squeue = json.dumps({"jobs": [{"job_id": 23, "job_state": ["RUNNING"], "name": name}]})
+    assert shown == slurm_forms.parse_squeue(squeue)["23"].name
+    assert [shown] == [one.name for one in pbs.parse_json(json.dumps(
+        {"Jobs": {"23.pbs01": {"Job_Name": name}}})).values()]
+    assert shown == errors.one_line(name) == errors.one_line(shown)
 
 
 # -- none ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from __future__ import annotations
 import os
 import sys
 
-from iostats import jobid, nodelist
+from iostats import errors, jobid, nodelist
 from iostats.errors import NotReadable, UsageError
 
 TYPE_CHECKING = False
@@ -273,6 +273,12 @@ def field(record: Mapping[str, Any], *keys: str) -> str:
             if text and text.isprintable():
                 return text
     return ""
+
+
+def label(record: Mapping[str, Any], *keys: str) -> str:
+    """As `field`, of what users call their things: what does not print is made visible."""
+    return field({key: errors.one_line(value) if isinstance(value, str) else value
+                  for key, value in ((key, record.get(key)) for key in keys)}, *keys)
 
 
 def seconds(text: object, now: float | None = None) -> float | None:

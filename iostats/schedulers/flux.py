@@ -181,7 +181,8 @@ def _facts(job: str, record: dict[str, Any]) -> Facts:
     cwd = text("cwd")
     return jobfacts.Facts(
         job=job, raw_job=job, user=text("username"), uid=uid, account=text("bank", "project"),
-        partition=text("queue"), name=text("name"), nodes=schedulers.listed(text("nodelist")),
+        partition=text("queue"), name=schedulers.label(record, "name"),
+        nodes=schedulers.listed(text("nodelist")),
         node_count=number(record.get("nnodes")) if text("nodelist") else None, state=state,
         outcome=RESULTS.get(result, result) if state is ENDED else "",
         exit_status=status, exit_signal=signal, started=_time(record.get("t_run")),

@@ -176,7 +176,7 @@ def _facts(job: str, record: dict[str, Any]) -> Facts:
         job=job, raw_job=job, array_job=array, array_task=index,
         user=text("euser", "Job_Owner").partition("@")[0],
         account=text("Account_Name", "Account") or _project(text("project")),
-        partition=text("queue"), name=text("Job_Name"), cluster=text("server"),
+        partition=text("queue"), name=schedulers.label(record, "Job_Name"), cluster=text("server"),
         nodes=schedulers.as_list(hosts), node_count=len(set(hosts)) or None,
         state=state, outcome=outcome, exit_status=status, exit_signal=signal,
         restarts=max(0, (runs or 1) - 1), started=started,

@@ -137,7 +137,7 @@ def _of_the_queue(job: str, task: int | None, record: dict[str, str]) -> Facts:
     return jobfacts.Facts(
         job=job, raw_job=job, **_array(job, task),
         user=schedulers.field(record, "JB_owner"), partition=queue,
-        name=schedulers.field(record, "JB_name"), nodes=schedulers.as_list([host] if host else []),
+        name=schedulers.label(record, "JB_name"), nodes=schedulers.as_list([host] if host else []),
         node_count=1 if host else None, state=WAITING if waits else RUNNING,
         restarts=int("R" in letters),
         started=None if waits else schedulers.seconds(schedulers.field(record, "JAT_start_time")))
@@ -216,7 +216,8 @@ def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Fa
         outcome = jobfacts.FAILED if failed or status or signal else jobfacts.COMPLETED
     return jobfacts.Facts(
         job=job, raw_job=job, **_array(job, task), user=text("owner"),
-        account=text("project"), partition=text("qname"), name=text("jobname"),
+        account=text("project"), partition=text("qname"),
+        name="" if record.get("jobname") in _NONE else schedulers.label(record, "jobname"),
         nodes=alone, node_count=1 if alone else None, state=ENDED,
         outcome="" if status is None and not failed else outcome,
         exit_status=status, exit_signal=signal,
