@@ -62,7 +62,6 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     show              this node's counters for a person
     harvest_checks    what is in the way of the agent, for the doctor
     doctor            what is in the way on this node, and the command that mends it
-    logs              the log of the site's server, each event on one line
     elsewhere         calls that may block, in threads of their own
     journal           what that has counted, on the disk before it is acknowledged
     server            the server of one job

@@ -70,6 +70,8 @@ EXPLAIN_ALWAYS = (
     "many pages.",
     "Parts (mark) and rates (watch) are of the same counters; a rate is an amount by the width of "
     "its bin, and what was done before the first and after the last look is in the last bin.",
+    "A mount that came and went between start and stop, and one that came and of which all "
+    "counters were cleared since, leave no trace: what was done there is not in the numbers.",
     ">= marks a lower bound: a node is missing, or counters were cleared, remounted or not "
     "readable, or calls were not counted; <= an upper bound: an eviction threw away what was "
     "written; ~ both; the notes say why.  - is not known, which is not 0.",
@@ -102,18 +104,6 @@ def is_operation(counter: str) -> bool:
     [True, False, False]
     """
     return counter not in TRANSFERS and counter not in COUNTED_AGAIN
-
-
-def is_call(metric: str) -> bool:
-    """
-    Whether a metric of job_stats (metrics_of) is how often something other than reads and writes
-    was asked for.
-
-    >>> [is_call(name) for name in ("open", "open_us", "samedir_rename", "read_rpcs", "write")]
-    [True, False, True, False, False]
-    """
-    return metric not in TRANSFERS and not metric.endswith(("_us", "_us2", "_sum", "_rpcs"))
-
 
 # md_stats names of what the client does for itself, without a request to the MDT (2.5 to 2.17).
 LOCAL_MD_STATS = frozenset((

@@ -9,6 +9,10 @@ none began again when any counter went back.  Clearing empties the whole file
 (lprocfs_stats_clear), so one counter that went back means that all of them restarted, those too
 that have overtaken their old value.  What was done before the clear is lost and is never guessed:
 `lower_bound` says so.
+
+A file that could not be seen at the start has counted since nobody knows when, so its gain is not
+known.  It began at 0 after the start only if its start_time says so, or if its mount is proved to
+be new: neither its instance nor its uuid was there.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from iostats import bounds
-from iostats.counters import metrics_of
+from iostats.counters import COUNT_UNITS, metrics_of
 from iostats.snapshot import readings
 
 TYPE_CHECKING = False
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 _SATURATED = 2**63 - 1           # since 2fdb3f6c96 (LU-18834) sums stay here instead of wrapping
 _WRAP = 2**64
+_NOT_COUNTED = "not counted: "        # of a line, or a gain, that is not believed
+_MOUNTED_WITHIN_NS = 5_000_000_000    # all files of a mount: 0.3 s at most in real ones
 
 Delta = namedtuple("Delta", "source file_system target instance values lower_bound why proved",
                    defaults=(False,))
@@ -57,38 +63,49 @@ def gains(before: Reading | None, after: Reading, calls_suffix: str) -> Gain:
     """
     The Gain of one file between two Readings; `before` None: since its counters began.
 
-    A gain is never negative, and never counts work from before a clear twice.
+    A gain is never negative, and never counts work from before a clear twice.  Of a counter whose
+    line is bad, or whose gain is more than its samples and maximum make up, nothing is known.
 
     `calls_suffix`: what the samples of a [bytes] counter are, "_calls" or "_rpcs".
     """
-    base, why, same = {}, "", None
+    base: dict[str, Counter] = {}
+    bad_then, bad, whys, same = {}, dict(after.bad), [], None
     if before is not None:
         same = _generation(before, after)
         went_back = any(_went_back(counter, after.counters.get(name))
-                        for name, counter in before.counters.items())
+                        for name, counter in before.counters.items()
+                        if name in after.counters or not {name, ""} & bad.keys())
         if same is False or (same is None and went_back):
-            why = f"the counters were cleared after the start{_moment(after.start_ns)}"
+            whys.append(f"the counters were cleared after the start{_moment(after.start_ns)}")
         else:
-            base = before.counters
+            base, bad_then = before.counters, before.bad
+            bad.update(bad_then)
             if went_back:
-                why = "a counter went back in a file that was not cleared (a torn read)"
+                whys.append("a counter went back in a file that was not cleared (a torn read)")
     values: dict[str, int] = {}
     saturated = False
     for name, end in after.counters.items():
         begin = base.get(name)
+        if begin is None and {name, ""} & bad_then.keys():
+            continue                             # it may have been there, and its line was bad
         samples = max(0, end.samples - (begin.samples if begin else 0))
         total, at_limit = _sum_gain(begin, end, same)
         saturated = saturated or at_limit
+        if total is not None and not _can_be(total, samples, end):
+            bad[name] = (f"{name}: expected at most {samples} x {end.max} more in {samples} "
+                         f"samples, got {total}")
+            total = None
         squares = _squares_gain(begin, end)
         found = metrics_of(name, end.unit, samples, total, calls_suffix, squares)
         # Absent means 0, except for squares, where it means "not known".
-        values.update((metric, min(gain, _SATURATED)) for metric, gain in found.items()
+        values.update((metric, gain) for metric, gain in found.items()
                       if gain or metric.endswith("_us2"))
-        # A name that stands twice in a damaged file: a server refuses reports with more than that.
-        saturated = saturated or samples > _SATURATED
-    if saturated and not why:
-        why = "a sum has reached the kernel's limit"
-    return Gain(values, bool(why), why, bool(same))
+    if saturated:
+        whys.append("a sum has reached the kernel's limit")
+    if bad:
+        more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+        whys.append(f"{_NOT_COUNTED}{next(iter(bad.values()))}{more}")
+    return Gain(values, bool(whys), "; ".join(whys), bool(same))
 
 
 def _generation(before: Reading, after: Reading) -> bool | None:
@@ -112,14 +129,20 @@ def _went_back(before: Counter, after: Counter | None) -> bool:
 
 def _sum_gain(begin: Counter | None, end: Counter, same: bool | None) -> tuple[int | None, bool]:
     """(gain of the sum or None, it may be more) of one counter; `same`: surely not cleared."""
-    if end.sum is None:
+    if end.sum is None or end.unit in COUNT_UNITS:
         return None, False
     if not same and begin and begin.sum is not None and begin.sum < 0 <= end.sum:
         return end.sum, True             # cleared, or past 2**64: at least this in both cases
     total = end.sum - (begin.sum if begin and begin.sum is not None else 0)
     if end.sum < 0:
         total %= _WRAP                   # printed as %lld: a sum past 2**63 is negative
-    return min(max(0, total), _SATURATED), end.sum == _SATURATED or total > _SATURATED
+    return max(0, total), end.sum == _SATURATED
+
+
+def _can_be(total: int, samples: int, end: Counter) -> bool:
+    """True when `samples`, and one that was counted a moment before its amount, can make it up."""
+    most: int = (samples + 1) * end.max
+    return total <= min(most, _SATURATED)
 
 
 def _squares_gain(begin: Counter | None, end: Counter) -> int | None:
@@ -163,6 +186,7 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
     rebooted = bool(start and start.boot_id != end.boot_id and start.boot_id and end.boot_id)
     remounted = _changed_uuids(start, end) if start else ()
     filtered = _filtered(start, end)
+    there = _instances(end)
     found: list[Delta] = []
     for key in sorted({*now, *then, *refused_now, *refused_then}):
         source, name = key
@@ -176,25 +200,50 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
         if key in refused_now:
             add(None, True, refused_now[key])
         elif key not in now:
-            add({} if key in then else None, True,
+            add({} if key in then else None, True, "not seen at the end" if instance in there else
                 "unmounted before the end: what it did is not known")
         elif key in refused_then:
             add(None, True, f"not readable at the start: {refused_then[key]}")
         elif start and key in then and not rebooted and instance not in remounted:
             add(*gains(then[key], now[key], module.CALLS_SUFFIX))
+        elif start and key not in then and not rebooted:
+            add(*_gain_of_new(start, end, key, instance, now, module.CALLS_SUFFIX))
         else:
             gain = gains(None, now[key], module.CALLS_SUFFIX)
             began = _moment(now[key].start_ns)
-            if start and rebooted:
-                add(gain.values, True, f"the node was booted again after the start{began}")
-            elif key in then:
-                add(gain.values, True, f"mounted again after the start{began}")
-            else:
-                add(gain.values, gain.lower_bound,
-                    gain.why or (f"mounted after the start{began}" if start else ""))
+            why = "" if not start else (f"the node was booted again after the start{began}"
+                                        if rebooted else f"mounted again after the start{began}")
+            add(gain.values, bool(why) or gain.lower_bound, _joined(why, gain.why))
     if "llite" not in sources:
         return found
     return bounds.compared(found, start, end, sources["llite"].PAGE_BYTES)
+
+
+def _gain_of_new(start: Snapshot, end: Snapshot, key: tuple[str, str], instance: str,
+                 now: Mapping[tuple[str, str], Reading], calls_suffix: str) -> tuple[Any, ...]:
+    """(values, lower_bound, why) of a file that was not seen at the start of the same boot."""
+    reading, uuid = now[key], _uuids(end).get(instance)
+    was_there = instance in _instances(start)
+    is_new_mount = uuid is not None and uuid not in _uuids(start).values() and (
+        not was_there or instance in _changed_uuids(start, end))
+    if not (is_new_mount or (reading.start_ns or 0) > start.wall_ns):
+        return None, True, ("not seen at the start, and nothing proves that it is newer: what it "
+                            "gained is not known")
+    gain = gains(None, reading, calls_suffix)
+    # What was cleared since is lost; of a mount's files the ones beside it tell when it came.
+    beside = [other.start_ns for (_, name), other in now.items() if other.start_ns
+              and (name == key[1] or (not was_there and name.rpartition("-")[2] == instance))]
+    came = min(beside, default=0)
+    if reading.start_ns and reading.start_ns - came > _MOUNTED_WITHIN_NS:
+        return gain.values, True, _joined(
+            f"mounted after the start{_moment(came)}, and its counters began"
+            f"{_moment(reading.start_ns)} (cleared, or a target that was added)", gain.why)
+    return (gain.values, gain.lower_bound,
+            _joined(f"mounted after the start{_moment(reading.start_ns)}", gain.why))
+
+
+def _joined(*whys: str) -> str:
+    return "; ".join(filter(None, whys))
 
 
 def _adder(found: list[Delta], module: Any, place: tuple[str, str, str, str],
@@ -206,10 +255,10 @@ def _adder(found: list[Delta], module: Any, place: tuple[str, str, str, str],
         lacks = ""
         if values and is_sent:
             values = {metric: gain for metric, gain in values.items() if is_sent(metric)}
-        if values and corrected:
+        if values and corrected and _NOT_COUNTED not in why:       # or it compares with nothing
             values, lacks = corrected(values)
         found.append(Delta(*place, values, lower_bound or bool(filtered or lacks),
-                           "; ".join(filter(None, (why, lacks, filtered))), proved))
+                           _joined(why, lacks, filtered), proved))
     return add
 
 
@@ -231,7 +280,7 @@ def over(snapshots: Sequence[Snapshot], sources: Mapping[str, Any]) -> list[Delt
 
     Better than the difference of the two: what a clear took away is lost of one part only.  A file
     goes by the snapshots that have it, and what tells a clear or a remount (start_time, uuid) if
-    one before and one after has that.
+    one before and one after has that; one that came meanwhile, if one after has it.
     """
     read, last = [readings(one, sources) for one in snapshots], len(snapshots) - 1
     uuids = [_uuids(one) for one in snapshots]
@@ -241,9 +290,11 @@ def over(snapshots: Sequence[Snapshot], sources: Mapping[str, Any]) -> list[Delt
         found = [one[0].get((source, name)) for one in read]
         tells = ([place for place, one in enumerate(found) if one and one.start_ns is not None],
                  [place for place, one in enumerate(uuids) if name.rpartition("-")[2] in one])
+        came = not found[0] and (source, name) not in read[0][1]
         way = [place for place, one in enumerate(found)
                if place in (0, last) or not any(found) or (one and all(
-                   place in those or not those or not those[0] < place < those[-1]
+                   place in those or not those or place > those[-1]
+                   or not (came or place > those[0])
                    for those in tells))]
         for step in zip(way, way[1:]):
             steps.setdefault(step, set()).add((source, *(sources[source].split(name) or ())))
@@ -266,7 +317,7 @@ def _together(a: Delta, b: Delta) -> Delta:
         values = {metric: a.values.get(metric, 0) + b.values.get(metric, 0)
                   for metric in {**a.values, **b.values}
                   if not metric.endswith("_us2") or _both_squares(metric, a.values, b.values)}
-    why = a.why if b.why in a.why else "; ".join(filter(None, (a.why, b.why)))
+    why = a.why if b.why in a.why else _joined(a.why, b.why)
     return a._replace(values=values, why=why, proved=a.proved and b.proved, lower_bound=(
         a.lower_bound or b.lower_bound or a.values is None or b.values is None))
 
@@ -281,6 +332,11 @@ def _changed_uuids(start: Snapshot, end: Snapshot) -> set[str]:
     before, after = _uuids(start), _uuids(end)
     return {instance for instance in before
             if after.get(instance, before[instance]) != before[instance]}
+
+
+def _instances(snapshot: Snapshot) -> set[str]:
+    """The mounts of which anything at all was seen."""
+    return {file.name.rpartition("-")[2] for file in snapshot.files}
 
 
 def _uuids(snapshot: Snapshot) -> dict[str, str]:

@@ -141,6 +141,11 @@ def _source(source: str, found: list[File], refused: dict[tuple[str, str], str],
         return Check(NOTE, source, "no file")
     good = [file for file in found if (file.source, file.name) in read]
     bad = [file for file in found if (file.source, file.name) in refused]
+    lines = [why for file in good for why in read[file.source, file.name].bad.values()]
+    if not bad and lines:
+        return Check(PROBLEM, source, f"not counted: {lines[0]}" + (
+            f", and {len(lines) - 1} more" if lines[1:] else "") + "; please send us what this "
+            "prints", "iostats_client.py show --json")
     if not bad:
         who = ("by the reader: this user may not read it" if by_reader
                else _who_may_read(root, good[0].path))

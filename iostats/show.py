@@ -30,9 +30,10 @@ def record(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> dic
 
 
 def broken(snapshot: Snapshot, sources: dict[str, ModuleType]) -> list[str]:
-    """What is wrong with each counter file that is not of its form."""
-    _, refused = readings(snapshot, sources)
-    return [why for (_, name), why in sorted(refused.items()) if "/" in why]
+    """What is wrong with each counter file, or line of one, that is not of its form."""
+    read, refused = readings(snapshot, sources)
+    return [why for _, why in sorted(refused.items()) if "/" in why] + [
+        why for _, reading in sorted(read.items()) for why in reading.bad.values()]
 
 
 def as_json(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> dict[str, Any]:
@@ -52,6 +53,7 @@ def as_json(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> di
             "errno": file.errno, "unreadable": refused.get(key), "text": file.text,
             "snapshot_ns": reading and reading.snapshot_ns,
             "start_ns": reading and reading.start_ns,
+            "bad": reading and reading.bad,
             "counters": reading and {name: {field: value for field, value
                                             in counter._asdict().items() if value is not None}
                                      for name, counter in reading.counters.items()},

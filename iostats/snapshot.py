@@ -158,8 +158,9 @@ def readings(snapshot: Snapshot, sources: Mapping[str, Any]) -> Readings:
             reading = parse(file.text, file.path)
             if reading.snapshot_ns is None or not file.text.endswith("\n"):
                 # The kernel prints snapshot_time in every release, and ends every line.
-                raise IostatsError(f"{file.path}: the file is torn: expected a snapshot_time and "
-                                   f"an end of line, got {len(file.text)} bytes without")
+                raise IostatsError(next(iter(reading.bad.values()), (
+                    f"{file.path}: the file is torn: expected a snapshot_time and "
+                    f"an end of line, got {len(file.text)} bytes without")))
             read[key] = reading
         except IostatsError as error:
             refused[key] = str(error)

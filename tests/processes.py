@@ -32,6 +32,7 @@ SERVER = REPOSITORY / "iostats_server.py"
 INSTANCE = "ffff9a3c5d1e0800"
 LLITE = f"sys/kernel/debug/lustre/llite/scratch-{INSTANCE}/stats"
 OSC = f"sys/kernel/debug/lustre/osc/scratch-OST0000-osc-{INSTANCE}/stats"
+RPC_STATS = f"proc/fs/lustre/osc/scratch-OST0000-osc-{INSTANCE}/rpc_stats"
 MDC = f"sys/kernel/debug/lustre/mdc/scratch-MDT0000-mdc-{INSTANCE}/stats"
 MD_STATS = f"proc/fs/lustre/mdc/scratch-MDT0000-mdc-{INSTANCE}/md_stats"
 UUID = f"sys/fs/lustre/llite/scratch-{INSTANCE}/uuid"
@@ -149,17 +150,19 @@ def write_tree(root, reads=0, read_bytes=0, writes=0, write_bytes=0, opens=0, mk
     """
     A node with one mount `scratch` of one OST and one MDT, whose programs did what is said.
 
-    On the wire went `rpcs` RPCs each way, with exactly the application's bytes.
+    On the wire went `rpcs` RPCs each way, with exactly the application's bytes if there are any.
     """
     put(root, LLITE, stats(
-        f"read_bytes                {reads} samples [bytes] 1 4096 {read_bytes}",
-        f"write_bytes               {writes} samples [bytes] 1 4096 {write_bytes}",
+        f"read_bytes                {reads} samples [bytes] 1 1048576 {read_bytes}",
+        f"write_bytes               {writes} samples [bytes] 1 1048576 {write_bytes}",
         f"open                      {opens} samples [usecs] 31 8117 {opens * 1000} 402653184",
         f"mkdir                     {mkdirs} samples [usecs] 31 8117 {mkdirs * 2000} 402653184"))
     put(root, OSC, stats(
-        f"read_bytes                {rpcs} samples [bytes] 1 4096 {read_bytes} 99",
-        f"write_bytes               {rpcs} samples [bytes] 1 4096 {write_bytes} 99"))
-    put(root, MDC, stats(f"mds_close                 {opens} samples [usecs] 1 2 3 4"))
+        f"read_bytes                {rpcs} samples [bytes] 1 1048576 {read_bytes * bool(rpcs)} 99",
+        f"write_bytes               {rpcs} samples [bytes] 1 1048576 {write_bytes * bool(rpcs)} 99",
+        ))
+    put(root, RPC_STATS, stats().replace("_time ", "_time:") + "read RPCs in flight:  0\n")
+    put(root, MDC, stats(f"mds_close                 {opens} samples [usecs] 1 2 {opens} 4"))
     put(root, MD_STATS, stats(f"close                     {opens} samples [reqs]"))
     put(root, UUID, "e88223e6-d231-4dd2-b717-3318de572019\n")
     put(root, "proc/mounts", "10.99.0.2@tcp:/scratch /scratch lustre rw 0 0\n")

@@ -125,25 +125,69 @@ def test_a_counter_that_fell_with_the_same_start_time_is_no_gain_at_all(before, 
 
 
 @pytest.mark.parametrize("before, after, values, lower_bound", [
-    ("1 1 9223372036854775800", "1 1 -9223372036854775785", {"read_bytes": 31, "read_calls": 23},
-     False),
-    ("1 1 -9223372036854775785", "1 1 -9223372036854775754",
-     {"read_bytes": 31, "read_calls": 23}, False),
-    ("1 1 -11", "1 1 20", {"read_bytes": 31, "read_calls": 23}, False),
-    ("1 1 9223372036854775776", "1 1 9223372036854775807",
-     {"read_bytes": 31, "read_calls": 23}, True),
-    ("1 1 9223372036854775807", "1 1 9223372036854775807", {"read_calls": 23}, True),
-    ("1 1 100", "1 1 -9223372036854775608",
-     {"read_bytes": 2**63 - 1, "read_calls": 23}, True),
+    ("9223372036854775800", "-9223372036854775785", {"read_bytes": 31, "read_calls": 23}, False),
+    ("-9223372036854775785", "-9223372036854775754", {"read_bytes": 31, "read_calls": 23}, False),
+    ("-11", "20", {"read_bytes": 31, "read_calls": 23}, False),
+    ("9223372036854775776", "9223372036854775807", {"read_bytes": 31, "read_calls": 23}, True),
+    ("9223372036854775807", "9223372036854775807", {"read_calls": 23}, True),
+    ("100", "-9223372036854775608", {"read_calls": 23}, True),
+    ("9223372036854775800", "41", {"read_calls": 23}, True),
 ], ids=["over 2**63, printed negative", "beyond 2**63 in both", "over 2**64, positive again",
         "reached the limit (since 2.17)", "was at the limit before",
-        "more than 2**63 in one job"])
+        "more than 2**63 in one job", "it fell from nearly 2**63"])
 def test_sums_past_2_63_are_counted_on_and_never_negative(before, after, values, lower_bound):
-    """%lld prints them negative up to 2.16; since 2fdb3f6c96 (LU-18834) they stay at 2**63-1."""
+    """%lld prints them negative up to 2.16; since 2fdb3f6c96 (LU-18834) they stay at 2**63-1.
+    37 samples of at most 2**62 can be 2**63; no job moves as much."""
     start = "1751990000.000000456"
     assert (values, lower_bound) == change(
-        stats(f"read_bytes 37 samples [bytes] {before}", start=start),
-        stats(f"read_bytes 60 samples [bytes] {after}", start=start))[:2]
+        stats(f"read_bytes 37 samples [bytes] 1 {2**62} {before}", start=start),
+        stats(f"read_bytes 60 samples [bytes] 1 {2**62} {after}", start=start))[:2]
+
+
+@pytest.mark.parametrize("before, after", [
+    ("read_bytes 37 samples [bytes] 4096 4096 151552",
+     "read_bytes 60 samples [bytes] 4096 4096 99999999"),
+    ("read_bytes 37 samples [bytes] 4096 4096 151552", "read_bytes 60 samples [bytes] 4096 40"),
+    ("read_bytes 37 samples [bytes] 4096 4096 999999",
+     "read_bytes 60 samples [bytes] 4096 4096 245760"),
+    ("read_bytes 37 sam", "read_bytes 60 samples [bytes] 4096 4096 245760"),
+    ("read_by", "read_bytes 60 samples [bytes] 4096 4096 245760"),
+    ("read_bytes 37 samples [bytes] 4096 4096 151552", "read_by"),
+    ("read_bytes 37 samples [bytes] 4096 4096 151552",
+     "read_bytes 60 samples [bytes] 4096 4096 -1"),
+    ("read_bytes 37 samples [bytes] 4096 4096 151552",
+     "read_bytes 60 samples [bytes] 4096 4096 245760\n"
+     "read_bytes 60 samples [bytes] 4096 4096 245760"),
+    ("read_bytes 37 samples [bytes] 4096 4096 151552",
+     "read\0bytes 60 samples [bytes] 4096 4096 245760"),
+], ids=["a sum above samples x maximum", "torn", "impossible at the start", "torn at the start",
+        "torn in its name at the start", "torn in its name", "negative", "twice",
+        "a NUL in its name"])
+@pytest.mark.parametrize("start", [None, "1751990000.000000456"])
+def test_a_bad_line_costs_its_counter_and_marks_the_file(before, after, start):
+    """23 opens between the two; of read_bytes nothing is known, and nothing was cleared."""
+    values, lower_bound, why = change(stats("open 37 samples [regs]", before, start=start),
+                                      stats("open 60 samples [regs]", after, start=start))
+    assert ({"open": 23}, True) == (values, lower_bound)
+    assert why.startswith("not counted: proc/fs/lustre/scratch-ffff9a3c5d1e0800/stats:")
+
+
+def test_a_bad_write_bytes_is_not_taken_for_tiny_writes():
+    """`write` has 23 calls that write_bytes has not, because its line is bad."""
+    values, _, why = change(
+        stats("write 37 samples [usecs] 1 1 37 37", "write_bytes 37 samples [bytes] 1 4096 151552"),
+        stats("write 60 samples [usecs] 1 1 60 60", "write_bytes 60 samp"))
+    assert {"write": 23, "write_us": 23, "write_us2": 23} == values
+    assert "not counted: " in why
+
+
+def test_a_gain_that_its_samples_cannot_make_up_is_not_believed():
+    """5 bytes in 37 calls before, of which each had 1 at least; 3 calls later 40 x 4096."""
+    values, lower_bound, why = change(
+        stats("read_bytes 37 samples [bytes] 0 4096 5", start="1751990000.000000456"),
+        stats("read_bytes 40 samples [bytes] 0 4096 163840", start="1751990000.000000456"))
+    assert ({"read_calls": 3}, True) == (values, lower_bound)
+    assert "expected at most 3 x 4096 more in 3 samples, got 163835" in why
 
 
 def test_the_reason_of_a_clear_is_a_sentence_with_its_moment():
@@ -228,7 +272,14 @@ TORN = file(stats("open 23 samples [regs]")[:-9])
 @pytest.mark.parametrize("before, after, values, lower_bound, why", [
     ([BEFORE, UUID], [AFTER, UUID], {"open": 37}, False, ""),
     ([BEFORE, UUID], [AFTER, OTHER_UUID], {"open": 60}, True, "mounted again after the start"),
-    ([], [AFTER], {"open": 60}, False, "mounted after the start"),
+    ([], [AFTER, UUID], {"open": 60}, False, "mounted after the start"),
+    ([], [AFTER], None, True, "not seen at the start, and nothing proves that it is newer"),
+    ([UUID], [AFTER, UUID], None, True, "not seen at the start"),
+    ([file("torn", "uuid")], [AFTER, UUID], None, True, "not seen at the start"),
+    ([file(UUID.text, "uuid", "scratch-ffff8800000b1700")], [AFTER, UUID], None, True,
+     "not seen at the start"),
+    ([UUID], [AFTER, OTHER_UUID], {"open": 60}, False, "mounted after the start"),
+    ([BEFORE], [UUID], {}, True, "not seen at the end"),
     ([BEFORE], [], {}, True, "unmounted before the end: what it did is not known"),
     ([REFUSED], [AFTER], None, True, "not readable at the start: permission denied"),
     ([BEFORE], [REFUSED], None, True, "permission denied"),
@@ -240,6 +291,9 @@ TORN = file(stats("open 23 samples [regs]")[:-9])
     ([BEFORE], [file("\x7fELF\n")], None, True, "proc/fs/lustre/"),
     ([BEFORE], [file("open 60 samples [regs]\n")], None, True, "proc/fs/lustre/"),
 ], ids=["the same mount", "mounted again under the same name", "mounted after the start",
+        "not seen at the start, and no uuid", "its uuid alone was seen at the start",
+        "its instance alone was seen at the start", "its uuid was there under another name",
+        "another uuid under its name", "its uuid alone is seen at the end",
         "unmounted before the end", "not readable at the start", "not readable at the end",
         "never readable", "not readable at the start, then unmounted", "torn at the start",
         "torn at the end", "empty at the end", "a program at the end", "no header at the end"])
@@ -264,13 +318,52 @@ def test_a_boot_id_that_is_not_known_proves_no_reboot(one, two):
     assert ({"open": 37}, False) == found[4:6]
 
 
-def test_an_ost_that_was_added_in_between_counts_from_its_beginning():
-    """The mount is the same, and its new target began at 0."""
-    new = file(stats("write_bytes 7 samples [bytes] 4096 4096 28672"), "osc",
-               "scratch-OST0001-osc-ffff9a3c5d1e0800")
-    found = {d.target: d for d in delta.between(snapshot(BEFORE), snapshot(AFTER, new), SOURCES)}
-    assert ({"write_bytes": 28672, "write_rpcs": 7}, False) == (
-        found["OST0001"].values, found["OST0001"].lower_bound)
+NEW_OST = "scratch-OST0001-osc-ffff9a3c5d1e0800"
+WROTE = "write_bytes 7 samples [bytes] 4096 4096 28672"
+
+
+@pytest.mark.parametrize("source, start, values, lower_bound, why", [
+    ("osc", "1752000041.000000023", {"write_bytes": 28672, "write_rpcs": 7}, False,
+     "mounted after the start, at 2025-07-08 18:40:41 UTC"),
+    ("osc", "1751999999.999999999", None, True, "not seen at the start, and nothing proves"),
+    ("osc", "0.000000000", None, True, "not seen at the start, and nothing proves"),
+    ("osc", None, None, True, "not seen at the start, and nothing proves"),
+    ("mdc", "1751999999.999999999", None, True, "not seen at the start, and nothing proves"),
+    ("md_stats", None, None, True, "not seen at the start, and nothing proves"),
+], ids=["began after the start", "began before the start", "2.15.0", "up to 2.14",
+        "mdc", "md_stats"])
+def test_a_target_that_was_not_seen_at_the_start_counts_if_it_began_after_it(
+        source, start, values, lower_bound, why):
+    """The mount is the same.  One `stats` that was not there for a moment counted since boot."""
+    name = NEW_OST if source == "osc" else "scratch-MDT0001-mdc-ffff9a3c5d1e0800"
+    begun = snapshot(BEFORE, UUID)._replace(wall_ns=1_752_000_000_000_000_000)
+    found = {d.source: d for d in delta.between(
+        begun, snapshot(AFTER, UUID, file(stats(WROTE, start=start), source, name)), SOURCES)}
+    assert (values, lower_bound) == (found[source].values, found[source].lower_bound)
+    assert found[source].why.startswith(why)
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_file_that_was_cleared_after_being_mounted_later_is_too_low(was_there):
+    """rpc_stats beside it, and of a new mount all its files, tell when it came: 37 s before."""
+    rpcs = ("snapshot_time:         1752000060.000000023 secs.nsecs\n"
+            "start_time:            1752000004.000000023 secs.nsecs\n")
+    begun = snapshot(*([UUID] if was_there else []))._replace(wall_ns=1_752_000_000_000_000_000)
+    found = {d.source: d for d in delta.between(begun, snapshot(
+        UUID, file(stats(WROTE, start="1752000041.000000023"), "osc", NEW_OST),
+        file(rpcs, "rpc_stats", NEW_OST)), SOURCES)}
+    assert ({"write_bytes": 28672, "write_rpcs": 7}, True) == (
+        found["osc"].values, found["osc"].lower_bound)
+    assert ("mounted after the start, at 2025-07-08 18:40:04 UTC, and its counters began, at "
+            "2025-07-08 18:40:41 UTC (cleared, or a target that was added)") == found["osc"].why
+    assert not found["rpc_stats"].lower_bound
+
+
+def test_a_target_that_was_added_and_can_not_be_read_at_the_end_does_not_vanish():
+    """What went to it is not known."""
+    [new] = [d for d in delta.between(snapshot(BEFORE), snapshot(AFTER, file(
+        "", "osc", NEW_OST, errno.ENOENT)), SOURCES) if d.source == "osc"]
+    assert (None, True) == (new.values, new.lower_bound)
 
 
 def test_a_servers_own_connections_are_no_mounts():

@@ -84,7 +84,7 @@ def test_a_good_node_has_no_problem_and_status_0(desk, tree):
 
     assert ("", 0) == (done.err, done.status)
     assert [["ok", "python"], ["ok", "configuration"], ["ok", "lustre"], ["ok", "llite"],
-            ["ok", "md_stats"], ["ok", "mdc"], ["ok", "osc"], ["note", "rpc_stats"],
+            ["ok", "md_stats"], ["ok", "mdc"], ["ok", "osc"], ["ok", "rpc_stats"],
             ["ok", "lockdown"], ["note", "release"], ["ok", "start_time"], ["ok", "stats_track"],
             ["ok", "jobid_var"], ["note", "reader"], ["ok", "state folder"], ["note", "job"],
             ["ok", "node"], ["note", "server"]] == lines

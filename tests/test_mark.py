@@ -162,8 +162,8 @@ def test_a_clear_costs_only_the_part_that_it_was_in(desk):
 
 def cleared(on, reads, read_bytes, opens):
     """Counters that began again at 1,795,225,350 s, as llite shows it."""
-    put(on[3], LLITE, stats(f"read_bytes {reads} samples [bytes] 1 4096 {read_bytes}",
-                            f"open {opens} samples [usecs] 1 2 3 4", start=1_795_225_350))
+    put(on[3], LLITE, stats(f"read_bytes {reads} samples [bytes] 1 1048576 {read_bytes}",
+                            f"open {opens} samples [usecs] 1 2 {opens} 4", start=1_795_225_350))
 
 
 def test_only_the_part_with_the_clear_is_marked(desk):

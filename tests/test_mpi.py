@@ -175,7 +175,7 @@ def test_nodes_on_which_something_fails_say_why_and_nobody_hangs(desk):
     other = (f"--mpi: expected `stop` of job {desk.job}, as on rank 0, got `stop` of job 23 on "
              f"nid00004")
     assert [1, 1, 1, 1, 4] == [sum(text in line for line in lines) for text in (
-        "nid00001: job", "none of 4 counter files could be read: ", "--root: expected a folder",
+        "nid00001: job", "none of 5 counter files could be read: ", "--root: expected a folder",
         other, "iostats: ")]
     record = running.wait().record
     assert {"nid00001": "no start", "nid00004": other,

@@ -168,9 +168,16 @@ def test_a_mount_whose_counters_are_nowhere_is_kept_as_such(tmp_path):
         (file.name, file.errno) for file in lustre_llite.read(tmp_path, config.Config())]
 
 
-def test_a_folder_that_need_not_have_the_file_says_nothing(tmp_path):
-    """An OSC's folder of /sys has no `stats` in any release."""
+def test_a_target_whose_counters_are_nowhere_is_kept_as_such(tmp_path):
+    """/sys lists the OSC and has no `stats` of it; that it did nothing is not known."""
     put(tmp_path, "sys/fs/lustre/osc/scratch-OST0000-osc-ff9a/active")
+    assert [("scratch-OST0000-osc-ff9a", errno.ENOENT)] == [
+        (file.name, file.errno) for file in lustre_osc.read(tmp_path, config.Config())]
+
+
+def test_a_servers_own_connection_need_not_have_the_file(tmp_path):
+    """An MDS has osp devices under names of this kind, with `stats` or without."""
+    put(tmp_path, "sys/fs/lustre/osc/scratch-OST0000-osc-MDT0000/active")
     assert [] == lustre_osc.read(tmp_path, config.Config())
 
 

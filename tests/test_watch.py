@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from processes import AFTER, BEFORE, LLITE, Desk, put, stats, until, write_tree
+from processes import AFTER, BEFORE, LLITE, UUID, Desk, put, stats, until, write_tree
 from test_simlustre import mount  # noqa: F401  (a fixture)
 
 from iostats import server, sources, state, watch
@@ -80,8 +80,8 @@ class Day:
 
 
 def llite(opens=0, read_bytes=0, start=1_795_225_000):
-    return stats(f"read_bytes                {opens} samples [bytes] 1 4096 {read_bytes}",
-                 f"open                      {opens} samples [usecs] 1 2 3 4", start=start)
+    return stats(f"read_bytes                {opens} samples [bytes] 1 1048576 {read_bytes}",
+                 f"open                      {opens} samples [usecs] 1 2 {opens} 4", start=start)
 
 
 @pytest.mark.parametrize("late_s", [(0.0,), (0.3, 0.0, 0.02, 0.0, 0.1), (0.0, 0.0, 0.4)],
@@ -492,10 +492,12 @@ def test_a_file_system_that_is_mounted_later_has_its_rates_from_then_on(desk):
     one = Watched(desk)
     one.look()
     path = LLITE.replace("scratch-ffff9a3c5d1e0800", "home-ffff9a3c5d1e0900")
-    put(one.root, path, stats("open 23 samples [usecs] 1 2 3 4"))
+    put(one.root, UUID.replace("scratch-ffff9a3c5d1e0800", "home-ffff9a3c5d1e0900"),
+        "eec8dcf5-ceae-4d97-af11-e2a3e4454674\n")
+    put(one.root, path, stats("open 23 samples [usecs] 1 2 23 4"))
     one.look()
     one.look()
-    put(one.root, path, stats("open 60 samples [usecs] 1 2 3 4"))
+    put(one.root, path, stats("open 60 samples [usecs] 1 2 60 4"))
     one.look()
     assert 0 == one.stop(running).status
     home, _ = running.wait().record["file_systems"]

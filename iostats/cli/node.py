@@ -329,7 +329,7 @@ def _job_uid(config: Config) -> int | None:
 def _status(given: dict[str, Any], reports: list[dict[str, Any]]) -> int:
     """Exit status for what was delivered; says what could not be read."""
     deltas = [one for each in reports for one in each["deltas"]]
-    broken = [one["why"] for one in deltas if one["values"] is None and "/" in one["why"]]
+    broken = [one["why"] for one in deltas if "/" in one.get("why", "")]
     for why in broken:
         _say({}, why)
     if not deltas:

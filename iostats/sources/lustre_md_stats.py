@@ -27,4 +27,4 @@ parse, split = lustre.parse, lustre.split_target_name
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's MDTs."""
-    return read_all(root, "md_stats", "mdc", "md_stats")
+    return read_all(root, "md_stats", "mdc", "md_stats", always=split)

@@ -37,13 +37,13 @@ def _files(pattern, most=6, longest=3000):
 
 @target(lambda: _files("lustre-*/**/stats") + _files("lustre-*/**/md_stats"))
 def stats_file(data):
-    """A reading has whole numbers, or the file and line are named."""
-    with allowed(StatsSyntaxError):
-        found = lustre.parse(data.decode("latin-1"), "stats")
-        for name, counter in found.counters.items():
-            assert 0 < len(name) <= 100
-            assert counter.samples >= 0
-            assert all(number is None or type(number) is int for number in counter[2:])
+    """A counter has whole numbers, or its line is named."""
+    found = lustre.parse(data.decode("latin-1"), "stats")
+    for name, counter in found.counters.items():
+        assert 0 < len(name) <= 100
+        assert counter.samples >= 0
+        assert all(number is None or type(number) is int for number in counter[2:])
+    assert not found.bad.keys() & found.counters.keys()
 
 
 @target(lambda: _files("lustre-*/**/rpc_stats"))
