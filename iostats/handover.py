@@ -16,12 +16,18 @@ hidden file (.bashrc), one in a hidden folder (.ssh), or a program.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import json
 import os
 import pwd
 import resource
+import selectors
 import signal
+import socket
 import stat
+import subprocess
+import sys
 import time
 
 from iostats.jobid import as_filename
@@ -31,31 +37,245 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _WITHIN_S = 30
-_LOOK_EVERY_S = 0.02
 _MOST_FILES = 1 << 20
+_LOOK_EVERY_S = 0.1
+_MOST_HANGING = 100             # processes in file systems that do not answer
+_LONGEST_WHY, _DONE = 1000, b"done"
 
 
 class NotHandedOver(Exception):
     """It could not be written there; the text says why."""
 
 
-async def append(user: str, path: str, text: str) -> None:
-    """Append `text` to the file `path` of `user` (a name); NotHandedOver."""
-    if not os.path.isabs(path):
-        raise NotHandedOver(f"{path}: expected an absolute path")
-    if any(part.startswith(".") for part in path.split("/")):
-        raise NotHandedOver(f"{path}: expected a job's output, got a hidden file or folder")
-    await _as(_entry(user), path, lambda uid: _append(path, text.encode(), uid))
+# Each process that writes is a child of one that has been there from the start, without threads and
+# without anything of the server's: a fork of the server itself would copy locks that other threads
+# hold just then, and its memory with the site's secret.
+_COMMAND = ("import sys; sys.path.insert(0, sys.argv.pop(1)); "
+            "from iostats import handover; handover.serve()")
 
 
-async def keep_at_home(user: str, job: str, text: str) -> None:
-    """Write ~USER/.iostats/JOB.txt where that folder is; NotHandedOver."""
+class Writer:
+    """The server's end of the process that writes; for one event loop."""
+
+    def __init__(self, command: str = _COMMAND) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._to: asyncio.StreamWriter | None = None
+        self._answers: dict[int, asyncio.Future[str]] = {}
+        self._reading: asyncio.Future[None] | None = None
+        self._count = 0
+        self._lock: asyncio.Lock | None = None         # of its loop, so made there
+
+    async def begin(self) -> None:
+        """Start it, unless it runs."""
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            if self._to is None:
+                await self._start()
+
+    async def _start(self) -> None:
+        mine, its = socket.socketpair()
+        with its:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", self._command,
+                     os.path.dirname(os.path.dirname(os.path.abspath(__file__)))],
+                    stdin=its.fileno(), stdout=subprocess.DEVNULL, env={}, cwd="/",
+                    start_new_session=True)
+            except OSError as error:
+                mine.close()
+                raise NotHandedOver(f"no process that writes as users: {error.strerror}") from None
+        mine.setblocking(False)
+        reader, self._to = await asyncio.open_connection(sock=mine)
+        self._reading = asyncio.ensure_future(self._read(reader))
+
+    async def append(self, user: str, path: str, text: str) -> None:
+        """Append `text` to the file `path` of `user` (a name); NotHandedOver."""
+        await self._ask("append", user, path, text)
+
+    async def keep_at_home(self, user: str, job: str, text: str) -> None:
+        """Write ~USER/.iostats/JOB.txt where that folder is; NotHandedOver."""
+        await self._ask("home", user, job, text)
+
+    async def _ask(self, what: str, *words: str) -> None:
+        await self.begin()
+        assert self._to is not None
+        self._count += 1
+        number, answer = self._count, asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            self._to.write(json.dumps([number, what, *words]).encode() + b"\n")
+            await self._to.drain()
+            why = await answer
+        except OSError:
+            why = _ENDED
+        finally:
+            self._answers.pop(number, None)
+        if why:
+            raise NotHandedOver(why)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while line := await reader.readline():
+                number, why = json.loads(line)
+                if number in self._answers and not self._answers[number].done():
+                    self._answers[number].set_result(str(why))
+        self._let_go()                                 # the next one to ask starts another one
+
+    def _let_go(self) -> None:
+        if self._to is not None:
+            self._to.close()
+        self._to = None
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_result(_ENDED)
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            # It has no child that it would wait for: it ends at once, or is init's.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+
+    def close(self) -> None:
+        """End it; what it is just writing is written, or is not."""
+        if self._reading is not None:
+            self._reading.cancel()
+        self._let_go()
+
+
+_ENDED = "the process that writes as users has ended; the next report starts another one"
+
+
+# -- in that process ---------------------------------------------------------------------------
+
+class _Child:
+    """One process that writes, and who asked for it."""
+
+    def __init__(self, pid: int, number: int, path: str) -> None:
+        self.pid, self.number, self.path = pid, number, path
+        self.ends = time.monotonic() + _WITHIN_S
+
+
+def serve() -> None:
+    """Do what comes at standard input, until nobody is there any more."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    connection = socket.socket(fileno=0)
+    with contextlib.suppress(ConnectionError):
+        _serve(connection)
+
+
+def _serve(connection: socket.socket) -> None:
+    children: dict[int, _Child] = {}
+    hanging: list[int] = []                            # and those that just come to their ends
+    asked = bytearray()
+    wanted = selectors.DefaultSelector()
+    wanted.register(connection, selectors.EVENT_READ)
+
+    def tell(number: int, why: str) -> None:
+        connection.sendall(json.dumps([number, why[:_LONGEST_WHY]]).encode() + b"\n")
+
+    while True:
+        ends = min((one.ends for one in children.values()), default=None)
+        wait_s = None if ends is None else max(0.0, ends - time.monotonic())
+        if hanging:
+            wait_s = _LOOK_EVERY_S if wait_s is None else min(wait_s, _LOOK_EVERY_S)
+        for key, _ in wanted.select(wait_s):
+            if key.fileobj is connection:
+                data = connection.recv(1 << 16)
+                if not data:
+                    return
+                asked += data
+                while b"\n" in data and b"\n" in asked:
+                    line, _, rest = bytes(asked).partition(b"\n")
+                    asked = bytearray(rest)
+                    number, what, user, name, text = json.loads(line)
+                    if len(hanging) >= _MOST_HANGING:
+                        tell(number, f"{name}: {len(hanging)} processes hang in file systems")
+                        continue
+                    reading, child = _begun(number, what, user, name, text)
+                    children[reading] = child
+                    wanted.register(reading, selectors.EVENT_READ)
+            else:
+                _finish(key.fd, children, wanted, hanging, tell)
+        for handle in [handle for handle, one in children.items() if one.ends <= time.monotonic()]:
+            _finish(handle, children, wanted, hanging, tell, late=True)
+        hanging[:] = [pid for pid in hanging if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+
+
+def _finish(handle: int, children: dict[int, _Child], wanted: selectors.BaseSelector,
+            hanging: list[int], tell: Callable[[int, str], None], late: bool = False) -> None:
+    """What came of a child, or of one that hangs in the kernel, until that lets it go."""
+    child = children.pop(handle)
+    wanted.unregister(handle)
+    told = b"" if late else os.read(handle, _LONGEST_WHY)
+    os.close(handle)
+    if late:
+        os.kill(child.pid, signal.SIGKILL)
+    hanging.append(child.pid)
+    tell(child.number, "" if told == _DONE else told.decode("utf-8", "replace")
+         or f"{child.path}: not written within {_WITHIN_S} s")
+
+
+def _begun(number: int, what: str, user: str, name: str, text: str) -> tuple[int, _Child]:
+    """A child that writes as `user`: (where it tells what came of it, the _Child)."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            told = _DONE
+            try:
+                signal.alarm(_WITHIN_S)
+                _write_as(writing, what, user, name, text)
+            except NotHandedOver as error:
+                told = str(error).encode("utf-8", "backslashreplace")
+            except OSError as error:
+                why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
+                told = f"{name}: {why}".encode("utf-8", "backslashreplace")
+            except ValueError as error:                # a NUL in a path
+                told = f"{name!r}: {error}".encode("utf-8", "backslashreplace")
+            os.write(writing, told[:_LONGEST_WHY])
+        finally:
+            os._exit(0)
+    os.close(writing)
+    return reading, _Child(pid, number, name)
+
+
+def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
+    """Become `user`, with no open file but `keep`, and write."""
     entry = _entry(user)
-    if not os.path.isabs(entry.pw_dir):
-        raise NotHandedOver(f"user {user!r} has no home")
-    folder = os.path.join(entry.pw_dir, ".iostats")
-    path = os.path.join(folder, as_filename(job) + ".txt")
-    await _as(entry, path, lambda uid: _replace(folder, path, text.encode(), uid))
+    path, folder = name, ""
+    if what == "append":
+        if not os.path.isabs(path):
+            raise NotHandedOver(f"{path}: expected an absolute path")
+        if any(part.startswith(".") for part in path.split("/")):
+            raise NotHandedOver(f"{path}: expected a job's output, got a hidden file or folder")
+    else:
+        if not os.path.isabs(entry.pw_dir):
+            raise NotHandedOver(f"user {user!r} has no home")
+        folder = os.path.join(entry.pw_dir, ".iostats")
+        path = os.path.join(folder, as_filename(name) + ".txt")
+    become(entry, keep)
+    if what == "append":
+        _append(path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
+        return
+    try:
+        _replace(folder, path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
+    except OSError as error:
+        why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
+        raise NotHandedOver(f"{path}: {why}") from None
+
+
+def become(entry: pwd.struct_passwd, keep: int) -> None:
+    """This process has the rights of a user, and no open file but `keep`, from now on."""
+    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    # The connection to the server is not this user's.
+    os.closerange(0, keep)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    os.closerange(keep + 1, most if 0 < most < _MOST_FILES else _MOST_FILES)
+    if os.geteuid() == 0:
+        os.setgroups(groups)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    os.umask(0o077)
 
 
 def _entry(user: str) -> pwd.struct_passwd:
@@ -85,61 +305,6 @@ def _first_user(path: str = "/etc/login.defs") -> int:
     except (OSError, ValueError, IndexError):
         pass
     return 1000
-
-
-async def _as(entry: pwd.struct_passwd, path: str, action: Callable[[int], None]) -> None:
-    """Run `action(uid)` in a child that is the user of `entry`."""
-    _bury()
-    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = errno.EIO
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_WITHIN_S)
-            # The store, the port and the nodes' connections are not this user's.
-            os.closerange(3, writing)
-            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            os.closerange(writing + 1, most if 0 < most < _MOST_FILES else _MOST_FILES)
-            if os.geteuid() == 0:
-                os.setgroups(groups)
-                os.setgid(entry.pw_gid)
-                os.setuid(entry.pw_uid)
-            os.umask(0o077)
-            action(entry.pw_uid)
-            code = 0
-        except OSError as error:
-            code = error.errno or errno.EIO
-        finally:
-            try:
-                os.write(writing, b"%d" % code)
-            finally:
-                os._exit(0)
-    os.close(writing)
-    try:
-        ends = time.monotonic() + _WITHIN_S
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            if time.monotonic() > ends:
-                os.kill(child, signal.SIGKILL)
-                _hanging.append(child)                 # in the kernel, until that lets it go
-                raise NotHandedOver(f"{path}: not written within {_WITHIN_S} s")
-            await asyncio.sleep(_LOOK_EVERY_S)
-        told = os.read(reading, 16)
-    finally:
-        os.close(reading)
-    if told != b"0":
-        code = int(told) if told else errno.EINTR
-        raise NotHandedOver(f"{path}: {_WHY.get(code) or os.strerror(code)}")
-
-
-_hanging: list[int] = []
-
-
-def _bury() -> None:
-    for child in list(_hanging):
-        if os.waitpid(child, os.WNOHANG) != (0, 0):
-            _hanging.remove(child)
 
 
 _WHY = {errno.ELOOP: "it is a link", errno.ENXIO: "it is no plain file",

@@ -183,6 +183,7 @@ class SiteServer(Server):
         self._jobs: OrderedDict[Key, _Job] = OrderedDict()
         self._metrics: set[str] = set()
         self._unsent: list[tuple[asyncio.Transport, bytes, bool]] = []
+        self._writer = handover.Writer()
         self._showing: dict[Key, asyncio.Future[None]] = {}
         self._commenting: dict[Key, asyncio.Future[None]] = {}
         # Made by `work`: up to Python 3.9 it is of one loop.
@@ -351,10 +352,16 @@ class SiteServer(Server):
     def close(self) -> None:
         """An orderly end."""
         super().close()
+        self._writer.close()
         self.harvest.close()
 
     async def work(self) -> None:
         """Make the records that are due, for ever."""
+        if {"home", "output"} & set(self.config["site.show"]):
+            try:
+                await self._writer.begin()             # while little else is in memory
+            except handover.NotHandedOver as error:
+                log.error("%s", error)
         await asyncio.gather(self._work(), self.harvest.work(self._settled))
 
     def _settled(self, jobs: dict[str, Optional[Facts]]) -> None:
@@ -580,11 +587,11 @@ class SiteServer(Server):
         if not user:
             return
         if "home" in ways:
-            await self._hand_over(handover.keep_at_home(user, job, text))
+            await self._hand_over(self._writer.keep_at_home(user, job, text))
         output = (facts.output if facts else "") or about.output
         # Appended once: what comes later is in the other places.
         if "output" in ways and output and "%" not in output and self._store.show_once(key):
-            await self._hand_over(handover.append(user, output, "\n" + text))
+            await self._hand_over(self._writer.append(user, output, "\n" + text))
 
     async def _comment(self, scheduler: str, facts: Facts, attempt: int,
                        record: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from processes import REPOSITORY, private_mounts, until
+from test_client import python_for_nobody
 
 from iostats import handover
 from iostats.handover import NotHandedOver
@@ -50,8 +51,19 @@ def a_file(path, uid=NOBODY, mode=0o644):
     return path
 
 
+def written(write, **how):
+    """What `write(writer)` returns, awaited; and the process that writes is gone."""
+    async def whole():
+        writer = handover.Writer(**how)
+        try:
+            return await write(writer)
+        finally:
+            writer.close()
+    return asyncio.run(whole())
+
+
 def append(path, user="nobody", text=REPORT):
-    asyncio.run(handover.append(user, str(path), text))
+    written(lambda writer: writer.append(user, str(path), text))
 
 
 def refused(path, why, user="nobody"):
@@ -178,22 +190,28 @@ def test_nothing_is_written_as_root(folder):
         refused(path, "root: nothing is written as root$", "root")
         assert SAID == path.read_text()
     with pytest.raises(NotHandedOver, match="nothing is written as root"):
-        asyncio.run(handover.keep_at_home("root", "4711", REPORT))
+        written(lambda writer: writer.keep_at_home("root", "4711", REPORT))
 
 
 def test_one_who_is_not_root_can_write_as_nobody_else(folder):
     """A server that runs as an ordinary user says what is in the way."""
-    path = a_file(folder / "job.out")
+    path, public = a_file(folder / "job.out"), folder / "public"
+    shutil.copytree(REPOSITORY / "iostats", public / "iostats",
+                    ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
-        [sys.executable, "-c", "import asyncio, os, sys\n"
+        [python_for_nobody(), "-c", "import asyncio, os, sys\n"
          "from iostats import handover\n"
          f"os.setuid({DAEMON})\n"
-         "for user in ('nobody', 'daemon'):\n"
-         "    try:\n"
-         "        asyncio.run(handover.append(user, sys.argv[1], 'x'))\n"
-         "    except handover.NotHandedOver as error:\n"
-         "        print(error)\n", str(path)],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=30)
+         "async def both():\n"
+         "    writer = handover.Writer()\n"
+         "    for user in ('nobody', 'daemon'):\n"
+         "        try:\n"
+         "            await writer.append(user, sys.argv[1], 'x')\n"
+         "        except handover.NotHandedOver as error:\n"
+         "            print(error)\n"
+         "    writer.close()\n"
+         "asyncio.run(both())\n", str(path)],
+        cwd=public, capture_output=True, text=True, timeout=30)
     first, second = done.stdout.splitlines()
     assert "only root can write as user 'nobody'" in first
     assert second.endswith("job.out: Permission denied")
@@ -205,41 +223,94 @@ def test_many_at_once_each_get_their_own(folder):
     paths = [a_file(folder / f"{number}.out") for number in range(23)]
     before = len(os.listdir("/proc/self/fd"))
 
-    async def all_of_them():
-        await asyncio.gather(*(handover.append("nobody", str(path), f"{path.name}\n")
+    async def all_of_them(writer):
+        await asyncio.gather(*(writer.append("nobody", str(path), f"{path.name}\n")
                                for path in paths))
-    asyncio.run(all_of_them())
+    written(all_of_them)
     assert [SAID + f"{path.name}\n" for path in paths] == [path.read_text() for path in paths]
     assert before == len(os.listdir("/proc/self/fd"))
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
 
-def test_a_place_that_hangs_is_given_up(folder, monkeypatch):
+# As iostats.handover._COMMAND; who writes to slow.out is stopped, as its user may do at any time.
+SLOW = """
+import os, signal, sys
+sys.path.insert(0, sys.argv.pop(1))
+from iostats import handover
+handover._WITHIN_S = 5
+real = handover._append
+def slow(name, data, uid):
+    if name.endswith("slow.out"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    real(name, data, uid)
+handover._append = slow
+handover.serve()
+"""
+
+
+def test_a_place_that_hangs_is_given_up(folder):
     """The process that writes there is ended; others go on meanwhile."""
     path = a_file(folder / "job.out")
-    monkeypatch.setattr(handover, "_WITHIN_S", 5)
-    real = handover._append
 
-    def slow(name, data, uid):
-        if name.endswith("slow.out"):
-            import signal
-            os.kill(os.getpid(), signal.SIGSTOP)           # as its user may do at any time
-        real(name, data, uid)
-
-    monkeypatch.setattr(handover, "_append", slow)
-
-    async def both():
-        hangs = asyncio.ensure_future(handover.append("nobody", str(folder / "slow.out"), "x"))
-        await handover.append("nobody", str(path), REPORT)
+    async def both(writer):
+        hangs = asyncio.ensure_future(writer.append("nobody", str(folder / "slow.out"), "x"))
+        await writer.append("nobody", str(path), REPORT)
         assert not hangs.done()
         with pytest.raises(NotHandedOver, match=r"slow\.out: not written within 5 s"):
             await hangs
         assert SAID + REPORT == path.read_text()
-        await handover.append("nobody", str(path), "again\n")
-    asyncio.run(both())
+        await writer.append("nobody", str(path), "again\n")
+        children = Path(f"/proc/{writer._process.pid}/task/{writer._process.pid}/children")
+        until(lambda: children.read_text() == "", what="their ends")
+    written(both, command=SLOW)
     assert path.read_text().endswith("again\n")
-    until(lambda: handover._bury() or not handover._hanging, what="its end")
+
+
+def test_the_server_itself_makes_no_copy_of_itself(folder, monkeypatch):
+    """A fork of a process with threads copies the locks that these hold just then."""
+    def fork():
+        raise AssertionError("forked")
+    monkeypatch.setattr(os, "fork", fork)
+    path = a_file(folder / "job.out")
+    append(path)
+    assert SAID + REPORT == path.read_text()
+
+
+def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(folder):
+    """The next report starts another one; by the kernel short of memory, say."""
+    path = a_file(folder / "job.out")
+
+    async def kill(writer):
+        slow = asyncio.ensure_future(writer.append("nobody", str(folder / "slow.out"), "x"))
+        await writer.append("nobody", str(path), "first\n")
+        writer._process.kill()
+        with pytest.raises(NotHandedOver, match="the process that writes as users has ended"):
+            await slow
+        await writer.append("nobody", str(path), "second\n")
+    written(kill, command=SLOW)
+    assert SAID + "first\nsecond\n" == path.read_text()
+
+
+def test_it_ends_with_the_server_that_is_killed(folder):
+    done = subprocess.run(
+        [sys.executable, "-c", "import asyncio, os\n"
+         "from iostats import handover\n"
+         "async def begin():\n"
+         "    writer = handover.Writer()\n"
+         "    await writer.begin()\n"
+         "    print(writer._process.pid, flush=True)\n"
+         "    os.kill(os.getpid(), 9)\n"
+         "asyncio.run(begin())\n"], cwd=REPOSITORY, capture_output=True, text=True, timeout=30)
+    pid = int(done.stdout)
+
+    def is_gone():
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+    until(is_gone, what="the end of the process that writes")
+    assert "" == done.stderr
 
 
 # -- the user's home ---------------------------------------------------------------------------
@@ -252,10 +323,14 @@ exec "$@"
 KEEP = """
 import asyncio, json, sys
 from iostats import handover
-try:
-    print(json.dumps(asyncio.run(handover.keep_at_home(*sys.argv[1:]))))
-except handover.NotHandedOver as error:
-    print(json.dumps(str(error)))
+async def keep():
+    writer = handover.Writer()
+    try:
+        print(json.dumps(await writer.keep_at_home(*sys.argv[1:])))
+    except handover.NotHandedOver as error:
+        print(json.dumps(str(error)))
+    writer.close()
+asyncio.run(keep())
 """
 
 

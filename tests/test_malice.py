@@ -371,7 +371,13 @@ def test_metrics_are_nowhere_unless_they_are_asked_for():
 # -- a node that lies about whose job it was ------------------------------------------------------
 
 def hand_over(user, path):
-    asyncio.run(handover.append(user, str(path), "REPORT\n"))
+    async def whole():
+        writer = handover.Writer()
+        try:
+            await writer.append(user, str(path), "REPORT\n")
+        finally:
+            writer.close()
+    asyncio.run(whole())
 
 
 @root_only
@@ -412,22 +418,45 @@ def test_no_report_is_appended_as_a_user_of_the_system(of_all):
     assert "" == path.read_text()
 
 
+# In the process that writes: what it has when it writes.
+LOOKING = """
+import json, os, sys
+sys.path.insert(0, sys.argv.pop(1))
+from iostats import handover
+real = handover._append
+def look(path, data, uid):
+    names = ("Uid", "Gid", "Groups", "CapEff", "CapPrm")
+    found = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+    files = [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")
+             if os.path.lexists(f"/proc/self/fd/{one}")]
+    with open("HERE/seen", "w") as file:
+        json.dump({"files": files, "environ": dict(os.environ),
+                   **{name: found[name].split() for name in names}}, file)
+    real(path, data, uid)
+handover._append = look
+handover.serve()
+"""
+
+
 @root_only
 def test_the_process_that_writes_for_a_user_has_nothing_of_the_servers(of_all):
     """Not its rights, its groups or its open files: the store and the port are not that user's."""
     kept = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    for one in kept:
+        os.set_inheritable(one.fileno(), True)
+    path = of_all / "job.out"
+    path.write_text("")
+    os.chown(path, ALICE, ALICE)
+    command = LOOKING.replace("HERE", str(of_all))
 
-    def look(uid):
-        names = ("Uid", "Gid", "Groups", "CapEff", "CapPrm")
-        status = Path("/proc/self/status").read_text()
-        found = dict(line.split(":", 1) for line in status.splitlines())
-        (of_all / "seen").write_text(json.dumps({
-            "files": [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")
-                      if os.path.lexists(f"/proc/self/fd/{one}") and int(one) > 2],
-            **{name: found[name].split() for name in names}}))
-    asyncio.run(handover._as(handover._entry("nobody"), "", look))
+    async def write():
+        writer = handover.Writer(command)
+        await writer.append("nobody", str(path), "REPORT\n")
+        writer.close()
+    asyncio.run(write())
     seen = json.loads((of_all / "seen").read_text())
     assert (["65534"] * 4, ["65534"] * 4) == (seen["Uid"], seen["Gid"])
+    assert {"LC_CTYPE"} >= set(seen["environ"])             # which Python sets itself
     assert {"0" * 16} == {*seen["CapEff"], *seen["CapPrm"]} and "0" not in seen["Groups"]
     assert 1 >= len([one for one in seen["files"] if "seen" not in one]), seen["files"]
     assert all(one.startswith("pipe:") or "seen" in one for one in seen["files"]), seen["files"]

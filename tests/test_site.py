@@ -22,7 +22,7 @@ import pytest
 from processes import AFTER, BEFORE, Listener, fill, new_job, until, write_tree
 from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, script
 
-from iostats import credentials, handover, report, wire
+from iostats import credentials, report, wire
 from iostats import site as site_module
 from iostats.cli.site_server import asked
 from iostats.config import Config
@@ -584,7 +584,7 @@ def test_the_report_comes_to_the_jobs_own_output_once(desk, open_folder):
 
 
 def test_one_users_file_system_that_hangs_stops_no_other_report(inside, monkeypatch):
-    """handover.append never ends for alice; the others' reports and records are made."""
+    """To append never ends for alice; the others' reports and records are made."""
     shown = []
 
     async def append(user, path, text):
@@ -592,7 +592,7 @@ def test_one_users_file_system_that_hangs_stops_no_other_report(inside, monkeypa
             await asyncio.Event().wait()
         shown.append((user, path))
 
-    monkeypatch.setattr(handover, "append", append)
+    monkeypatch.setattr(inside.server._writer, "append", append)
     inside.config.take("site.show", "output", "a test")
     for job, user in (("4711", "alice"), ("4713", "bob"), ("4717", "carol")):
         inside.send(job, "nid1", about={"nodes": "nid1", "user": user, "output": f"/{user}"})
