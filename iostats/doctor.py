@@ -16,11 +16,10 @@ import time
 
 from iostats import config as site
 from iostats import (credentials, files, harvest_checks, jobid, nodelist, post, schedulers, secret,
-                     state, wire)
+                     site_checks, state)
 from iostats import node as this_node
 from iostats.checks import NOTE, OK, PROBLEM, Check, quoted
-from iostats.errors import (ConfigError, IostatsError, NotDelivered, NotReadable,
-                            UsageError)
+from iostats.errors import (ConfigError, IostatsError, NotDelivered)
 from iostats.snapshot import readings
 
 TYPE_CHECKING = False
@@ -75,8 +74,7 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
     checks.append(_state_folder(config))
     job, job_check = _job(given, config)
     checks += [job_check, check or _node_list(node)]
-    return [*checks, *_batch(config), *_comments(config), *_site(config, node),
-            *_server(given, config, job, node)]
+    return checks + site_checks.examine(config, node) + _server(given, config, job, node)
 
 
 # -- this machine ----------------------------------------------------------------------------
@@ -440,65 +438,6 @@ def _node_list(node: str) -> Check:
                  "srun --ntasks-per-node=1 iostats_client.py doctor")
 
 
-# -- the batch system and the site -------------------------------------------------------------
-
-def _batch(config: Config) -> list[Check]:
-    """Which batch system it is, and where the server of a site would hear of its jobs."""
-    try:
-        system = schedulers.chosen(config, os.environ)
-    except UsageError as error:
-        return [Check(PROBLEM, "batch system", f"{config.origin['batch.system']}: {error}",
-                      "iostats config --check")]
-    if system.NAME == "none":
-        return []
-    if not hasattr(system, "way"):
-        return [Check(OK, "batch system", system.NAME)]
-    try:
-        return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from {system.way()}")]
-    except NotReadable as error:
-        return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
-
-
-def _comments(config: Config) -> list[Check]:
-    """Who reads what [site] show = comment has written of a job."""
-    private, said = schedulers.who_reads_comments(config)
-    return [Check(OK if private else NOTE, "comments", said)] if said else []
-
-
-def _site(config: Config, node: str) -> list[Check]:
-    """The site's server, which prologs, epilogs and the harvest need."""
-    if not config["site.host"]:
-        return []
-    try:
-        host, port = post.site_server(config)
-    except UsageError as error:
-        return [Check(PROBLEM, "site", str(error), "iostats config --check")]
-    where, fetch = f"{host}:{port}", _fetch(host, config["site.secret"])
-    try:
-        signs = credentials.of_client(config, wire.SITE, config["site.secret"])
-    except IostatsError as error:
-        if os.geteuid():
-            return [Check(NOTE, "site", f"{where}; only root reports there: {error}")]
-        return [Check(PROBLEM, "site", str(error), fetch)]
-    try:
-        hello, by = post.who_listens(host, port, wire.SITE, signs, node)
-    except OSError as error:
-        return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
-                      "systemctl start iostats-site.service")]
-    except NotDelivered as error:                      # munge: it believes root alone
-        return [Check(NOTE if os.geteuid() else PROBLEM, "site", str(error),
-                      "sudo iostats_client.py doctor" if os.geteuid() else
-                      "iostats config --check")]
-    if by is not None:
-        return [Check(OK, "site", f"{where} is the site's server")]
-    if hello.get("job") != wire.SITE:
-        return [Check(PROBLEM, "site", f"{where}: something else listens there",
-                      "iostats config --check")]
-    return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.doubt for one in signs),
-                  fetch if any(isinstance(one, credentials.Secret) for one in signs) else
-                  "iostats config --check")]
-
-
 # -- the server ------------------------------------------------------------------------------
 
 def _server(given: dict[str, Any], config: Config, job: str | None, node: str) -> list[Check]:
@@ -569,14 +508,10 @@ def _secret(given: dict[str, Any], config: Config, job: str,
         path = secret.where(given.get("--secret"), config["secret.dir"], job)
         return secret.load(path), None
     except NotDelivered as error:
-        return None, Check(PROBLEM, "secret", str(error), _fetch(host, path or ""))
+        return None, Check(PROBLEM, "secret", str(error), site_checks.fetch(host, path or ""))
     except IostatsError as error:
         return None, Check(PROBLEM, "secret", str(error),
                            f"rm {quoted(path)}" if path else f"unset {secret.VARIABLE}")
-
-
-def _fetch(host: str, path: str) -> str:
-    return f"scp {host}:{quoted(path)} {quoted(path)}"
 
 
 def _trust_and_clock(hello: dict[str, Any], by: credentials.Credentials | None,
@@ -592,7 +527,7 @@ def _trust_and_clock(hello: dict[str, Any], by: credentials.Credentials | None,
         return [Check(PROBLEM, "munge", one.doubt, "iostats config --check")
                 if isinstance(one, credentials.Munge) else
                 Check(PROBLEM, "secret", f"{where}: the server has another one",
-                      _fetch(host, path) if path else f"unset {secret.VARIABLE}")
+                      site_checks.fetch(host, path) if path else f"unset {secret.VARIABLE}")
                 for one in signs]
     ahead = time.time() - float(hello.get("time", 0))
     text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"

@@ -131,7 +131,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     import json
     folder, lost = config["node.hook_dir"], [] if lost is None else lost
     # What another user can put there would be sent by root.
-    state.check_private(folder, "in site.cfg: [node] hook_dir")
+    state.check_private(folder, state.BY_HOOK_DIR)
     _reap(config, root, now, say)
     waiting = _waiting(folder)
     for path in waiting[:-_MOST_WAITING]:

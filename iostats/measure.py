@@ -49,12 +49,13 @@ class Work:
                  say: Callable[[str], None] = lambda text: None, folder: str | None = None,
                  known_as: str | None = None) -> None:
         """
-        `folder`: where its files are, instead of site.cfg's [node] state_dir; `known_as`: the job
+        `folder`: [node] hook_dir, where its files are instead of in state_dir; `known_as`: the job
         in reports, where that is not its name here.
         """
         self.config, self.root, self.node, self.job, self.say = config, root, node, job, say
         self.kept = state.open_state(config["node.state_dir"] if folder is None else folder,
-                                     job, node, config["node.public_dir"])
+                                     job, node, config["node.public_dir"],
+                                     how=state.BY_OPTION if folder is None else state.BY_HOOK_DIR)
         self._known_as = job if known_as is None else known_as
         self._known = sources.of_side("node")
 

@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TMP = "/tmp"
+BY_OPTION, BY_HOOK_DIR = "with --state-dir", "in site.cfg: [node] hook_dir"
 _PUBLIC_START_LIVES_S = 90 * 86400        # nobody's `stop` removed it, and /run is memory
 
 
 class State:
     """The files of one job on one node."""
 
-    def __init__(self, folder: str, job: str, node: str, public_dir: str = "") -> None:
-        self.folder, self.public_dir = folder, public_dir
+    def __init__(self, folder: str, job: str, node: str, public_dir: str = "",
+                 how: str = BY_OPTION) -> None:
+        """`how` to name another folder: BY_OPTION, or as site.cfg's key."""
+        self.folder, self.public_dir, self._how = folder, public_dir, how
         self._stem = as_filename(job, node)
         self._path = os.path.join(folder, self._stem)
         self.start_path = self.loaded_from = self._path + ".start"
@@ -160,9 +163,9 @@ class State:
                 os.mkdir(self.folder, 0o700)
                 return self._write_once(path, data, replace)
             except OSError as error:
-                raise _not_kept(path, error)
+                raise _not_kept(path, error, self._how)
         except OSError as error:
-            raise _not_kept(path, error)
+            raise _not_kept(path, error, self._how)
 
     @staticmethod
     def _write_once(path: str, data: bytes, replace: bool, mode: int = 0o600) -> bool:
@@ -200,9 +203,8 @@ def write_whole(path: str, data: bytes, replace: bool = True, mode: int = 0o600)
     return True
 
 
-def _not_kept(path: str, error: OSError) -> StateError:
-    return StateError(f"{path}: cannot be kept: {error.strerror}; name another folder with "
-                      f"--state-dir")
+def _not_kept(path: str, error: OSError, how: str) -> StateError:
+    return StateError(f"{path}: cannot be kept: {error.strerror}; name another folder {how}")
 
 
 def _entries(folder: str) -> list[str]:
@@ -225,15 +227,16 @@ def _holds_work(state: State) -> bool:
 
 
 def open_state(folder: str, job: str, node: str, public_dir: str = "",
-               holds: Callable[[State], bool] = _holds_work) -> State:
+               holds: Callable[[State], bool] = _holds_work, how: str = BY_OPTION) -> State:
     """
     The State of `job` on `node` in `folder`, which is made if it is not there.
 
-    `holds`: says of one of our folders below /tmp, where none is named, that it is this job's.
+    `how`: as of State; `holds`: says of one of our folders below /tmp, where none is named, that
+    it is this job's.
     """
     if folder:
-        make_private(folder, "with --state-dir")
-        return State(folder, job, node, public_dir)
+        make_private(folder, how)
+        return State(folder, job, node, public_dir, how)
     for folder in _private_folders():
         state = State(folder, job, node, public_dir)
         if holds(state):
@@ -325,7 +328,7 @@ def make_private(folder: str, how: str) -> None:
     """
     Make `folder`, if it is not there; StateError where it is not this user's alone.
 
-    `how` to name another one: "with --state-dir".
+    `how` to name another one: as of State.
     """
     try:
         make_folders(folder)

@@ -337,12 +337,26 @@ def test_a_name_with_a_line_end_speaks_of_no_other_job():
     assert not {"JobName", "Comment", "WorkDir", "SubmitLine"} & set(forms.ACCOUNTED.split(","))
 
 
-def test_doctor_can_say_which_way_it_is():
-    """And that there is none."""
-    assert "squeue --json" == leaf.way(Answers(squeue_json=(0, sample("squeue_22.05.json"), "")))
-    assert "as lines" in leaf.way(Answers(squeue=(0, "slurm 19.05.5", "")))
+@pytest.mark.parametrize("live, words", [
+    (dict(squeue_json=(0, sample("squeue_22.05.json"), "")), "squeue --json"),
+    (dict(squeue=(0, "", "")), "squeue, as lines: names, paths and comments of jobs are not told")])
+@pytest.mark.parametrize("accounting, older", [
+    ((0, "", ""), "of older ones from sacct"),
+    ((1, "", "Slurm accounting storage is disabled"),
+     "of those that slurmctld has forgotten nothing is known: there is no accounting"),
+    ((1, "", "sacct: error: Connection refused"),
+     "of those that slurmctld has forgotten nothing is known: sacct: expected exit status 0, got "
+     "1: sacct: error: Connection refused")])
+def test_doctor_can_say_which_way_it_is(live, words, accounting, older):
+    """Each way is tried; `squeue --version` is printed beside a dead controller as well."""
+    assert f"{words}; {older}" == leaf.way(Answers(**live, sacct=accounting))
+
+
+def test_doctor_can_say_that_there_is_no_way():
     with pytest.raises(NotReadable):
         leaf.way(Answers())
+    with pytest.raises(NotReadable):
+        leaf.way(Answers(squeue=(1, "", "slurm_load_jobs error: Unable to contact controller")))
 
 
 PARSERS = [forms.parse_squeue, forms.parse_sacct, forms.parse_squeue_lines,
@@ -448,7 +462,8 @@ def test_pyslurm_is_asked_where_it_works(pyslurm):
     assert ("42+1", 0, 9) == (found["43"].job, found["43"].exit_status, found["43"].exit_signal)
     assert ("nid007", "COMPLETED") == (found["47"].nodes, found["47"].outcome)
     assert {"23", "37", "41", "43", "47"} == set(found)
-    assert "pyslurm 25.11.2" == leaf.way()
+    assert "pyslurm 25.11.2; of older ones from sacct" == leaf.way(
+        _pyslurm_or(Answers(sacct=(0, "", ""))))
 
 
 @pytest.mark.parametrize("told, status", [("exit_code=72", 200), ("exit_code=None", 128)])
@@ -486,6 +501,9 @@ def test_where_pyslurm_does_not_work_commands_are_asked(pyslurm, text):
     run = Answers(squeue_json=(0, sample("squeue_22.05.json"), ""))
     assert 7 == leaf.facts(["2"], _pyslurm_or(run))["2"].exit_status
     assert ["squeue --json"] == run.names
+    # The doctor tries the very look-up: an import proves nothing beside another release.
+    found = leaf.way(_pyslurm_or(run))
+    assert found.startswith("squeue --json (pyslurm ") and " does not work: " in found
 
 
 def _pyslurm_or(run):

@@ -141,6 +141,27 @@ def test_a_secret_in_a_directory_that_is_read_only_is_enough(site):
         site("systemctl", "restart", SITE, status=0)
 
 
+def test_the_doctor_tries_the_sites_own_way_to_facts_of_jobs(site):
+    """pyslurm is in the virtual environment of the server; one that does not fit is no way."""
+    [packages] = site.path(f"{LIB}/venv/lib").glob("python3*/site-packages")
+    stand_in = packages / "pyslurm.py"
+    stand_in.write_text("__version__ = '25.11.2'\nclass Jobs:\n    @staticmethod\n"
+                        "    def load():\n        raise OSError('Slurm version mismatch')\n")
+    site.put("/usr/local/sbin/squeue", "#!/bin/sh\necho '{\"jobs\": []}'\n", 0o755)
+    site.put("/usr/local/sbin/sacct", "#!/bin/sh\nexit 0\n", 0o755)
+    try:
+        doctor = site("iostats", "doctor", "--json", status=0)
+        [text] = [one["text"] for one in json.loads(doctor.out)["checks"]
+                  if one["name"] == "batch system"]
+        assert text.startswith("slurm; facts of jobs come from squeue --json (pyslurm 25.11.2 does "
+                               "not work: ")
+        assert "Slurm version mismatch" in text and text.endswith("; of older ones from sacct")
+    finally:
+        for name in ("squeue", "sacct"):
+            site.path(f"/usr/local/sbin/{name}").unlink()
+        stand_in.unlink()
+
+
 # -- a node --------------------------------------------------------------------------------------
 
 def test_a_job_through_prolog_and_epilog_is_seen_by_its_user(node):
@@ -244,10 +265,9 @@ def test_an_upgrade_keeps_what_was_edited_and_restarts_what_runs(node):
 
 
 def test_uninstall_says_what_it_keeps_and_purge_leaves_nothing(node):
-    for role in ("site", "node", "login", "harvest", "reader"):
+    for role in ("login", "harvest", "reader"):
         node.make(f"install-{role}")
-    node("systemctl", "enable", "--now", SITE, TIMER, "iostats-reader.socket", status=0)
-    record(node, "4711") if "4711" in node("iostats", "jobs", "-S", "now-1days").out else None
+    node("systemctl", "enable", "--now", SITE, HARVEST, TIMER, "iostats-reader.socket", status=0)
     said = node.make("uninstall")
     assert re.search("kept, and removed by make uninstall PURGE=yes:.* /etc/iostats/site.secret.*"
                      " /var/lib/iostats", said.out)

@@ -320,27 +320,60 @@ def _ask_pyslurm(asked: Sequence[str], run: schedulers.Run | None) -> str:
     status, text, wrong = schedulers.ask(command, run)
     if status:
         # Its last line has the exception.
-        raise schedulers.refused(["python", "-c", "import pyslurm"], status, wrong[-200:])
+        raise schedulers.refused(["python", "-c", "import pyslurm"], status,
+                                wrong.rpartition("\n")[2])
     return text
 
 
 def way(run: schedulers.Run | None = None) -> str:
-    """Where facts() come from here, in words; NotReadable when from nowhere."""
+    """
+    Where facts() come from here, in words, each way having been tried; NotReadable when from
+    nowhere.
+    """
+    return f"{_way_of_live(run)}; {_way_of_accounted(run)}"
+
+
+def _way_of_live(run: schedulers.Run | None) -> str:
+    import importlib.util
+
     from iostats.schedulers import _slurm_forms as forms
-    if _pyslurm():
-        return f"pyslurm {_pyslurm()}"
-    command = ["squeue", "--all", "--states=all", "--json"]
-    status, text, _ = schedulers.ask(command, run)
+    broken = ""
+    if importlib.util.find_spec("pyslurm"):
+        try:
+            forms.parse_pyslurm(_ask_pyslurm([], run))
+            return f"pyslurm {_pyslurm()}"
+        except NotReadable as error:
+            broken = f" (pyslurm {_pyslurm() or 'is here and'} does not work: {error})"
+    command = ["squeue", "--all", "--states=all"]
+    status, text, _ = schedulers.ask([*command, "--json"], run)
     try:
         forms.parse_squeue("{}" if status else text)
-        return "squeue --json"
+        return f"squeue --json{broken}"
     except NotReadable:
         pass
-    command = ["squeue", "--version"]
+    command += ["--noheader", "--format", forms.LIVE]
     status, text, wrong = schedulers.ask(command, run)
     if status:
         raise schedulers.refused(command, status, wrong)
-    return "squeue, as lines: names, paths and comments of jobs are not told"
+    forms.parse_squeue_lines(text)
+    return f"squeue, as lines: names, paths and comments of jobs are not told{broken}"
+
+
+def _way_of_accounted(run: schedulers.Run | None) -> str:
+    """The same of jobs that slurmctld has forgotten."""
+    from iostats.schedulers import _slurm_forms as forms
+    command = ["sacct", "--allocations", "--starttime=now", "--noheader", "--parsable2",
+               "--format", forms.ACCOUNTED]
+    try:
+        status, text, wrong = schedulers.ask(command, run)
+        if not status:
+            forms.parse_sacct_lines(text)
+            return "of older ones from sacct"
+        why = ("there is no accounting" if _NO_ACCOUNTING in wrong.lower() else
+               str(schedulers.refused(command[:1], status, wrong)))
+    except NotReadable as error:
+        why = str(error)
+    return f"of those that slurmctld has forgotten nothing is known: {why}"
 
 
 # -- comments ------------------------------------------------------------------------------------

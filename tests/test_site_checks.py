@@ -1,0 +1,96 @@
+"""
+`iostats doctor` on the hosts of a site: where facts of jobs come from, prologs' directory, and
+whether users may read their own records.  From outside: processes and small trees.
+"""
+from __future__ import annotations
+
+import os
+
+import pytest
+from processes import BEFORE, Desk
+from site_desk import script
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: prologs are root's")
+SQUEUE, SACCT = '#!/bin/sh\necho \'{"jobs": []}\'\n', "#!/bin/sh\nexit 0\n"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    with Desk(tmp_path) as made:
+        made.bin = tmp_path / "bin"
+        made.bin.mkdir()
+        yield made
+
+
+def checks_of(desk, **choices):
+    """{name: (state, text, mend)} outside of a job, with these choices in force."""
+    config = desk.folder / "site.cfg"
+    sections = {}
+    for name, value in choices.items():
+        section, _, key = name.partition("_")
+        sections.setdefault(section, []).append(f"{key} = {value}\n")
+    config.write_text("".join(f"[{name}]\n{''.join(lines)}" for name, lines in sections.items()))
+    done = desk.client("doctor", "--json", "--config", config, "--root", desk.tree(**BEFORE),
+                       job=False, env={"PATH": f"{desk.bin}:/usr/bin-of-nobody"})
+    assert "" == done.err
+    return {one["name"]: (one["state"], one["text"], one["mend"]) for one in done.record["checks"]}
+
+
+# -- the batch system ------------------------------------------------------------------------------
+
+def test_a_host_without_a_job_says_where_facts_of_jobs_come_from(desk):
+    """The management host is such a one, and its server asks."""
+    script(desk.bin / "squeue", SQUEUE)
+    script(desk.bin / "sacct", SACCT)
+    assert ("ok", "slurm; facts of jobs come from squeue --json; of older ones from sacct", ""
+            ) == checks_of(desk)["batch system"]
+
+
+def test_a_controller_that_does_not_answer_is_named(desk):
+    """`squeue --version` would have been fine."""
+    script(desk.bin / "squeue", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n"
+           "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n")
+    state, text, _ = checks_of(desk)["batch system"]
+    assert "note" == state and text.startswith("slurm; no facts of jobs: squeue ")
+    assert "Unable to contact slurm controller" in text
+
+
+def test_without_a_batch_system_there_is_no_line(desk):
+    assert "batch system" not in checks_of(desk)
+
+
+# -- prologs' directory ----------------------------------------------------------------------------
+
+@as_root
+def test_prologs_directory_before_the_first_prolog(desk):
+    folder = desk.folder / "hooks"
+    assert ("note", f"{folder}: not there yet: no prolog has run on this host", "") == checks_of(
+        desk, node_hook_dir=folder, site_host="127.0.0.1")["hook_dir"]
+    assert "hook_dir" not in checks_of(desk, node_hook_dir=folder)
+
+
+@as_root
+def test_prologs_directory_that_is_not_roots_alone_is_named_by_its_key(desk):
+    """Not as --state-dir, which prologs do not have."""
+    folder = desk.folder / "hooks"
+    folder.mkdir()
+    folder.chmod(0o755)
+    state, text, mend = checks_of(desk, node_hook_dir=folder)["hook_dir"]
+    assert ("problem", f"chmod 700 {folder}") == (state, mend)
+    assert f"{folder}: expected a folder of user 0 with mode 0700" in text
+    assert text.endswith("name another in site.cfg: [node] hook_dir")
+    done = desk.client("prolog", "--config", desk.folder / "site.cfg", "--job", "4711",
+                       "--root", desk.folder / "node", job=False)
+    assert "[node] hook_dir" in done.err and "--state-dir" not in done.err
+
+
+@as_root
+def test_reports_that_wait_are_told_and_those_that_were_refused(desk):
+    folder = desk.folder / "hooks"
+    folder.mkdir(0o700)
+    assert ("ok", f"{folder}: no reports wait", "") == checks_of(
+        desk, node_hook_dir=folder)["hook_dir"]
+    for name in ("a.delta", "b.delta", "c.delta.refused"):
+        (folder / name).write_text("{}")
+    assert ("note", f"{folder}: 2 reports wait, 1 were refused and put aside (*.refused)",
+            "iostats_client.py deliver") == checks_of(desk, node_hook_dir=folder)["hook_dir"]
