@@ -230,7 +230,7 @@ def _told(what, *paths):
 def _main(what, *paths):
     sys.path.insert(0, os.path.dirname(HERE))
     if what == "sweeps":
-        from iostats.job_stats import Fingerprints
+        from iostats.fingerprints import Fingerprints
         prints, rates = Fingerprints(), []
         for number in range(8):
             began = time.process_time()

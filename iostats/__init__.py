@@ -8,7 +8,8 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
 
     lustre            the form of `stats` files; names of mounts and targets      thought
     rpc_histogram     the form of `rpc_stats` files
-    job_stats         the form of `job_stats` files, and which of their entries changed
+    job_stats         the form of `job_stats` files
+    fingerprints      which of their entries changed
     job_stats_rows    many of their entries as rows of numbers
     snapshot          all counter files of a node at one moment, as bytes and back
     bounds            what llite does not count, and which numbers may be wrong for it

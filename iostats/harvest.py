@@ -15,6 +15,7 @@ a new run: numbers are never put together from what does not belong together.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections import namedtuple
@@ -30,6 +31,7 @@ from iostats.errors import (
     one_line,
 )
 from iostats.files import PLACES, read_text
+from iostats.fingerprints import Fingerprints
 from iostats.job_stats_rows import Rows, check
 from iostats.spool import Spool
 from iostats.sweep_writer import LONGEST_WHY, Block, Parts, length
@@ -227,7 +229,7 @@ class Agent:
         self._longest = min(_PART_BYTES, config["server.max_message_bytes"] // 5)
         self._boot_id, self._rows = this_node.boot_id(), Rows(booted_at_ns())
         # The chain of messages, and what the server knows by them
-        self._prints: dict[tuple[str, str], job_stats.Fingerprints] = {}
+        self._prints: dict[tuple[str, str], Fingerprints] = {}
         self._run, self._seq, self._grown = "", 0, 0
         self._is_broken = True                 # the next sweep begins another chain
         # The way to the server
@@ -338,7 +340,7 @@ class Agent:
         if (self._is_broken or keys - self._prints.keys()
                 or self._grown > self._config["harvest.spool_bytes"] // 4):
             self._run, self._seq, self._grown = os.urandom(8).hex(), 0, 0
-            self._prints = {key: job_stats.Fingerprints() for key in keys}
+            self._prints = {key: Fingerprints() for key in keys}
             self._is_broken = False
         began = self._seq + 1
         ahead = None if self._offset_s is None else round(self._clock.now() - self._now(), 3)
@@ -346,6 +348,7 @@ class Agent:
         parts = Parts(lambda message: self._keep(message, is_full),
                       lambda: self._head(full=is_full, slot=slot, every=every, read_ahead_s=ahead),
                       self._longest)
+        gc.disable()                           # rows are no cycles, and are looked at in vain
         try:
             for target in found:
                 self._read(target, parts)
@@ -354,6 +357,8 @@ class Agent:
             self._spool.drop(self._run, began)
             self._is_broken = True
             raise
+        finally:
+            gc.enable()
 
     def _head(self, **more: Any) -> dict[str, Any]:
         """What the next message of this sweep begins with."""

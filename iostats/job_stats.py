@@ -22,7 +22,7 @@ file shows decides, never the release: that one prints snapshot_time in nanoseco
 of another form than 2.15.1.  A counter at zero has a line; it is left out here.
 
 A server has tens of thousands of entries, of which few change between two sweeps, so that there
-are three steps, each as cheap as it can be: `pieces` cuts the file into entries, `Fingerprints`
+are three steps, each as cheap as it can be: `pieces` cuts the file into entries, fingerprints.py
 says which of them changed, `parse` reads those.  A line that cannot be understood costs its entry.
 
 Source: lprocfs_jobstats_seq_show(), lustre/obdclass/lprocfs_jobstats.c, 2.5 to 2.17.
@@ -41,9 +41,6 @@ from iostats.lustre import Counter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Union
-
-    Id = Union[bytes, str]                  # as it is printed; as text where it began with a quote
 
 Entry = namedtuple("Entry", "job_id started_ns seen_ns counters")
 Entry.__doc__ = """
@@ -205,62 +202,10 @@ def head_of(piece: bytes, boot_ns: int, origin: str) -> tuple[str, int, int, int
             seen_ns if seen_ns >= lustre.FIRST_WALL_CLOCK_NS else seen_ns + boot_ns, times.end())
 
 
-class Fingerprints:
-    """
-    What the last sweep of one file looked like: 64 bits of each entry, and its id.
-
-        for piece in pieces(chunks):
-            if prints.changed(piece):
-                try: ... parse(piece) ...
-                except JobStatsSyntaxError: prints.refuse(piece)
-        gone = prints.finish()                 or abandon(), where the file could not be read on
-
-    An entry that is twice in one read (expired and made again while it was read: the old one, then
-    the new one) is two entries here, each looked at by itself.  About 150 bytes for each entry.
-    """
-
-    _last: dict[int | Id, Id]                   # hash of the piece -> the id as it is printed
-    _now: dict[int | Id, Id]
-
-    def __init__(self) -> None:
-        self._last, self._now = {}, {}
-
-    def changed(self, piece: bytes) -> bool:
-        """True where the last sweep had no entry that is the same to the last byte."""
-        # Python's hash of bytes is SipHash with a key of this process: nobody can make two alike.
-        mark = hash(piece)
-        job = self._last.pop(mark, None)
-        if job is not None:
-            self._now[mark] = job
-            return False
-        if mark in self._now:
-            return False
-        head = _ID.match(piece)
-        if head and len(piece) <= _LONGEST_PIECE:
-            self._now[mark] = _id_of(head) if head[1][:1] == b'"' else head[1]
-        return True
-
-    def refuse(self, piece: bytes) -> None:
-        """The piece could not be parsed: it is looked at again in the next sweep."""
-        job = self._now.pop(hash(piece), None)
-        if job is not None:
-            self._now[job] = job               # its id is there, and like no piece
-
-    def finish(self) -> list[str]:
-        """The file was read to its end: [ids that were there in the last sweep and are gone]."""
-        gone = set(self._last.values())
-        gone.difference_update(self._now.values())
-        self._last, self._now = self._now, {}
-        return sorted(one if isinstance(one, str) else _as_text(one) for one in gone)
-
-    def abandon(self) -> None:
-        """The file was not read to its end: nothing is gone; what changed has been taken."""
-        self._last.update(self._now)
-        self._now = {}
-
-    def forget(self) -> None:
-        """As in the beginning: every entry is new."""
-        self._last, self._now = {}, {}
+def id_of(piece: bytes) -> bytes | None:
+    """The id of one piece, as parse() has it, in UTF-8; None where it is no entry."""
+    head = _ID.match(piece)
+    return _id_of(head).encode() if head and len(piece) <= _LONGEST_PIECE else None
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -21,6 +21,7 @@ from collections import namedtuple
 from iostats import harvest, job_stats, loads, lustre
 from iostats.attribution import Form
 from iostats.errors import IostatsError, JobStatsSyntaxError, NotReadable, UsageError
+from iostats.fingerprints import Fingerprints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Here:
         self._root, self._known, self.every_s = root, _Known(form), every_s
         self.origin = os.uname().nodename if root == "/" else f"below {root}"
         self._before: dict[Key, Look] | None = None
-        self._prints: dict[Key, job_stats.Fingerprints] = {}
+        self._prints: dict[Key, Fingerprints] = {}
         self._load: Any = None                 # a loads.Load, once there were two looks
         boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         self._boot_ns = time.time_ns() - time.clock_gettime_ns(boot)
@@ -137,7 +138,7 @@ class Here:
         before = self._before and self._before.get(key)
         prints = self._prints.get(key)
         if prints is None or before is None:
-            prints, before = self._prints.setdefault(key, job_stats.Fingerprints()), None
+            prints, before = self._prints.setdefault(key, Fingerprints()), None
             prints.forget()
         with _opened(target.folders) as file:
             at, now_ns = time.monotonic(), time.time_ns()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PROTOCOL, _MAGIC = 2, b"iostats sweep 2\n"
 LONGEST_WHY = 400
-_MOST_ROWS = 2000                  # of a block
+_MOST_ROWS = 1000                  # of a block
 _HEAD, _OF_COUNTER = 300, 60       # about so many bytes of JSON
 _COUNTED = ("samples", "sum")      # all that matters where each entry has a start_time
 _TYPES = {array(code).itemsize: code for code in "BHIQ"}

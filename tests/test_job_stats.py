@@ -16,7 +16,8 @@ from job_stats_text import Job, Value
 
 from iostats import job_stats
 from iostats.errors import IostatsError, JobStatsSyntaxError
-from iostats.job_stats import Entry, Fingerprints
+from iostats.fingerprints import Fingerprints
+from iostats.job_stats import Entry
 from iostats.lustre import Counter
 
 SECOND = 10**9
@@ -742,3 +743,50 @@ def test_whoever_takes_what_changed_and_what_is_gone_has_what_is_in_the_file(sta
         for job in gone:
             del taken[job]
         assert state == taken
+
+
+# -- what is kept of them --------------------------------------------------------------
+
+def lines(*numbers):
+    """Pieces of these jobs; (job, amount) for another amount than 23."""
+    return [entry(f"{one[0]}" if isinstance(one, tuple) else f"{one}", counters=(
+        f"  open: {{ samples: {one[1] if isinstance(one, tuple) else 23}, unit: reqs }}\n"))
+        for one in numbers]
+
+
+@pytest.mark.parametrize("then, changed, gone", [
+    (list(range(1000)), [], []),
+    ([0, (1, 37), *range(2, 1000)], [1], []),
+    (list(range(1, 1000)), [], [0]),                        # one has gone, at the begin
+    ([*range(400), *range(900, 1000)], [], list(range(400, 900))),   # more than are looked for
+    (list(range(999, -1, -1)), [], []),                     # in another order
+    ([*range(10, 1000), *range(1001, 1004), 5], [1001, 1002, 1003], [0, 1, 2, 3, 4, 6, 7, 8, 9]),
+    ([*range(500), (3, 41), *range(500, 1000)], [3], []),   # twice, the second one in use
+    ([], [], list(range(1000))),
+])
+def test_entries_are_known_wherever_they_stand(then, changed, gone):
+    prints = Fingerprints()
+    for piece in lines(*range(1000)):
+        assert prints.changed(piece)
+    assert [] == prints.finish()
+    for _ in range(2):
+        names = [job_stats.parse(piece).job_id for piece in lines(*then) if prints.changed(piece)]
+        assert list(map(str, changed)) == names
+        assert sorted(map(str, gone)) == prints.finish()
+        changed, gone = [], []
+
+
+def test_an_entry_takes_few_bytes():
+    """400,000 of them, 64 MiB: a megabyte for 10,000 would be 40 of them."""
+    prints = Fingerprints()
+    pieces = lines(*range(4_700_000, 4_710_000))
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            for piece in pieces:
+                prints.changed(piece)
+            prints.finish()
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 30 * 10_000 and peak < 200 * 10_000

@@ -15,6 +15,7 @@ from iostats import (compact, config, delta, job_stats, job_stats_rows, jobid, j
                      nodelist, post, report, rpc_histogram, schedulers, server, snapshot, sources)
 from iostats.aggregate import Totals
 from iostats.compact import CompactError
+from iostats.fingerprints import Fingerprints
 from iostats.errors import (ConfigError, JobStatsSyntaxError, NotReadable, StateError,
                             StatsSyntaxError, UsageError)
 
@@ -69,7 +70,7 @@ def job_stats_file(data):
     whole = list(job_stats.pieces([data]))
     assert whole == list(job_stats.pieces(draw.parts(data)))
     assert sum(map(len, whole)) <= len(data) + len(whole)
-    prints, rows = job_stats.Fingerprints(), job_stats_rows.Rows(NS)
+    prints, rows = Fingerprints(), job_stats_rows.Rows(NS)
     for _ in range(2):
         for piece in whole:
             prints.changed(piece)
