@@ -10,6 +10,11 @@ up, not the timing or the merging of a real client:
     (23 reads of 37,888 bytes were 23 x 40,960 bytes on a real client, too);
   * writes to one open file gather to RPCs of 4 MiB; fsync, close, and a write that does not
     begin where the last one ended send what there is.  Their sizes are exact bytes;
+  * of what was read only the last page stays in memory, for the open file that read it; a read()
+    that begins in it is two samples of `read_bytes`, as one that is partly cached is in Lustre;
+  * the pages of what gathers are dirty: a write() of less than a page into one of them is a tiny
+    write, which `write_bytes` does not have since 2.14.56 (unless `tiny_write` is 0);
+  * a file whose name ends with ".libaio" is read and written as by io_submit() with O_DIRECT;
   * one RPC is in flight at a time; its latency is the time of the operations below it;
   * every open, create, getattr and getxattr is an intent lock, every other metadata
     operation its own RPC; nothing is sent at mount time or by a timer (no obd_ping).
@@ -21,12 +26,14 @@ from __future__ import annotations
 
 import time
 import uuid
+import weakref
 
 from . import counters
 from .counters import CounterFile, Release, RpcHistograms, log2_row
 
 PAGE_BYTES = 4096
 RPC_BYTES = 4 << 20
+LOCK_US = 37                # at least: a lock is a request to an MDT
 
 # llite operation -> (name in md_stats, opcode in mdc stats; REINT has no line of its own).
 REINT = "mds_reint"
@@ -55,6 +62,7 @@ METADATA = {
     "fsync": ("fsync", "mds_sync"),
     "readdir": ("read_page", "mds_readpage"),
     "statfs": (None, "mds_statfs"),
+    "flock": (None, None),
 }
 MODIFIES = {INTENT: ("open",), "mds_close": ("close",)}       # and every REINT
 
@@ -65,6 +73,15 @@ class Osc:
     def __init__(self, release: Release):
         self.stats = CounterFile(counters.rpc_table(release, *counters.OSC_OPCODES))
         self.rpc_stats = RpcHistograms(release.rpc_start_known)
+        self.history = [(int(time.time()), state) for state in ("CONNECTING", "FULL")]
+        self.runs: weakref.WeakSet = weakref.WeakSet()
+
+    def evict(self) -> None:
+        """The OST throws this client out: what was not sent is gone."""
+        self.history += [(int(time.time()), state) for state in (
+            "DISCONN", "CONNECTING", "EVICTED", "RECOVER", "FULL")]
+        for run in self.runs:
+            run.size_bytes = 0
 
     def bulk(self, direction: str, offset: int, size_bytes: int, us: int, times: int = 1):
         """`times` RPCs that move `size_bytes` each, which is whole pages for a read."""
@@ -109,6 +126,12 @@ class WriteRun:
 
     def __init__(self, osc: Osc):
         self.osc, self.offset, self.size_bytes, self.us = osc, 0, 0, 0
+        osc.runs.add(self)
+
+    def has_dirty(self, page: int) -> bool:
+        """True where something of that page is not yet sent."""
+        last = (self.offset + self.size_bytes - 1) // PAGE_BYTES
+        return bool(self.size_bytes) and self.offset // PAGE_BYTES <= page <= last
 
     def write(self, offset: int, size_bytes: int, us: int) -> None:
         if offset != self.offset + self.size_bytes:
@@ -143,6 +166,7 @@ class Client:
         self.fs, self.instance = fs, instance
         self.name = f"{fs}-{instance}"
         self.uuid = str(uuid.uuid4())
+        self.release, self.tiny_write = release, release.tiny_write
         self.llite = CounterFile(counters.llite_table(release))
         self.osc = [Osc(release) for _ in range(osts)]
         self.mdc = [Mdc(release) for _ in range(mdts)]
@@ -154,6 +178,7 @@ class Client:
 
     def did(self, operation: str, us: int = 0, mdt: int = 0, times: int = 1) -> None:
         """A metadata operation that succeeded."""
+        us += LOCK_US if operation == "flock" else 0
         self.llite.add(LLITE.get(operation, operation), us, times)
         self.mdc[mdt % len(self.mdc)].did(operation, us, times)
 
@@ -177,21 +202,41 @@ class Client:
         self._opens.pop(inode, None)
         self._closed_ns.pop(inode, None)
 
-    def read(self, osc: Osc, offset: int, size_bytes: int, us: int = 0, times: int = 1) -> None:
+    def locking(self, times: int = 1) -> None:
+        """flock() was called; whether it will succeed is not known yet."""
+        if self.release.flock_twice:
+            self.llite.add("flock", 1, times)
+
+    def read(self, osc: Osc, offset: int, size_bytes: int, us: int = 0, times: int = 1,
+             cached: int = 0, libaio: bool = False) -> None:
         """
-        `times` reads of the same `size_bytes`.  A read that returns 0 bytes (end of file)
-        is not counted at all: ll_file_read_iter() tallies only a result > 0.
+        `times` reads of the same `size_bytes`, the first `cached` of them from memory.  A read
+        that returns 0 bytes (end of file) is not counted at all: ll_file_read_iter() tallies only
+        a result > 0.
         """
         if not size_bytes:
             return
-        self.llite.add("read_bytes", size_bytes, times)
-        self.llite.add("read", us, times)
-        for start in range(0, size_bytes, RPC_BYTES):
+        if self.release.counts_libaio or not libaio:
+            for part in filter(None, (cached, size_bytes - cached)):
+                self.llite.add("read_bytes", part, times)
+            self.llite.add("read", us, times)
+        for start in range(cached, size_bytes, RPC_BYTES):
             osc.bulk("read", offset + start, min(RPC_BYTES, size_bytes - start), us, times)
 
-    def wrote(self, run: WriteRun, offset: int, size_bytes: int, us: int = 0) -> None:
-        """One write; counted here at once, on its OST when the run is sent."""
-        if size_bytes:
-            self.llite.add("write_bytes", size_bytes)
+    def wrote(self, run: WriteRun, offset: int, size_bytes: int, us: int = 0, tiny: bool = True,
+              libaio: bool = False) -> None:
+        """
+        One write; counted here at once, on its OST when the run is sent.
+
+        `tiny`: it may be a tiny write, as its file has no O_APPEND, O_SYNC or O_DIRECT.
+        """
+        if not size_bytes:
+            return
+        page, first = divmod(offset, PAGE_BYTES)
+        tiny = (tiny and self.tiny_write and size_bytes < PAGE_BYTES
+                and first + size_bytes <= PAGE_BYTES and run.has_dirty(page))
+        if self.release.counts_libaio or not libaio:
+            if self.release.counts_tiny or not tiny:
+                self.llite.add("write_bytes", size_bytes)
             self.llite.add("write", us)
-            run.write(offset, size_bytes, us)
+        run.write(offset, size_bytes, us)

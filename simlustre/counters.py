@@ -33,6 +33,10 @@ class Release:
         rpc_latency: rpc_stats has "RPC latency (us)" and "DIO RPCs in flight"; 2.17.
         mdc_bulk: mdc rpc_stats has the bulk sections too; since 2.11.
         mdc_percent: their column title; the doubled sign since 2.16 is Lustre's own slip.
+        tiny_write: `tiny_write` is there; since 2.11.
+        counts_tiny: a small write into a dirty page is in write_bytes; no more since 2.14.56.
+        counts_libaio: so is libaio with O_DIRECT; no more since 2.14.
+        flock_twice: `flock` is counted at the call, and at its success; since 2.17.
         llite_in, stats_in, rpc_in, info_in: folder of each kind of file; md_stats never moved.
     """
 
@@ -47,6 +51,10 @@ class Release:
     rpc_latency: bool = False
     mdc_bulk: bool = True
     mdc_percent: str = "%"
+    tiny_write: bool = True
+    counts_tiny: bool = False
+    counts_libaio: bool = False
+    flock_twice: bool = False
     llite_in: str = "sys/kernel/debug/lustre"
     stats_in: str = "sys/kernel/debug/lustre"
     rpc_in: str = "proc/fs/lustre"
@@ -56,17 +64,18 @@ class Release:
 RELEASES = {
     "2.10": Release("2.10.8", usec="usec", ops_have_times=False, shows_start=False,
                     first_in_flight=0, mdc_bulk=False, llite_in="proc/fs/lustre",
-                    stats_in="proc/fs/lustre", info_in="proc/fs/lustre"),
+                    stats_in="proc/fs/lustre", info_in="proc/fs/lustre", tiny_write=False,
+                    counts_tiny=True, counts_libaio=True),
     "2.12": Release("2.12.9", usec="usec", ops_have_times=False, shows_start=False,
-                    first_in_flight=0),
+                    first_in_flight=0, counts_tiny=True, counts_libaio=True),
     "2.15": Release("2.15.8", rpc_start_known=False),
     "2.17": Release("2.17.57", name_width=35, saturates=True, rpc_latency=True,
-                    mdc_percent="%%", rpc_in="sys/kernel/debug/lustre"),
+                    mdc_percent="%%", rpc_in="sys/kernel/debug/lustre", flock_twice=True),
 }
 
 # In the order of the file.  opencount and openclosetime came with 2.15.
 LLITE_OPERATIONS = (
-    "read write open close fsync readdir setattr truncate getattr create link unlink symlink "
+    "read write open close fsync readdir setattr truncate flock getattr create link unlink symlink "
     "mkdir rmdir mknod rename statfs setxattr getxattr listxattr removexattr"
 ).split()
 

@@ -21,6 +21,7 @@ opendir is `open` too
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import time
@@ -28,7 +29,7 @@ import time
 import mfusepy
 
 from . import tree
-from .client import Client, WriteRun
+from .client import PAGE_BYTES, Client, WriteRun
 from .lookups import Lookups
 from .truth import Truth
 
@@ -38,14 +39,19 @@ BASE_STAT = ("st_mode", "st_ino", "st_nlink", "st_uid", "st_gid", "st_rdev", "st
 HIDDEN = ".fuse_hidden"
 UTIME_NOW, UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
 RENAME_NOREPLACE = 1
+NEVER_CACHED = getattr(os, "O_DIRECT", 0)
 NEVER_PASSED_ON = os.O_CREAT | os.O_EXCL | getattr(os, "O_DIRECT", 0)   # the last wants alignment
 
 
 class OpenFile:
     """A data file somebody has open."""
 
-    def __init__(self, node: Node, client: Client, fd: int, mdt: int):
+    def __init__(self, node: Node, client: Client, fd: int, mdt: int, path: str, flags: int):
         self.node, self.client, self.fd, self.mdt = node, client, fd, mdt
+        self.libaio = path.endswith(".libaio")
+        self.direct = self.libaio or bool(flags & NEVER_CACHED)
+        self.tiny = not (self.direct or flags & (os.O_APPEND | os.O_SYNC | os.O_DSYNC))
+        self.cached = 0, 0                  # first and end of what is in memory
         self.inode = os.fstat(fd).st_ino
         self.osc = client.osc_of(self.inode)
         self.run = WriteRun(self.osc)
@@ -54,16 +60,34 @@ class OpenFile:
     def read(self, size: int, offset: int) -> bytes:
         start_ns = time.perf_counter_ns()
         data = os.pread(self.fd, size, offset)
-        self.client.read(self.osc, offset, len(data), _us_since(start_ns))
+        end, (first, last) = offset + len(data), self.cached
+        cached = min(last, end) - offset if first <= offset < last else 0
+        self.client.read(self.osc, offset, len(data), _us_since(start_ns), 1, cached, self.libaio)
+        if data and not self.direct:
+            first = (end - 1) // PAGE_BYTES * PAGE_BYTES
+            self.cached = first, min(first + PAGE_BYTES, os.fstat(self.fd).st_size)
         self.node.truth.moved(self.client.fs, "read", len(data))
         return data
 
     def write(self, data: bytes, offset: int) -> int:
         start_ns = time.perf_counter_ns()
         size = os.pwrite(self.fd, data, offset)
-        self.client.wrote(self.run, offset, size, _us_since(start_ns))
+        self.client.wrote(self.run, offset, size, _us_since(start_ns), self.tiny, self.libaio)
+        self.cached = 0, 0
         self.node.truth.moved(self.client.fs, "write", size)
         return size
+
+    def lock(self, operation: int) -> None:
+        """flock(); one that would have to wait fails with EDEADLK: nobody else is served then."""
+        start_ns = time.perf_counter_ns()
+        self.client.locking()
+        try:
+            fcntl.flock(self.fd, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EWOULDBLOCK if operation & fcntl.LOCK_NB else errno.EDEADLK,
+                          "locked") from None
+        self.client.did("flock", _us_since(start_ns), self.mdt)
+        self.node.truth.asked(self.client.fs, "flock")
 
     def sync(self) -> None:
         start_ns = time.perf_counter_ns()
@@ -105,8 +129,11 @@ class OpenText:
         return self.content[offset:offset + size]
 
     def write(self, data: bytes, offset: int) -> int:
-        self.clear()
+        self.clear(data)
         return len(data)
+
+    def lock(self, operation: int) -> None:
+        pass
 
     def sync(self) -> None:
         pass
@@ -363,7 +390,7 @@ class Node(mfusepy.Operations):
             real, flags & ~NEVER_PASSED_ON & ~os.O_TRUNC))
         if flags & os.O_TRUNC:
             self._truncated(path, 0, "truncate")
-        return self._handle(OpenFile(self, client, fd, self._mdt(client, real)))
+        return self._handle(OpenFile(self, client, fd, self._mdt(client, real), path, flags))
 
     def _open_ours(self, path: str, flags: int) -> int:
         self.lookups.settle()
@@ -394,13 +421,16 @@ class Node(mfusepy.Operations):
             self._attributes_due = True
             return handle
         self._attributes_due = True
-        return self._handle(OpenFile(self, client, fd, self._mdt(client, real)))
+        return self._handle(OpenFile(self, client, fd, self._mdt(client, real), path, flags))
 
     def read(self, path, size, offset, fh):
         return self._handles[fh].read(size, offset)
 
     def write(self, path, data, offset, fh):
         return self._handles[fh].write(data, offset)
+
+    def flock(self, path, fh, operation):
+        self._handles[fh].lock(operation)
 
     def fsync(self, path, datasync, fh):
         self._handles[fh].sync()

@@ -95,6 +95,8 @@ def _restore(client: Client, uuid: str, start_ns: int) -> None:
 
 def _count(client: Client, name: str, times: int, size_bytes: int) -> None:
     """Calls are dealt to the OSTs in turn; nothing was timed, so all times are 0."""
+    if name == "flock":
+        client.locking(times)
     if name not in BULK:
         return client.did(name, times=times)
     for index, osc in enumerate(client.osc):

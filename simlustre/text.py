@@ -61,6 +61,12 @@ def mdc_rpc_stats(file: RpcHistograms, release: Release, now_ns: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def state(history: list) -> str:
+    """The last of (seconds, state) is the one of now; sixteen are kept."""
+    return (f"current_state: {history[-1][1]}\nstate_history:\n"
+            + "".join(f" - [ {seconds}, {name} ]\n" for seconds, name in history[-16:]))
+
+
 def mounts(mount_point: str, file_systems) -> str:
     """The Lustre lines of /proc/mounts; a blank is \\040 there."""
     where = mount_point.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")

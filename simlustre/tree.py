@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from . import text
-from .client import Client
+from .client import Client, Osc
 from .counters import Release
 
 # The root of debugfs is closed to all but root (DEBUGFS_DEFAULT_MODE in fs/debugfs/inode.c).
@@ -22,10 +22,10 @@ DEBUGFS_MODE = 0o700
 
 @dataclass(frozen=True)
 class File:
-    """`render` gives the text of this moment; `clear` is what any write does, None: read-only."""
+    """`render` gives the text of this moment; `clear` is what a write does, None: read-only."""
 
     render: Callable[[], str]
-    clear: Optional[Callable[[], None]] = None
+    clear: Optional[Callable[[bytes], None]] = None
 
     @property
     def mode(self) -> int:
@@ -53,11 +53,15 @@ def _files_of_client(release: Release, client: Client) -> dict:
                  _counters(text.stats, client.llite, release)}
     for what in ("pid", "ppid", "gid"):
         files[f"{llite}/stats_track_{what}"] = _fixed("0 (all)\n")
+    if release.tiny_write:
+        files[f"{llite}/tiny_write"] = File(lambda: f"{client.tiny_write:d}\n",
+                                            lambda data: _set_tiny_write(client, data))
     for index, osc in enumerate(client.osc):
         name = f"osc/{client.fs}-OST{index:04x}-osc-{client.instance}"
         files[f"{release.stats_in}/{name}/stats"] = _counters(text.stats, osc.stats, release)
         files[f"{release.rpc_in}/{name}/rpc_stats"] = _counters(
             text.osc_rpc_stats, osc.rpc_stats, release)
+        files[f"{release.rpc_in}/{name}/state"] = _state(osc)
     for index, mdc in enumerate(client.mdc):
         name = f"mdc/{client.fs}-MDT{index:04x}-mdc-{client.instance}"
         files[f"{release.stats_in}/{name}/stats"] = _counters(text.stats, mdc.stats, release)
@@ -72,4 +76,13 @@ def _fixed(content: str) -> File:
 
 
 def _counters(form, file, release: Release) -> File:
-    return File(lambda: form(file, release, time.time_ns()), file.clear)
+    return File(lambda: form(file, release, time.time_ns()), lambda data: file.clear())
+
+
+def _set_tiny_write(client: Client, data: bytes) -> None:
+    client.tiny_write = data.strip() != b"0"
+
+
+def _state(osc: Osc) -> File:
+    """Whatever is written to it, which Lustre does not know, the OST evicts this client."""
+    return File(lambda: text.state(osc.history), lambda data: osc.evict())

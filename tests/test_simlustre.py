@@ -130,7 +130,9 @@ def test_each_release_has_its_files_where_lustre_has_them(static, release):
                 f"{stats}/{MDT0}/stats", f"{rpc}/{OST0}/rpc_stats", f"{rpc}/{OST1}/rpc_stats",
                 f"{rpc}/{MDT0}/rpc_stats", f"{PROC}/{MDT0}/md_stats", f"{info}/{LLITE}/uuid",
                 f"{info}/{LLITE}/stats_track_pid", f"{info}/{LLITE}/stats_track_ppid",
-                f"{info}/{LLITE}/stats_track_gid"}
+                f"{info}/{LLITE}/stats_track_gid", f"{rpc}/{OST0}/state", f"{rpc}/{OST1}/state"}
+    if release != "2.10":
+        expected.add(f"{info}/{LLITE}/tiny_write")
     found = {str(path.relative_to(root)) for path in root.rglob("*") if "scratch-" in str(path)
              and path.is_file()}
     assert expected == found
@@ -164,17 +166,20 @@ def test_a_file_without_counts_is_its_header(static, release, header):
              "open                      23 samples [regs]",
              "create                    23 samples [reqs]",
              "ost_write                 1 samples [usec] 0 0 0 0"),
-    ("2.15", "write_bytes               41 samples [bytes] 37 37 1517 56129",
+    ("2.15", "write_bytes               1 samples [bytes] 37 37 37 1369",
              "open                      23 samples [usecs] 0 0 0 0",
              "create                    23 samples [reqs]",
              "ost_write                 1 samples [usecs] 0 0 0 0"),
-    ("2.17", "write_bytes                         41 samples [bytes] 37 37 1517 56129",
+    ("2.17", "write_bytes                         1 samples [bytes] 37 37 37 1369",
              "open                                23 samples [usecs] 0 0 0 0",
              "create                              23 samples [reqs]",
              "ost_write                           1 samples [usecs] 0 0 0 0"),
 ])
 def test_each_release_prints_its_units(static, release, bytes_line, open_line, md_line, osc_line):
-    """41 writes of 37 bytes are 1517 bytes, 56129 as squares, and one RPC on the one OST."""
+    """
+    41 writes of 37 bytes are 1517 bytes, 56129 as squares, and one RPC on the one OST; but for the
+    first they are into a dirty page, which 2.15 and later do not count.
+    """
     where = static("--release", release, "--osts", 1)
     simlustre("--move", where, "scratch", "write_bytes=41x37", "open=23", "mknod=23")
     llite, stats, _, _ = PLACES[release]
@@ -443,7 +448,7 @@ def test_a_file_that_is_open_keeps_its_moment(mount):
     """What was opened before the writes does not know of them; opened again, it does."""
     node = mount()
     with open(node / "root" / DEBUGFS / LLITE / "stats") as early:
-        shell("dd if=/dev/zero of=file bs=37 count=23", node / "scratch")
+        shell("dd if=/dev/zero of=file bs=37 count=23 oflag=append", node / "scratch")
         assert "write_bytes" not in early.read()
     assert 23 == samples_of(node / "root" / DEBUGFS / LLITE / "stats")["write_bytes"]
 
@@ -468,7 +473,8 @@ def test_truth_tells_what_the_counters_tell(mount):
 @fuse
 def test_two_file_systems_on_a_node_are_counted_apart(mount):
     node = mount("node1", "--fs", "my-home")
-    shell("dd if=/dev/zero of=scratch/a bs=37 count=23; dd if=/dev/zero of=my-home/b bs=41 count=5",
+    shell("dd if=/dev/zero of=scratch/a bs=37 count=23 oflag=append; "
+          "dd if=/dev/zero of=my-home/b bs=41 count=5 oflag=append",
           node)
     llite = node / "root" / DEBUGFS / "llite"
     assert [37, 37, 851] == counters_of(llite / f"scratch-{INSTANCE}/stats")["write_bytes"][2][:3]
