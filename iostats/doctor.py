@@ -68,7 +68,8 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
                 checks.append(_source(source, [f for f in counters if f.source == source], refused,
                                       read, root, source in by_reader, lockdown))
         checks += [lockdown.check(counters), _release(root, counters, read),
-                   _start_time(root, read), _stats_track(now), _jobid_var(root, config)]
+                   _start_time(root, read), _stats_track(now), *_tiny_write(root, read),
+                   _jobid_var(root, config)]
     checks += harvest_checks.examine(config, root)
     checks.append(_reader(root, config, said, by_reader))
     checks.append(_state_folder(config))
@@ -325,6 +326,29 @@ def _stats_track(now: Snapshot) -> Check:
     if not found:
         return Check(NOTE, "stats_track", "not shown")
     return Check(OK, "stats_track", "0 (all): the whole node is counted")
+
+
+def _tiny_write(root: str, read: dict[tuple[str, str], Reading]) -> list[Check]:
+    """Whether small writes are counted; nothing where the release always does (up to 2.14)."""
+    found = {}
+    for (source, name), one in read.items():
+        # start_time came with the release that does not count them any more, 2.14.56.
+        if source == "llite" and one.start_ns is not None:
+            found[name] = _text(root, f"sys/fs/lustre/llite/{name}/tiny_write").strip()
+    if "1" not in found.values():
+        return [Check(OK, "tiny_write", "0: small writes are in the bytes written")] * (
+            "0" in found.values())
+    calls = missing = 0
+    for name, switched in found.items():
+        counters = read["llite", name].counters
+        if switched == "1" and "write" in counters:
+            calls += counters["write"].samples
+            missing += max(0, counters["write"].samples - (
+                counters["write_bytes"].samples if "write_bytes" in counters else 0))
+    return [Check(NOTE, "tiny_write", f"1: small writes into unsent pages are not in the bytes "
+                  f"written, {missing} of {calls} write() calls so far; 0 counts them, and makes "
+                  f"each of them 2 to 9 times as slow (docs/counters.md)",
+                  "lctl set_param llite.*.tiny_write=0")]
 
 
 def _jobid_var(root: str, config: Config) -> Check:

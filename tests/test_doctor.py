@@ -24,6 +24,7 @@ from processes import (
     job_with_free_ports,
     is_free,
     put,
+    stats,
     until,
 )
 from test_reader import Node, as_root, locked, node  # noqa: F401  (fixtures)
@@ -184,6 +185,32 @@ def test_of_the_three_filters_the_one_that_is_set_is_named(desk, tree):
     put(tree, f"{SYSFS}/stats_track_pid", "untracked\n")
     put(tree, f"{SYSFS}/stats_track_gid", "37\n")
     assert "lctl set_param llite.*.stats_track_gid=0" == problem(desk, tree, "stats_track")[1]
+
+
+NOT_COUNTED = ("1: small writes into unsent pages are not in the bytes written, {} write() calls "
+               "so far; 0 counts them, and makes each of them 2 to 9 times as slow "
+               "(docs/counters.md)")
+
+
+@pytest.mark.parametrize("switch, calls, said", [
+    ("1", 1003, NOT_COUNTED.format("978 of 1003")), ("1", 25, NOT_COUNTED.format("0 of 25")),
+    ("0", 1003, "0: small writes are in the bytes written")])
+def test_small_writes_that_are_not_counted_are_a_note_with_its_command(desk, tree, switch, calls,
+                                                                       said):
+    """Of 2.15 and later; who switches it off pays for it."""
+    put(tree, f"{SYSFS}/tiny_write", f"{switch}\n")
+    put(tree, LLITE, stats("write_bytes 25 samples [bytes] 100 100 2500 250000",
+                           f"write {calls} samples [usecs] 1 1 {calls} {calls}"))
+    done, checks = doctor(desk, tree)
+    state, mend = {"1": ("note", "lctl set_param llite.*.tiny_write=0"), "0": ("ok", "")}[switch]
+    assert ((state, said, mend), 0) == (checks["tiny_write"], done.status)
+
+
+def test_where_small_writes_are_counted_nothing_is_said_of_them(desk, tree):
+    """2.12 has the switch, and counts."""
+    put(tree, f"{SYSFS}/tiny_write", "1\n")
+    put(tree, LLITE, "snapshot_time 1752000000.000000123 secs.nsecs\n")
+    assert "tiny_write" not in doctor(desk, tree)[1]
 
 
 @pytest.mark.parametrize("value, env, mend", [
