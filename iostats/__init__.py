@@ -64,6 +64,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     harvest_checks    what is in the way of the agent, for the doctor
     site_checks       what is in the way of all jobs of a site, likewise
     doctor            what is in the way on this node, and the command that mends it
+    logs              the log of the site's server, each event on one line
     elsewhere         calls that may block, in threads of their own
     journal           what that has counted, on the disk before it is acknowledged
     server            the server of one job

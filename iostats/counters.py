@@ -105,6 +105,18 @@ def is_operation(counter: str) -> bool:
     """
     return counter not in TRANSFERS and counter not in COUNTED_AGAIN
 
+
+def is_call(metric: str) -> bool:
+    """
+    Whether a metric of job_stats (metrics_of) is how often something other than reads and writes
+    was asked for.
+
+    >>> [is_call(name) for name in ("open", "open_us", "samedir_rename", "read_rpcs", "write")]
+    [True, False, True, False, False]
+    """
+    return metric not in TRANSFERS and not metric.endswith(("_us", "_us2", "_sum", "_rpcs"))
+
+
 # md_stats names of what the client does for itself, without a request to the MDT (2.5 to 2.17).
 LOCAL_MD_STATS = frozenset((
     "revalidate_lock", "lock_match", "find_cbdata", "null_inode", "cancel_unused",

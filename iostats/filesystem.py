@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import add
 
 from iostats import bounds, series
-from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS
+from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS, is_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -222,8 +222,7 @@ class FileSystem:
         total: dict[str, int] = {}
         for values in targets.values():
             added(total, values)
-        calls = {name for name in total if name not in (*_NETWORK, "read", "write")
-                 and not name.endswith(("_us", "_sum", "_rpcs"))}
+        calls = set(filter(is_call, total))
         return {"name": name, "label": name,
                 **{metric: total.get(metric, 0) for metric in _NETWORK},
                 **{f"{way}_seconds": _seconds(total.get(f"{way}_us")) for way in ("read", "write")},

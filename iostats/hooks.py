@@ -4,6 +4,7 @@ The batch system's prolog and epilog on a node, as root: every job is measured, 
     FOLDER/KEY%20NODE.start          the start snapshot, see state.py
     FOLDER/KEY%20NODE.job            what the prolog knew: NAME=VALUE lines
     FOLDER/KEY%20NODE.SEQ.delta      a report that the site's server does not have yet
+    FOLDER/...SEQ.delta.refused      ... and has refused: it is tried again once a day
 
 FOLDER is site.cfg's [node] hook_dir, KEY the job's id, and "#N" after it in the N-th restart: a
 requeued job keeps its id.  A prolog touches this folder alone.  An epilog keeps its report there
@@ -12,8 +13,8 @@ that is away delays no job, and loses nothing.
 
 Jobs that share a node: each prolog writes its job's name into the files of those that are there
 ("other=NAME"), so that an epilog knows all that it was together with, also those that are gone.
-An epilog begins with "over=1" there: what it leaves behind when its time is up is no job that is
-still there.
+An epilog begins with "over=UPTIME" there: what it leaves behind when its time is up is no job that
+is still there.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ NO_EPILOG = "no epilog has run"
 CUT_OFF = "the epilog was ended before it was done"
 
 _CUT_OFF_S = 60.0                  # an epilog that began so long ago has ended
-_FORGOTTEN_S = 90 * 86400          # a start whose epilog never came, a report that was refused
-_MOST_WAITING = 10_000
+_FORGOTTEN_S = 90 * 86400          # files of no start: pieces of what was never whole
+_MOST_WAITING, _MOST_REFUSED = 10_000, 1000
+_AGAIN_S, _AGAIN_AT_ONCE = 86400.0, 10    # reports that were refused: the server may be fixed
 _AROUND = 1000                     # bytes of a message beside its report
-# wire.REFUSED, INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST: sending it again does not help
-_FINAL = (-32004, -32602, -32700, -32600)
+# wire.REFUSED, INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST: to send it again now does not help
+_NOT_NOW = (-32004, -32602, -32700, -32600)
 _ITS_OWN = -32603                  # wire.INTERNAL_ERROR: the server can't take this one, now
 
 
@@ -95,7 +97,7 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     work = _work(config, root, node, job, about, say)
     path = _job_path(work.kept)
     known = _read(path)
-    _append(path, "over=1\n", say)
+    _append(path, f"over={int(_up())}\n", say)
     about = {**known.about, **_checked(about)}
     reports, failed, damaged = work.end(about, also_here=len(known.others))
     if failed is not None:
@@ -139,15 +141,16 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
         state.forget(path)
         lost.append(path)
     waiting, left_here = waiting[-_MOST_WAITING:], 0
-    if not waiting:
+    again = _refused_before(folder, now())
+    if not waiting and not again:
         return 0
     try:
         site = _Site(config, say, until - time.monotonic())
     except IostatsError as error:
         say(f"{error}; {len(waiting)} reports wait in {folder}")
         return len(waiting)
-    for number, path in enumerate(waiting):
-        still = len(waiting) - number + left_here
+    for number, path in enumerate(waiting + again):
+        still = max(0, len(waiting) - number) + left_here
         left_s = until - time.monotonic()
         if left_s <= 0:
             return still
@@ -164,7 +167,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             continue
         except OSError as error:
             say(f"{path}: cannot be read: {error.strerror}")
-            left_here += 1
+            left_here += path not in again
             continue
         except (ValueError, RecursionError) as error:
             _put_aside(path, f"cannot be sent: {error}", say)
@@ -174,20 +177,21 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             site.send(report, left_s)
         except NotDelivered as error:
             code = getattr(error, "code", None)
-            if code in _FINAL:
+            if code in _NOT_NOW:
                 _put_aside(path, str(error), say)
                 lost.append(path)
                 continue
-            say(f"{error}; {still} reports wait in {folder}")
+            if still:
+                say(f"{error}; {still} reports wait in {folder}")
             if code != _ITS_OWN:
                 return still
-            left_here += 1                                  # those behind it need not wait for it
+            left_here += path not in again      # those behind it need not wait for it
             continue
         try:
             state.forget(path)
         except OSError as error:                     # the server knows it when it comes again
             say(f"{path}: was sent, and cannot be removed: {error.strerror}")
-            left_here += 1
+            left_here += path not in again
     return left_here
 
 
@@ -210,9 +214,13 @@ class _Site:
 
 
 def _put_aside(path: str, why: str, say: Callable[[str], None]) -> None:
-    say(f"{path}: {why}; the report is put aside: {path}.refused")
+    """A report that was refused waits for a day; that it was refused again is not said."""
     try:
-        os.replace(path, path + ".refused")
+        os.utime(path)
+        if not path.endswith(".refused"):
+            say(f"{path}: {why}; the report is put aside, and tried again once a day: "
+                f"{path}.refused")
+            os.replace(path, path + ".refused")
     except FileNotFoundError:
         pass
     except OSError as error:                                # those behind it need not wait for it
@@ -256,15 +264,41 @@ def _waiting(folder: str) -> list[str]:
     return [path for _, path in sorted(found)]
 
 
+def _refused_before(folder: str, now: float) -> list[str]:
+    """Paths of some reports that were refused a day ago or more; the oldest of too many go."""
+    found = []
+    for name in _names(folder):
+        if name.endswith(".refused"):
+            path = os.path.join(folder, name)
+            try:
+                found.append((os.lstat(path).st_mtime, path))
+            except OSError:
+                continue
+    found.sort()
+    for _, path in found[:-_MOST_REFUSED]:
+        try:
+            state.forget(path)
+        except OSError:
+            continue
+    # A clock that was set back is as good as a day.
+    return [path for at, path in found[-_MOST_REFUSED:]
+            if abs(now - at) >= _AGAIN_S][:_AGAIN_AT_ONCE]
+
+
 def _reap(config: Config, root: str, now: Callable[[], float], say: Callable[[str], None]) -> None:
-    """What nobody comes for any more: starts are told as nodes without numbers, old files go."""
+    """
+    What nobody comes for any more: starts are told as nodes without numbers, old pieces go.
+
+    A start says itself when it is over, by its boot: a clock that is ahead proves nothing.
+    """
     folder = config["node.hook_dir"]
     for stem in _starts(folder):
         why = _why_it_is_over(folder, stem, now())
         if why:
             _give_up(config, root, folder, stem, why, say)
+    starts = set(_starts(folder))
     for name in _names(folder):
-        if not name.endswith(".delta"):
+        if not name.endswith((".delta", ".refused")) and name.partition(".")[0] not in starts:
             path = os.path.join(folder, name)
             try:
                 if now() - os.lstat(path).st_mtime > _FORGOTTEN_S:
@@ -280,13 +314,11 @@ def _why_it_is_over(folder: str, stem: str, now: float | None = None) -> str:
     """
     path = os.path.join(folder, stem + ".start")
     job = os.path.join(folder, stem + ".job")
-    if _read(job).over:
-        try:
-            return CUT_OFF if now is None or now - os.lstat(job).st_mtime > _CUT_OFF_S else ""
-        except OSError:                                     # it has just ended
-            return ""
-    booted_at = time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME",
-                                                         time.CLOCK_MONOTONIC))
+    over = _read(job).over
+    if over is not None:
+        # By the time since boot, which nobody sets; less than then: the node was booted.
+        return CUT_OFF if now is None or not 0 <= _up() - over <= _CUT_OFF_S else ""
+    booted_at = time.time() - _up()
     try:
         if os.lstat(path).st_mtime > booted_at - 1:
             return ""
@@ -295,6 +327,11 @@ def _why_it_is_over(folder: str, stem: str, now: float | None = None) -> str:
         return ""
     # A clock that was set tells another time of the boot, but not another boot.
     return BOOTED if boot_id != this_node.boot_id() else ""
+
+
+def _up() -> float:
+    """Seconds since boot, with time asleep."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _give_up(config: Config, root: str, folder: str, stem: str, why: str,
@@ -394,10 +431,10 @@ _Job = namedtuple("_Job", "about others over")
 
 
 def _read(path: str) -> _Job:
-    """The _Job of a file: its `about`, the other jobs, and whether its epilog has begun."""
+    """The _Job of a file: its `about`, the other jobs, and when its epilog began, or None."""
     about: dict[str, Any] = {}
     others: set[str] = set()
-    over = False
+    over: float | None = None
     try:
         text = read_text(path).encode("latin-1").decode("utf-8", "replace")
     except OSError:
@@ -407,7 +444,7 @@ def _read(path: str) -> _Job:
         if name == "other":
             others.add(value)
         elif name == "over":
-            over = True
+            over = float(value) if value.isascii() and value.isdigit() else 0.0
         elif name in _LONGEST:
             is_number = _LONGEST[name] is None and value.isascii() and value.isdigit()
             about[name] = int(value) if is_number and len(value) < 12 else value

@@ -88,7 +88,9 @@ def summary_of(record: dict[str, Any]) -> Summary:
         account=batch.get("account", ""), partition=batch.get("partition", ""),
         name=batch.get("name", "")[:_LONGEST_NAME], outcome=batch.get("outcome", ""),
         exit_code=_exit_code(batch.get("exit_status"), batch.get("exit_signal")),
-        started=job["started"], ended=job["ended"], elapsed_s=job["elapsed_s"],
+        started=job["started"], ended=job["ended"],
+        elapsed_s=(harvest["ended"] - harvest["began"] or None) if source == SERVERS and (
+            job["elapsed_s"] is None) else job["elapsed_s"],
         nodes=coverage["expected"], reported=coverage["reported"],
         shared=len(coverage["shared"]),
         file_systems=",".join(sorted({fs["name"] for fs in (*nodes, *servers)})), source=source,
@@ -188,7 +190,8 @@ FIELDS = (
     Field("Restarts", "attempt", "count", "", "how often it was started again before this run"),
     Field("Start", "started", "time", "", "the first node's start"),
     Field("End", "ended", "time", "", "the last node's stop"),
-    Field("Elapsed", "elapsed_s", "duration", "", "Start to End, [days-]hours:minutes:seconds"),
+    Field("Elapsed", "elapsed_s", "duration", "",
+          "Start to End, [days-]hours:minutes:seconds; ~ is about"),
     Field("ElapsedRaw", "elapsed_s", "seconds", "", "the same in seconds"),
     Field("NNodes", "nodes", "count", "", "nodes of the job"),
     Field("NReported", "reported", "count", "", "nodes whose report is in the numbers"),
@@ -333,7 +336,7 @@ def cell(row: dict[str, Any], field: Field, how: How = AS_FITS) -> str:
     if field.kind == "time":
         return _time_text(value)
     if field.kind == "duration":
-        return _duration_text(value)
+        return ("~" if _is_seen(row) else "") + _duration_text(value)
     bound = _mark(row, field)
     if field.kind == "bytes" and not how.raw:
         return bound + (bytes_in(value, how.unit, how.units) if how.unit else
@@ -345,7 +348,7 @@ def note_of(row: dict[str, Any]) -> str:
     """
     Why a row's numbers are not all of the job's, or not the job's alone; "" where they are.
 
-        3 of 4 nodes; 2 shared; by servers; not final
+        3 of 4 nodes; 2 shared; storage servers only; not final; >= gaps in the harvest
     """
     found = []
     if row["source"] == NODES and row["nodes"] is not None and row["reported"] < row["nodes"]:
@@ -353,11 +356,13 @@ def note_of(row: dict[str, Any]) -> str:
     if row["shared"]:
         found.append(f"{row['shared']} shared")
     if row["source"] == SERVERS:
-        found.append("by servers")
+        found.append("storage servers only")
     elif not row["source"]:
         found.append("no report")
     if not row["final"]:
         found.append("not final")
+    elif row["source"] == SERVERS and row["lower_bound"]:
+        found.append(">= gaps in the harvest")
     if row["lower_bound"] and "operations" not in _too_low(row):
         found.append("not all bytes counted")
     if row.get("too_high"):
@@ -379,6 +384,11 @@ def _too_low(row: dict[str, Any]) -> Sequence[str]:
     """Which of the five may be too low, where one is; an older server does not tell."""
     found: Sequence[str] | None = row.get("too_low")
     return _OF_PROGRAMS if found is None else found
+
+
+def _is_seen(row: dict[str, Any]) -> bool:
+    """Whether its time is from the first to the last sweep that saw it at work."""
+    return bool(row["source"] == SERVERS and None in (row["started"], row["ended"]))
 
 
 def _time_text(seconds: float) -> str:

@@ -11,13 +11,21 @@ import csv
 import io
 import json
 import re
+from datetime import datetime
 
 import msgspec
 from tabulate import tabulate
 
 from iostats.bounds import mark, numbers_too_low
 from iostats.compact import OTHERS
-from iostats.counters import EXPLAIN_ALWAYS, LOCAL_MD_STATS, METRICS, OPERATIONS, is_operation
+from iostats.counters import (
+    EXPLAIN_ALWAYS,
+    LOCAL_MD_STATS,
+    METRICS,
+    OPERATIONS,
+    is_call,
+    is_operation,
+)
 from iostats.errors import one_line
 from iostats.series import sparkline
 from iostats.units import bytes_text, duration_text
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+_MOST_TARGETS = 8
 _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 
@@ -90,10 +99,12 @@ def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain:
     shown = _shown(record, config)
     units = config["report.units"]
     parts = [coverage_line(record)]
-    if not shown:
+    alone = _is_of_servers(record)
+    if alone:
+        parts.append(_period(record))
+    elif not shown:
         parts.append("No Lustre file system was seen." if record["coverage"]["reported"] else
-                     "No numbers: no node has reported." if not record["harvest"] else
-                     "No node has reported: what follows is from the storage servers alone.")
+                     "No numbers: no node has reported.")
     else:
         parts += ["File data transfer statistics for this job:",
                   _table(("File System", "File Read", "File Write"),
@@ -110,6 +121,9 @@ def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain:
             parts += _long(shown, record["coverage"]["node_seconds"], units, form)
     if record["harvest"]:
         parts += _at_servers(shown, _shown(record["harvest"], config), long, units, form)
+        if alone:
+            parts += _mean_rates(record, _shown(record["harvest"], config), units)
+            parts += _targets_table(_shown(record["harvest"], config), long, units, form)
     if explain:
         parts += _explanation(shown, config)
     missing = record["coverage"]["missing_count"]
@@ -138,17 +152,24 @@ def coverage_line(record: dict[str, Any]) -> str:
     Which nodes are in the totals, which are not, and why; one line.
 
         Job 4711: 3 of 4 nodes reported, 00:31:07; missing: nid00004 (no report)
+        Job 4712: from the storage servers, alice, 00:31:07, TIMEOUT; no node has reported
     """
     coverage, job = record["coverage"], record["job"]
-    expected = coverage["expected"]
-    line = f"Job {job['id']}: {coverage['reported']} "
-    line += f"of {expected} nodes reported" if expected is not None else "nodes reported"
+    expected, alone = coverage["expected"], _is_of_servers(record)
+    line = f"Job {job['id']}: "
+    if alone:
+        line += "from the storage servers" + (f", {job['user']}" if job["user"] else "")
+    else:
+        line += f"{coverage['reported']} "
+        line += f"of {expected} nodes reported" if expected is not None else "nodes reported"
     if job["elapsed_s"] is not None:
         line += f", {duration_text(job['elapsed_s'])}"
     outcome = record["batch"]["outcome"] if record["batch"] else ""
-    if outcome not in ("", "COMPLETED"):
+    if outcome != "" and (alone or outcome != "COMPLETED"):
         line += f", {outcome}"
-    if expected is None:
+    if alone and not coverage["missing"]:
+        return f"{line}; no node has reported"
+    if expected is None and not alone:
         line += " (how many there should be is not known)"
     by_reason: dict[str, list[str]] = {}
     for node, why in coverage["missing"].items():
@@ -159,6 +180,78 @@ def coverage_line(record: dict[str, Any]) -> str:
         why = "no numbers" if record["short"] else "no report"
         missing.append(f"{nameless} {'node' if nameless == 1 else 'nodes'} ({why})")
     return line + (f"; missing: {', '.join(missing)}" if missing else "")
+
+
+def _is_of_servers(record: dict[str, Any]) -> bool:
+    """Whether nothing but the storage servers knows what the job did."""
+    return bool(record.get("harvest")) and not record["coverage"]["reported"]
+
+
+def _seen_s(record: dict[str, Any]) -> tuple[float | None, str]:
+    """(seconds that a job of the storage servers took, "about " where they have seen it alone)."""
+    if record["job"]["elapsed_s"] is not None:
+        return record["job"]["elapsed_s"], ""
+    return record["harvest"]["ended"] - record["harvest"]["began"], "about "
+
+
+def _period(record: dict[str, Any]) -> str:
+    """When a job of the storage servers ran, as far as anybody knows."""
+    job, harvest = record["job"], record["harvest"]
+    if job["started"] is not None and job["ended"] is not None:
+        return f"It ran from {_moment(job['started'])} to {_moment(job['ended'])}."
+    began = ("" if job["started"] is None else
+             f"It began at {_moment(job['started'])}; when it ended is not known.  ")
+    return (f"{began}Sweeps of the storage servers saw it at work from {_moment(harvest['began'])} "
+            f"to {_moment(harvest['ended'])}.")
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):           # some clock said so
+        return f"{seconds:.0f}"
+
+
+def _mean_rates(record: dict[str, Any], harvested: list[dict[str, Any]], units: str) -> list[str]:
+    """What a job of the storage servers did a second, over all of its time."""
+    took_s, about = _seen_s(record)
+    if not took_s or took_s <= 0:
+        return []
+    lines = []
+    for fs in harvested:
+        calls = sum(row["count"] for name, row in fs["operations"].items() if is_operation(name))
+        read, written = (bytes_text(round(fs[f"{way}_bytes"] / took_s), units)
+                         for way in ("read", "write"))
+        low = _bound(fs)
+        lines.append(f"{fs['label']}: a second on average, over {about}{duration_text(took_s)}: "
+                     f"read {low}{about}{read}, written {low}{about}{written}, operations "
+                     f"{low}{about}{calls / took_s:.1f}")
+    return lines
+
+
+def _targets_table(harvested: list[dict[str, Any]], long: bool, units: str,
+                   form: str) -> list[str]:
+    """What a job of the storage servers did at each target; the busiest ones, or all if `long`."""
+    rows, left_off = [], 0
+    for fs in harvested:
+        found = []
+        for target, values in fs["targets"].items():
+            calls = sum(count for name, count in values.items()
+                        if is_call(name) and is_operation(name))
+            read, written = values.get("read_bytes", 0), values.get("write_bytes", 0)
+            found.append((read + written, calls, target, read, written))
+        found.sort(key=lambda row: (-row[0], -row[1], row[2]))
+        most = len(found) if long else _MOST_TARGETS
+        left_off += len(found[most:])
+        low = _bound(fs)
+        rows += [(fs["label"], target, low + bytes_text(read, units),
+                  low + bytes_text(written, units), f"{low}{calls}")
+                 for _, calls, target, read, written in found[:most]]
+    if not rows:
+        return []
+    return ["By target:", _table(("File System", "Target", "Read", "Written", "Operations"), rows,
+                                 form, ("left", "left", "right", "right", "right")),
+            *([f"({left_off} more: --long)"] if left_off else [])]
 
 
 def folded(nodes: Iterable[str]) -> str:

@@ -385,7 +385,9 @@ class SiteServer(Server):
         for key, (about, facts) in found.items():
             if key not in self._jobs:
                 self._jobs[key] = self._job(key, about, now)
-            self._jobs[key].facts = facts if facts and facts.state == ENDED else None
+            # It is over, though nobody has said how, or when.
+            self._jobs[key].facts = facts and (facts if facts.state == ENDED else facts._replace(
+                state=ENDED, outcome="", ended=None))
 
     async def _work(self) -> None:
         self._may_comment = asyncio.Semaphore(_COMMENTS_AT_ONCE)
@@ -686,10 +688,11 @@ def _with_facts(record: dict[str, Any], key: Key, about: About,
     user = about.user or facts.user or _user_of(about.uid)
     job = {**record["job"], "id": facts.job or key.job, "user": user or None,
            "attempt": key.attempt}
-    if job["started"] is None and None not in (facts.started, facts.ended) and (
-            not now_another):                            # no node has told
-        job.update(started=facts.started, ended=facts.ended,
-                   elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
+    if job["started"] is None and facts.started is not None and not now_another:
+        job["started"] = facts.started                   # no node has told
+        if facts.ended is not None:
+            job.update(ended=facts.ended,
+                       elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
     return {**record, "job": job, "batch": batch}
 
 

@@ -25,6 +25,7 @@ import time
 from iostats.errors import StateError
 from iostats.files import read_text
 from iostats.jobid import as_filename
+from iostats.node import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class State:
         try:
             _make_public(path)
             self._write_once(self.public_path, data, replace=True, mode=0o644)
-            _forget_old(path, time.time())
+            _forget_old(path, time.time(), boot_id(), time.clock_gettime(
+                getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))
         except OSError as error:
             raise StateError(f"{self.public_path}: cannot be kept: {error.strerror}; name another "
                              f"folder in site.cfg, [node] public_dir") from None
@@ -317,11 +319,29 @@ def _make_public(path: str) -> None:
                          f"it, or name another in site.cfg, [node] public_dir")
 
 
-def _forget_old(folder: str, now: float) -> None:
+def _forget_old(folder: str, now: float, boot_id: str, up: float) -> None:
+    """
+    Remove starts that nobody has used for 90 days: what has been here since this boot for no longer
+    than this boot lasts, whatever the clock says.
+    """
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
-        if os.lstat(path).st_mtime < now - _PUBLIC_START_LIVES_S:
+        if os.lstat(path).st_mtime < now - _PUBLIC_START_LIVES_S and (
+                up > _PUBLIC_START_LIVES_S or not _is_of_boot(path, boot_id)):
             forget(path)
+
+
+def _is_of_boot(path: str, boot_id: str) -> bool:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return f"\nboot_id {boot_id}\n".encode() in os.read(handle, 4096)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
 
 
 def make_private(folder: str, how: str) -> None:

@@ -39,6 +39,7 @@ import sys
 from iostats import harvested, site
 from iostats.cli import server
 harvested._LATE_S = 600.0
+harvested._ASK_EVERY_S = harvested._ASK_BUSY_EVERY_S = harvested._LIVES_EVERY_S = 0.5
 site._SETTLES_S = site._LATE_S = 0.03
 site._LOOK_EVERY_S = 0.01
 site._AGAIN_S = 1.0

@@ -9,6 +9,7 @@ import pytest
 from processes import until
 from site_desk import SiteDesk
 from storage import StorageServer, moved
+from test_site import slurm_job, squeue
 
 
 @pytest.fixture
@@ -82,12 +83,42 @@ def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, 
         agent.terminate()
         assert ("", "") == agent.communicate(timeout=100)
     done = desk.iostats("report", "4711")
-    assert "No node has reported: what follows is from the storage servers alone." in done.out
-    assert ">=" not in done.out
+    assert "Job 4711: from the storage servers; no node has reported" in done.out
+    assert "Sweeps of the storage servers saw it at work from" in done.out
+    assert "By target:" in done.out
     done = desk.iostats("jobs", "-P", "-n", "--noconvert", "-j", "4711", "-o",
                         "JobID,ServerReadBytes,ServerWriteBytes")
     assert ("4711|41003|53007\n", 0) == (done.out, done.status)
     assert [] == desk.records("cp.0")
+
+
+def test_a_job_that_its_batch_system_has_forgotten_keeps_what_was_told_of_it(desk, servers):
+    """
+    squeue says that it runs, whose it is, on two nodes and since when; then it knows it no more:
+    it is over, and how, or when, nobody says.
+    """
+    squeue(desk, slurm_job("4711", "RUNNING", name="solve", user_name="root", nodes="nid[1-2]",
+                           start_time=int(time.time()), end_time=0))
+    desk.configure(batch_system="slurm")
+    desk.site()
+    oss, _ = servers
+    agents = [one.agent(patient=True) for one in servers]
+    until(lambda: desk.query(level="e"), what="the first sweeps")
+    oss.show("OST0000", {"4711": moved(41_003, 53_007)})
+    until(lambda: [row for row in desk.query(level="b") if row["user"] == "root"],
+          what="whose job it is")
+    squeue(desk)
+    record = desk.record("4711", lambda record: record["harvest"] and record["harvest"]["final"])
+    for agent in agents:
+        agent.terminate()
+        agent.communicate(timeout=100)
+    assert ("root", "solve", 2, "") == (
+        record["job"]["user"], record["batch"]["name"], record["coverage"]["expected"],
+        record["batch"]["outcome"])
+    assert record["job"]["started"] is not None and record["job"]["ended"] is None
+    out = desk.iostats("report", "4711").out
+    assert "Job 4711: from the storage servers, root; no node has reported" in out
+    assert "when it ended is not known" in out
 
 
 def test_whatever_is_killed_every_number_is_counted_once(desk, servers):

@@ -32,6 +32,7 @@ from processes import (
 )
 from site_desk import THE_WORK, SiteDesk, application, free_port, is_private, script
 
+from iostats import config as site_config
 from iostats import hooks, snapshot, state
 
 as_root = [pytest.mark.root,
@@ -521,7 +522,7 @@ def test_no_more_reports_wait_than_the_limit(desk, monkeypatch):
 
 
 def test_what_nobody_comes_for_is_removed_in_time(desk):
-    """What was put aside, and pieces of files, after 90 days; a report never."""
+    """Pieces of files that are no start's, after 90 days; a report never."""
     desk.hooks.mkdir(0o700)
     now = 1_795_225_060
     for name, days in (("1.delta", 91), ("2.delta.refused", 91), ("3.job", 91),
@@ -532,7 +533,54 @@ def test_what_nobody_comes_for_is_removed_in_time(desk):
     config["site.host"] = ""
     hooks.deliver(config, "/", "nid00001", time.monotonic() + 60, lambda line: None,
                   now=lambda: now)
-    assert ["1.delta", "5.delta.refused"] == sorted(os.listdir(desk.hooks))
+    assert ["1.delta", "2.delta.refused", "5.delta.refused"] == sorted(os.listdir(desk.hooks))
+
+
+def test_an_epilog_91_days_ahead_removes_no_start_of_a_running_job(site, job, node):
+    """Its clock was wrong for a moment; the other job's numbers are as they should be."""
+    root = site.tree(node, **BEFORE)
+    assert NOTHING == said(site.hook("prolog", node, root, job))
+    left = sorted((site.hooks / node).iterdir())
+    assert [".job", ".start"] == [path.suffix for path in left]
+    config = site_config.load(str(site.folder / f"{node}.cfg"), environ={})
+    for days in (91, 730):
+        hooks.deliver(config, str(root), node, time.monotonic() + 60, lambda line: None,
+                      now=lambda days=days: time.time() + days * 86400)
+    assert left == sorted((site.hooks / node).iterdir())
+    write_tree(root, **AFTER)
+    assert NOTHING == said(site.hook("epilog", node, root, job))
+    assert THE_WORK == application(site.record(job))
+
+
+def test_a_report_that_was_refused_is_tried_again_after_a_day(site, node):
+    """What it was refused for may be put right: another release, a wrong clock."""
+    (site.hooks / node).mkdir(0o700, parents=True)
+    job, path = a_delta(site, node, protocol=99)
+    assert "put aside, and tried again once a day" in site.hook("deliver", node).line
+    refused = path.with_name(path.name + ".refused")
+    before = json.loads(refused.read_text())
+    for age in (86_399, 86_401):
+        refused.write_text(json.dumps(before))
+        os.utime(refused, (time.time() - age,) * 2)
+        assert NOTHING == said(site.hook("deliver", node))     # a second time is not said
+        assert ["refused"] == site.kept(node)
+    assert time.time() - refused.stat().st_mtime < 86_000      # it waits for one more day
+    refused.write_text(json.dumps({**before, "protocol": 1}))
+    os.utime(refused, (time.time() - 86_401,) * 2)
+    assert NOTHING == said(site.hook("deliver", node))
+    assert [] == site.kept(node)
+    assert THE_WORK == application(site.record(job))
+
+
+def test_of_too_many_refused_reports_the_oldest_go(desk, monkeypatch):
+    monkeypatch.setattr(hooks, "_MOST_REFUSED", 3)
+    desk.hooks.mkdir(0o700)
+    for number in range(5):
+        path = desk.hooks / f"{number}.delta.refused"
+        path.write_text("{}")
+        os.utime(path, (1_000_000_000 + number,) * 2)
+    hooks.deliver(desk.config, "/", "nid00001", time.monotonic() + 60, lambda line: None)
+    assert [f"{number}.delta.refused" for number in (2, 3, 4)] == sorted(os.listdir(desk.hooks))
 
 
 # -- an epilog whose time was up ---------------------------------------------------------------
@@ -557,7 +605,12 @@ def test_an_epilog_that_was_cut_off_leaves_no_job_behind(site, job, node):
     assert THE_WORK == application(record) and {} == record["coverage"]["shared"]
     assert ["job", "start"] == site.kept(node)             # it might still be at work
     for left in (site.hooks / node).glob("*.job"):
-        os.utime(left, (time.time() - 61,) * 2)
+        os.utime(left, (time.time() - 61,) * 2)            # a clock that was set proves nothing
+    assert NOTHING == said(site.hook("deliver", node))
+    assert ["job", "start"] == site.kept(node)
+    for left in (site.hooks / node).glob("*.job"):
+        text, over, _ = left.read_text().partition("over=")
+        left.write_text(f"{text}{over}{10**9}\n")          # of an earlier boot: it has not ended
     assert NOTHING == said(site.hook("deliver", node))
     assert {node: "the epilog was ended before it was done"} == (
         site.record(job)["coverage"]["missing"])

@@ -108,6 +108,29 @@ def test_what_the_servers_counted_stands_beside_what_the_nodes_have_reported():
     assert (0, 1) == (found.lower_bound, found.server_lower_bound)
 
 
+def test_a_job_of_the_servers_has_the_time_that_they_have_seen_it():
+    """60 s from the first to the last sweep, where no batch system has told; one sweep is none."""
+    found = in_short(harvest=harvest(at_servers()))
+    assert (None, None, 60.0) == (found.started, found.ended, found.elapsed_s)
+    once = {**harvest(at_servers()), "ended": 1_795_225_001.0}
+    assert in_short(harvest=once).elapsed_s is None
+    longer = {**harvest(at_servers()), "ended": 1_795_225_098.0}
+    assert 97.0 == in_short(harvest=longer).elapsed_s
+    assert 60.0 == in_short(report("nid1", [llite(read_bytes=23)]), harvest=longer).elapsed_s
+    elapsed = field_of("Elapsed", "-o")
+    shown = {**dict.fromkeys(joblist.NAMES), "source": "servers", "elapsed_s": 60.0}
+    assert "~00:01:00" == joblist.cell(shown, elapsed)
+    assert "00:01:00" == joblist.cell({**shown, "started": 1.0, "ended": 61.0}, elapsed)
+
+
+@pytest.mark.parametrize("values, note", [
+    ({}, "storage servers only"),
+    ({"final": False, "lower_bound": True}, "storage servers only; not final"),
+    ({"lower_bound": True}, "storage servers only; >= gaps in the harvest")])
+def test_a_note_says_why_the_servers_numbers_may_be_too_low(values, note):
+    assert note == joblist.note_of(row(source="servers", reported=0, **values))
+
+
 def test_without_an_mdt_opens_are_not_known():
     """Perhaps none is harvested; where one has seen the job, no open is 0."""
     assert None is in_short(harvest=harvest(at_servers(mdt=False, punch=23))).opens
@@ -232,11 +255,11 @@ def test_the_table_is_that_of_sacct():
     """Numbers at the right, a text that is too long ends with +, what is not known is -."""
     assert """\
 JobID  JobName    User  NNodes State        Elapsed  ReadBytes WriteBytes  Opens Operations Note
------- ---------- ----- ------ --------- ---------- ---------- ---------- ------ ---------- ---------------------
+------ ---------- ----- ------ --------- ---------- ---------- ---------- ------ ---------- -------------------------------
 4711   solve      alice      2 COMPLETED   00:31:07  851.0 MiB   23 bytes 771377   16777216
 100_10 r\u00e9sum\u00e9-wi+ bob        2 TIMEOUT   1-02:03:04 >= 0 bytes >= 1.0 PiB  >= 41      >= 41 1 of 2 nodes
 4713   \u8a08\u7b97\u8a08\u7b97+  carol      - -                  -          -          -      -          - no report
-4717   a|b        bob        1 -           00:00:37   41 bytes   43 bytes      -         47 by servers; not final
+4717   a|b        bob        1 -          ~00:00:37   41 bytes   43 bytes      -         47 storage servers only; not final
 4719   x\\x1b[2Jy  bob        3 -           00:00:00    1 bytes    1 bytes      1          1 2 shared
 """ == "".join(joblist.table(ROWS, columns_of(joblist.DEFAULT)))  # noqa: E501
 
@@ -267,7 +290,7 @@ JobID|JobName|ReadBytes|Opens|Note
 4711|solve|851.0 MiB|771377|
 100_10|r\u00e9sum\u00e9-with-a-long-name|>= 0 bytes|>= 41|1 of 2 nodes
 4713|\u8a08\u7b97\u8a08\u7b97\u8a08\u7b97|-|-|no report
-4717|a\\x7cb|41 bytes|-|by servers; not final
+4717|a\\x7cb|41 bytes|-|storage servers only; not final
 4719|x\\x1b[2Jy|1 bytes|1|2 shared
 """ == "".join(joblist.parsable(ROWS, columns))
     assert "4711|892338176|\n4713|-|\n" == "".join(joblist.parsable(
@@ -326,7 +349,7 @@ def test_what_is_parsable_is_parsed_to_as_many_fields(names, delimiter, ends):
 def test_a_csv_reader_reads_it():
     """With , between."""
     text = "".join(joblist.parsable(ROWS, columns_of("JobID,Note,FileSystems"), delimiter=","))
-    assert {"JobID": "4717", "Note": "by servers; not final", "FileSystems": "-"} == list(
+    assert {"JobID": "4717", "Note": "storage servers only; not final", "FileSystems": "-"} == list(
         csv.DictReader(io.StringIO(text)))[3]
 
 

@@ -12,6 +12,7 @@ import contextlib
 import csv
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ from storage import StorageServer, moved
 from test_site import Inside
 
 from iostats import config as site_config
-from iostats import (attribution, credentials, handover, joblist, jsonrpc, loads, loadtable,
+from iostats import (attribution, credentials, handover, joblist, jsonrpc, loads, loadtable, logs,
                      schedulers, sinks, wire)
 from iostats import site as site_server
 from iostats.aggregate import Totals
@@ -831,11 +832,36 @@ def test_hostile_names_stay_text_in_a_log(inside, caplog):
                               "nodes": text, "account": text})
         one["deltas"][0].update(file_system=text, why=text)
         inside.ask("report", one, node="nid1")
+        inside.ask("report", {**one, "node": "nid2", "seq": "37", "reason": text[:60]}, node="nid2")
     inside.store.commit()
     inside.now += 301
     inside.make_records()
-    said = [record.getMessage() for record in caplog.records]
+    said = [logs.OneLine().format(record) for record in caplog.records]
     assert said and all(is_harmless(text) and "\n" not in text for text in said), said
+
+
+def test_a_reason_forges_no_line_of_the_log(desk):
+    """Nor does what a bug's traceback says; the whole way, to the server's standard error."""
+    server = desk.site()
+    desk.send(a_report("4711", "nid1", reason="no start\niostats: job 4713 removed\r\x1b[2J\u202e",
+                       about={"nodes": "nid1"}))
+    desk.record("4711")
+    until(lambda: "Job 4711" in server.err)
+    [line] = [line for line in server.err.splitlines() if "Job 4711" in line]
+    assert ("missing: nid1 (no start\\x0aiostats: job 4713 removed\\x0d\\x1b[2J\\x202e)") in line
+    assert is_harmless(server.err.replace("\n", ""))
+
+
+def test_a_traceback_in_the_log_is_no_event(capsys):
+    try:
+        raise ValueError("a\niostats: forged\x1b[2J")
+    except ValueError:
+        record = logging.LogRecord("iostats", logging.ERROR, "", 1, "of job %s", ("4711\n23",),
+                                   sys.exc_info())
+    first, *others = logs.OneLine().format(record).split("\n")
+    assert "iostats: of job 4711\\x0a23" == first
+    assert others and all(line.startswith("  | ") and is_harmless(line) for line in others)
+    assert "  | iostats: forged\\x1b[2J" == others[-1]
 
 
 @pytest.mark.parametrize("forged", ["2147483648", "4294967295", "9" * 31, "0", "0_1",

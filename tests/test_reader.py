@@ -604,6 +604,15 @@ class TestPublicStart:
         assert ["37%20n1.start", "4711%20n1.start"] == sorted(
             path.name for path in node.public.iterdir())
 
+    def test_a_clock_that_is_ahead_removes_no_start_of_this_boot(self, node):
+        """The start of a running job, 91 days old by the clock of a prolog."""
+        self.start(node)
+        [path] = node.public.iterdir()
+        os.utime(path, (time.time() - 91 * 86400,) * 2)
+        self.start(node, job="4713")
+        assert ["4711%20n1.start", "4713%20n1.start"] == sorted(
+            path.name for path in node.public.iterdir())
+
 
 # -- absence, permission, lockdown -----------------------------------------------------------
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from datetime import datetime
 
 import pytest
 from conftest import report as of_node
@@ -425,12 +426,16 @@ def at_servers(name="snx11001", low=False, **calls):
     return {"name": name, "label": name, "read_bytes": 41 * 2**20, "write_bytes": 0,
             "read_rpcs": 41, "write_rpcs": 0, "lower_bound": low, "notes": ["a note of theirs"],
             "operations": {call: {"count": count, "seconds": seconds}
-                           for call, (count, seconds) in calls.items()}}
+                           for call, (count, seconds) in calls.items()},
+            "targets": {"OST0000": {"read_bytes": 41 * 2**20, "read_rpcs": 41},
+                        "MDT0000": {call: count for call, (count, _) in calls.items()}}}
 
 
-def with_harvest(record, *file_systems, final=True):
+def with_harvest(record, *file_systems, final=True, began=1_795_225_001.0,
+                 ended=1_795_225_061.0):
     return {**record, "harvest": {"final": final, "lower_bound": False, "notes": ["a late start"],
-                                  "file_systems": list(file_systems)}}
+                                  "file_systems": list(file_systems), "began": began,
+                                  "ended": ended}}
 
 
 def test_the_storage_servers_numbers_stand_below_the_nodes():
@@ -469,14 +474,53 @@ def test_what_the_page_cache_has_saved_is_told_where_both_numbers_stand():
     assert 1 == report.text(record, choices, "plain", long=True).count(why)
 
 
+def moment(seconds):
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def test_a_job_that_no_node_has_reported_is_told_from_the_servers_alone():
+    """Seen for 60 s: 41 MiB are 699.7 KiB a second, 63 operations 1.1; a rename is one."""
     record, choices = job(expected=4)
-    found = report.text(with_harvest(record, at_servers(low=True)), choices, "plain", long=True)
-    assert "No node has reported: what follows is from the storage servers alone." in found
-    assert "At the storage servers, under this job's id:" in found
+    record = with_harvest(record, at_servers(low=True, open=(60, None), rename=(3, None),
+                                             samedir_rename=(3, None)))
+    found = report.text(record, choices, "plain").splitlines()
+    assert "Job 4711: from the storage servers; no node has reported" == found[0]
+    assert (f"Sweeps of the storage servers saw it at work from {moment(1_795_225_001)} to "
+            f"{moment(1_795_225_061)}.") == found[1]
+    assert "At the storage servers, under this job's id:" == found[2]
     assert ["snx11001", "At", "the", "servers", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=", "41",
-            ">=", "0", ">=", "0"] in [line.split() for line in found.splitlines()]
-    assert "Operations at the storage servers" not in found               # there were none
+            ">=", "0", ">=", "63"] in [line.split() for line in found]
+    assert ("snx11001: a second on average, over about 00:01:00: read >= about 699.7 KiB, written "
+            ">= about 0 bytes, operations >= about 1.1") in found
+    rows = [line.split() for line in found[found.index("By target:"):]]
+    assert ["snx11001", "OST0000", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=", "0"] in rows
+    assert ["snx11001", "MDT0000", ">=", "0", "bytes", ">=", "0", "bytes", ">=", "63"] in rows
+
+
+def test_what_a_batch_system_tells_of_a_job_of_the_servers_is_in_its_report():
+    """It ran for 100 s, so 41 MiB are 419.8 KiB a second; 23 of 37 nodes is nobody's business."""
+    record, choices = job(expected=4)
+    record["job"].update(user="alice", started=1_795_225_000.0, ended=1_795_225_100.0,
+                         elapsed_s=100.0)
+    record["batch"] = {"outcome": "COMPLETED"}
+    found = report.text(with_harvest(record, at_servers()), choices, "plain").splitlines()
+    assert ("Job 4711: from the storage servers, alice, 00:01:40, COMPLETED; no node has reported"
+            == found[0])
+    assert f"It ran from {moment(1_795_225_000)} to {moment(1_795_225_100)}." == found[1]
+    assert ("snx11001: a second on average, over 00:01:40: read 419.8 KiB, written 0 bytes, "
+            "operations 0.0") in found
+
+
+def test_of_many_targets_the_busiest_are_named():
+    record, choices = job(expected=4)
+    fs = {**at_servers(), "targets": {f"OST{number:04x}": {"write_bytes": number << 20}
+                                      for number in range(1, 12)}}
+    for long, count in ((False, 8), (True, 11)):
+        found = report.text(with_harvest(record, fs), choices, "plain", long=long).splitlines()
+        names = [line.split()[1] for line in found if line.startswith("snx11001 ")
+                 and " OST" in line]
+        assert [f"OST{number:04x}" for number in range(11, 11 - count, -1)] == names
+        assert long is ("(3 more: --long)" not in found)
 
 
 def test_csv_has_the_servers_numbers_as_a_layer_of_their_own():

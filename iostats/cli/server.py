@@ -20,10 +20,10 @@ import time
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from iostats import config as site
-from iostats import credentials, jobid, journal, post, report, schedulers, secret
+from iostats import credentials, jobid, journal, logs, post, report, schedulers, secret
 from iostats.aggregate import Totals
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.errors import DONE, StateError, UsageError
+from iostats.errors import DONE, StateError, UsageError, one_line
 from iostats.node import job as job_of
 from iostats.server import JobServer, how_to_add_up
 
@@ -136,8 +136,7 @@ def _run(options: argparse.Namespace) -> int:
 def _run_site(options: argparse.Namespace, config: site.Config) -> int:
     from iostats import wire
     from iostats.store import Store
-    logging.basicConfig(format="iostats: %(message)s",
-                        level=logging.WARNING if options.quiet else logging.INFO)
+    logs.to_standard_error(logging.WARNING if options.quiet else logging.INFO)
     if options.secret is not None:
         config.take("site.secret", options.secret, "--secret")
     if "secret" in config["server.auth"] and secret.make(config["site.secret"]):
@@ -198,7 +197,7 @@ def _tell_systemd(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"iostats: {text}", file=sys.stderr, flush=True)
+    print(f"iostats: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def expected_nodes(given: str | None, most: int,
