@@ -63,12 +63,12 @@ coverage: setup
 	$(BIN)/coverage report
 
 bench: setup
-	$(BIN)/pip install -q -e '.[bench]'
+	tools/quietly $(BIN)/pip install -e '.[bench]'
 	$(BIN)/python benchmarks/run.py
 
 # Without atheris (it has wheels for few Pythons) the same targets run without guidance.
 fuzz: setup
-	-$(BIN)/pip install -q -e '.[fuzz]'
+	-tools/quietly $(BIN)/pip install -e '.[fuzz]'
 	cd tests && ../$(BIN)/python -m fuzz.long --seconds $(SECONDS) $(TARGETS)
 
 # One list for all of Python 3.9 and newer.
@@ -76,11 +76,11 @@ LOCK := uv pip compile --universal --python-version 3.9 --generate-hashes --upgr
 LOCK += --extra server --extra influxdb --extra mpi --extra prometheus --extra sim --extra test
 LOCK += --custom-compile-command "make lock"
 lock: setup
-	$(BIN)/pip install -q uv
+	tools/quietly $(BIN)/pip install uv
 	$(BIN)/$(LOCK) pyproject.toml tools/requirements-build.in -o tools/requirements-ci.txt
 
 audit: setup
-	$(BIN)/pip install -q pip-audit
+	tools/quietly $(BIN)/pip install pip-audit
 	$(BIN)/pip-audit --require-hashes --disable-pip -r tools/requirements-ci.txt
 
 chaos: setup

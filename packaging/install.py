@@ -217,8 +217,8 @@ def _packages(place, extras):
          "PIP_INDEX_URL or /etc/pip.conf name a mirror?  A compute node does without them "
          "(make install-node PACKAGES=no), but for `iostats run`")
     if place.destdir:
-        for script in os.listdir(f"{venv}/bin"):
-            path = f"{venv}/bin/{script}"
+        names = [f"bin/{script}" for script in os.listdir(f"{venv}/bin")]
+        for path in [f"{venv}/{name}" for name in ("pyvenv.cfg", *names)]:
             if os.path.isfile(path) and not os.path.islink(path):
                 with open(path, "rb") as file:
                     data = file.read()

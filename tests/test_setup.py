@@ -1,0 +1,116 @@
+"""
+What `make` needs and brings, without a network: what tools/setup prints, and what `make
+install-...` writes into an image (DESTDIR), with packages that are made here.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from booted import make_wheels
+from processes import REPOSITORY
+
+MAKE = ["make", "-s", "-C", str(REPOSITORY), f"UNIT_PYTHON={sys.executable}"]
+
+
+def make(*words, env=None):
+    return subprocess.run([*MAKE, *map(str, words)], capture_output=True, text=True,
+                          env={**os.environ, **(env or {})})
+
+
+# -- tools/setup ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("status", [0, 7])
+def test_what_pip_says_is_shown_only_when_it_fails(status):
+    done = subprocess.run([REPOSITORY / "tools/quietly", "sh", "-c",
+                           f"echo a page; echo of warnings >&2; exit {status}"],
+                          capture_output=True, text=True)
+    assert (status, "", "a page\nof warnings\n" if status else "") == (
+        done.returncode, done.stdout, done.stderr)
+
+
+def test_setup_prints_nothing_where_pip_only_warns(tmp_path):
+    """Nor does it say which packages it takes from where."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    python = venv / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 'WARNING: Location ... is ignored' >&2\n"
+                      f"echo \"$@\" >>'{tmp_path}/asked'\n")
+    python.chmod(0o755)
+    done = subprocess.run([REPOSITORY / "tools/setup", venv], capture_output=True, text=True,
+                          cwd=REPOSITORY, env={**os.environ, "CI": "", "PYTHON": sys.executable})
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    assert "-m pip install" in (tmp_path / "asked").read_text()
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+@pytest.fixture
+def wheels(tmp_path):
+    directory = tmp_path / "wheels"
+    make_wheels(directory)
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(directory), "PIP_NO_CACHE_DIR": "1"}
+
+
+def test_an_image_names_no_path_of_where_it_was_made(tmp_path, wheels):
+    """Neither DESTDIR in what lies in the image, nor /usr/local in one with another PREFIX."""
+    image, prefix = tmp_path / "image", "/opt/tools"
+    done = make("install-node", "SITE=mgmt1", f"DESTDIR={image}", f"PREFIX={prefix}", env=wheels)
+    assert (0, "") == (done.returncode, done.stderr)
+    lib = f"{prefix}/lib/iostats"
+    assert f"    Prolog={lib}/hooks/slurm_prolog\n" in done.stdout
+    assert "systemctl daemon-reload; systemctl enable --now iostats-deliver.timer" in done.stdout
+    texts = {}
+    for path in image.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            assert os.fsencode(image) not in data or "/site-packages/" in str(path) or (
+                path.suffix == ".pyc"), path
+            if "site-packages" not in str(path) and path.suffix != ".pyc":
+                texts[path] = data.decode()
+    assert [] == [
+        path for path, text in texts.items()
+        if "/usr/local/lib/iostats" in text and path.suffix not in (".py", ".cfg")]
+    assert "\nhost = mgmt1\n" in (image / "etc/iostats/site.cfg").read_text()
+    assert f"{lib}/iostats.sh" == os.readlink(image / prefix[1:] / "bin/iostats")
+    # It runs where it is, as its scripts have been told no place.
+    python = image / lib[1:] / "venv/bin/python"
+    done = subprocess.run([python, "-I", image / lib[1:] / "iostats_server.py", "--print-port",
+                           "--job", "4711"], capture_output=True, text=True)
+    assert (0, "24711\n", "") == (done.returncode, done.stdout, done.stderr)
+    done = make("uninstall", f"DESTDIR={image}", f"PREFIX={prefix}")
+    assert [] == [path for path in image.rglob("*") if not path.is_dir()]
+
+
+def test_a_node_without_packages_measures_and_says_what_run_needs(tmp_path):
+    """PACKAGES=no: Python alone."""
+    done = make("install-node", "PACKAGES=no", f"DESTDIR={tmp_path}")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert not (tmp_path / "usr/local/lib/iostats/venv").exists()
+    text = (tmp_path / "usr/local/lib/iostats/iostats.sh").read_text()
+    command = tmp_path / "iostats"
+    command.write_text(text.replace("/usr/local/lib", f"{tmp_path}/usr/local/lib").replace(
+        " -I -c", " -I -S -c"))
+    done = subprocess.run(["sh", command, "run", "true"], capture_output=True, text=True)
+    [line] = done.stderr.splitlines()
+    assert 1 == done.returncode and "iostats: run needs the Python package" in line
+    done = subprocess.run(["sh", command, "show", "--help"], capture_output=True, text=True)
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_packages_that_cannot_be_had_are_an_error_with_pips_own_words(tmp_path):
+    done = make("install-login", f"DESTDIR={tmp_path}",
+                env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)})
+    assert 2 == done.returncode and "No matching distribution" in done.stderr
+    assert "these packages could not be installed.  Is there a way to PyPI from here" in done.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    (["UNIT_PYTHON=/nowhere/python3"], "/nowhere/python3"),
+    (["PREFIX=usr"], "PREFIX and DESTDIR: expected absolute paths, got 'usr'")])
+def test_what_cannot_be_is_one_line(tmp_path, words, said):
+    done = make("install-harvest", f"DESTDIR={tmp_path}", *words)
+    assert 2 == done.returncode and said in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "usr").exists()
