@@ -48,6 +48,7 @@ _LATE_S = 5.0                   # two pauses and so long after a reading, the ne
 _LIVES_EVERY_S = 15.0           # all lives are looked through without news; with news at once
 _ASK_EVERY_S, _ASK_BUSY_EVERY_S = 60.0, 600.0   # what does I/O is evidently running
 _MOST_JOBS_ASKED = 200                          # in one command
+_WARN_EVERY_S = 3600.0
 _MOST_SETTLED = 200                             # between two looks at the network
 _GONE_S = 86400.0               # an agent that is silent for longer keeps no job from settling
 _CLEANUP_S = 600.0              # of a target that does not tell; Lustre's default
@@ -173,6 +174,7 @@ class Harvest:
                  sinks: Iterable[Any] = ()) -> None:
         self.config, self._now, self.sinks = config, now, list(sinks)
         self._store = SweepStore(store)
+        self._warned: dict[str, float] = {}         # what was logged, and when
         self.scheduler = _scheduler_of(config)
         try:
             self._form = Form(config["harvest.job_id"], self.scheduler)
@@ -617,7 +619,7 @@ class Harvest:
             found = await asyncio.get_running_loop().run_in_executor(
                 None, schedulers.named(self.scheduler).facts, schedulers.askable(jobs))
         except IostatsError as error:
-            log.warning("%s", error)
+            self.warn_hourly(error)
             found = None
         except Exception:
             log.exception("a bug of ours, please report it: no facts from %s", self.scheduler)
@@ -634,6 +636,15 @@ class Harvest:
                 life.over_at = asked_at             # it knew of the job before
                 self._stirred = True
             self._touched.add(job)
+
+    def warn_hourly(self, error: IostatsError) -> None:
+        """Log why the batch system does not answer: it is asked every few seconds."""
+        now, key = time.monotonic(), "".join(c for c in str(error) if not c.isdigit())
+        if key not in self._warned or now - self._warned[key] >= _WARN_EVERY_S:
+            self._warned = {one: at for one, at in self._warned.items()
+                            if now - at < _WARN_EVERY_S}
+            self._warned[key] = now
+            log.warning("%s (said once an hour)", error)
 
     def learn(self, job: str, facts: Facts) -> None:
         """What the batch system says of a job."""

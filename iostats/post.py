@@ -19,7 +19,7 @@ import socket
 import time
 
 from iostats import credentials, jobid, wire
-from iostats.errors import NotDelivered, UsageError
+from iostats.errors import NotDelivered, UsageError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -308,6 +308,10 @@ class _Conversation:
                 what = "the report" if method == "report" else f"`{method}`"
                 raise Refused(f"{self._host}: the server refused {what}: {message}",
                               error.get("code") if is_form else None)
+            if is_form and error.get("code") == wire.INTERNAL_ERROR:
+                # It was proved by its `hello`; what fails now may keep it from signing as well.
+                raise NotDelivered(f"{self._host}: the server cannot keep what it gets: "
+                                   f"{one_line(str(message))[:400]}")
             raise _NotOurs(str(message))
         return answer.get("result"), is_proved
 

@@ -170,6 +170,7 @@ class Server:
         self._elsewhere = Threads(_BLOCKED_AT_ONCE, _BLOCKED_WITHIN_S)
         # How often what was done, and not answered yet, has been dropped; see SiteServer._commit.
         self.dropped = 0
+        self.trouble = ""           # why nothing can be kept just now; `doctor` tells it
         self._working: Optional[asyncio.Future[None]] = None
 
     # -- for subclasses ----------------------------------------------------------------------
@@ -214,7 +215,10 @@ class Server:
         if (isinstance(who, Disbelieved) and who.code == wire.NOT_AUTHENTICATED
                 and hello.job == self.name):
             self.refuse("not authenticated", who.claimed)   # ours by its name, and not by proof
-        return {"job": self.name, "protocol": wire.PROTOCOL, "time": self._now()}
+        found = {"job": self.name, "protocol": wire.PROTOCOL, "time": self._now()}
+        if self.trouble and isinstance(who, Caller):
+            found["trouble"] = self.trouble
+        return found
 
     def answer(self, body: bytes, authorization: str,
                compressed: bool = False) -> tuple[Optional[bytes], str]:

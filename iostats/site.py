@@ -41,7 +41,7 @@ from iostats.errors import IostatsError, NotDelivered, StateError, UsageError, W
 from iostats.jobfacts import ENDED, Facts
 from iostats.jobid import checked_job_id, is_node_name
 from iostats.joblist import summary_of
-from iostats.jsonrpc import Method
+from iostats.jsonrpc import Method, error_answer
 from iostats.nodelist import expanded
 from iostats.server import NAME, Report, Server, Who, check_report, how_to_add_up
 from iostats.store import Key, as_kept
@@ -271,12 +271,13 @@ class SiteServer(Server):
 
     def _commit(self) -> None:
         unsent, self._unsent = self._unsent, []
+        is_proof = self._store.has_news
         try:
             self._store.commit()
         except StateError as error:
-            self.dropped += 1
-            for transport, _, _ in unsent:           # no answer: the nodes send them again
-                transport.abort()
+            self.dropped, self.trouble = self.dropped + 1, str(error)
+            for transport, _, _ in unsent:           # the nodes send them again
+                super().send(transport, _not_kept(str(error)), False)
             log.error("%s; the nodes keep their reports", error)
             for reload in (self._reload, self.harvest.reload):
                 try:
@@ -284,6 +285,8 @@ class SiteServer(Server):
                 except StateError as worse:
                     log.error("%s", worse)
             return
+        if is_proof:
+            self.trouble = ""
         for transport, data, keep in unsent:
             super().send(transport, data, keep)
 
@@ -476,7 +479,7 @@ class SiteServer(Server):
                 facts = await asyncio.get_running_loop().run_in_executor(
                     None, system.facts, sorted({key.job for key in some}))
             except IostatsError as error:
-                log.warning("%s", error)
+                self.harvest.warn_hourly(error)
                 continue
             except Exception:
                 log.exception("a bug of ours, please report it: no facts from %s", name)
@@ -620,6 +623,13 @@ class SiteServer(Server):
             await writing
         except (handover.NotHandedOver, OSError) as error:
             log.info("%s", error)
+
+
+def _not_kept(why: str) -> bytes:
+    """An answer that acknowledges nothing, and that nobody has to be able to prove."""
+    body = error_answer(wire.INTERNAL_ERROR, detail=why)
+    return (f"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body
 
 
 def _checked_job(job: str) -> str:

@@ -11,7 +11,7 @@ import sys
 from iostats import config as site
 from iostats import credentials, post, schedulers, state, wire
 from iostats.checks import NOTE, OK, PROBLEM, Check, quoted
-from iostats.errors import IostatsError, NotDelivered, NotReadable, StateError, UsageError
+from iostats.errors import IostatsError, NotDelivered, NotReadable, StateError, UsageError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ def _site(config: Config, node: str) -> list[Check]:
         return [Check(NOTE if os.geteuid() else PROBLEM, "site", str(error),
                       "sudo iostats_client.py doctor" if os.geteuid() else
                       "iostats config --check")]
+    if by is not None and hello.get("trouble"):
+        return [Check(PROBLEM, "site", f"{where}: the server cannot keep what it gets: "
+                                       f"{one_line(str(hello['trouble']))[:400]}",
+                      f"ssh {host} df -h")]
     if by is not None:
         return [Check(OK, "site", f"{where} is the site's server"), *_munge_unused(config)]
     if hello.get("job") != wire.SITE:

@@ -298,6 +298,11 @@ class Store:
         if not self._file.in_transaction:
             self._file.execute("BEGIN IMMEDIATE")
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `commit` has something to put on the disk."""
+        return self._added
+
     def commit(self) -> None:
         """
         Put all that was added on the disk.

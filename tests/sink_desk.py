@@ -91,7 +91,8 @@ class Site:
                 column[1].append(samples)
                 column[2].append(total)
         return sweeps.Block(
-            *key, read_at=float(self.slot), ended=True, cleanup_s=600, entries=len(ids), ids=ids,
+            file_system=key[0], target=key[1], read_at=float(self.slot), ended=True,
+            cleanup_s=600, entries=len(ids), ids=ids,
             started=[int((self.began - 1) * 1e9) if self.starts else 0] * len(ids),
             seen=[int(self.slot * 1e9)] * len(ids),
             counters={name: sweeps.Column(

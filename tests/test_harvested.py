@@ -13,7 +13,7 @@ import pytest
 
 from iostats import config as site
 from iostats import harvested, schedulers, sweeps, zeroing
-from iostats.errors import StateError
+from iostats.errors import NotReadable, StateError
 from iostats.jobfacts import Facts
 from iostats.store import Store
 
@@ -115,6 +115,31 @@ def test_a_job_of_two_targets_is_added_up(desk):
               desk.block("OST0001", ["4711"], desk.now - 3, write_bytes=(37, 53_007)))
     assert {"scratch": (41_003, 53_007, False)} == desk.totals("4711")
     assert desk.harvest.part("cp.0") is None
+
+
+def test_a_batch_system_that_does_not_answer_is_one_line_an_hour(tmp_path, monkeypatch, caplog):
+    """Whatever the number in the line; another trouble has a line of its own."""
+    desk, hour = Desk(tmp_path / "site.sqlite", batch_system="slurm"), [0.0]
+    monkeypatch.setattr(harvested.time, "monotonic", lambda: hour[0])
+    why = ["squeue: cannot reach the controller (try 23)"]
+
+    def facts(jobs):
+        raise NotReadable(why[0])
+    monkeypatch.setattr(schedulers.named("slurm"), "facts", facts)
+
+    def ask(count):
+        for number in range(count):
+            why[0] = why[0].replace("23", str(number))
+            asyncio.run(desk.harvest._ask(["4711"]))
+    ask(41)
+    assert 1 == len(caplog.records)
+    why[0] = "squeue: no such command"
+    ask(2)
+    assert 2 == len(caplog.records)
+    hour[0] = 3600.0
+    ask(3)
+    assert 3 == len(caplog.records)
+    desk.store.close()
 
 
 class Sink:

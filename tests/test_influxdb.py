@@ -490,9 +490,13 @@ def http_date(after_s):
     ((429, {"Retry-After": "soon"}, b""), "answers 429"),
     ((301, {"Location": "http://127.0.0.1:1/"}, b""), "answers 301"),
     ((401, {}, b'{"code":"unauthorized"}'), 'answers 401 {"code":"unauthorized"}'),
-    ((403, {}, b""), "answers 403"), ((404, {}, b"bucket not found"), "answers 404 bucket not"),
+    ((403, {}, b""), "answers 403"), ((404, {}, b'{"code":"not found"}'), "answers 404 "),
+    ((404, {"X-Influxdb-Version": "1.6.7"}, b"404 page not found\n"),
+     "has no /api/v2/write (InfluxDB 1.6.7); "),
+    ((404, {}, b"<html>"), "has no /api/v2/write (answers 404 <html>); "),
     ("drop", "not reached: "), ("hang", "not reached: "),
-], ids=["500", "503", "429", "429 with nonsense", "moved", "401", "403", "404", "dropped", "hangs"])
+], ids=["500", "503", "429", "429 with nonsense", "moved", "401", "403", "404",
+        "InfluxDB 1.6", "no database", "dropped", "hangs"])
 def test_a_point_that_is_not_taken_now_is_sent_again(answering, opened, options, site, at_once,
                                                      answer, said):
     """It is said once, however often it fails, and once that it is over."""
@@ -542,6 +546,17 @@ def test_pauses_are_as_long_as_the_database_says_or_grow(answering, opened, opti
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
     sent(sink)
     assert [37, 2, 4, 8, 16, 32, 60, 60] == clock.pauses
+
+
+def test_where_there_is_no_such_api_nobody_is_sent_to_the_token(answering, opened, options, site,
+                                                                at_once):
+    """The one of Debian 12, InfluxDB 1.6.7, has /write alone."""
+    database = answering((404, {"X-Influxdb-Version": "1.6.7"}, b"404 page not found\n"))
+    sink = opened(options(database.url))
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    sent(sink)
+    assert "expected InfluxDB 2, InfluxDB 1.8 or later 1.x, or VictoriaMetrics" in opened.said[0]
+    assert "token" not in opened.said[0]
 
 
 def test_a_refused_token_is_said_again_after_an_hour(answering, opened, options, site, at_once,

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -138,10 +139,11 @@ class Transport:
         return False
 
     def write(self, data):
-        self._happened.append(("answered", self._name))
+        is_answer = not data.startswith(b"HTTP/1.1 503 ")
+        self._happened.append(("answered" if is_answer else "not kept", self._name))
 
-    def abort(self):
-        self._happened.append(("aborted", self._name))
+    def close(self):
+        """Nothing more is sent."""
 
 
 class Inside:
@@ -250,7 +252,7 @@ def test_all_nodes_of_a_moment_are_answered_after_one_commit(inside):
 
 
 def test_no_node_is_answered_when_the_commit_fails(inside):
-    """Its connection is ended, so that it keeps its report; later the same one is taken."""
+    """It is told so, and that keeps its report; later the same one is taken."""
     inside.send("4700")
     pages, = inside.store._file.execute("PRAGMA page_count").fetchone()
     inside.store._file.execute(f"PRAGMA max_page_count = {pages}")
@@ -267,7 +269,7 @@ def test_no_node_is_answered_when_the_commit_fails(inside):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     asyncio.run(turn())
-    assert [("aborted", "nid1")] == happened
+    assert [("not kept", "nid1")] == happened
     assert ["4700"] == [key.job for key in inside.server._jobs]
     inside.store._file.execute("PRAGMA max_page_count = 1000000")
     assert ["end of turn", "COMMIT", ("answered", "nid1"), ("answered", "nid2")] == two_reports(
@@ -300,12 +302,18 @@ def test_with_a_full_disk_the_nodes_keep_their_reports(desk):
             kept = list((desk.hooks / "nid00001").glob("*.delta"))
             if kept:
                 break
-        assert 1 == len(kept) and "it closed the connection" in done.line
+        assert 1 == len(kept)
+        assert re.search(r"127\.0\.0\.1:\d+: the server cannot keep what it gets: .*/site.sqlite: "
+                         r"cannot be written: database or disk is full", done.line), done.line
+        def told():
+            return desk.client("doctor", "--json", "--config", desk.cfg, job=False).out
+        assert re.search(r"the server cannot keep what it gets: .*database or disk is full", told())
         until(lambda: "database or disk is full; the nodes keep their reports" in server.err)
         assert THE_WORK == application(desk.record("4711"))
         (disk / "full").unlink()
         assert 0 == desk.hook("deliver").status and [] == desk.kept()
         assert THE_WORK == application(desk.record(job))
+        assert "disk is full" not in told()
         assert 0 == server.stop().status
     finally:
         desk.close()

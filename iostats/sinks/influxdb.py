@@ -554,11 +554,11 @@ What became of a write.
 
 Attributes:
     kind: TAKEN; BAD: these points will never be taken; DENIED: token, bucket or organization are
-        not right; LATER: the database can't now.
+        not right; NO_API: it does not know /api/v2/write; LATER: the database can't now.
     why: in words.
     after_s: when to try again, if it says.
 """
-TAKEN, BAD, DENIED, LATER = "taken", "bad", "denied", "later"
+TAKEN, BAD, DENIED, NO_API, LATER = "taken", "bad", "denied", "no API", "later"
 
 
 class Database:
@@ -598,6 +598,11 @@ def _answer(status: int, headers: Mapping[str, str], body: object) -> Answer:
     why = f"answers {status} {_short(body)}".rstrip()
     if status in (400, 413, 422):
         return Answer(BAD, why, None)
+    if status == 404 and not _short(body).startswith("{"):
+        # InfluxDB and what stands in for it say in JSON that there is no such bucket.
+        version = _short(headers.get("X-Influxdb-Version"))
+        return Answer(NO_API, f"has no /api/v2/write ({'InfluxDB ' + version if version else why})",
+                      None)
     if status in (401, 403, 404):
         return Answer(DENIED, why, None)
     return Answer(LATER, why, _retry_after(headers.get("Retry-After")))
@@ -747,8 +752,12 @@ class InfluxDB:
         self.failures += 1
         if self._failing_since is None:
             self._failing_since = time.monotonic()
-        if answer.kind == DENIED:
+        if answer.kind in (DENIED, NO_API):
             self._forget_database()
+        if answer.kind == NO_API:
+            mend = ("expected InfluxDB 2, InfluxDB 1.8 or later 1.x, or VictoriaMetrics: is "
+                    "[influxdb] url in site.cfg right?")
+        elif answer.kind == DENIED:
             mend = ("are the token, the bucket and the organization right? ([influxdb] in "
                     "site.cfg; the token's file is read again by itself)")
         else:
@@ -765,7 +774,7 @@ class InfluxDB:
         if self._failing_since is not None:
             away_s = time.monotonic() - self._failing_since
             self._failing_since = None
-            for kind in (DENIED, LATER, "dropped"):
+            for kind in (DENIED, NO_API, LATER, "dropped"):
                 self._said.pop(kind, None)
             gone = f", {self._spool.dropped} points were dropped" if self._spool.dropped else ""
             self._say(f"influxdb: {self._where.url} takes points again, after {away_s:.0f} s{gone}")
