@@ -96,7 +96,7 @@ def as_json(record: dict[str, Any]) -> str:
 
 
 def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain: bool) -> str:
-    shown = _shown(record, config)
+    shown, idle = _busy_and_idle(record, config)
     units = config["report.units"]
     parts = [coverage_line(record)]
     alone = _is_of_servers(record)
@@ -114,8 +114,10 @@ def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain:
         unread = [fs for fs in shown if fs["operations"] is None and fs["metadata"]]
         if long or unread:
             parts += _metadata_tables(shown if long else unread, form)
+        if idle:
+            parts.append(f"Nothing was done on: {', '.join(fs['label'] for fs in idle)}")
         if record["phases"]:
-            parts += _phases_table(record, config, units, form)
+            parts += _phases_table(record, config, {fs["name"] for fs in idle}, units, form)
         parts += _rates(shown, record["coverage"]["reported"], units)
         if long:
             parts += _long(shown, record["coverage"]["node_seconds"], units, form)
@@ -125,7 +127,7 @@ def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain:
             parts += _mean_rates(record, _shown(record["harvest"], config), units)
             parts += _targets_table(_shown(record["harvest"], config), long, units, form)
     if explain:
-        parts += _explanation(shown, config)
+        parts += _explanation([*shown, *idle], config)
     missing = record["coverage"]["missing_count"]
     if missing and shown:
         parts.append(f"note: {missing} {'node has' if missing == 1 else 'nodes have'} no numbers: "
@@ -271,6 +273,31 @@ def _shown(record: dict[str, Any], config: Any) -> list[dict[str, Any]]:
     return [by_name[name] for name in wanted if name in by_name]
 
 
+def _busy_and_idle(record: dict[str, Any],
+                   config: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """
+    The file systems for the tables, and those on which nothing was done, which would only fill
+    them.  All are in the tables where site.cfg names them, or where nothing was done on any.
+    """
+    shown = _shown(record, config)
+    at_servers = {fs["name"] for fs in (record["harvest"] or {"file_systems": ()})["file_systems"]}
+    idle = [] if config["report.file_systems"] else [
+        fs for fs in shown if fs["name"] not in at_servers and _is_idle(fs)]
+    if len(idle) == len(shown):
+        return shown, []
+    return [fs for fs in shown if fs not in idle], idle
+
+
+def _is_idle(fs: dict[str, Any]) -> bool:
+    """True where it is known that nothing was done there, and there is nothing to say of it."""
+    layers = [fs["application"], *([fs["network"]] if fs["network"] else [])]
+    return (None not in layers and not fs["notes"] and not fs["dirty_bytes"]
+            and not any(value for layer in layers for value in layer.values())
+            and fs["application"]["read_bytes"] is not None and fs["operations"] is not None
+            and not any(row["count"] for row in fs["operations"].values())
+            and not any(mdt["requests"] for mdt in fs["metadata"].values()))
+
+
 def _by_programs(fs: dict[str, Any], metric: str, units: str) -> str:
     """The bytes that programs read or wrote."""
     if fs["application"] is None:
@@ -339,12 +366,13 @@ def _metadata_tables(shown: list[dict[str, Any]], form: str) -> list[str]:
                    form, ("left", "left", "right", "right", "right", "left", "left"))]
 
 
-def _phases_table(record: dict[str, Any], config: Any, units: str, form: str) -> list[str]:
+def _phases_table(record: dict[str, Any], config: Any, idle: set[str], units: str,
+                  form: str) -> list[str]:
     """One row for each part of the job and file system, in the order of time."""
     rows = []
     for phase in record["phases"]:
-        for fs in _shown(phase, config) or [{"label": "-", "application": None,
-                                             "operations": None}]:
+        for fs in [fs for fs in _shown(phase, config) if fs["name"] not in idle] or [
+                {"label": "-", "application": None, "operations": None}]:
             operations = fs["operations"]
             rows.append((phase["name"], f"{phase['elapsed_s']:.1f}", fs["label"],
                          *(_by_programs(fs, f"{way}_bytes", units)

@@ -56,18 +56,15 @@ File data transfer statistics for this job:
 +---------------+-------------+--------------+
 | File System   | File Read   | File Write   |
 +===============+=============+==============+
-| home          | 0 bytes     | 0 bytes      |
-+---------------+-------------+--------------+
 | BW Home       | 320.0 MiB   | 0 bytes      |
 +---------------+-------------+--------------+
 Metadata statistics for this job:
 +---------------+--------+---------+
 | File System   |   open |   mkdir |
 +===============+========+=========+
-| home          |      0 |       0 |
-+---------------+--------+---------+
 | BW Home       |     60 |      13 |
 +---------------+--------+---------+
+Nothing was done on: home
 """ == text(*WHOLE, labels=LABELS)
 
 
@@ -77,12 +74,11 @@ def test_plain_is_for_narrow_logs():
 Job 4711: 2 of 2 nodes reported, 00:31:07
 File data transfer statistics for this job:
 File System    File Read    File Write
-home           0 bytes      0 bytes
 BW Home        320.0 MiB    0 bytes
 Metadata statistics for this job:
 File System      open    mkdir
-home                0        0
 BW Home            60       13
+Nothing was done on: home
 """ == text(*WHOLE, form="plain", labels=LABELS)
 
 
@@ -95,15 +91,15 @@ File data transfer statistics for this job:
 
 | File System   | File Read   | File Write   |
 |:--------------|:------------|:-------------|
-| home          | 0 bytes     | 0 bytes      |
 | BW Home       | 320.0 MiB   | 0 bytes      |
 
 Metadata statistics for this job:
 
 | File System   |   open |   mkdir |
 |:--------------|-------:|--------:|
-| home          |      0 |       0 |
 | BW Home       |     60 |      13 |
+
+Nothing was done on: home
 """ == text(*WHOLE, form="markdown", labels=LABELS)
 
 
@@ -270,8 +266,8 @@ def test_columns_are_the_sites_choice():
     assert """\
 Metadata statistics for this job:
 File System      mkdir    fsync    open
-home                 0        0       0
 snx11001            13        0      60
+Nothing was done on: home
 """ in text(*WHOLE, form="plain", report_columns="mkdir fsync open")
 
 
@@ -279,6 +275,25 @@ def test_file_systems_are_the_sites_choice():
     """site.cfg: [report] file_systems, in that order; one that is not there is no row."""
     printed = text(*WHOLE, form="plain", report_file_systems="nothing snx11001")
     assert "snx11001" in printed and "home" not in printed and "nothing" not in printed
+
+
+@pytest.mark.parametrize("home", [
+    (llite("home", close=1),), (llite("home", read_calls=1),),
+    (llite("home"), osc("OST0000", "home", read_rpcs=1)),
+    (unread("llite")._replace(file_system="home"),), (llite("home", True),)],
+    ids=["an operation", "a call", "the network", "not readable", "may be too low"])
+def test_only_a_file_system_that_did_nothing_for_sure_is_left_out(home):
+    """What is not known, or may be more than 0, has its row."""
+    printed = text(of_node(deltas=[llite(open=23), *home]), form="plain")
+    assert re.search(r"^home  ", printed, re.M) and "Nothing was done on" not in printed
+
+
+def test_where_nothing_was_done_anywhere_all_have_their_rows():
+    """As does a file system that site.cfg names."""
+    printed = text(of_node(deltas=[llite("scratch"), llite("home")]), form="plain")
+    assert re.search("^home  ", printed, re.M) and re.search("^scratch  ", printed, re.M)
+    printed = text(*WHOLE, form="plain", report_file_systems="home snx11001")
+    assert re.search("^home  ", printed, re.M) and "Nothing was done" not in printed
 
 
 def test_the_order_of_columns_is_that_of_the_documentation():
@@ -298,9 +313,9 @@ def test_long_puts_the_network_beside_the_application():
     assert printed.startswith(text(*WHOLE, form="plain", labels=LABELS))
     for row in ("BW Home read, by the application 320.0 MiB 60 5.3 MiB",
                 "BW Home write, by the application 0 bytes 0 -",
-                "BW Home read, over the network 320.0 MiB 309 1.0 MiB",
-                "home read, over the network - - -"):
+                "BW Home read, over the network 320.0 MiB 309 1.0 MiB"):
         assert row in [" ".join(line.split()) for line in printed.split("\n")]
+    assert "\nhome" not in printed
 
 
 def test_long_tells_the_time_in_operations():
