@@ -550,7 +550,7 @@ def _why_network_differs(fs: dict[str, Any], units: str) -> list[str]:
         return lines
     happened = {name for name, row in (fs["operations"] or {}).items() if row["count"]}
     # Not counted since 2.14, which is the first to have a line for read() and write().
-    libaio = ["libaio with O_DIRECT"] if fs["calls"] else []
+    libaio = ["libaio or io_uring with O_DIRECT"] if fs["calls"] else []
     asked, came = application["read_bytes"], network["read_bytes"]
     if asked and came < asked:
         lines.append(f"{100 * (asked - came) / asked:.0f} % of what was read did not come over "

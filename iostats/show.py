@@ -6,7 +6,7 @@ The sums are those of a job that began when the counters did, made by the same a
 
 from __future__ import annotations
 
-from iostats import delta, files
+from iostats import bounds, delta, files
 from iostats.aggregate import Report, Totals
 from iostats.snapshot import readings
 from iostats.units import bytes_text
@@ -75,8 +75,9 @@ def as_text(snapshot: Snapshot, sources: dict[str, ModuleType], root: str, confi
             numbers = fs[layer] or {}
             for way in ("read", "write"):
                 amount = numbers.get(f"{way}_bytes")
+                sign = bounds.mark(fs, f"{way}_bytes") if layer == "application" else ""
                 rows.append((f"{way} ({layer})",
-                             "-" if amount is None else bytes_text(amount, units),
+                             "-" if amount is None else sign + bytes_text(amount, units),
                              _count(numbers.get(f"{way}_{calls}"), calls.replace("rpcs", "RPCs"))))
         for name, row in (fs["operations"] or {}).items():
             seconds = row["seconds"]

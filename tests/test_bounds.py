@@ -13,7 +13,7 @@ import pytest
 from conftest import report as of_node
 from test_aggregate import osc
 
-from iostats import bounds, compact, config, delta, joblist, report, summaries
+from iostats import bounds, compact, config, delta, joblist, report, show, summaries
 from iostats.aggregate import Totals
 from iostats.delta import Delta
 from iostats.server import Phase
@@ -118,16 +118,21 @@ def test_what_a_cache_on_the_node_served_is_not_known(counters):
     ({"read_bytes": (9, 9 << 20)}, 0, {"read": 1, "read_bytes": (1, 4096)}, []),
     ({"read_bytes": (9, 9 << 30)}, 0, {"read": 1, "read_bytes": (1, 4096)}, ["read_bytes"]),
     ({"write_bytes": (3, 3 * PAGE)}, 0, {"write": 3, "write_bytes": (3, 300)}, []),
+    ({"write_bytes": (9, 65 << 20)}, 0, {"write": 1, "write_bytes": (1, 64 << 20)}, []),
+    ({"write_bytes": (9, 73 << 20)}, 0, {"write": 1, "write_bytes": (1, 64 << 20)},
+     ["write_bytes"]),
     ({"read_bytes": (3, 3 * PAGE)}, 0, {"write": 3, "write_bytes": (3, 300)}, []),
 ], ids=["libaio writes", "libaio reads", "written before the start", "mapped, written",
         "mapped, read", "read-ahead", "more than read-ahead", "pages of small writes",
+        "a moment later", "libaio beside writes",
         "pages read for small writes"])
 def test_what_the_network_moved_and_nobody_asked_for_is_a_mark(moved, dirty, more, marked):
     """9 MiB by io_submit with O_DIRECT are no read() and no write(); all else has its reason."""
     fs = only(job(between(at({}, {}, dirty), at(more, moved))))
     assert (marked, []) == (fs["too_low"], fs["too_high"])
     assert len(marked) == len(fs["notes"])
-    assert all("9.0 " in note and "may be libaio with O_DIRECT" in note for note in fs["notes"])
+    assert all("9.0 " in note and "may be libaio or io_uring with O_DIRECT" in note
+               for note in fs["notes"])
     if marked == ["write_bytes"]:
         assert fs["write_bytes_max"] is None
 
@@ -239,7 +244,8 @@ def test_the_network_beside_small_writes_is_no_riddle():
     after = at({"write_bytes": (23, 2300), "write": 1023}, {"write_bytes": (1, 102_300)})
     printed = text(job(between(at({}, {}), after)), long=True)
     assert ("scratch: 97.7 KiB more were sent than written (it may be small writes that are not "
-            "counted, what was in memory at the start or libaio with O_DIRECT)") in printed
+            "counted, what was in memory at the start or libaio or io_uring with O_DIRECT)"
+            ) in printed
 
 
 def test_rates_of_what_was_not_counted_are_marked():
@@ -253,3 +259,11 @@ def test_rates_of_what_was_not_counted_are_marked():
 def test_osc_alone_marks_nothing_of_programs():
     fs = only(job([osc(write_bytes=9 << 20)]))
     assert ([], [], None) == wrong(fs)
+
+
+def test_since_the_mount_nothing_is_compared_and_small_writes_are_marked():
+    """`show`: the files of the network may have been cleared at another time."""
+    now = at({"write_bytes": (23, 2300), "write": 1023}, {"write_bytes": (9, 9 << 20)})
+    assert (["write_bytes"], [], 2300 + 1000 * (PAGE - 1)) == wrong(only(job(between(None, now))))
+    shown = show.as_text(now, SOURCES, "/nowhere", config.Config())
+    assert ">= 2.2 KiB" in shown and "1,023 calls" in shown

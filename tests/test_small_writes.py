@@ -125,7 +125,7 @@ def test_libaio_with_o_direct(desk, mount, release):  # noqa: F811
         assert (0, 0, 0, 0) == numbers(job.fs)
         assert (["read_bytes", "write_bytes"], None) == (job.fs["too_low"],
                                                          job.fs["write_bytes_max"])
-        assert job.text.count("it may be libaio with O_DIRECT") == 2
+        assert job.text.count("it may be libaio or io_uring with O_DIRECT") == 2
     else:
         assert (9, 589_824, 9, 589_824) == numbers(job.fs)
         assert [] == job.fs["too_low"]
@@ -160,4 +160,4 @@ def test_an_eviction(desk, mount, release):  # noqa: F811
     assert 200_000 == job.fs["network"]["write_bytes"]
     assert ([], ["write_bytes"], 300_000) == (job.fs["too_low"], job.fs["too_high"],
                                               job.fs["write_bytes_max"])
-    assert "<= 293.0 KiB" in job.text and "1 evictions by targets" in job.text
+    assert "<= 293.0 KiB" in job.text and "1 eviction by targets" in job.text

@@ -497,7 +497,7 @@ def _about(given: dict[str, Any], config: Config,
 
 def _show(given: dict[str, Any], config: Config, root: str) -> int:
     from iostats import show
-    known = sources.of_side("node")
+    known = {**sources.of_side("node"), **sources.of_side("node, after the start")}
     by_reader: set[str] = set()
     now = this_node.snapshot(root, config, known, "-", this_node.name(given.get("--node")), "-",
                              say=lambda text: _say(given, text), by_reader=by_reader)
