@@ -8,6 +8,6 @@ import sys
 os.umask(os.umask(0o022) | 0o022)
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-from iostats.cli.node import main
+from iostats.cli.around import run
 
-sys.exit(main())
+sys.exit(run("iostats.cli.node"))

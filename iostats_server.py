@@ -10,7 +10,8 @@ HOME = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HOME)
 
 try:
-    from iostats.cli.server import main
+    from iostats.cli.around import run
+    status = run("iostats.cli.server")
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] == "iostats":
         raise
@@ -20,4 +21,4 @@ except ModuleNotFoundError as error:
     sys.exit(f"iostats: the server needs the Python package {error.name!r}: sudo make "
              f"install-node, or in a virtual environment: python3 -m pip install 'iostats[server]'")
 
-sys.exit(main())
+sys.exit(status)

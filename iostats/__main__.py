@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from iostats.cli import OF_IOSTATS
+from iostats.cli import OF_IOSTATS, around
 from iostats.errors import UNREADABLE
 
 USAGE = """\
@@ -32,23 +32,30 @@ def main(arguments: list[str] | None = None) -> int:
     role, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if role[:1].isdigit():                            # a job
         role, rest = "report", arguments
+    if role != "run":                                 # which leaves the command's as they are
+        around.with_streams()
     if role in OF_IOSTATS:
         try:
-            command = importlib.import_module(f"iostats.cli.{role}")
-        except ModuleNotFoundError as error:
+            status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
+        except (MemoryError, OSError) as error:
+            print(f"iostats: {str(error) or around.NO_MEMORY}", file=sys.stderr)
+            return UNREADABLE
+        except ImportError as error:
+            if not isinstance(error, ModuleNotFoundError):        # a library has no memory
+                print(f"iostats: {error}", file=sys.stderr)
+                return UNREADABLE
             if (error.name or "").partition(".")[0] == "iostats":
                 raise
             print(f"iostats: {role} needs the Python package {error.name!r}: sudo make "
                   f"install-node (or install-login), or in a virtual environment: python3 -m pip "
                   f"install 'iostats[server]'", file=sys.stderr)
             return UNREADABLE
-        status: int = command.main(rest)
-        return status
+        return status if role == "run" else around.finished(status)
     if role in ("", "-h", "--help"):
         print(USAGE, end="")
         return 0 if role else 2
     from iostats.cli.node import main as run
-    return run(arguments)
+    return around.finished(run(arguments))
 
 
 if __name__ == "__main__":

@@ -322,7 +322,7 @@ def _is_believed(folder: str) -> bool:
 
 def _read_file(config: Config, path: str, must_exist: bool = False) -> None:
     try:
-        text = read_text(path)
+        text = read_text(path, of_any_kind=must_exist)
     except OSError as error:
         if must_exist or not isinstance(error, (FileNotFoundError, PermissionError,
                                                 NotADirectoryError)):

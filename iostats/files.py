@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+import time
 
 from iostats.snapshot import File
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 PLACES = ("sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre")
+
+_MOST_BYTES = 64 << 20                 # real ones have some kB; a report of a long job is larger
+_READ_WITHIN_S = 2.0
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 
@@ -91,21 +96,48 @@ def _matching(root: str, pattern: str) -> Iterator[tuple[str, Sequence[str], int
         yield name, [e for e in entries if fnmatchcase(e, last)], 0
 
 
-def read_text(path: str) -> str:
+def open_regular(path: str) -> int:
     """
-    The whole file as text, one character a byte.
+    A handle of the regular file `path`; OSError.
+
+    A FIFO, or a device, is neither waited for nor read; the files of /proc and debugfs, whose size
+    is 0, are regular.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+        raise OSError(code, "Is a directory" if code == errno.EISDIR else "Not a regular file",
+                      path)
+    return handle
+
+
+def read_text(path: str, of_any_kind: bool = False) -> str:
+    """
+    The whole file as text, one character a byte; `of_any_kind`: a pipe too, as of a shell's <(...).
 
     A statistics file gives at most one of the kernel's buffers for each read(2), and its size
-    is 0, so it is read until there is no more (seq_read(), fs/seq_file.c).
+    is 0, so it is read until there is no more (seq_read(), fs/seq_file.c).  One that does not end,
+    or that trickles, is refused: it would keep all others back.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if of_any_kind else open_regular(path)
     try:
         parts: list[bytes] = []
+        size, ends = 0, None
         while True:
             part = os.read(handle, 1 << 16)
             if not part:
                 return b"".join(parts).decode("latin-1")
             parts.append(part)
+            size += len(part)
+            if of_any_kind:
+                continue
+            now = time.monotonic()
+            ends = now + _READ_WITHIN_S if ends is None else ends
+            if size > _MOST_BYTES or now > ends:
+                code = errno.EFBIG if size > _MOST_BYTES else errno.ETIMEDOUT
+                raise OSError(code, os.strerror(code), path)
     finally:
         os.close(handle)
 

@@ -30,7 +30,7 @@ from iostats.errors import (
     StateError,
     one_line,
 )
-from iostats.files import PLACES, read_text
+from iostats.files import PLACES, open_regular, read_text
 from iostats.fingerprints import Fingerprints
 from iostats.job_stats_rows import Rows, check
 from iostats.spool import Spool
@@ -537,7 +537,7 @@ def _opened(target: Target) -> tuple[int, str]:
     for folder in target.folders:
         path = os.path.join(folder, "job_stats")
         try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
+            return open_regular(path), path
         except OSError as error:
             if failed is None or isinstance(failed, FileNotFoundError):
                 failed = error                 # "permission denied" tells more

@@ -21,6 +21,7 @@ from collections import namedtuple
 from iostats import harvest, job_stats, loads, lustre
 from iostats.attribution import Form
 from iostats.errors import IostatsError, JobStatsSyntaxError, NotReadable, UsageError
+from iostats.files import open_regular
 from iostats.fingerprints import Fingerprints
 
 TYPE_CHECKING = False
@@ -220,7 +221,7 @@ def _opened(folders: Iterable[str]) -> BinaryIO:
     failed: OSError | None = None
     for folder in folders:
         try:
-            return open(os.path.join(folder, "job_stats"), "rb", buffering=0)
+            return os.fdopen(open_regular(os.path.join(folder, "job_stats")), "rb", buffering=0)
         except OSError as error:
             if failed is None or isinstance(failed, FileNotFoundError):
                 failed = error

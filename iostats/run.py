@@ -416,6 +416,21 @@ class Command:
         self._ended_at = time.monotonic()
         self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
+    def wait(self) -> None:
+        """Until it has ended, where nobody else waits for it."""
+        if self.returncode is None and self._pid is not None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+    def become(self) -> None:
+        """Be the command, without anybody who waits for it; returns only where it can't be run."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.execvpe(self._argv[0], self._argv, self._environ)
+        except OSError as error:
+            self.failed = error
+
     @property
     def has_run(self) -> bool:
         """True when it has run, or runs."""

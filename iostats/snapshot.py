@@ -135,6 +135,9 @@ def reason(code: int) -> str:
         errno.EACCES: "permission denied",
         errno.EPERM: "forbidden by the kernel, even for root (lockdown)",
         errno.ENOENT: "not there (debugfs is not mounted?)",
+        errno.ENXIO: "not a regular file",
+        errno.EFBIG: "it does not end",
+        errno.ETIMEDOUT: "it took too long",
     }.get(code) or errno.errorcode.get(code, f"error {code}")
 
 

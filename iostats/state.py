@@ -254,7 +254,11 @@ def _private_folders() -> Iterator[str]:
     for name in sorted(os.listdir(TMP)):
         if name.startswith(_prefix()):
             path = os.path.join(TMP, name)
-            if _what_is_wrong(path) is None:
+            try:
+                wrong = _what_is_wrong(path)
+            except FileNotFoundError:                  # another job has just left it
+                continue
+            if wrong is None:
                 yield path
 
 

@@ -209,6 +209,42 @@ def test_one_bad_line_costs_its_counter_alone(desk, worked):
     assert any(f"nid00023: llite: not counted: {LLITE}:4: expected" in note for note in fs["notes"])
 
 
+def fifo(path):
+    os.mkfifo(path)
+
+
+def endless(path):
+    """Of zeros, without an end that anybody would wait for."""
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("odd, why", [(fifo, "not a regular file"), (endless, "it does not end"),
+                                      (device, "not a regular file")],
+                         ids=lambda value: getattr(value, "__name__", ""))
+def test_what_is_no_counter_file_keeps_nobody_waiting(desk, odd, why):
+    """`start`, `show` and `stop` end, and know of all other files what they know."""
+    root = desk.tree(**BEFORE)
+    os.unlink(root / OSC)
+    odd(root / OSC)
+    assert 0 == desk.client("start", "--never-fail", *desk.on("nid00023", root)).status
+    shown = desk.client("show", "--root", root, job=False)
+    assert f"osc: {why}" in shown.out and "read (application)" in shown.out
+    os.unlink(root / OSC)
+    write_tree(root, **AFTER)
+    os.unlink(root / OSC)
+    odd(root / OSC)
+    server = desk.server("--nodes", "1", "--format", "json")
+    assert 0 == stop(desk, root, server).status
+    [fs] = server.wait().record["file_systems"]
+    assert 41_003 == fs["application"]["read_bytes"]
+    assert f"nid00023: osc: {why}" in fs["notes"]
+
+
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda f: f.__name__)
 def test_a_file_that_cannot_be_used_at_the_start_is_unknown_and_not_inflated(desk, damage):
     """Without its start, what it shows at the end would be the work of days."""

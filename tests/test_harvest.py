@@ -143,6 +143,18 @@ def test_list_shows_what_there_is_and_needs_no_server(desk):
     assert not desk.spool.exists()
 
 
+def test_list_does_not_wait_for_what_is_no_file(desk):
+    """A FIFO in the place of a target's job_stats; the other target is there."""
+    desk.show([a_job(0)])
+    desk.show([a_job(0)], "MDT0000")
+    [path] = desk.root.glob("**/*MDT0000/job_stats")
+    path.unlink()
+    os.mkfifo(path)
+    done = desk.once("--list")
+    assert "scratch OST0000 cleanup 600 s 1 entries" in " ".join(done.out.split())
+    assert "Not a regular file" in done.out + done.err
+
+
 def test_list_takes_file_systems_with_or_without_the_server_before_them(desk):
     desk.show([a_job(0)])
     desk.show([a_job(0)], file_system="scratch2")

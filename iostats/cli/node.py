@@ -15,6 +15,7 @@ from iostats import config as site
 from iostats import node as this_node
 from iostats import sources, state
 from iostats.cli import OF_NODES, nearest
+from iostats.cli.around import NO_MEMORY, never_fails
 from iostats.cli.options import take
 from iostats.errors import (
     DONE,
@@ -123,8 +124,6 @@ _ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    never_fail = "--never-fail" in arguments or (
-        "mark" not in arguments and not {"prolog", "epilog"}.isdisjoint(arguments))
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -137,10 +136,13 @@ def main(arguments: list[str] | None = None) -> int:
         status = DONE
     except KeyboardInterrupt:
         status = 130
+    except MemoryError:
+        print(f"iostats: {NO_MEMORY}", file=sys.stderr)
+        status = UNREADABLE
     except OSError as error:
         print(f"iostats: {error}", file=sys.stderr)
         status = UNREADABLE
-    return DONE if never_fail else status
+    return DONE if never_fails(arguments) else status
 
 
 def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:

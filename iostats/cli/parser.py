@@ -8,7 +8,8 @@ import argparse
 import os
 import sys
 
-from iostats.errors import DONE, IostatsError, StateError, UsageError
+from iostats.cli.around import NO_MEMORY
+from iostats.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def status_of(role: Callable[[], int]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return DONE
+    except MemoryError:
+        print(f"iostats: {NO_MEMORY}", file=sys.stderr)
+        return UNREADABLE
+    except OSError as error:                          # such as too many open files (ulimit -n)
+        print(f"iostats: {error}", file=sys.stderr)
+        return UNREADABLE
 
 
 def put_out(lines: Iterable[str]) -> None:

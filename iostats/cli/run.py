@@ -16,7 +16,7 @@ import sys
 
 from iostats import config as site
 from iostats import credentials, node, report, run, schedulers, secret, state
-from iostats.cli.server import event_loop_policy, expected_nodes, write_whole
+from iostats.cli.server import check_open_files, event_loop_policy, expected_nodes, write_whole
 from iostats.config import BESIDE
 from iostats.cli.options import take
 from iostats.errors import IostatsError, UsageError
@@ -148,12 +148,20 @@ def _run(given: dict[str, Any], argv: list[str]) -> int:
             _tell(f"iostats: {text}\n")
 
     command = run.Command(argv, _environment())
-    command.catch()
     try:
-        event_loop_policy()
-        asyncio.run(_all(command, system, config, given, say))
-    finally:
-        command.release()
+        try:
+            check_open_files()
+            command.catch()
+            event_loop_policy()
+            asyncio.run(_all(command, system, config, given, say))
+        finally:
+            command.release()
+    except (IostatsError, OSError, MemoryError, RuntimeError) as error:  # ulimit -n, -u, -v
+        say(f"{str(error) or 'out of memory'}; the command runs, and is not measured")
+        if command.has_run:
+            command.wait()
+        else:
+            command.become()
     if command.failed is not None:
         _tell(f"iostats: {argv[0]}: {command.failed.strerror}\n")
         return NOT_FOUND if isinstance(command.failed, FileNotFoundError) else NOT_EXECUTABLE
@@ -308,8 +316,9 @@ def _print(totals: run.PartTotals, config: Config, given: dict[str, Any],
     text = report.text(record, config, form, long, "--explain" in given)
     if not _written(given.get("--output") or config["run.output"], text, totals.job, say):
         _tell(text)
-    _written(given.get("--json", ""), report.as_json(report.labelled(totals.record(), config)),
-             totals.job, say)
+    if "--json" in given:                              # the job may end while that is made
+        _written(given["--json"], report.as_json(report.labelled(totals.record(), config)),
+                 totals.job, say)
 
 
 def _written(path: str, text: str, job: str, say: Callable[[str], None]) -> bool:

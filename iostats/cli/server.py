@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
 _MUNGED_WITHIN_S, _MUNGED = 20.0, "answer of munged (was it stopped? site.cfg: [server] auth)"
+_FEWEST_FILES = 32
 _M_MMAP_THRESHOLD = -3                                 # of <malloc.h>
 
 HELP = """\
@@ -112,6 +113,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.print_port:
         print(jobid.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
         return DONE
+    check_open_files()
     totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
                     **how_to_add_up(config))
     for path in filter(None, (options.output, options.json)):
@@ -252,6 +254,14 @@ def _return_memory() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 17)
 
 
+def check_open_files() -> None:
+    """StateError where even a small job could not be served."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < _FEWEST_FILES:
+        raise StateError(f"open files: expected a limit of at least {_FEWEST_FILES}, got {hard} "
+                         f"(ulimit -Hn)")
+
+
 def _raise_limits(config: site.Config) -> None:
     """As many open files as the system allows, and no more connections than that."""
     _return_memory()
@@ -364,6 +374,11 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
     record = report.labelled(totals.record(options.long or form == "json"), config)
     text = report.text(record, config, form, options.long, options.explain)
     failed = None
+    if options.json:                                   # before what somebody may not read any more
+        try:
+            write_whole(options.json, report.as_json(report.labelled(totals.record(), config)))
+        except StateError as error:
+            failed = error
     if options.output:
         try:
             write_whole(options.output, text)
@@ -372,11 +387,6 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
             put_out([text])                            # nothing is lost with a full disk
     else:
         put_out([text])
-    if options.json:
-        try:
-            write_whole(options.json, report.as_json(report.labelled(totals.record(), config)))
-        except StateError as error:
-            failed = error
     if failed:
         raise failed
     return DONE

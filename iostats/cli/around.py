@@ -1,0 +1,95 @@
+"""
+What stands around each command: standard streams that can be used, and one line for what is no bug
+of ours but of its surroundings (no memory, no more open files).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NO_MEMORY = "out of memory (ulimit -v)"
+
+
+def run(module: str) -> int:
+    """The exit status of main() of `module`, which is imported here."""
+    with_streams()
+    status = 1
+    try:
+        __import__(module)
+        status = sys.modules[module].main()
+    except ModuleNotFoundError:
+        raise                                          # of the server's packages; it says so
+    except (ImportError, OSError, MemoryError) as error:   # a library has no memory, or no file
+        print(f"iostats: {str(error) or NO_MEMORY}", file=sys.stderr)
+    return 0 if never_fails(sys.argv[1:]) else finished(status)
+
+
+def never_fails(arguments: list[str]) -> bool:
+    """True for a command that ends with 0 whatever happens: the batch system's, or so asked."""
+    return "--never-fail" in arguments or (
+        "mark" not in arguments and not {"prolog", "epilog"}.isdisjoint(arguments))
+
+
+def finished(status: int) -> int:
+    """`status`, when all that was printed is out: at the exit it would be a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _to_nowhere(1)
+    return status
+
+
+def with_streams() -> None:
+    """Open what is closed of the three standard files, and let no line of an error be one."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)             # the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    if not isinstance(sys.stderr, _Told):
+        sys.stderr = _Told(sys.stderr)
+
+
+class _Told:
+    """Standard error; that nobody reads it is no reason to fail."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write `text` as far as that goes."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            _to_nowhere(2)
+        return len(text)
+
+    def flush(self) -> None:
+        """As a stream's."""
+        try:
+            self._stream.flush()
+        except OSError:
+            _to_nowhere(2)
+
+
+def _to_nowhere(number: int) -> None:
+    """What is still in a stream's buffer goes nowhere: it is not tried again."""
+    try:
+        handle = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(handle, number)
+        os.close(handle)
+    except OSError:
+        pass
