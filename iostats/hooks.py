@@ -127,8 +127,8 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     """
     Send all reports that wait on this node, the oldest first, until time.monotonic() is `until`.
 
-    How many wait still; paths of those that will never be sent are added to `lost`.  Starts whose
-    epilog will not come any more are reported as well.
+    How many wait still; paths of those that were refused, or removed unsent, are added to `lost`.
+    Starts whose epilog will not come any more are reported as well.
     """
     import json
     folder, lost = config["node.hook_dir"], [] if lost is None else lost
@@ -171,7 +171,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             continue
         except (ValueError, RecursionError) as error:
             _put_aside(path, f"cannot be sent: {error}", say)
-            lost.append(path)
+            lost += {path}.difference(again)
             continue
         try:
             site.send(report, left_s)
@@ -179,7 +179,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             code = getattr(error, "code", None)
             if code in _NOT_NOW:
                 _put_aside(path, str(error), say)
-                lost.append(path)
+                lost += {path}.difference(again)
                 continue
             if still:
                 say(f"{error}; {still} reports wait in {folder}")

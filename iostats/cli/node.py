@@ -110,8 +110,8 @@ exit status:
   2 bad usage or site.cfg
   3 server not reached (the delta is kept; `stop` again sends it)
   prolog, epilog: always 0
-  deliver: 0 nothing waits any more   1 a report can never be sent, and was put
-  aside, or [node] hook_dir is not safe to use   3 reports still wait
+  deliver: 0 nothing waits any more   1 a report was refused, and put aside for
+  a day, or [node] hook_dir is not safe to use   3 reports still wait
 """
 
 _WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
