@@ -48,6 +48,7 @@ _MOST_BESIDE = 65536                # bytes of a message beside its body: its he
 _LONGEST_OF_STRANGERS = 65536       # bytes of a body that is looked at, for a hello
 _MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more;
                                     # and of questions behind one that takes long
+_MOST_PAGES = 64 << 20              # of all pages that clients have not read yet
 _STEP_S = 0.005                     # of a long answer, between two looks at the network
 _BLOCKED_AT_ONCE, _BLOCKED_WITHIN_S = 8, 10.0       # questions to munged
 
@@ -155,8 +156,12 @@ class Server:
     """
 
     def __init__(self, name: str, credentials: "Iterable[Credentials]", config: "Config",
-                 now: Callable[[], float] = time.time) -> None:
-        """`credentials`: all kinds that are taken; credentials.of_server(...)."""
+                 now: Callable[[], float] = time.time,
+                 most_connections: Optional[int] = None) -> None:
+        """
+        `credentials`: all kinds that are taken; credentials.of_server(...).  `most_connections`: if
+        not as site.cfg has it.
+        """
         self.name, self.config = name, config
         self.port: Optional[int] = None
         self.methods = {"hello": Method(self._hello, Hello)}
@@ -164,7 +169,9 @@ class Server:
         self._credentials = {one.SCHEME: one for one in credentials}
         self._listener: Optional[asyncio.Server] = None
         self._of_strangers: dict[str, Method] = {}
-        self.connections = _Connections(config)
+        # Path -> (is gzip taken) -> (header lines, body): what GET has; then nothing is POSTed.
+        self.pages: dict[str, Callable[[bool], tuple[str, bytes]]] = {}
+        self.connections = _Connections(config, most_connections)
         self._long: deque[_Task] = deque()
         self.tasks: WeakSet[_Task] = WeakSet()          # that are not over yet, and others
         self._elsewhere = Threads(_BLOCKED_AT_ONCE, _BLOCKED_WITHIN_S)
@@ -313,24 +320,28 @@ class Server:
 
     async def listen_on(self, host: str, numbers: Iterable[int]) -> Optional[int]:
         """Listen on the first free port of `numbers`, which is then `self.port`; None if none."""
-        loop = asyncio.get_running_loop()
         for number in numbers:
             try:
-                bound = _bound(host, number)
+                bound = bound_to(host, number)
             except OSError as error:
                 if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                     raise NotDelivered(f"{host or 'all addresses'}: cannot listen there: "
                                        f"{error.strerror} (see --listen)") from None
                 continue
-            # asyncio accepts `backlog` connections before it tells of one of them: fewer than the
-            # files that are kept free.  The kernel's queue is made long again afterwards.
-            self._listener = await loop.create_server(lambda: _Connection(self), sock=bound,
-                                                      backlog=_ACCEPT_AT_ONCE)
-            bound.listen(_QUEUE)
+            await self.listen_at(bound)
             self.port = number
-            self.connections.watch(loop)
             break
         return self.port
+
+    async def listen_at(self, bound: socket.socket) -> None:
+        """Listen at a socket of `bound_to`."""
+        loop = asyncio.get_running_loop()
+        # asyncio accepts `backlog` connections before it tells of one of them: fewer than the
+        # files that are kept free.  The kernel's queue is made long again afterwards.
+        self._listener = await loop.create_server(lambda: _Connection(self), sock=bound,
+                                                  backlog=_ACCEPT_AT_ONCE)
+        bound.listen(_QUEUE)
+        self.connections.watch(loop)
 
     def go_on(self, task: "_Task", call: Any) -> None:
         """Go on with an answer that takes steps, the first of which has yielded `call`."""
@@ -513,7 +524,7 @@ def _too_large(config: "Config") -> str:
             f"max_message_bytes)")
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound_to(host: str, port: int) -> socket.socket:
     """A socket on `host` and `port`: IPv6 and IPv4 in one where the kernel has both."""
     family = socket.AF_INET6 if not host and socket.has_dualstack_ipv6() else socket.AF_INET
     if host:
@@ -587,8 +598,9 @@ class _Connections:
         held: bytes of messages that have not come to their ends.
     """
 
-    def __init__(self, config: "Config") -> None:
-        self._most, self._silence = config["server.max_connections"], config["server.silence"]
+    def __init__(self, config: "Config", most: Optional[int] = None) -> None:
+        self._most = config["server.max_connections"] if most is None else most
+        self._silence = config["server.silence"]
         self.held = 0
         self._most_held: int = max(_MOST_HELD, 2 * config["server.max_message_bytes"])
         # Loop time of the last sign of life of each.
@@ -636,6 +648,19 @@ class _Connections:
             return None
         return max(self._open, key=lambda one: one.held)
 
+    def make_way(self, length: int) -> None:
+        """
+        Room for a page: who has not read his for the longest goes, where all that is unread would
+        have too many bytes.
+        """
+        unread = [(one, one.unread) for one in self._open if one.unread]
+        total = sum(size for _, size in unread)
+        for one, size in unread:
+            if total + length <= _MOST_PAGES:
+                return
+            one.abort()
+            total -= size
+
     def close(self) -> None:
         if self._timer:
             self._timer.cancel()
@@ -645,11 +670,11 @@ class _Connections:
 
 
 class _Connection(asyncio.Protocol):
-    """One HTTP/1.1 connection: POST with a Content-Length, one request after another."""
+    """An HTTP/1.1 connection: POST with a Content-Length, one request after another; or GET."""
 
-    __slots__ = ("_answered", "_authorization", "_begun_now", "_behind", "_beside", "_body",
-                 "_encoding", "_ended", "_ended_now", "_head", "_is_open", "_parked", "_parser",
-                 "_size", "_task", "_transport", "_waiting", "held", "server")
+    __slots__ = ("_accepts", "_answered", "_authorization", "_begun_now", "_behind", "_beside",
+                 "_body", "_encoding", "_ended", "_ended_now", "_head", "_is_open", "_parked",
+                 "_parser", "_size", "_task", "_transport", "_url", "_waiting", "held", "server")
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -671,6 +696,7 @@ class _Connection(asyncio.Protocol):
         # One piece of memory, however many parts come: thousands of them would stay in the heap.
         self._body: Union[bytes, bytearray] = b""
         self._size, self._head, self._authorization, self._encoding = 0, 0, "", b""
+        self._url = self._accepts = b""                 # where there are pages
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -741,6 +767,8 @@ class _Connection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._count_head(len(url))
+        if self.server.pages:
+            self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value) + 4)    # and ": ", and the line's end
@@ -753,6 +781,8 @@ class _Connection(asyncio.Protocol):
             self._authorization = value.decode("latin-1")
         elif name == b"content-encoding":
             self._encoding = value.strip().lower()
+        elif name == b"accept-encoding" and self.server.pages:
+            self._accepts = value
 
     def on_body(self, part: bytes) -> None:
         self._count(len(part))
@@ -798,6 +828,9 @@ class _Connection(asyncio.Protocol):
             self._ended = True
             self._transport.abort()            # asks and asks, and does not read the answers
             return
+        if server.pages:
+            self._give_page()
+            return
         if self._parser.get_method() != b"POST":
             self.reject("405 Method Not Allowed", "expected POST")
             return
@@ -831,6 +864,30 @@ class _Connection(asyncio.Protocol):
         self._hold(len(body))                  # until its sender is known
         self._parked = len(body)
         self.server.go_on(self._task, call)
+
+    def _give_page(self) -> None:
+        method, is_kept = self._parser.get_method(), self._parser.should_keep_alive()
+        if method not in (b"GET", b"HEAD"):
+            self.reject("405 Method Not Allowed", "expected GET")
+            return
+        page = self.server.pages.get(self._url.partition(b"?")[0].decode("latin-1"))
+        if page is None:
+            self.reject("404 Not Found", f"expected {' or '.join(self.server.pages)}")
+            return
+        headers, body = page(b"gzip" in {one.partition(b";")[0].strip()
+                                         for one in self._accepts.lower().split(b",")})
+        self._begin()
+        self.server.connections.make_way(len(body))
+        head = (f"HTTP/1.1 200 OK\r\n{headers}Content-Length: {len(body)}\r\n"
+                f"{'' if is_kept else 'Connection: close' + chr(13) + chr(10)}\r\n").encode()
+        self._ended = not is_kept
+        self._answered += len(body)
+        self.server.send(self._transport, head + (body if method == b"GET" else b""), is_kept)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that were answered, and not taken by the other end yet."""
+        return 0 if self._transport.is_closing() else self._transport.get_write_buffer_size()
 
     @property
     def waits(self) -> bool:

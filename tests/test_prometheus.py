@@ -3,6 +3,7 @@ The sink for Prometheus: its page, and a real Prometheus that scrapes it.
 """
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import random
@@ -20,6 +21,7 @@ from hypothesis import example, given, strategies as st
 from processes import until
 from sink_desk import Said, Site, config_of, free_port, get, query, swept
 
+from iostats import server
 from iostats.errors import ConfigError
 from iostats.sinks import Number, prometheus
 
@@ -47,8 +49,9 @@ def opened():
     made = []
 
     def open_one(**options):
-        config = config_of(**{"prometheus_listen": "127.0.0.1:0",
-                              **{f"prometheus_{name}": value for name, value in options.items()}})
+        config = config_of(**{"prometheus_listen": "127.0.0.1:0", **{
+            name if "_" in name and name.startswith("server") else f"prometheus_{name}": value
+            for name, value in options.items()}})
         made.append(prometheus.make(config, Said()))
         return made[-1]
     yield open_one
@@ -343,36 +346,37 @@ def test_there_is_nothing_but_metrics(opened):
     sink = opened()
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen("http://%s:%d/" % sink.address, timeout=60)
-    connection = http.client.HTTPConnection(*sink.address, timeout=60)
-    connection.request("HEAD", "/metrics")
-    answer = connection.getresponse()
-    assert (200, b"") == (answer.status, answer.read())
+    with contextlib.closing(http.client.HTTPConnection(*sink.address, timeout=60)) as one:
+        one.request("HEAD", "/metrics")
+        answer = one.getresponse()
+        assert (200, b"") == (answer.status, answer.read())
 
 
-def test_connections_that_say_nothing_keep_nobody_out_for_long(opened, monkeypatch):
-    """They are closed after a while; more than a few at once are not let in."""
-    monkeypatch.setattr(prometheus._Handler, "timeout", 0.3)
+def answers(sink):
+    try:
+        return b"iostats_jobs" in get("http://%s:%d/metrics" % sink.address)
+    except OSError:
+        return False
+
+
+def test_connections_that_say_nothing_keep_nobody_out(opened):
+    """More than may be open at once: those that have been silent for the longest give way."""
     sink, before = opened(), threading.active_count()
-    silent = [socket.create_connection(sink.address) for _ in range(40)]
-
-    def answers():
-        try:
-            return b"iostats_jobs" in get("http://%s:%d/metrics" % sink.address)
-        except OSError:
-            return False
-    until(answers, what="an answer")
-    assert threading.active_count() - before <= 16
+    silent = [socket.create_connection(sink.address)
+              for _ in range(prometheus.MOST_CONNECTIONS + 23)]
+    assert answers(sink)
+    assert threading.active_count() == before
     for one in silent:
         one.close()
 
 
-def test_who_sends_a_byte_now_and_then_keeps_nobody_out(opened, monkeypatch):
-    """Sixteen of them would have every place, for as long as they like."""
-    monkeypatch.setattr(prometheus, "_REQUEST_WITHIN_S", 0.5)
-    sink = opened()
-    slow = [socket.create_connection(sink.address, 20) for _ in range(16)]
+def test_who_sends_a_byte_now_and_then_keeps_nobody_out(opened):
+    """Only a whole request is a sign of life; sixteen of them had every place there was."""
+    sink = opened(server_silence="0.5")
+    slow = [socket.create_connection(sink.address, 20) for _ in range(64)]
 
     def a_byte_of_each():
+        assert answers(sink)
         for one in list(slow):
             try:
                 one.sendall(b"G")
@@ -380,8 +384,53 @@ def test_who_sends_a_byte_now_and_then_keeps_nobody_out(opened, monkeypatch):
                 one.close()
                 slow.remove(one)
         return not slow
-    until(a_byte_of_each, what="the end of all sixteen")
-    assert b"iostats_jobs" in get("http://%s:%d/metrics" % sink.address)
+    until(a_byte_of_each, what="the end of all of them")
+
+
+def test_who_asks_and_does_not_read_the_page_keeps_nobody_out(opened, monkeypatch):
+    """
+    Pages that nobody reads have 2 MiB here, of which the kernel takes a part: the oldest go, and
+    who reads gets all of his.
+    """
+    monkeypatch.setattr(server, "_MOST_PAGES", 2 << 20)
+    sink = opened()
+    page = b"# " + b"x" * (1 << 20) + b"\niostats_jobs 23\n"
+    sink._http._page = lambda: (page, page)
+    slow = []
+    for _ in range(64):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(20)
+        one.connect(sink.address)
+        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        slow.append(one)
+    assert page == get("http://%s:%d/metrics" % sink.address)
+    held = []
+    sink._http._loop.call_soon_threadsafe(lambda: held.append(sum(
+        one.unread for one in sink._http._server.connections._open)))
+    until(lambda: held, what="what is unread")
+    assert held[0] <= 2 << 20
+    for one in slow:
+        one.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_anything_but_get_is_405(opened, method):
+    """Nothing can be asked of it but the page: no `hello` either."""
+    with contextlib.closing(http.client.HTTPConnection(*opened().address, timeout=60)) as one:
+        one.request(method, "/metrics", b'{"jsonrpc":"2.0","method":"hello","id":1}')
+        assert 405 == one.getresponse().status
+
+
+def test_a_connection_may_be_kept_for_the_next_scrape(opened):
+    sink = opened()
+    with contextlib.closing(http.client.HTTPConnection(*sink.address, timeout=60)) as one:
+        one.connect()
+        first = one.sock
+        for _ in range(3):
+            one.request("GET", "/metrics")
+            assert b"iostats_jobs" in one.getresponse().read()
+            assert first is one.sock
 
 
 @pytest.mark.parametrize("listen, said", [

@@ -161,8 +161,9 @@ def _run_site(options: argparse.Namespace, config: site.Config) -> int:
 async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], config: site.Config,
                       options: argparse.Namespace, outlets: list[Any]) -> None:
     from iostats.site import SiteServer
+    from iostats.sinks import prometheus
+    _raise_limits(config, 64 + prometheus.MOST_CONNECTIONS)
     server = SiteServer(store, checks, config, time.time, outlets)
-    _raise_limits(config)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -262,14 +263,14 @@ def check_open_files() -> None:
                          f"(ulimit -Hn)")
 
 
-def _raise_limits(config: site.Config) -> None:
-    """As many open files as the system allows, and no more connections than that."""
+def _raise_limits(config: site.Config, others: int = 64) -> None:
+    """As many open files as the system allows, and no more connections than that, less `others`."""
     _return_memory()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    most = max(16, min(config["server.max_connections"], soft - 64))
+    most = max(16, min(config["server.max_connections"], soft - others))
     config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
 
 

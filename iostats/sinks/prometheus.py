@@ -21,18 +21,15 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import gzip
 import heapq
-import http.server
 import logging
-import socket
-import socketserver
 import threading
 import time
 
 from iostats.counters import TRANSFERS, is_operation
 from iostats.errors import ConfigError
+from iostats.server import Server, bound_to
 from iostats.sinks import Number
 from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, job_of
 
@@ -57,8 +54,7 @@ _STAYS = 2.0                    # a job that is shown counts double: the page is
 _FORGOTTEN = 1e-9
 _STALE_SWEEPS, _STALE_S = 5, 300.0      # then amounts would be shown that nobody has read
 _LATE_S = 5.0
-_REQUESTS_AT_ONCE = 16
-_REQUEST_WITHIN_S = 10.0
+MOST_CONNECTIONS = 128          # then those go first that have said nothing for the longest
 
 LABELS = ("component", "jobid", "target", "fs", "cluster", "user", "account")
 FAMILIES = {
@@ -305,11 +301,8 @@ class Prometheus:
         self._swept: float | None = None
         self._served: tuple[bytes | None, bytes] = None, b""
         self._agents: dict[str, _Agent] = {}
-        self._server = _Server(address_of(config), self.page, config)
-        self.address = self._server.server_address[:2]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,),
-                                        name="prometheus", daemon=True)
-        self._thread.start()
+        self._http = _Http(address_of(config), self.page, config)
+        self.address = self._http.address
 
     def sweep(self, sweep: Sweep, harvest: Harvest) -> None:
         """Take all targets' totals, between the other things that the loop does."""
@@ -385,97 +378,48 @@ class Prometheus:
         """Listen no more."""
         if self._making is not None:
             self._making.cancel()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(2.0)
+        self._http.close()
 
 
 # -- HTTP --------------------------------------------------------------------------------------
 
-class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Serves one page; more requests at once than some wait."""
-
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
+class _Http:
+    """
+    The page by the one HTTP server that there is, in a thread and an event loop of its own: what
+    is asked for here delays no report.
+    """
 
     def __init__(self, address: tuple[str, int], page: Callable[[], tuple[bytes, bytes]],
                  config: Config) -> None:
-        host, port = address
-        self.page = page
-        self._places = threading.BoundedSemaphore(_REQUESTS_AT_ONCE)
         try:
-            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM,
-                                       flags=socket.AI_PASSIVE)
-            self.address_family, at = found[0][0], found[0][4]
-            super().__init__(at, _Handler)  # type: ignore[arg-type]     # an internet address
+            self._socket = bound_to(*address)
         except OSError as error:
             raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: cannot "
                               f"listen on {config['prometheus.listen']}: {error.strerror}; is "
                               f"another exporter there?") from None
+        self.address = self._socket.getsockname()[:2]
+        self._page, self._loop = page, asyncio.new_event_loop()
+        self._server = Server(NAME, [], config, most_connections=MOST_CONNECTIONS)
+        self._server.pages["/metrics"] = self._answer
+        self._listens = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self._thread.start()
 
-    def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)         # HTTPServer asks the DNS for its name
-        # Of an internet address: a string and a number.
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._server.listen_at(self._socket))
+        self._listens.set()
+        self._loop.run_forever()
+        self._loop.close()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._places.release()
-            raise
+    def _answer(self, packed: bool) -> tuple[str, bytes]:
+        encoding = "Content-Encoding: gzip\r\n" if packed else ""
+        return f"Content-Type: {CONTENT_TYPE}\r\n{encoding}", self._page()[packed]
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        # Its own `timeout` is for each read alone: who sends a byte now and then would stay.
-        end = threading.Timer(_REQUEST_WITHIN_S, _end, (request,))
-        end.daemon = True
-        end.start()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            end.cancel()
-            self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """One who went away in the midst is nobody's trouble."""
-
-
-def _end(request: socket.socket) -> None:
-    """Whatever reads from it or writes to it is told that there is no more."""
-    with contextlib.suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    """GET /metrics."""
-
-    server: _Server
-
-    timeout = _REQUEST_WITHIN_S
-    server_version, sys_version = "iostats", ""
-
-    def do_GET(self) -> None:
-        if self.path.partition("?")[0] != "/metrics":
-            self.send_error(404, "expected /metrics")
-            return
-        plain, packed = self.server.page()
-        wants = {one.partition(";")[0].strip()
-                 for one in self.headers.get("Accept-Encoding", "").split(",")}
-        body = packed if "gzip" in wants else plain
-        self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
-        if body is packed:
-            self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *args: Any) -> None:
-        """Nothing: it is asked every few seconds, for ever."""
+    def close(self) -> None:
+        def end() -> None:
+            self._server.close()
+            self._loop.call_later(0, self._loop.stop)     # when the connections are closed
+        if self._listens.wait(2.0):
+            self._loop.call_soon_threadsafe(end)
+            self._thread.join(2.0)

@@ -654,36 +654,24 @@ def hostile_database(data):
     assert not said, said[0].getMessage()
 
 
-class _Request:
-    """A client of the page for Prometheus."""
-
-    def __init__(self, data):
-        self._data, self.sent = data, b""
-
-    def makefile(self, mode, *size):
-        return io.BytesIO(self._data)
-
-    def settimeout(self, seconds):
-        pass
-
-    def setsockopt(self, *option):
-        pass
-
-    def sendall(self, data):
-        self.sent += bytes(data)
-
-
-class _Page:
-    @staticmethod
-    def page():
-        return b"page 1\n", b"packed"
-
-
-@target(lambda: [b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip;q=1\r\n\r\n",
-                 b"HEAD /metrics HTTP/1.0\r\n\r\n", b"GET /\r\n", b"PUT / HTTP/1.1\r\n\r\n"], 2000)
+@target(lambda: [b"\0GET /metrics HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip;q=1\r\n\r\n",
+                 b"\0HEAD /metrics?x HTTP/1.0\r\n\r\n", b"\0GET /\r\n",
+                 b"\0PUT / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+                 b"\0GET /metrics HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n"], 2000)
 def scrape(data):
-    """A request to the page for Prometheus."""
-    request = _Request(data)
-    prometheus._Handler(request, ("127.0.0.1", 23), _Page)
-    assert b"\x1b" not in request.sent
-
+    """Raw bytes at the page for Prometheus: the page, or an error, and no other word of ours."""
+    one, transport = server.Server(prometheus.NAME, [], _config()), _Transport()
+    one.pages["/metrics"] = lambda packed: (
+        f"Content-Encoding: {'gzip' if packed else 'identity'}\r\n", b"page 1\n")
+    one.connections._loop = _Loop()
+    ways = Draw(data[-8:]) if data[:1] and data[0] % 2 else Draw(b"")
+    with no_bug_logged():
+        connection = server._Connection(one)
+        connection.connection_made(transport)
+        for part in ways.parts(data[1:]):
+            if transport.closing:
+                break
+            connection.data_received(part)
+        connection.connection_lost(None)
+    assert one.connections.held == 0
+    assert b"\x1b" not in transport.written and b'"result"' not in transport.written
