@@ -603,19 +603,24 @@ class _Connections:
         self._silence = config["server.silence"]
         self.held = 0
         self._most_held: int = max(_MOST_HELD, 2 * config["server.max_message_bytes"])
-        # Loop time of the last sign of life of each.
-        self._open: OrderedDict[_Connection, float] = OrderedDict()
+        # Silence is counted in looks at it, not on the clock: a turn of the loop in which thousands
+        # of messages are worked off may take longer, and between two looks whatever came is read.
+        self._pause_s = max(self._silence / 4, 0.05)
+        self._looks, self._most_looks = 0, max(1, round(self._silence / self._pause_s))
+        # The look before the last sign of life of each.
+        self._open: OrderedDict[_Connection, int] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop             # as of `watch`, before the first one
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._timer = loop.call_later(max(self._silence / 4, 0.05), self._close_silent)
+        self._timer = loop.call_later(self._pause_s, self._close_silent)
 
     def _close_silent(self) -> None:
+        self._looks += 1
         for _ in range(len(self._open)):       # who waits is put behind the others: once is enough
             connection, since = next(iter(self._open.items()))
-            if self._loop.time() - since < self._silence:
+            if self._looks - since <= self._most_looks:
                 break
             if connection.waits:
                 self.complete(connection)
@@ -628,12 +633,12 @@ class _Connections:
         if len(self._open) >= self._most:
             oldest, _ = self._open.popitem(last=False)
             oldest.abort()
-        self._open[connection] = self._loop.time()
+        self._open[connection] = self._looks
 
     def complete(self, connection: "_Connection") -> None:
         """A whole message has come: only that counts as a sign of life, no trickle does."""
         if connection in self._open:
-            self._open[connection] = self._loop.time()
+            self._open[connection] = self._looks
             self._open.move_to_end(connection)
 
     def forget(self, connection: "_Connection") -> None:
