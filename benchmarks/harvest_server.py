@@ -7,6 +7,7 @@ not in it.  What an agent sends is made before the clock starts.
 """
 
 import argparse
+import binascii
 import json
 import os
 import resource
@@ -20,7 +21,8 @@ from measure import HERE, BenchmarkError, Table, environment
 _PART = 2000                    # entries in one message, as the agent cuts them
 _OF_AGENT = 100                 # targets of one storage server, where there are many
 _EVERY_S = 20
-_COUNTERS = ("read_bytes", "write_bytes", "read", "write", "getattr", "setattr", "punch", "sync")
+_COUNTERS = ("read_bytes", "write_bytes", "read", "write", "getattr", "setattr", "punch", "sync",
+             "destroy", "create", "statfs", "get_info", "set_info", "quotactl", "prealloc")
 _BASE_NS = 1_795_225_200 * 10**9
 
 
@@ -53,37 +55,63 @@ def child(targets, jobs):
     return json.loads(done.stdout)
 
 
+def _form():
+    from iostats.job_stats_rows import FIELDS, Column, Form
+    return Form([Column(name, "bytes" if name.endswith("_bytes") else "usecs", FIELDS)
+                 for name in _COUNTERS])
+
+
+def _numbers(number, one):
+    """Of job `one` in sweep `number`: four of five counters are in use, by turns."""
+    samples = number * 23 + one % 37 + 1
+    found = []
+    for place, name in enumerate(_COUNTERS):
+        found += ((0,) * 5 if (one + place) % 5 == 0 and name != "write_bytes" else
+                  (samples, 41, 1_048_576, samples * 4099 * (1 + place * 1009),
+                   samples * 16_801_801))
+    return tuple(found)
+
+
 def _bodies(targets, jobs, number, share):
-    """(body, agent) of the messages of one sweep, one after the other."""
-    slot = _BASE_NS // 10**9 + number * _EVERY_S
+    """(message, node) of one sweep, one after the other, as agents pack them."""
+    from iostats.job_stats_rows import Row
+    from iostats.sweep_writer import Block, Parts
+    slot, form = _BASE_NS // 10**9 + number * _EVERY_S, _form()
     some = [one for one in range(jobs) if share == 1 or one % round(1 / share) == number]
     each = max(1, min(_OF_AGENT, _PART // max(1, jobs)))       # targets of an agent
-    blocks = []
-    for target in range(targets):
-        parts = [some[at:at + _PART] for at in range(0, len(some), _PART)] or [[]]
-        for place, part in enumerate(parts):
-            at, last = list(range(len(part))), place == len(parts) - 1
-            counters = {name: {
-                "unit": "bytes" if name.endswith("_bytes") else "usecs", "at": at,
-                "samples": [number * 23 + one % 37 + 1 for one in part],
-                "min": [41] * len(part), "max": [1_048_576] * len(part),
-                "sum": [(number * 23 + one % 37 + 1) * 4099 for one in part],
-                "sumsq": [(number * 23 + one % 37 + 1) * 16_801_801 for one in part],
-            } for name in _COUNTERS} if part else {}
-            block = {"file_system": "scratch", "target": f"OST{target:04x}",
-                     "read_at": slot + 0.1, "cleanup_s": 600, "ended": last,
-                     "entries": jobs if last else 0, "ids": [str(4711 + one) for one in part],
-                     "started": [_BASE_NS + one for one in part],
-                     "seen": [slot * 10**9 - one for one in part], "counters": counters}
-            blocks.append(block)
-            is_last = last and (target % each == each - 1 or target == targets - 1)
-            if each > 1 and not is_last:
-                continue
-            yield {"jsonrpc": "2.0", "id": 1, "method": "sweep", "params": {
-                "protocol": 1, "node": f"oss{target // each:05d}", "boot_id": "b" * 32,
-                "run": "1" * 16, "seq": None, "full": number == 0, "slot": slot,
-                "every": _EVERY_S, "last": is_last, "targets": blocks}}, target // each
-            blocks = []
+    for first in range(0, targets, each):
+        node, made = f"oss{first // each:05d}", []
+        parts = Parts(made.append, lambda node=node: {
+            "node": node, "boot_id": "b" * 32, "run": "1" * 16, "seq": _next_seq(node),
+            "full": number == 0, "slot": slot, "every": _EVERY_S}, 1 << 20)
+        for target in range(first, min(first + each, targets)):
+            head = {"file_system": "scratch", "target": f"OST{target:04x}",
+                    "read_at": slot + 0.1, "cleanup_s": 600}
+            block = Block(head)
+            for one in some:
+                row = Row(str(4_711_000 + one), _BASE_NS + one, slot * 10**9 - one,
+                          _numbers(number, one))
+                if not (block.has_place_for(form, row) and parts.has_place_for(block)):
+                    parts.add(block, ended=False)
+                    block = Block(head)
+                    yield from ((message, node) for message in _drained(made))
+                block.add(form, row)
+            parts.add(block, ended=True, entries=jobs)
+        parts.end()
+        yield from ((message, node) for message in _drained(made))
+
+
+_seqs = {}
+
+
+def _next_seq(node):
+    _seqs[node] = _seqs.get(node, 0) + 1
+    return _seqs[node]
+
+
+def _drained(made):
+    found, made[:] = made[:], []
+    return found
 
 
 def main(arguments=None):
@@ -94,13 +122,13 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     sys.path.insert(0, os.path.dirname(HERE))
     from iostats import config as site
-    from iostats import harvested, jsonrpc, sweeps
+    from iostats import harvested, jsonrpc, sweep_reader
     from iostats.server import Caller
     from iostats.store import Store
 
     config = site.load(environ={})
     config.take("batch.system", "none", "benchmark")
-    seqs, times = {}, []
+    times = []
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
         def opened():
             store = Store(os.path.join(folder, "site.sqlite"))
@@ -109,15 +137,14 @@ def main(arguments=None):
         clock = [_BASE_NS / 1e9]
         before = _rss()
         store, harvest = opened()
-        methods = {"sweep": jsonrpc.Method(
-            lambda message, who: harvested.message_of(harvest, message, who), sweeps.Sweep)}
+        methods = {"packed_sweep": jsonrpc.Method(
+            lambda message, who: harvested.message_of(harvest, message, who), sweep_reader.Packed)}
         for number, share in enumerate((1, 1, 0.01)):
             clock[0] = _BASE_NS / 1e9 + number * _EVERY_S
             used = 0.0
-            for message, agent in _bodies(options.targets, options.jobs, number, share):
-                seqs[agent] = message["params"]["seq"] = seqs.get(agent, 0) + 1
-                node, body = message["params"]["node"], json.dumps(message).encode()
-                message = None
+            for message, node in _bodies(options.targets, options.jobs, number, share):
+                body = (b'{"jsonrpc":"2.0","id":1,"method":"packed_sweep","params":{"protocol":2,'
+                        b'"sweep":"%s"}}' % binascii.b2a_base64(message, newline=False))
                 began = time.process_time()
                 answer = jsonrpc.dispatch(body, methods, Caller(node, 0))
                 store.commit()
@@ -131,9 +158,11 @@ def main(arguments=None):
             times.append(used + time.process_time() - began)
             if harvest.sweep is None or len(harvest.sweep.targets) != options.targets:
                 raise SystemExit("the sweep was not complete")
-        after = _rss()
+        after, peak_mib = _rss(), _peak_mib()
         _check(harvest, options.targets, options.jobs)
+        query_mib = _query(harvest)
         store.close()
+        harvest = None
         began = time.perf_counter()
         store, harvest = opened()
         again_s = time.perf_counter() - began
@@ -141,19 +170,31 @@ def main(arguments=None):
         store.close()
     print(json.dumps({
         "first_s": times[0], "all_s": times[1], "some_s": times[2],
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib": peak_mib, "query_mib": query_mib,
         "bytes_each": (after - before) * 1024 / (options.targets * options.jobs),
         "again_s": again_s}))
 
 
 def _check(harvest, targets, jobs):
     """Every job's bytes on every target: what _bodies have said of it last."""
-    expected = targets * 4099 * sum(
+    expected = targets * 4099 * (1 + _COUNTERS.index("write_bytes") * 1009) * sum(
         (46 if one % 100 == 2 else 23) + one % 37 + 1 for one in range(jobs))
     found = sum(int(target.totals(list(target.ids())).counters["write_bytes"].sums.sum())
                 for target in harvest.targets.values())
     if found != expected:
         raise SystemExit(f"expected {expected} bytes written, got {found}")
+
+
+def _query(harvest):
+    """The peak of memory, MiB, after `query a` of everything."""
+    from iostats.answers import Answers, QueryAsk
+    from iostats.steps import finished
+    finished(Answers().query(harvest, QueryAsk(level="a"), None))
+    return _peak_mib()
+
+
+def _peak_mib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _rss():

@@ -103,17 +103,23 @@ class Server:
             self.output += part
 
     def __enter__(self):
+        try:
+            self._wait_until_it_listens()
+        except BaseException:                   # also of a signal that ends the benchmark
+            self.__exit__()
+            raise
+        return self
+
+    def _wait_until_it_listens(self):
         ends_at = time.monotonic() + _CHILD_LISTENS_WITHIN_S
         while True:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 break
             if time.monotonic() > ends_at or self._ended():
-                self.__exit__()
                 raise BenchmarkError(f"{self._child.args}: does not listen on {self.port}")
             time.sleep(0.02)
         self._cpu_before_s = self._cpu_s()
-        return self
 
     def _ended(self):
         if self._used is None:

@@ -12,6 +12,7 @@ import argparse
 import importlib
 import os
 import platform
+import signal
 import sys
 import time
 
@@ -32,6 +33,9 @@ def main(arguments=None):
     if unknown:
         parser.error(f"no figure {' '.join(sorted(unknown))}; there are: {' '.join(FIGURES)}")
 
+    # As for ^C: what was started is stopped, and what was written is removed.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.path.insert(0, os.path.dirname(HERE))           # runs without an installation, too
     from measure import BenchmarkError
     texts = [_machine()]
