@@ -261,6 +261,11 @@ class Totals:
             file_system.add(delta, node, short, metadata)
         for (name, target), values in metadata.items():
             mine[name].add_metadata(target, values, node, report.elapsed_s)
+        for name, file_system in mine.items():
+            told = {delta.source for delta in report.deltas if delta.file_system == name}
+            if name in (report.dirty_bytes or {}):
+                told.add("dirty")
+            file_system.add_told(told, node)
         for name, dirty_bytes in (report.dirty_bytes or {}).items():
             if name in mine:
                 mine[name].add_dirty(dirty_bytes)

@@ -15,7 +15,7 @@ from iostats.counters import LOCAL_MD_STATS, MADE_OF, NOT_OPERATIONS, OPERATIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
     from typing import Any
 
     from iostats.delta import Delta
@@ -24,6 +24,9 @@ _LAYERS = {"application": ("llite",), "network": ("osc", "mdc")}
 _APPLICATION = ("read_bytes", "write_bytes", "read_calls", "write_calls")
 _NETWORK = ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs")
 _SERIES = ("read_bytes", "write_bytes", "operations")
+# What is there of each mount; mdc is of the layer that osc tells of.
+_TOLD = ("llite", "osc", "md_stats", "rpc_stats", "dirty")
+_IMPOSSIBLE = 2**62                     # bytes or us: no node gains as much in a job
 _FIELDS = ("", "_us", "_us2")           # what metrics_of makes of one counter
 _PARTS = frozenset(part for parts in MADE_OF.values() for part in parts)
 
@@ -42,6 +45,8 @@ class FileSystem:
         self._unproved: set[str] = set()    # sources with a file whose start_time proves nothing
         self._unspread: set[str] = set()    # llite metrics without a sum of squares on some node
         self._dirty_bytes: int | None = None    # written, and still in the nodes' memory at the end
+        # source, or "dirty" -> {node that has this file system, and told nothing of that}
+        self._lacking: dict[str, set[str]] = {}
 
     # -- taking what nodes have counted ------------------------------------------------------
 
@@ -60,6 +65,8 @@ class FileSystem:
         if not (delta.proved or delta.lower_bound):
             self._unproved.add(delta.source)
         values = delta.values
+        if max(values.values(), default=0) >= _IMPOSSIBLE:
+            values = self._possible(delta, node)
         if delta.source == "llite":
             values = _made_once(values)
             added(short.setdefault(delta.file_system, {}), _in_short(values))
@@ -71,6 +78,17 @@ class FileSystem:
         if sums.add(values) and delta.source == "llite":
             self._unspread.update(metric for metric in values
                                   if metric.endswith("_us") and f"{metric}2" not in values)
+
+    def _possible(self, delta: Delta, node: str) -> dict[str, int]:
+        """The gains of `delta` without those that nobody can have had; it is noted."""
+        values: dict[str, int] = delta.values or {}
+        wrong = sorted(metric for metric, gain in values.items()
+                       if gain >= _IMPOSSIBLE and not metric.endswith("_us2"))
+        if wrong:
+            self._low.add(delta.source)
+            self._notes.setdefault(f"{delta.source}: not counted: {', '.join(wrong)}: no node can "
+                                   f"have gained 2**62 or more", set()).add(node)
+        return {metric: gain for metric, gain in values.items() if metric not in wrong}
 
     def add_metadata(self, target: str, values: dict[str, int], node: str,
                      elapsed_s: float) -> None:
@@ -97,6 +115,12 @@ class FileSystem:
         """Add mount points of one node."""
         self._mounts.update(points)
 
+    def add_told(self, told: Container[str], node: str) -> None:
+        """Add of which kinds one node that has this file system has told: sources, and "dirty"."""
+        for kind in _TOLD:
+            if kind not in told:
+                self._lacking.setdefault(kind, set()).add(node)
+
     def add_dirty(self, dirty_bytes: int) -> None:
         """Add what one node had not sent at the end."""
         self._dirty_bytes = (self._dirty_bytes or 0) + dirty_bytes
@@ -110,8 +134,9 @@ class FileSystem:
             for values in sums.by_names():
                 if values:
                     mine.add(values)
-        for text, nodes in other._notes.items():
-            self._notes.setdefault(text, set()).update(nodes)
+        for mine_of, others in ((self._notes, other._notes), (self._lacking, other._lacking)):
+            for text, nodes in others.items():
+                mine_of.setdefault(text, set()).update(nodes)
         for target, metadata in other._metadata.items():
             self._metadata.setdefault(target, _Metadata()).join(metadata)
         for bins in other._series.values():
@@ -132,6 +157,7 @@ class FileSystem:
             "watched": sorted(self._watched), "mounts": sorted(self._mounts),
             "low": sorted(self._low), "unproved": sorted(self._unproved),
             "unspread": sorted(self._unspread), "dirty_bytes": self._dirty_bytes,
+            "lacking": {kind: sorted(nodes) for kind, nodes in self._lacking.items()},
         }
 
     @classmethod
@@ -151,6 +177,8 @@ class FileSystem:
         self._mounts, self._low = set(state["mounts"]), set(state["low"])
         self._unproved, self._unspread = set(state["unproved"]), set(state["unspread"])
         self._dirty_bytes = state["dirty_bytes"]
+        self._lacking = {kind: set(map(named, nodes))
+                         for kind, nodes in state.get("lacking", {}).items()}
         return self
 
     # -- the record -------------------------------------------------------------------------
@@ -163,19 +191,21 @@ class FileSystem:
         `incomplete`: a node, or a part of one's work, is missing.
         """
         by_source, targets = self._summed(0), self._summed(1)
+        lacking = {source: nodes for source, nodes in self._lacking.items() if source in by_source}
+        low = self._low.union(lacking)
         llite = by_source.get("llite")
         application = operations = calls = other = None
         if llite is not None:
             application = {metric: llite.get(metric, 0) for metric in _APPLICATION}
             operations, calls, other = _operations(llite, self._unspread)
         layers: dict[str, Any] = {"application": application,
-                                  "network": _network(by_source, self._low)}
+                                  "network": _network(by_source, low)}
         for layer, sources in _LAYERS.items():
             if layers[layer] is not None:
                 if layer == "network" and layers[layer]["read_bytes"] is None:
                     sources += ("rpc_stats",)        # the RPCs are from there, see _network
-                layers[layer]["lower_bound"] = bool(incomplete or self._low.intersection(sources))
-        wrong = bounds.of_sums(llite, bool(incomplete or "llite" in self._low))
+                layers[layer]["lower_bound"] = bool(incomplete or low.intersection(sources))
+        wrong = bounds.of_sums(llite, bool(incomplete or "llite" in low))
         if application is not None:
             application["lower_bound"] = bool(wrong["too_low"])
         watched = None
@@ -191,14 +221,16 @@ class FileSystem:
             "request_pages": _request_pages(by_source.get("rpc_stats")),
             "unproved": sorted(self._unproved),
             "cached_read_bytes": (llite or {}).get("cached_read_bytes"),
-            "dirty_bytes": self._dirty_bytes,
+            "dirty_bytes": None if incomplete or "dirty" in self._lacking else self._dirty_bytes,
             "series": watched,
             "targets": {target: dict(sorted(targets[target].items()))
                         for target in sorted(targets)},
             "per_node": per_node,
-            "lower_bound": bool(incomplete or self._low or wrong["too_low"]), **wrong,
-            "incomplete": incomplete, "low": sorted(self._low),
-            "notes": [*notes_of(self._notes, fold),
+            "lower_bound": bool(incomplete or low or wrong["too_low"]), **wrong,
+            "incomplete": incomplete, "low": sorted(low),
+            "notes": [*notes_of(self._notes, fold), *notes_of(
+                {f"{source}: none of its files was seen": nodes
+                 for source, nodes in lacking.items()}, fold),
                       *bounds.notes_of_sums(llite or {}, wrong["write_bytes_max"])],
         }
 

@@ -107,6 +107,7 @@ class FileSystem(msgspec.Struct):
     unproved: list[_Name]
     unspread: list[_Name]
     dirty_bytes: Optional[_Sum]
+    lacking: dict[_Name, list[_Node]] = {}
 
     def __post_init__(self) -> None:
         _check_sums(self.dirty_bytes or 0)
@@ -178,7 +179,7 @@ def _nodes_named(state: State) -> set[str]:
     for file_systems in (state.file_systems,
                          *(phase.file_systems for phase in state.phases.values())):
         for one in file_systems.values():
-            named.update(one.watched, *one.notes.values())
+            named.update(one.watched, *one.notes.values(), *one.lacking.values())
             named.update(metadata.peak[1] for metadata in one.metadata.values())
     return named - {""}                        # "" is the peak of nobody
 

@@ -39,6 +39,52 @@ def only(found):
     return file_system
 
 
+# -- what some nodes did not tell ---------------------------------------------------------
+
+
+def test_a_node_of_which_no_counter_of_a_layer_was_seen_marks_the_sum_of_that_layer():
+    """41 MiB over the network of one node, and of the other, with 23 MiB read, nothing at all."""
+    found = only(totals(
+        report("nid00001", [llite(read_bytes=37 * 2**20), osc(read_bytes=41 * 2**20)]),
+        report("nid00002", [llite(read_bytes=23 * 2**20)])))
+    assert (41 * 2**20, True) == (found["network"]["read_bytes"], found["network"]["lower_bound"])
+    assert (60 * 2**20, False) == (found["application"]["read_bytes"],
+                                   found["application"]["lower_bound"])
+    assert ["nid00002: osc: none of its files was seen"] == found["notes"]
+    assert ["osc"] == found["low"]
+
+
+def test_a_layer_that_nobody_has_seen_marks_no_other():
+    """The network is unknown, which is told by itself."""
+    found = only(totals(report("nid00001", [llite(read_bytes=37)])))
+    assert (None, False, []) == (found["network"], found["lower_bound"], found["notes"])
+
+
+@pytest.mark.parametrize("other, expected", [
+    (report("nid00002", [llite()], dirty_bytes={"scratch": 37}), 60),
+    (report("nid00002", [llite()], dirty_bytes={}), None),
+    (report("nid00002", [llite()]), None),
+    (report("nid00002", [], reason="no start"), None),
+    (report("nid00002", [llite("home")], dirty_bytes={"home": 41}), 23),
+], ids=["told", "not readable", "of an older client", "without numbers", "not mounted there"])
+def test_what_was_not_sent_yet_is_known_of_all_nodes_or_not_at_all(other, expected):
+    """A sum of some would look like a whole: 23 bytes of the one, 37 of the other."""
+    found = totals(report("nid00001", [llite(write_bytes=101)], dirty_bytes={"scratch": 23}), other)
+    [scratch] = [one for one in found.record()["file_systems"] if one["name"] == "scratch"]
+    assert expected == scratch["dirty_bytes"]
+
+
+def test_a_gain_that_no_node_can_have_is_not_counted():
+    """2**62 bytes and more come of damaged counters; the calls, and squares of times, may stand."""
+    found = only(totals(report("nid00001", [llite(
+        write_bytes=2**62, write_calls=23, open=37, open_us=41, open_us2=2**62)])))
+    assert (0, 23, True) == (found["application"]["write_bytes"],
+                             found["application"]["write_calls"], found["lower_bound"])
+    assert 37 == found["operations"]["open"]["count"]
+    assert ["nid00001: llite: not counted: write_bytes: no node can have gained 2**62 or more"
+            ] == found["notes"]
+
+
 # -- sums --------------------------------------------------------------------------------
 
 
@@ -47,15 +93,15 @@ def test_nodes_mounts_and_targets_are_added_exactly():
     found = only(totals(
         report("nid00001", [llite(read_bytes=23 * 2**20, read_calls=5),
                             llite(instance="ff9b", read_bytes=37 * 2**20, read_calls=7),
-                            osc(read_bytes=2**62, read_rpcs=3), osc("OST0001", read_rpcs=11)]),
-        report("nid00002", [llite(read_bytes=41 * 2**20, read_calls=13, write_bytes=2**62,
+                            osc(read_bytes=2**61, read_rpcs=3), osc("OST0001", read_rpcs=11)]),
+        report("nid00002", [llite(read_bytes=41 * 2**20, read_calls=13, write_bytes=2**61,
                                   write_calls=1),
-                            osc(read_bytes=2**62 + 1, read_rpcs=17)])))
-    assert {"read_bytes": 101 * 2**20, "write_bytes": 2**62, "read_calls": 25, "write_calls": 1,
+                            osc(read_bytes=2**61 + 1, read_rpcs=17)])))
+    assert {"read_bytes": 101 * 2**20, "write_bytes": 2**61, "read_calls": 25, "write_calls": 1,
             "lower_bound": False} == found["application"]
-    assert {"read_bytes": 2**63 + 1, "write_bytes": 0, "read_rpcs": 31, "write_rpcs": 0,
+    assert {"read_bytes": 2**62 + 1, "write_bytes": 0, "read_rpcs": 31, "write_rpcs": 0,
             "lower_bound": False} == found["network"]
-    assert {"read_bytes": 2**63 + 1, "read_rpcs": 20} == found["targets"]["OST0000"]
+    assert {"read_bytes": 2**62 + 1, "read_rpcs": 20} == found["targets"]["OST0000"]
     assert {"read_rpcs": 11} == found["targets"]["OST0001"]
 
 
