@@ -25,6 +25,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     jobfacts          what a batch system says of a job
     beside            one job as its nodes and as the storage servers have counted it
     report            the record -> tables
+    parts             the records of an array's tasks -> their total
     moments           times as users of Slurm write them
     joblist           the record -> one row of `iostats jobs`; its fields and its forms
     summaries         the table of these rows, and the SQL that asks for them

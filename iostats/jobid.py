@@ -44,6 +44,27 @@ def checked_batch_job(text: str, where: str) -> str:
     return job
 
 
+def tasks_of(text: str, where: str) -> list[str]:
+    """
+    Tasks of an array written out, and what is between commas beside them; another text is itself.
+
+    >>> tasks_of("100_[1-2,7],4711", "JOB"), tasks_of("4711[3].pbs01", "JOB")
+    (['100_1', '100_2', '100_7', '4711'], ['4711[3].pbs01'])
+    """
+    import re
+
+    from iostats.nodelist import expanded
+
+    def written_out(found: re.Match[str]) -> str:
+        try:
+            return ",".join(expanded(found[0]))
+        except ValueError as error:
+            raise UsageError(f"{where}: expected tasks as in 100_[1-3,7], got {str(error)[:40]!r}"
+                             ) from None
+    all_of_them = re.sub(r"\w+_\[[^\]]*\]", written_out, text, flags=re.ASCII)
+    return [text] if all_of_them == text else all_of_them.split(",")
+
+
 def checked_node_name(text: str, where: str = "--node") -> str:
     """`text`; UsageError where it can't be a node's name."""
     if not is_node_name(text):

@@ -332,7 +332,7 @@ def _operation(fs: dict[str, Any], name: str) -> str:
     return f"{mark(fs, 'operations')}{row['count'] if row else 0}"
 
 
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
            align: Sequence[str] | None = None) -> str:
     # Everything is text by now: tabulate must not read numbers into it (it would print
     # 16777216 as 1.67772e+07 in a column with a "-").
@@ -340,6 +340,9 @@ def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
         rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return str(tabulate(rows, headers, tablefmt=_TABLEFMT[form], disable_numparse=True,
                         colalign=align if rows else None))
+
+
+_table = table
 
 
 def _metadata_tables(shown: list[dict[str, Any]], form: str) -> list[str]:

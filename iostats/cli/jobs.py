@@ -4,7 +4,6 @@ iostats jobs: a line for each job, from the site's server, in the habits of sacc
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 
@@ -14,9 +13,8 @@ from iostats.cli import unfinished
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.cli.site_server import asked, of_its_form
 from iostats.errors import DONE, UsageError
-from iostats.jobid import checked_batch_job
+from iostats.jobid import checked_batch_job, tasks_of
 from iostats.moments import moment
-from iostats.nodelist import expanded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 _UNITS = "KMGTP"
 _MOST = 10**9
 _MOST_LINES = 5                     # on jobs without a row
-_IS_TASKS = re.compile(r"\w+_\[[^\]]*\]", re.ASCII)   # and not PBS' 4711[3].pbs01
 
 HELP = """\
 usage: iostats jobs [options]
@@ -233,7 +230,8 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`, as a dict."""
     sort, descending = joblist.sort_of("Start" if options.sort is None else options.sort)
     jobs = [checked_batch_job(job, "--jobs") for job in _words(
-        [_IS_TASKS.sub(_tasks, text) for text in options.jobs], "--jobs", summaries.MOST_JOBS)]
+        [job for text in options.jobs for job in tasks_of(text, "--jobs")], "--jobs",
+        summaries.MOST_JOBS)]
     if options.since is not None:
         since: float | None = moment(options.since, now, "--since")
     else:
@@ -252,15 +250,6 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
         "states": [joblist.state_of(state) for state in _words(options.states, "--state")],
         "since": since, "until": until, "all_runs": options.all_runs, "sort": sort,
         "descending": descending != options.reverse}
-
-
-def _tasks(found: re.Match[str]) -> str:
-    """100_[1-3] as 100_1,100_2,100_3."""
-    try:
-        return ",".join(expanded(found[0]))
-    except ValueError as error:
-        raise UsageError(f"--jobs: expected tasks as in 100_[1-3,7], got {str(error)[:40]!r}"
-                         ) from None
 
 
 def _words(texts: list[str], what: str, most: int = summaries.MOST_NAMES) -> list[str]:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import namedtuple
 
-from iostats import compact, report, schedulers
+from iostats import compact, parts, report, schedulers
 from iostats import config as site
 from iostats.cli import site_server, unfinished
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
-from iostats.jobid import checked_batch_job
+from iostats.jobid import checked_batch_job, tasks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
     from typing import Any
 
 _MOST_LATEST = 1000
@@ -29,8 +31,8 @@ usage: iostats report [options] JOB ...
 Print what finished jobs did to Lustre: as the site's server has it, or else the
 short form that the batch system keeps with its accounting.
 
-An array's number stands for all of its tasks; of a requeued job it is the latest
-run, and all of them with --all.
+An array's number stands for all of its tasks, with their total; 100_[1-3] for
+some.  Of a requeued job it is the latest run, and all of them with --all.
 
 options:
   --latest N            the N jobs that ended last
@@ -83,8 +85,10 @@ def _run(options: argparse.Namespace) -> int:
         return DONE
     if not options.jobs:
         raise UsageError("expected a job, got none (see --help)")
-    status, found = DONE, []
-    for job in [checked_batch_job(job, "JOB") for job in options.jobs]:
+    status = DONE
+    found: list[dict[str, Any] | _Whole] = []
+    for job in [checked_batch_job(job, "JOB") for text in options.jobs
+                for job in tasks_of(text, "JOB")]:
         records, failed = records_of(job, config, where)
         if not records:
             why = failed or (f"the accounting has no comment of iostats for job {job}"
@@ -92,7 +96,10 @@ def _run(options: argparse.Namespace) -> int:
             print(f"iostats: {why}", file=sys.stderr)
             status = max(status, failed.exit_status if failed else UNREADABLE)
         with site_server.of_its_form("a record"):
-            found += records if options.all else latest_runs(records)
+            shown = latest_runs(records)
+            found += records if options.all else shown
+            if parts.whole_of(shown, job):
+                found.append(_Whole(job, shown))
     with site_server.of_its_form("a record"):
         _print(found, config, options)
     return status
@@ -152,9 +159,19 @@ def latest_runs(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(latest.values())
 
 
-def _print(records: list[dict[str, Any]], config: site.Config, options: argparse.Namespace) -> None:
+_Whole = namedtuple("_Whole", "job records")         # what comes below the reports of its parts
+
+
+def _print(records: Sequence[dict[str, Any] | _Whole], config: site.Config,
+           options: argparse.Namespace) -> None:
     form = config["report.format"]
     for number, record in enumerate(records):
+        if isinstance(record, _Whole):
+            if form not in ("json", "csv"):
+                others = unfinished.others(record.job, record.records, config)
+                put_out(["\n" + parts.as_text(record.job, [
+                    report.labelled(one, config) for one in record.records], config, form, others)])
+            continue
         text = report.text(report.labelled(record, config), config, form, options.long,
                            options.explain)
         if form == "csv" and number:

@@ -42,7 +42,7 @@ def reasons(jobs: list[str], config: Config) -> dict[str, str]:
         if parts and parts[0].state is ENDED and not site_server.may_read(parts[0].user, config):
             found[job] = str(NotYours(job, parts[0].user))
         elif len(parts) > 1:
-            found[job] = _of_parts(job, parts, waits)
+            found[job] = f"job {job} has no report yet: {_counted(parts, waits)}"
         elif parts and parts[0].state in (RUNNING, WAITING) and not (
                 waits and waits[-1]["attempt"] >= parts[0].restarts):
             found[job] = f"job {job} {_now(parts[0])}"
@@ -53,6 +53,15 @@ def reasons(jobs: list[str], config: Config) -> dict[str, str]:
         else:
             found[job] = _at_servers(job, config) or f"nothing is known of job {job}"
     return found
+
+
+def others(job: str, records: list[dict[str, Any]], config: Config) -> str:
+    """What the parts of `job` do that are not among `records`, in a few words; "" for none."""
+    there = {record["batch"]["raw_job"] for record in records}
+    left = [one for raw, one in _facts([job], config).items()
+            if raw not in there and job in (one.array_job, one.het_job)]
+    waits = waiting_jobs([one.raw_job for one in left][:_MOST], config) if left else []
+    return f"others have no report yet: {_counted(left, waits)}" if left else ""
 
 
 def waiting_jobs(jobs: list[str], config: Config) -> list[dict[str, Any]]:
@@ -107,7 +116,7 @@ def _now(one: Facts) -> str:
             f"does not change in a minute, `iostats_client.py doctor` there says why")
 
 
-def _of_parts(job: str, parts: list[Facts], waits: list[dict[str, Any]]) -> str:
+def _counted(parts: list[Facts], waits: list[dict[str, Any]]) -> str:
     """Of an array or a heterogeneous job: how many parts do what."""
     reported = {one["job"] for one in waits}
     queued = [one for one in parts if one.state is WAITING]
@@ -119,8 +128,7 @@ def _of_parts(job: str, parts: list[Facts], waits: list[dict[str, Any]]) -> str:
         (len(reported), "waiting for nodes"),
         (sum(one.state is ENDED and one.raw_job not in reported for one in parts),
          "ended without a report of a node")]
-    return f"job {job} has no report yet: " + ", ".join(
-        f"{count} {what}" for count, what in counts if count)
+    return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
 def _at_servers(job: str, config: Config) -> str:
