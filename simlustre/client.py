@@ -83,6 +83,10 @@ class Osc:
         for run in self.runs:
             run.size_bytes = 0
 
+    def dirty_bytes(self) -> int:
+        """What was written and not yet sent, in whole pages."""
+        return PAGE_BYTES * sum(run.dirty_pages() for run in list(self.runs))
+
     def bulk(self, direction: str, offset: int, size_bytes: int, us: int, times: int = 1):
         """`times` RPCs that move `size_bytes` each, which is whole pages for a read."""
         pages = (offset % PAGE_BYTES + size_bytes + PAGE_BYTES - 1) // PAGE_BYTES
@@ -130,8 +134,13 @@ class WriteRun:
 
     def has_dirty(self, page: int) -> bool:
         """True where something of that page is not yet sent."""
-        last = (self.offset + self.size_bytes - 1) // PAGE_BYTES
-        return bool(self.size_bytes) and self.offset // PAGE_BYTES <= page <= last
+        first = self.offset // PAGE_BYTES
+        return first <= page < first + self.dirty_pages()
+
+    def dirty_pages(self) -> int:
+        """How many pages that are."""
+        return (self.offset % PAGE_BYTES + self.size_bytes + PAGE_BYTES - 1) // PAGE_BYTES * bool(
+            self.size_bytes)
 
     def write(self, offset: int, size_bytes: int, us: int) -> None:
         if offset != self.offset + self.size_bytes:

@@ -62,6 +62,7 @@ def _files_of_client(release: Release, client: Client) -> dict:
         files[f"{release.rpc_in}/{name}/rpc_stats"] = _counters(
             text.osc_rpc_stats, osc.rpc_stats, release)
         files[f"{release.rpc_in}/{name}/state"] = _state(osc)
+        files[f"{release.info_in}/{name}/cur_dirty_bytes"] = _dirty(osc)
     for index, mdc in enumerate(client.mdc):
         name = f"mdc/{client.fs}-MDT{index:04x}-mdc-{client.instance}"
         files[f"{release.stats_in}/{name}/stats"] = _counters(text.stats, mdc.stats, release)
@@ -81,6 +82,10 @@ def _counters(form, file, release: Release) -> File:
 
 def _set_tiny_write(client: Client, data: bytes) -> None:
     client.tiny_write = data.strip() != b"0"
+
+
+def _dirty(osc: Osc) -> File:
+    return File(lambda: f"{osc.dirty_bytes()}\n")
 
 
 def _state(osc: Osc) -> File:

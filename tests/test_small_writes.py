@@ -161,3 +161,18 @@ def test_an_eviction(desk, mount, release):  # noqa: F811
     assert ([], ["write_bytes"], 300_000) == (job.fs["too_low"], job.fs["too_high"],
                                               job.fs["write_bytes_max"])
     assert "<= 293.0 KiB" in job.text and "1 eviction by targets" in job.text
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_was_written_before_the_start(desk, mount, release):  # noqa: F811
+    """100,000 B of another job are sent in the time of this one, which has written 50,000 B."""
+    node = mount("node1", "--release", release)
+    with open(node / "scratch" / "others", "wb", buffering=0) as others:
+        others.write(b"x" * 100_000)
+        with Job(desk, node) as job:
+            with open(node / "scratch" / "mine", "wb", buffering=0) as mine:
+                mine.write(b"x" * 50_000)
+                os.fsync(others)
+    assert (1, 50_000, 0, 0) == numbers(job.fs)
+    assert ([], 0) == (job.fs["too_low"], job.fs["dirty_bytes"])
+    assert 150_000 == job.fs["network"]["write_bytes"]
