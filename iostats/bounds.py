@@ -18,7 +18,7 @@ lustre/llite/file.c; docs/counters.md says by release what they count.
 
 from __future__ import annotations
 
-from iostats.lustre import split_target_name
+from iostats.lustre import split_llite_name, split_target_name
 from iostats.units import bytes_text
 
 TYPE_CHECKING = False
@@ -39,15 +39,14 @@ BESIDE = ("uncounted_write_calls", "uncounted_write_bytes", "unexplained_read_by
 
 _READ_AHEAD_BYTES = 256 << 20       # by one read(), at most: SBI_DEFAULT_READ_AHEAD_PER_FILE_MAX
 _TINY = "small writes into pages that were not sent yet"
-_PCC = "files were attached to a cache on the node (PCC), whose reads and writes are not counted"
+_PCC = "there is a cache on the node (PCC), whose reads and writes are in no byte counter"
 
 
 # -- on a node -----------------------------------------------------------------------------------
 
-def corrected(values: dict[str, int], page_bytes: int) -> tuple[dict[str, int], str]:
+def corrected(values: dict[str, int], page_bytes: int) -> dict[str, int]:
     """
-    (what one mount gained, with calls as they were made and what its bytes lack; why all of it may
-    be too low, or "").
+    What one mount gained, with calls as they were made and what its bytes lack.
 
     `read` and `write` (since 2.14) have one sample a call that moved data.  `read_bytes` has two of
     a read() that was partly in the page cache; `write_bytes` has none of a tiny write since 2.14.56
@@ -61,16 +60,14 @@ def corrected(values: dict[str, int], page_bytes: int) -> tuple[dict[str, int], 
         found["write_calls"] = values["write"]
         found["uncounted_write_calls"] = missing
         found["uncounted_write_bytes"] = min(missing * (page_bytes - 1), 2**63 - 1)
-    served = "pcc_hit_bytes" in values or "pcc_hit_calls" in values
-    attached = served or any(name.startswith("pcc_") for name in values)
-    return found, _PCC if served or (attached and missing > 0) else ""
+    return found
 
 
 def compared(deltas: list[Delta], start: Snapshot | None, end: Snapshot,
              page_bytes: int) -> list[Delta]:
     """
     [Delta] of one node, those of llite with what the network moved and no counted call explains,
-    and with evictions.
+    with evictions, and marked where a cache on the node may have served files.
 
     A read() or write() moves whole pages at both of its ends, a write() of a part of a page may
     read it first, and a read() reads ahead; what was dirty at the start is sent later.  One part in
@@ -79,6 +76,7 @@ def compared(deltas: list[Delta], start: Snapshot | None, end: Snapshot,
     """
     dirty = _dirty(start.files) if start else {}
     lost = _evictions(end.files, start.wall_ns // 1_000_000_000 if start else 0)
+    caches = _with_caches(end.files)
     moved: dict[tuple[str, str], list[int]] = {}
     for one in deltas:
         if one.source in ("osc", "mdc") and one.values is not None:
@@ -91,6 +89,8 @@ def compared(deltas: list[Delta], start: Snapshot | None, end: Snapshot,
         if one.source == "llite" and one.values is not None:
             if start and place in moved and not one.lower_bound:
                 one = _beside(one, moved[place], dirty.get(place, 0), page_bytes)
+            if place in caches or any(name.startswith("pcc_") for name in one.values):
+                one = one._replace(lower_bound=True, why="; ".join(filter(None, (one.why, _PCC))))
             if place in lost:
                 one = one._replace(values={**one.values, "evictions": lost[place]})
         found.append(one)
@@ -106,6 +106,12 @@ def _dirty(files: Iterable[File]) -> OfMounts:
             key = place[0], place[2]
             found[key] = found.get(key, 0) + int(file.text)
     return found
+
+
+def _with_caches(files: Iterable[File]) -> set[tuple[str, str]]:
+    """{(file system, instance)} of mounts whose files may be attached to a cache on the node."""
+    return {place for file in files if file.source == "pcc" and file.text.strip()
+            for place in [split_llite_name(file.name)] if place}
 
 
 def _evictions(files: Iterable[File], since_s: int) -> OfMounts:

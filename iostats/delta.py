@@ -252,13 +252,12 @@ def _adder(found: list[Delta], module: Any, place: tuple[str, str, str, str],
 
     def add(values: dict[str, int] | None, lower_bound: bool, why: str,
             proved: bool = False) -> None:
-        lacks = ""
         if values and is_sent:
             values = {metric: gain for metric, gain in values.items() if is_sent(metric)}
         if values and corrected and _NOT_COUNTED not in why:       # or it compares with nothing
-            values, lacks = corrected(values)
-        found.append(Delta(*place, values, lower_bound or bool(filtered or lacks),
-                           _joined(why, lacks, filtered), proved))
+            values = corrected(values)
+        found.append(Delta(*place, values, lower_bound or bool(filtered),
+                           _joined(why, filtered), proved))
     return add
 
 

@@ -99,14 +99,21 @@ def test_a_read_that_was_partly_in_the_cache_is_one_call(counters, calls):
     assert ([], [], 0) == wrong(fs)
 
 
-@pytest.mark.parametrize("counters", [
-    {"write_bytes": (23, 2300), "write": 37, "pcc_attach": 1},
-    {"read_bytes": (1, 100), "read": 3, "pcc_hit_bytes": (2, 200)}])
-def test_what_a_cache_on_the_node_served_is_not_known(counters):
-    """Its writes are of any size, so that there is no upper bound."""
-    fs = only(job(between(NOTHING, at(counters))))
-    assert (list(bounds.NUMBERS), [], None) == wrong(fs)
-    assert "(PCC)" in fs["notes"][0]
+@pytest.mark.parametrize("counters, cache, marked", [
+    ({"write_bytes": (23, 2300), "write": 37, "pcc_attach": 1}, "", True),
+    ({"read_bytes": (1, 100), "read": 3, "pcc_hit_bytes": (2, 200)}, "", True),
+    ({"write_bytes": (23, 2300), "write": 37}, "/mnt/cache:\n  rwid: 2\n  flags: 0\n", True),
+    ({"write_bytes": (23, 2300), "write": 23}, "", False)])
+def test_what_a_cache_on_the_node_served_is_not_known(counters, cache, marked):
+    """Its writes are of any size, so that there is no upper bound; 2.13 to 2.15 count nothing."""
+    end = at(counters)
+    end = end._replace(files=(*end.files, File("pcc", "scratch-ff9a", "pcc", 0, cache)))
+    fs = only(job(between(NOTHING, end)))
+    if marked:
+        assert (list(bounds.NUMBERS), [], None) == wrong(fs)
+        assert "(PCC)" in fs["notes"][0]
+    else:
+        assert ([], [], 2300, []) == (*wrong(fs), fs["notes"])
 
 
 @pytest.mark.parametrize("moved, dirty, more, marked", [

@@ -41,8 +41,8 @@ def parse(text: str, origin: str = "stats") -> Reading:
     return reading
 
 
-def corrected(values: dict[str, int]) -> tuple[dict[str, int], str]:
-    """(what a mount gained with what its bytes lack, why all of it may be too low or "")."""
+def corrected(values: dict[str, int]) -> dict[str, int]:
+    """What a mount gained, with calls as they were made and what its bytes lack."""
     return bounds.corrected(values, PAGE_BYTES)
 
 
