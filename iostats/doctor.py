@@ -12,7 +12,6 @@ import errno
 import os
 import stat
 import sys
-import time
 
 from iostats import config as site
 from iostats import (credentials, files, harvest_checks, jobid, nodelist, post, schedulers, secret,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 _INSTALL_READER = "make install-reader && systemctl enable --now iostats-reader.socket"
 _MOUNT_DEBUGFS = "mount -t debugfs none /sys/kernel/debug"
-_CLOCK_OFF_S = 60.0
 _FREE_BYTES = 16 << 20
 _OLDEST_PYTHON = (3, 9)
 _FIRST_WALL_CLOCK_NS = 10 ** 18                    # see lustre.py
@@ -553,10 +551,7 @@ def _trust_and_clock(hello: dict[str, Any], by: credentials.Credentials | None,
                 Check(PROBLEM, "secret", f"{where}: the server has another one",
                       site_checks.fetch(host, path) if path else f"unset {secret.VARIABLE}")
                 for one in signs]
-    ahead = time.time() - float(hello.get("time", 0))
-    text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
     return [Check(OK, "munge", "munged works here, and proves whose the server is")
             if isinstance(by, credentials.Munge) else
             Check(OK, "secret", f"{where}: the server has the same"),
-            Check(OK, "clock", text) if abs(ahead) <= _CLOCK_OFF_S else
-            Check(PROBLEM, "clock", text, "chronyc makestep")]
+            *site_checks.clock("clock", hello)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from iostats import config as site
 from iostats import credentials, post, schedulers, state, wire
@@ -15,9 +16,12 @@ from iostats.errors import IostatsError, NotDelivered, NotReadable, StateError, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from iostats.config import Config
 
 _FREE_BYTES = 16 << 20
+_CLOCK_OFF_S = 60.0
 
 
 def examine(config: Config, node: str) -> list[Check]:
@@ -109,13 +113,27 @@ def _site(config: Config, node: str) -> list[Check]:
                                        f"{one_line(str(hello['trouble']))[:400]}",
                       f"ssh {host} df -h")]
     if by is not None:
-        return [Check(OK, "site", f"{where} is the site's server"), *_munge_unused(config)]
+        return [Check(OK, "site", f"{where} is the site's server"), *clock("site clock", hello),
+                *_munge_unused(config)]
     if hello.get("job") != wire.SITE:
         return [Check(PROBLEM, "site", f"{where}: something else listens there",
                       "iostats config --check")]
     return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.doubt for one in signs),
                   get if any(isinstance(one, credentials.Secret) for one in signs) else
-                  "iostats config --check")]
+                  "iostats config --check"),
+            # MUNGE takes nothing that is minutes old, and says so in its own words.
+            *(one for one in clock("site clock", hello) if one.state != OK)]
+
+
+def clock(name: str, hello: dict[str, Any]) -> list[Check]:
+    """[Check] of this host's clock beside that of the server whose `hello` this is."""
+    theirs: Any = hello.get("time")
+    if type(theirs) not in (int, float) or not abs(theirs) < 1e12:
+        return []
+    ahead = time.time() - theirs
+    text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
+    return [Check(OK, name, text) if abs(ahead) <= _CLOCK_OFF_S else
+            Check(PROBLEM, name, text, "chronyc makestep")]
 
 
 def _munge_unused(config: Config) -> list[Check]:

@@ -5,10 +5,14 @@ whether users may read their own records.  From outside: processes and small tre
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from processes import BEFORE, Desk
-from site_desk import script
+from site_desk import SiteDesk, script
+
+from iostats import config as site_config
+from iostats import site_checks
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: prologs are root's")
 SQUEUE, SACCT = '#!/bin/sh\necho \'{"jobs": []}\'\n', "#!/bin/sh\nexit 0\n"
@@ -94,3 +98,25 @@ def test_reports_that_wait_are_told_and_those_that_were_refused(desk):
         (folder / name).write_text("{}")
     assert ("note", f"{folder}: 2 reports wait, 1 were refused and put aside (*.refused)",
             "iostats_client.py deliver") == checks_of(desk, node_hook_dir=folder)["hook_dir"]
+
+
+# -- the site's server -----------------------------------------------------------------------------
+
+@as_root
+@pytest.mark.parametrize("ahead_s, state", [(23, "ok"), (-23, "ok"), (137, "problem"),
+                                            (-4711, "problem")])
+def test_a_host_whose_clock_is_not_that_of_the_sites_server(tmp_path, monkeypatch, ahead_s, state):
+    """Nodes and storage servers alike; the clock of this process stands for the host's."""
+    with SiteDesk(tmp_path) as desk:
+        desk.site()
+        here = site_config.load(str(desk.cfg), environ={})
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + ahead_s)
+        checks = {one.name: one for one in site_checks.examine(here, "nid00001")}
+    assert "ok" == checks["site"].state
+    found = checks["site clock"]
+    seconds, rest = found.text.split(maxsplit=1)
+    assert (state, f"s {'ahead of' if ahead_s > 0 else 'behind'} the server's") == (
+        found.state, rest)
+    assert abs(abs(ahead_s) - float(seconds)) < 20
+    assert ("chronyc makestep" if state == "problem" else "") == found.mend
