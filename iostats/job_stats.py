@@ -173,12 +173,17 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:
                                 int(squares) if squares else None)
                       if low else (int(samples), unit, None, None, None, None))
         if name in counters:
-            counter = lustre.added(counters[name], counter)
+            raise JobStatsSyntaxError(origin, job_id, f"{name} twice", "one line for each counter")
         counters[name] = counter
     if len(busy) != len(lines):
         for line in lines:
             if not _BUSY.fullmatch(line):
                 _unusual(line, counters, job_id, origin)
+    for name, counter in counters.items():
+        expected = lustre.impossible(counter)
+        if expected:
+            raise JobStatsSyntaxError(origin, job_id, f"{name}: {counter[:1] + counter[2:]}",
+                                      expected)
     if not counters and b" samples:" not in piece:
         raise JobStatsSyntaxError(origin, job_id, "nothing", "its counters")
     return Entry(job_id, started_ns, seen_ns, counters)
@@ -316,7 +321,9 @@ def _unusual(line: bytes, counters: dict[str, Counter], job_id: str, origin: str
     if samples:
         name, unit = named(found[1], fields.get(b"unit", b""))
         counter = Counter(samples, unit, *rest)
-        counters[name] = lustre.added(counters[name], counter) if name in counters else counter
+        if name in counters:
+            raise JobStatsSyntaxError(origin, job_id, f"{name} twice", "one line for each counter")
+        counters[name] = counter
     elif len(_at_zero) < _MOST_REMEMBERED and len(line) <= _LONGEST_REMEMBERED:
         _at_zero.add(line)
 

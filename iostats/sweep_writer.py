@@ -13,8 +13,10 @@ import json
 import sys
 import zlib
 from array import array
+from operator import gt, mul
 
 from iostats.errors import JobStatsSyntaxError
+from iostats.job_stats import LONGEST_ID
 from iostats.job_stats_rows import FIELDS
 
 TYPE_CHECKING = False
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 PROTOCOL, _MAGIC = 2, b"iostats sweep 2\n"
 LONGEST_WHY = 400
 _MOST_ROWS = 1000                  # of a block
+_LIMIT = 2**63 - 1                 # sums stay there from 2.17 on; larger ones are none
 _HEAD, _OF_COUNTER = 300, 60       # about so many bytes of JSON
 _COUNTED = ("samples", "sum")      # all that matters where each entry has a start_time
 _TYPES = {array(code).itemsize: code for code in "BHIQ"}
@@ -48,9 +51,11 @@ class Block:
         bad, why: entries that could not be understood, and the first of them.
     """
 
+    _MOST_REFUSED = 1000                # ids that are told of them
+
     def __init__(self, head: dict[str, Any]) -> None:
         self.bytes, self.bad, self.why = _HEAD, 0, ""
-        self._head = head
+        self._head, self._refused = head, dict[str, None]()
         self._form: Form | None = None
         self._rows: dict[str, Row] = {}
 
@@ -61,6 +66,28 @@ class Block:
         """An entry could not be understood."""
         self.bad += 1
         self.why = self.why or str(error)[:LONGEST_WHY]
+        if 0 < len(error.job_id) <= LONGEST_ID and len(self._refused) < self._MOST_REFUSED:
+            self._refused[error.job_id] = None
+            self.bytes += length((error.job_id,))
+
+    def _refuse_impossible(self) -> None:
+        """Leave out what no kernel can have kept: more than its samples and its maximum allow."""
+        bad: set[int] = set()
+        columns = list(zip(*(row.numbers for row in self._rows.values())))
+        for _, _, fields in self._form.columns if self._form is not None else ():
+            mine, columns = dict(zip(fields, columns)), columns[len(fields):]
+            if "sum" in mine:
+                sums, most = list(map(int, mine["sum"])), list(map(mul, map(int, mine["samples"]),
+                                                                   map(int, mine["max"])))
+                if max(sums) > _LIMIT or any(map(gt, sums, most)):
+                    bad.update(at for at, (total, high) in enumerate(zip(sums, most))
+                               if total > min(high, _LIMIT))
+        rows = list(self._rows.values())
+        for at in sorted(bad):
+            del self._rows[rows[at].job_id]
+            self.refuse(JobStatsSyntaxError(
+                f"{self._head['file_system']}-{self._head['target']}", rows[at].job_id,
+                "a larger one", "a sum of at most samples x maximum, below 2**63"))
 
     def has_place_for(self, form: Form, row: Row) -> bool:
         """False where it begins another block: an id comes once, and all rows have one form."""
@@ -80,6 +107,8 @@ class Block:
     def packed(self, ended: bool, entries: int = 0, gone: Sequence[str] = (),
                unreadable: str = "") -> bytes:
         """The bytes that are sent: a line of JSON, and its columns."""
+        if self._rows:
+            self._refuse_impossible()
         rows = list(self._rows.values())
         started, seen = [row.started_ns for row in rows], [row.seen_ns for row in rows]
         columns: list[tuple[int, array[int]]] = []
@@ -97,6 +126,7 @@ class Block:
                     if field in fields and field in wanted else 0 for field in FIELDS)]
         head = {**self._head, "ended": ended, "entries": entries, "bad": self.bad, "why": self.why,
                 "unreadable": unreadable, "ids": list(self._rows), "gone": list(gone),
+                "refused": list(self._refused),
                 "times": times, "counters": counters}
         columns.sort(key=lambda pair: -pair[0])        # the widest first; otherwise as they came
         return b"".join([_line(head), *(column.tobytes() for _, column in columns)])

@@ -96,6 +96,7 @@ class BlockHead(msgspec.Struct, kw_only=True):
         ended: it is the last block of this reading; it has `entries` and `gone`.
         entries: how many the whole file has.
         bad: entries of this block that could not be understood; `why`: the first of them.
+        refused: their ids, as far as they are known.
         unreadable: why the file could not be read; such a block proves nothing.
         ids: of the entries that changed; in a block each once.
         gone: ids that the reading before had, and this one has not.
@@ -112,6 +113,7 @@ class BlockHead(msgspec.Struct, kw_only=True):
     unreadable: _Why = ""
     ids: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_ROWS)] = []
     gone: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_GONE)] = []
+    refused: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_ROWS)] = []
 
     def __post_init__(self) -> None:
         if len(set(self.ids)) != len(self.ids) or len(set(self.gone)) != len(self.gone):

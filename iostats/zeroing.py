@@ -55,7 +55,9 @@ The rules; 1 is what we knew, 2 is now; `seen`, `started` of the entry, `read_at
 11. A full reading that is older than the last one: the clock was set back, for an agent's messages
     come in their order.  A gap between the two; for all that began before this one, where the
     site's clock does not tell when the last one was.
-12. A clock that was set forward makes the kernel expire what it would have kept: two readings that
+12. An entry that could not be understood costs nothing where it is understood within I, as one
+    that was not read.  Until then its id is marked; everybody, where its id is not known either.
+13. A clock that was set forward makes the kernel expire what it would have kept: two readings that
     are I or more apart by that clock alone are such a gap, too, all of the time between.
 
 Times: `seen` and `started` in ns since 1970, `read_at` in s, all by the storage server's clock,
@@ -105,6 +107,7 @@ RESTARTED = "read by another storage server, or after another boot"
 DOUBTFUL = "an entry that cannot be told from another one after an expiry"
 LATE = "not read from the job's begin on"
 NO_INTERVAL = "job_cleanup_interval cannot be read"
+NOT_UNDERSTOOD = "an entry could not be understood"
 AT_LIMIT = "a sum has reached the kernel's limit"
 # Behind a reason of a time in which the job was not seen, and nobody tells whether it ran.
 BEFORE_SEEN = ", before the job was first seen; when it began is not known"
@@ -120,6 +123,7 @@ _READING_TAKES = 0.05                      # of I: from the begin of the file to
 _CLOCKS_DIFFER = 0.01                      # of I: boot clock made wall clock, whole seconds
 _UNDER_WAY_S = 2                           # an RPC so long before a reading may be half counted
 _MOST_READINGS = 64                        # whose times are remembered
+_MOST_REFUSED = 1000                       # ids that are known not to be understood
 _MOST_BOOTS = 16                           # whose old messages are known as such
 _NO_ENTRY = 255                            # `absent`: there is no incarnation that could go on
 _MOST_ABSENT = 250
@@ -282,6 +286,7 @@ class _Reading:
         read_at, full: as in the blocks; ahead: the storage server's clock less the site's, s.
         number: of all readings of this target.
         bad: some entries could not be understood; absence proves nothing.
+        nameless: ... nor the ids of some of them.
         rows: entries so far, that is the next one's place in it.
         done: what tells its blocks apart, so that one that comes again is known.
         slots, moved, gains: of its entries; lists of arrays, one a block; the last one has a
@@ -292,12 +297,12 @@ class _Reading:
         cleared: (from, to) of a deletion by hand, or None.
     """
 
-    __slots__ = ("ahead", "bad", "cleared", "done", "doubts", "full", "gains", "moved", "number",
-                 "read_at", "rows", "same", "slots", "top")
+    __slots__ = ("ahead", "bad", "cleared", "done", "doubts", "full", "gains", "moved",
+                 "nameless", "number", "read_at", "rows", "same", "slots", "top")
 
     def __init__(self, read_at: float, full: bool, number: int, ahead: float) -> None:
         self.read_at, self.full, self.number, self.ahead = read_at, full, number, ahead
-        self.bad, self.rows, self.top = False, 0, (-1, -1)
+        self.bad, self.nameless, self.rows, self.top = False, False, 0, (-1, -1)
         self.done: set[tuple[str, int, int] | None] = set()
         self.slots: list[_Array] = []
         self.moved: list[_Array] = []
@@ -356,9 +361,9 @@ class Target:
 
     __slots__ = ("_aheads", "_bases", "_bases_free", "_bases_used", "_bytes", "_doubts", "_free",
                  "_gained", "_gaps", "_heard", "_index", "_ints", "_layout", "_longs", "_names",
-                 "_number", "_past_intervals", "_reading", "_readings", "_span_s", "_used",
-                 "_values", "_whole", "ahead", "boot_id", "cleanup_s", "entries", "file_system",
-                 "node", "read_at", "swept_since", "target")
+                 "_number", "_past_intervals", "_reading", "_readings", "_refused", "_span_s",
+                 "_used", "_values", "_whole", "ahead", "boot_id", "cleanup_s", "entries",
+                 "file_system", "node", "read_at", "swept_since", "target")
 
     def __init__(self, names: Names, file_system: str, target: str) -> None:
         self.file_system, self.target = file_system, target
@@ -389,6 +394,7 @@ class Target:
         self._number = 0                                # how many
         self._whole = 0                                 # readings in a row that prove absence
         self._heard: dict[_Machine, float] = {}         # its last read_at
+        self._refused: dict[str, tuple[float, float]] = {}     # id -> (from, to), the site's clock
         self._reading: _Reading | None = None
         # The ids that changed, and what they gained: [id, of _GAIN_NAMES].
         self._gained: tuple[list[str], _Array] = ([], _NO_GAINS)
@@ -494,12 +500,30 @@ class Target:
         key = (block.ids[0], int(rows.seen[0]), len(block.ids)) if block.ids else None
         if key is None or key not in reading.done:      # else it has come before
             reading.done.add(key)
-            reading.bad |= bool(block.bad)
+            if block.bad:
+                self._refuse(block, reading)
             if block.ids:
                 self._take_entries(rows, reading)
         if block.ended:
             self._end(block, reading)
         return True
+
+    def _refuse(self, block: Any, reading: _Reading) -> None:
+        """Rule 12."""
+        now, refused = reading.read_at - reading.ahead, self._refused
+        last = now if self.swept_until is None else self.swept_until
+        reading.bad = True
+        for one in block.refused[:max(0, _MOST_REFUSED - len(refused))]:
+            refused[one] = (refused.get(one, (last,))[0], now)
+        reading.nameless |= (block.bad > len(block.refused)
+                             or not refused.keys() >= set(block.refused))
+
+    def _understand(self, ids: Iterable[str], reading: _Reading) -> None:
+        """What was refused before and is understood now has lost nothing, if that was not long."""
+        for one in self._refused.keys() & set(ids):
+            since, _ = self._refused[one]
+            if reading.read_at - reading.ahead - since < self._interval_s() * (1 - _READING_TAKES):
+                del self._refused[one]
 
     @property
     def swept_until(self) -> float | None:
@@ -574,6 +598,8 @@ class Target:
 
     def _take_entries(self, block: Any, reading: _Reading) -> None:
         """The entries of one block: decide for each whether it is another one, then store it."""
+        if self._refused:
+            self._understand(block.head.ids, reading)
         slots = self._slots(block.head.ids)
         seen, started = block.seen, block.started
         old_seen, absent = self._seen[slots], self._absent[slots]
@@ -945,6 +971,9 @@ class Target:
         if self.read_at is None:
             return
         interval = self._shortest_s(self.read_at) * (1 - _READING_TAKES)
+        if reading.nameless:
+            self._add_gap(self.read_at - self.ahead, reading.read_at - reading.ahead,
+                          NOT_UNDERSTOOD, numpy.zeros(self._used, bool))
         late = bool(self._readings) and reading.read_at - self.read_at >= interval
         if not late and not reading.cleared:
             return
@@ -974,6 +1003,10 @@ class Target:
 
     def _add_gap(self, began: float, ended: float, why: str, spared: _Array,
                  by_expiry: bool = False) -> None:
+        if why == NOT_UNDERSTOOD and self._gaps and self._gaps[-1].why == why and (
+                self._gaps[-1].ended >= began):         # and so on, sweep after sweep
+            self._gaps[-1].ended = float(ended)
+            return
         self._gaps.append(_Gap(began, ended, why, spared, by_expiry))
         if len(self._gaps) > MOST_GAPS:
             a, b = self._gaps[:2]
@@ -1082,6 +1115,9 @@ class Target:
             doubts += [[one[at] for one in when] for at in numpy.flatnonzero(slots == slot)]
         if any(doubt[0] <= latest and doubt[1] >= earliest for doubt in doubts):
             why.append(DOUBTFUL)
+        since, until = self._refused.get(one, (latest + 1, earliest - 1))
+        if since <= latest and until >= earliest:
+            why.append(NOT_UNDERSTOOD)
         if self.cleanup_s is None:
             why.append(NO_INTERVAL)
         if slot >= 0 and self._is_at_limit(slot):
@@ -1132,7 +1168,10 @@ class Target:
         What job_stats still show of one stays until it is gone there, so that it is not counted
         again: by a full sweep, or because job_cleanup_interval is 0.
         """
-        slots = numpy.unique(self._known(list(ids)))
+        ids = list(ids)
+        for one in ids if self._refused else ():
+            self._refused.pop(one, None)
+        slots = numpy.unique(self._known(ids))
         there = self._absent[slots] < _GONE_FOR_CERTAIN
         self._put_to_sleep(slots[there])
         self._release(slots[~there])
@@ -1239,7 +1278,7 @@ class Target:
         if reading is not None:
             open_reading = [reading.read_at, reading.full, reading.number, reading.bad,
                             reading.rows, [list(key) if key else None for key in reading.done],
-                            reading.top, reading.cleared, reading.ahead]
+                            reading.top, reading.cleared, reading.ahead, reading.nameless]
             for name, some in (("slots", reading.slots), ("moved", reading.moved),
                                ("same", reading.same)):
                 dtype: Any = bool if name == "moved" else _I32
@@ -1259,6 +1298,7 @@ class Target:
             "whole": self._whole, "ahead": self.ahead, "aheads": list(self._aheads),
             "readings": list(self._readings), "intervals": self._past_intervals,
             "heard": [(*who, at) for who, at in self._heard.items()],
+            "refused": [(one, *when) for one, when in self._refused.items()],
             "units": layout.units,
             "gaps": [(gap.began, gap.ended, gap.why, gap.by_expiry) for gap in self._gaps],
             "reading": open_reading,
@@ -1298,7 +1338,8 @@ class Target:
             setattr(self, name, about[name])
         self._number, self._whole = about["number"], about["whole"]
         self._readings = array("d", about["readings"])
-        # States from before there was `ahead` have none of these.
+        # States from before there were these have none.
+        self._refused = {one: (since, until) for one, since, until in about.get("refused", ())}
         self.ahead = float(about.get("ahead", 0.0))
         self._aheads = array("d", about.get("aheads", [self.ahead] * len(self._readings)))
         self._heard = {_machine(node, boot_id): at for node, boot_id, at in about["heard"]}
@@ -1353,7 +1394,8 @@ class Target:
     @staticmethod
     def _open_reading(about: Any, arrays: Any) -> _Reading:
         read_at, full, number, bad, rows, done, top, cleared, *ahead = about
-        reading = _Reading(read_at, full, number, *(ahead or [0.0]))
+        reading = _Reading(read_at, full, number, *(ahead[:1] or [0.0]))
+        reading.nameless = ahead[1:] == [True]
         reading.bad, reading.rows, reading.top = bad, rows, tuple(top)
         reading.done = {tuple(key) if key else None for key in done}
         reading.cleared = tuple(cleared) if cleared else None

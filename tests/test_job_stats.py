@@ -70,7 +70,7 @@ job_stats:
 - job_id:          4711
   snapshot_time:   1500000037
   read_bytes:      { samples:          23, unit: bytes, min:16777216, max:16777216, sum:       385875968 }
-  write_bytes:     { samples:          37, unit: bytes, min: 1048576, max:16777216, sum:1234567890123456 }
+  write_bytes:     { samples:   123456789, unit: bytes, min: 1048576, max:16777216, sum:1234567890123456 }
 """  # noqa: E501
 
 OST_2_15_0 = b"""\
@@ -106,7 +106,7 @@ job_stats:
         "read_bytes": Counter(3, "bytes", 4096, 37888, 79872)})),
     (OST_2_12, Entry("4711", 0, 1_500_000_037 * SECOND, {
         "read_bytes": Counter(23, "bytes", 16777216, 16777216, 385875968),
-        "write_bytes": Counter(37, "bytes", 1048576, 16777216, 1234567890123456)})),
+        "write_bytes": Counter(123456789, "bytes", 1048576, 16777216, 1234567890123456)})),
     (OST_2_15_0, Entry("rsync_env.sh.30026", 0, 1_790_000_000 * SECOND + 1_896_247_780_050_045, {
         "punch": Counter(5051, "usecs", 8, 1541, 236426, 19935112)})),
     (OST_2_16, Entry("my prog:1.1000", STARTED_NS, SEEN_NS, {
@@ -172,11 +172,26 @@ def test_started_is_zero_where_the_file_does_not_show_it(kept, times):
         found.started_ns, found.seen_ns // SECOND, found.counters)
 
 
-def test_two_lines_of_one_name_are_added():
-    """As servers of 2.10 print `statfs` twice in their stats files."""
-    line = "  statfs:          { samples:          23, unit:  reqs }\n"
-    assert {"statfs": Counter(60, "reqs")} == only(
-        entry(counters=line + line.replace("23", "37"))).counters
+_WRITES = "  write_bytes:     {{ samples: {}, unit: bytes, min: 1, max: {}, sum: {}, sumsq: 0 }}\n"
+
+
+@pytest.mark.parametrize("lines", [
+    _WRITES.format(23, 37, 851) * 2, _WRITES.format(23, 37, 852), _WRITES.format(2**62, 37, 2**63),
+    _WRITES.format(23, 37, "-851"), _WRITES.format(23, "-37", 851), _WRITES.format(2**63, 37, 851),
+    _WRITES.format("23\0", 37, 851), "  wri\0te:          { samples: 23, unit:  reqs }\n",
+    _WRITES.format(23, 0, 851),
+], ids=["twice", "sum", "2^63", "negative", "negative maximum", "samples", "NUL in a number",
+        "NUL in a name", "maximum"])
+def test_numbers_that_no_kernel_has_kept_cost_their_entry(lines):
+    """Of both who read a file: for a person, and for the harvest."""
+    text = entry(counters=lines)
+    with pytest.raises(JobStatsSyntaxError, match="job '4711'"):
+        only(text)
+
+
+def test_what_is_just_possible_is_read():
+    found = only(entry(counters=_WRITES.format(2**62, 37, 2**63 - 1))).counters["write_bytes"]
+    assert (2**62, 2**63 - 1) == (found.samples, found.sum)
 
 
 @pytest.mark.parametrize("text, count", [
@@ -426,7 +441,10 @@ NUMBERS = st.integers(0, 2**63 - 1)
 COUNTS = st.one_of(st.just(0), st.integers(1, 10**6), st.integers(1, 2**62))
 JOB_IDS = st.one_of(st.from_regex(rb"\A[0-9]{1,9}(_[0-9]{1,3})?\Z"),
                     st.binary(max_size=31).filter(lambda raw: b"\0" not in raw))
-VALUES = st.builds(Value, COUNTS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2**64 - 1),
+VALUES = st.builds(lambda samples, one, other, total, *more: Value(
+                       samples, min(one, other), max(one, other),
+                       min(total, samples * max(one, other)), *more),     # what there can be
+                   COUNTS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2**64 - 1),
                    st.lists(st.tuples(st.integers(0, 31), st.integers(1, 10**9)),
                             max_size=5).map(tuple))
 

@@ -22,6 +22,7 @@ from iostats import harvested, job_stats, sweep_reader, wire
 from iostats import config as site
 from iostats.errors import JobStatsSyntaxError, WireError
 from iostats.job_stats_rows import Rows, check
+from iostats.lustre import Counter, impossible
 from iostats.server import Caller
 from iostats.store import Store
 from iostats.sweep_reader import Packed, message_of, rows_of
@@ -57,6 +58,8 @@ def by_rows(rows, piece):
         values = [next(numbers) for _ in fields]
         if values[0]:
             counters[name] = (unit, *values)
+            if impossible(Counter(values[0], unit, *values[1:])):       # refused when it is packed
+                return None
         else:
             assert not any(values)
     return row[:3] + (counters,)
@@ -99,6 +102,19 @@ def test_a_row_has_what_parse_has_of_damaged_entries(piece, edits):
             assert by_parse(piece) == by_rows(rows, piece)
 
 
+def test_what_no_kernel_has_kept_is_left_out_and_named():
+    """4712's sum is more than its samples and its maximum allow, 4713's is 2^63."""
+    jobs = [Job(job, BEGAN, BEGAN + NS, {"write_bytes": Value(23, 1, 37, total, 0)})
+            for job, total in ((b"4711", 851), (b"4712", 852), (b"4713", 2**63), (b"4714", 850))]
+    for order in (jobs, jobs[::-1]):
+        [message] = packed(order)
+        [(rows, _)] = unpacked(message).blocks
+        assert {"4711", "4714"} == set(rows.head.ids)
+        assert (2, {"4712", "4713"}) == (rows.head.bad, set(rows.head.refused))
+        assert "job '4712': expected a sum of at most samples x maximum" in (
+            rows.head.why.replace("4713", "4712"))
+
+
 def test_only_so_many_expressions_are_made():
     """Of a file whose every entry has counters of its own; what it says is read all the same."""
     rows = Rows(0)
@@ -116,7 +132,11 @@ def packed(jobs, release="2.16", kind="OST", longest=1 << 20, gone=(), boot_ns=0
     parts = Parts(messages.append, lambda: {**MESSAGE, "seq": next(seqs)}, longest)
     rows, block = Rows(boot_ns), Block(HEAD)
     for piece in job_stats.pieces([job_stats_text.text(jobs, release, kind)]):
-        form, row = rows.read(piece, "job_stats")
+        try:
+            form, row = rows.read(piece, "job_stats")
+        except JobStatsSyntaxError as error:
+            block.refuse(error)
+            continue
         if not (block.has_place_for(form, row) and parts.has_place_for(block)):
             parts.add(block, ended=False)
             block = Block(HEAD)

@@ -27,6 +27,7 @@ from iostats.zeroing import (
     LATE,
     NO_INTERVAL,
     NO_SWEEP,
+    NOT_UNDERSTOOD,
     RESTARTED,
 )
 
@@ -224,7 +225,7 @@ EMPTY = block(0, {})
     ([block(200, opens(None, 199, 23)), block(400, opens(None, 399, 13))], 36, [CLEARED]),
     ([block(200, opens(None, 199, 23)), block(400, {}, unreadable="I/O error"),
       block(600, opens(None, 599, 60))], 60, []),
-    ([block(200, opens(None, 199, 23)), block(400, {}, gone=["4711"], bad=1, why="..."),
+    ([block(200, opens(None, 199, 23)), block(400, {}, gone=["4711"], bad=1, refused=["x"]),
       block(600, {}), block(790, opens(None, 780, 60))], 60, []),
     # the interval
     ([block(100, {}, cleanup_s=0), block(200, opens(None, 199, 23), cleanup_s=0),
@@ -424,6 +425,31 @@ def test_where_nobody_tells_when_a_job_ran_what_it_may_have_lost_is_marked(first
     assert marks == target.marks(
         "4712", T + first, T + last, T - 86_400 if began is None else began,
         T + 2800 if ended is None else ended)
+
+
+def refused(at, bad, *ids):
+    """A block of a reading in which so many entries could not be understood."""
+    return block(at, {"4733": (190, at, {"open": at})}, bad=bad, refused=list(ids))
+
+
+@pytest.mark.parametrize("blocks, marks, others", [
+    ([refused(400, 1, "4711")], [NOT_UNDERSTOOD], []),
+    ([refused(400, 1, "4711"), block(600, opens(190, 599, 37))], [], []),
+    ([*(refused(at, 1, "4711") for at in (400, 600, 800, 1000)), block(1200, opens(190, 1199, 37))],
+     [NOT_UNDERSTOOD], []),
+    ([refused(400, 1)], [NOT_UNDERSTOOD], [NOT_UNDERSTOOD]),
+    ([refused(400, 1), refused(600, 1), block(800, {})], [NOT_UNDERSTOOD], [NOT_UNDERSTOOD]),
+], ids=["since then", "just then", "for longer than it lives", "nobody knows whose it is",
+        "for long, and then no more"])
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_entry_that_is_not_understood_marks_its_id_until_it_is(blocks, marks, others, saved):
+    target = taken(EMPTY, block(200, opens(190, 199, 23)), *blocks)
+    if saved:
+        target = zeroing.Target.from_state(zeroing.Names(), target.state())
+    assert (marks, others) == (target.marks("4711", T + 190, T + 1000),
+                               target.marks("4712", T + 190, T + 1000))
+    assert [] == target.marks("4712", T + 20, T + 100)
+    assert len(target.gaps) <= 1
 
 
 def test_an_id_twice_in_one_reading_is_the_old_one_and_then_the_new_one():
