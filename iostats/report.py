@@ -547,7 +547,7 @@ def _why_network_differs(fs: dict[str, Any], units: str) -> list[str]:
     """Sentences: why the application's bytes and the network's differ."""
     application, network = fs["application"], fs["network"]
     lines: list[str] = []
-    if not {"llite", "osc", "mdc"}.isdisjoint(fs["low"]) or fs["incomplete"]:
+    if not {"llite", "osc", "mdc"}.isdisjoint(fs["low"]):
         return lines                  # what differs may be what is missing of the one or the other
     if not application or not network or network["read_bytes"] is None:
         return lines
@@ -585,9 +585,7 @@ def _why_network_differs(fs: dict[str, Any], units: str) -> list[str]:
 
 def _may_be(whys: list[str]) -> str:
     """What may be the reason; no counter tells which of them it is."""
-    if len(whys) > 1:
-        whys = [f"{', '.join(whys[:-1])} or {whys[-1]}"]
-    return f" (it may be {whys[0]})" if whys else ""
+    return f" (it may be {'; or '.join(whys)})" if whys else ""
 
 
 def _ratios(fs: dict[str, Any], units: str) -> list[str]:

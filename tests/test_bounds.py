@@ -251,7 +251,7 @@ def test_the_network_beside_small_writes_is_no_riddle():
     after = at({"write_bytes": (23, 2300), "write": 1023}, {"write_bytes": (1, 102_300)})
     printed = text(job(between(at({}, {}), after)), long=True)
     assert ("scratch: 97.7 KiB more were sent than written (it may be small writes that are not "
-            "counted, what was in memory at the start or libaio or io_uring with O_DIRECT)"
+            "counted; or what was in memory at the start; or libaio or io_uring with O_DIRECT)"
             ) in printed
 
 

@@ -82,7 +82,7 @@ scratch        read, by the application   23.0 MiB             23      1.0 MiB
 scratch        write, by the application  41.0 MiB             41      1.0 MiB
 scratch        read, over the network     13.0 MiB             13      1.0 MiB
 scratch        write, over the network    38.0 MiB             18      2.1 MiB
-scratch: 43 % of what was read did not come over the network (it may be from the page cache \
+scratch: 43 % of what was read did not come over the network (it may be from the page cache; \
 or holes in files)
 scratch: 2.0 MiB were written and not yet sent at the end
 scratch: 1.0 MiB less were sent than written (it may be overwritten or removed before it was sent)
@@ -186,11 +186,11 @@ def sentences(application, network, dirty=None, more=(), long=True):
     ((0, 0), (0, 0), 0, []),
     ((23, 37), (23, 37), 0, []),
     ((23, 0), (0, 0), 0, ["100 % of what was read did not come over the network (it may be from "
-                          "the page cache or holes in files)"]),
+                          "the page cache; or holes in files)"]),
     ((37, 0), (23, 0), 0, ["38 % of what was read did not come over the network (it may be from "
-                           "the page cache or holes in files)"]),
+                           "the page cache; or holes in files)"]),
     ((23, 0), (37, 0), 0, ["14.0 MiB more came over the network than was read (it may be whole "
-                           "pages or read-ahead)"]),
+                           "pages; or read-ahead)"]),
     ((0, 0), (37, 0), 0, ["37.0 MiB more came over the network than was read"]),
     ((0, 37), (0, 23), 14, ["14.0 MiB were written and not yet sent at the end"]),
     ((0, 37), (0, 23), 5, ["5.0 MiB were written and not yet sent at the end",
@@ -199,7 +199,7 @@ def sentences(application, network, dirty=None, more=(), long=True):
     ((0, 37), (0, 23), 0, ["14.0 MiB less were sent than written (it may be overwritten or "
                            "removed before it was sent)"]),
     ((0, 37), (0, 23), None, ["14.0 MiB less were sent than written (it may be overwritten or "
-                              "removed before it was sent or not yet sent at the end)"]),
+                              "removed before it was sent; or not yet sent at the end)"]),
     ((0, 23), (0, 37), 0, ["14.0 MiB more were sent than written (it may be what was in memory "
                            "at the start)"]),
     ((0, 37), (0, 37), 5, ["5.0 MiB were written and not yet sent at the end"]),

@@ -482,7 +482,7 @@ def test_what_the_page_cache_has_saved_is_told_where_both_numbers_stand():
     [fs] = [fs for fs in record["file_systems"] if fs["name"] == "snx11001"]
     fs["network"]["read_bytes"] = 80 * 2**20
     why = ("snx11001: 75 % of what was read did not come over the network (it may be from the page "
-           "cache or holes in files)\n")
+           "cache; or holes in files)\n")
     assert why not in report.text(record, choices, "plain")
     record = with_harvest(record, at_servers())
     assert f"note: {why}" in report.text(record, choices, "plain")
