@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from processes import REPOSITORY
 from test_store import DAY, KEY, NOON, add, record
 
+from iostats import joblist
 from iostats.errors import StateError
 from iostats.joblist import NAMES, Summary
 from iostats.store import Key, Store
@@ -178,6 +179,28 @@ def test_an_unknown_order_is_no_sql(store):
 def plan(store, **question):
     return [row[3] for row in store._file.execute(
         "EXPLAIN QUERY PLAN " + select(Question(**question))[0], select(Question(**question))[1])]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("sort", ["too_low", "too_high", "lower_bound"])
+def test_which_way_a_number_may_be_wrong_is_kept_in_the_store(store, sort, descending):
+    """One column of bits; a piece goes on where the one before has ended, in any order."""
+    all_low = ["read_bytes", "write_bytes", "opens", "creates", "operations"]
+    wrong = {"0": ([], []), "1": (all_low, []), "2": (["read_bytes"], []),
+             "4": (["write_bytes"], []), "6": (["read_bytes", "write_bytes"], []),
+             "8": ([], ["write_bytes"]), "9": (all_low, ["write_bytes"])}
+    for bits, (low, high) in wrong.items():
+        assert int(bits) == joblist.bits_of(low, high)
+        keep(store, bits, lower_bound=int(bits))
+    seen, after = {}, None
+    while True:
+        rows, after = store.listed(Question(sort=sort, descending=descending, limit=2,
+                                            after=after))
+        seen.update({row["job_id"]: (row["too_low"], row["too_high"]) for row in rows})
+        assert all(row["lower_bound"] == bool(row["too_low"]) for row in rows)
+        if after is None:
+            break
+    assert wrong == seen
 
 
 @pytest.mark.parametrize("question, index", [
