@@ -353,6 +353,8 @@ def note_of(row: dict[str, Any]) -> str:
     found = []
     if row["source"] == NODES and row["nodes"] is not None and row["reported"] < row["nodes"]:
         found.append(f"{row['reported']} of {row['nodes']} nodes")
+    elif row["source"] == NODES and row["nodes"] is None:
+        found.append(f"{row['reported']} of ? nodes")
     if row["shared"]:
         found.append(f"{row['shared']} shared")
     if row["source"] == SERVERS:

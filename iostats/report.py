@@ -634,24 +634,31 @@ def _with_calls(fs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _csv(record: dict[str, Any]) -> str:
-    """One line for each number, and whether it is a lower or an upper bound."""
+    """
+    One line for each number, and whether it is a lower or an upper bound.  What is not known has an
+    empty value: an operation without a line has not happened.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("job", "file_system", "layer", "metric", "value", "lower_bound",
                      "upper_bound"))
     for fs in record["file_systems"]:
         low, high = numbers_too_low(fs), fs.get("too_high", ())
-        for layer in ("application", "network"):
-            for metric, value in (fs[layer] or {}).items():
+        for layer, calls in (("application", "calls"), ("network", "rpcs")):
+            numbers = fs[layer] or {**dict(_moved(None, calls)), "lower_bound": True}
+            for metric, value in numbers.items():
                 if metric != "lower_bound":
-                    bound = ((metric in low, metric in high) if layer == "application" else
-                             (fs[layer]["lower_bound"], False))
+                    bound = ((metric in low, metric in high) if fs[layer] and
+                             layer == "application" else (numbers["lower_bound"], False))
                     writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), layer, metric,
                                      "" if value is None else value, *map(int, bound)))
         most = fs.get("write_bytes_max")
         if most is not None and "write_bytes" in low:
             writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "application",
                              "write_bytes_max", most, 0, 1))
+        if fs["operations"] is None:
+            writer.writerow((cell(record["job"]["id"]), cell(fs["label"]), "operations", "(all)",
+                             "", 1, 0))
         for name, row in (fs["operations"] or {}).items():
             for metric, value in ((name, row["count"]), (f"{name}_seconds", row["seconds"])):
                 if value is not None:

@@ -111,6 +111,10 @@ job,file_system,layer,metric,value,lower_bound,upper_bound
 4711,home,application,write_bytes,0,0,0
 4711,home,application,read_calls,0,0,0
 4711,home,application,write_calls,0,0,0
+4711,home,network,read_bytes,,1,0
+4711,home,network,write_bytes,,1,0
+4711,home,network,read_rpcs,,1,0
+4711,home,network,write_rpcs,,1,0
 4711,BW Home,application,read_bytes,335544320,0,0
 4711,BW Home,application,write_bytes,0,0,0
 4711,BW Home,application,read_calls,60,0,0
@@ -123,6 +127,18 @@ job,file_system,layer,metric,value,lower_bound,upper_bound
 4711,BW Home,operations,open_seconds,0.061444,0,0
 4711,BW Home,operations,mkdir,13,0,0
 """ == text(*WHOLE, form="csv", labels=LABELS)
+
+
+def test_what_is_not_known_is_an_empty_value_in_csv():
+    """It had no line at all, as an operation that has not happened, which is 0."""
+    printed = text(of_node(deltas=[unread("llite"), osc(read_bytes=23)]), form="csv")
+    assert ["4711,scratch,application,read_bytes,,1,0",
+            "4711,scratch,application,write_bytes,,1,0",
+            "4711,scratch,application,read_calls,,1,0",
+            "4711,scratch,application,write_calls,,1,0",
+            "4711,scratch,network,read_bytes,23,0,0", "4711,scratch,network,write_bytes,0,0,0",
+            "4711,scratch,network,read_rpcs,0,0,0", "4711,scratch,network,write_rpcs,0,0,0",
+            "4711,scratch,operations,(all),,1,0"] == printed.splitlines()[1:]
 
 
 def test_json_is_the_record_itself():
@@ -167,7 +183,11 @@ def test_in_csv_unknown_is_empty_and_a_lower_bound_is_a_1():
     assert [["4711", "scratch", "network", "read_bytes", "", "1", "0"],
             ["4711", "scratch", "network", "write_bytes", "", "1", "0"],
             ["4711", "scratch", "network", "read_rpcs", "23", "1", "0"],
-            ["4711", "scratch", "network", "write_rpcs", "0", "1", "0"]] == rows[1:]
+            ["4711", "scratch", "network", "write_rpcs", "0", "1", "0"]
+            ] == [row for row in rows if row[2] == "network"]
+    assert {"application": {""}, "operations": {""}} == {
+        layer: {row[4] for row in rows if row[2] == layer} for layer in (
+            "application", "operations")}
 
 
 def test_a_job_of_which_nobody_reported_says_so():
