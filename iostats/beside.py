@@ -41,9 +41,14 @@ def compared(record: dict[str, Any], harvest: dict[str, Any],
                      "lower_bound": there["lower_bound"] or bool(missing)}
             there["notes"] = notes + _differences(record, here, there, harvest["final"])
         file_systems.append(there)
+    # Where the servers have seen nothing of it, a note marks what the nodes say that it used.
+    there_too = {fs["name"] for fs in file_systems}
+    unseen = any(note.startswith(f"{name}: ") for note in harvest["notes"]
+                 for name, here in by_name.items() if name not in there_too
+                 and any(any(values.values()) for values in here["targets"].values()))
     return {**harvest, "file_systems": file_systems,
-            "lower_bound": harvest["lower_bound"] or any(fs["lower_bound"]
-                                                         for fs in file_systems)}
+            "lower_bound": harvest["lower_bound"] or unseen or any(fs["lower_bound"]
+                                                                   for fs in file_systems)}
 
 
 def _differences(record: dict[str, Any], here: dict[str, Any], there: dict[str, Any],
@@ -67,7 +72,7 @@ def _differences(record: dict[str, Any], here: dict[str, Any], there: dict[str, 
                 whys.insert(0, "what the next sweeps bring")
             lines.append(f"{bytes_text(sent - counted, 'binary')} "
                          f"({100 * (sent - counted) / sent:.0f} %) of what the nodes have {done} "
-                         f"over the network are not under the job's id at the servers: "
+                         f"over the network are not under the job's id at the servers; it may be "
                          f"{'; or '.join(whys)}")
         else:
             whys = ["what was in the nodes' memory after the job's end, or other nodes with its "
@@ -77,6 +82,6 @@ def _differences(record: dict[str, Any], here: dict[str, Any], there: dict[str, 
             if record["job"]["attempt"]:
                 whys.insert(0, "earlier runs of the job")
             lines.append(f"{bytes_text(counted - sent, 'binary')} more are {done} at the servers "
-                         f"under the job's id than the nodes have sent or received: "
+                         f"under the job's id than the nodes have sent or received; it may be "
                          f"{'; or '.join(whys)}")
     return lines

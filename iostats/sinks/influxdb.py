@@ -10,9 +10,9 @@ InfluxDB 2, and what takes its writes (VictoriaMetrics), through influxdb-client
 
 `lustre` is jobHarvest's: `server` is oss or mds, the amounts are totals of the job so far, iops is
 the number of all operations but reads and writes, and a job has a point when it did something; none
-of a sweep that was an hour ago.  `lustre_job` has totals too, which only grow, so the database
-makes the rates: a job that did something has a point, and one of the sweep before if that has none
-yet, so that an increase is seen from where it began.
+of a sweep that was an hour ago.  `lustre_job` has totals too, which grow until a job is settled, so
+the database makes the rates: a job that did something has a point, and one of the sweep before if
+that has none yet, so that an increase is seen from where it began.
 
 Points go to a folder first, in one file for some thousands of them, and from there to the
 database, by two threads.  A file is removed when the database has it.  If the server is killed
