@@ -52,8 +52,15 @@ class LoadAsk(msgspec.Struct):
     user: _Text = ""
     job: _Text = ""
     text: _Text = ""
-    sort: Literal["write", "read", "requests", "metadata"] = "write"
+    sort: _Text = "write"
     count: _Rows = 1000
+    show: Annotated[list[_Text], msgspec.Meta(max_length=len(loads.SHOWN))] = []
+
+    def __post_init__(self) -> None:
+        if not set(self.show) <= set(loads.SHOWN):
+            raise ValueError(f"show: expected some of {', '.join(loads.SHOWN)}")
+        if self.sort not in loads.SORT and self.sort not in self.show:
+            raise ValueError(f"sort: expected {', '.join(loads.SORT)}, or one of `show`")
 
 
 class QueryAsk(msgspec.Struct):
@@ -84,8 +91,10 @@ class Answers:
         all.
         """
         _check_user(ask.user, user)
-        load, known = yield from self._of_sweep(harvest)
-        wanted = Ask(ask.by, ask.file_system, ask.user, ask.job, ask.text, ask.sort, ask.count)
+        show = tuple(dict.fromkeys(ask.show))
+        load, known = yield from self._of_sweep(harvest, loads.columns_of(show))
+        wanted = Ask(ask.by, ask.file_system, ask.user, ask.job, ask.text, ask.sort, ask.count,
+                     None, show)
         return (yield from loads.answering(load, wanted, known, user))
 
     def query(self, harvest: Any, ask: QueryAsk, user: Optional[str]) -> _Answer:
@@ -114,33 +123,39 @@ class Answers:
             answer["targets"] = _shares(load, ask.file_system)
         return {"level": letter, "word": word, **answer}
 
-    def _of_sweep(self, harvest: Any) -> Generator[None, None, tuple[Load, "_Known"]]:
-        """(Load of the rates of the last sweep, _Known), in steps."""
+    def _of_sweep(self, harvest: Any,
+                  more: tuple[str, ...] = ()) -> Generator[None, None, tuple[Load, "_Known"]]:
+        """(Load of the rates of the last sweep, _Known), in steps; with these columns, too."""
         sweep = harvest.sweep
         if sweep is None:
             raise WireError(wire.REFUSED, "no sweep of the storage servers is whole yet: has "
                                           "`iostats harvest` been started there?"
                             if not harvest.targets else
                             "no sweep is whole yet; try again in some seconds")
-        if self._sweep is not sweep or self._rates is None or self._known is None:
+        known, rates = self._known, self._rates
+        if self._sweep is sweep and rates is not None:      # others look at other columns
+            more = tuple(name for name in loads.MORE if name in more or name in rates.more)
+        if self._sweep is not sweep or known is None or rates is None or not (
+                set(more) <= set(rates.more)):
             known, parts, self._first = _Known(harvest), [], set()
             # At once: they belong together, and a target changes none that it has given.
             for target, gains in [(target, target.gains()) for target in sweep.targets]:
                 if gains is None or not gains.span_s:
                     self._first.add((target.file_system, target.target))
                 else:
-                    parts.append(_part_of_gains(target, gains))
+                    parts.append(_part_of_gains(target, gains, more))
                 yield
-            self._rates = yield from loads.loading(
+            rates = yield from loads.loading(
                 parts, known, loads.RATES, sweep.slot,
                 max((part.span_s for part in parts), default=float(sweep.every_s)), {}, None,
                 added=added_by_id)
-            self._sweep, self._known = sweep, known
+            rates = rates._replace(more=more)
+            self._sweep, self._known, self._rates = sweep, known, rates
         readings = _readings(harvest)
         here = {(target.file_system, target.target) for target in sweep.targets}
-        return self._rates._replace(
+        return rates._replace(
             readings=readings, missing=_missing(readings, lambda key: key not in here, self._first),
-            is_old=all(harvest.is_overdue(target) for target in sweep.targets)), self._known
+            is_old=all(harvest.is_overdue(target) for target in sweep.targets)), known
 
 
 class _Known:
@@ -186,12 +201,14 @@ def _missing(readings: dict[_Key, Reading], is_missing: Callable[[_Key], bool],
     return missing
 
 
-def _part_of_gains(target: Any, gains: Any) -> Part:
+def _part_of_gains(target: Any, gains: Any, more: tuple[str, ...] = ()) -> Part:
     return Part(target.file_system, target.target, target.node or "", gains.span_s, gains.ids,
                 [gains.write_bytes, gains.read_bytes,
                  gains.reads + gains.writes + gains.operations,
                  gains.operations if loads.is_mdt(target.target)
-                 else numpy.zeros(len(gains.ids), numpy.int64)])
+                 else numpy.zeros(len(gains.ids), numpy.int64),
+                 *(gains.more[name].astype(numpy.float64) if name in gains.more
+                   else numpy.zeros(len(gains.ids)) for name in more)])
 
 
 def added_by_id(parts: list[Part]) -> Generator[None, None, dict[str, dict[str, list[float]]]]:
@@ -204,8 +221,8 @@ def added_by_id(parts: list[Part]) -> Generator[None, None, dict[str, dict[str, 
         for part in mine:
             rows.append([row_of.setdefault(id, len(row_of)) for id in part.ids])
             yield
-        kind = numpy.result_type(*(column for part in mine for column in part.amounts))
-        sums = numpy.zeros((4, len(row_of)), kind)
+        kind = numpy.result_type(*(column for part in mine for column in part.amounts[:4]))
+        sums = numpy.zeros((len(mine[0].amounts), len(row_of)), kind)
         for places, part in zip(rows, mine):
             for row, column in zip(sums, part.amounts):
                 row[places] += column                # an id stands in a part once

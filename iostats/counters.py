@@ -96,6 +96,11 @@ COUNTED_AGAIN = frozenset(("samedir_rename", "crossdir_rename", "parallel_rename
 TRANSFERS = frozenset(("read", "write", "read_bytes", "write_bytes"))
 
 
+# Operations that `top` shows one by one: what MDTs and OSTs are asked for most.
+SINGLE_OPERATIONS = ("open", "close", "mknod", "mkdir", "unlink", "rmdir", "rename", "getattr",
+                     "setattr", "getxattr", "statfs", "sync", "punch")
+
+
 def is_operation(counter: str) -> bool:
     """
     Whether a counter of job_stats counts requests that are no reads or writes, each once.

@@ -10,6 +10,9 @@ an id in job_stats the batch system's Facts are asked: `known` is an object with
     facts(id)    the jobfacts.Facts of that job, or None
 
 Numbers are whole or a fraction a second; what is not known is None.
+
+Besides the four METRICS a Load may have more columns, `more`: single operations, and the time that
+the servers took (us, of `timed` requests).  Who asks says which are shown, and sorted by.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import namedtuple
 
-from iostats.counters import is_operation
+from iostats.counters import COUNTED_AGAIN, SINGLE_OPERATIONS, is_operation
 from iostats.errors import one_line
 from iostats.nodelist import expanded
 from iostats.steps import AT_ONCE, finished
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
 METRICS = ("write_bytes", "read_bytes", "requests", "metadata")      # xltop's order
 BY = ("job", "user", "node", "server", "target", "fs")
 SORT = {"write": 0, "read": 1, "requests": 2, "metadata": 3}
+LATENCY = "latency"                                 # milliseconds that a request took, on average
+SHOWN = (*SINGLE_OPERATIONS, LATENCY)
+TIMES = ("us", "timed")
+MORE = (*SINGLE_OPERATIONS, *TIMES)                 # all more that a Load may have
 MOST_ROWS = 10_000
 RATES, TOTALS, GAINS = "rates", "totals", "gains"   # GAINS: it is not known how long it took
 
@@ -50,12 +57,12 @@ Attributes:
     server: the storage server that has the target now; "" where it is not known.
     span_s: seconds that it took; None for totals.
     ids: ids in job_stats; each stands there once.
-    amounts: four columns (lists or numpy arrays) as long as `ids`, in the order of METRICS.
+    amounts: columns (lists or numpy arrays) as long as `ids`: METRICS, then `more` of the Load.
         requests: all that came, reads and writes too; metadata: those to an MDT that are neither.
 """
 
-Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began readings is_old",
-                  defaults=((), False))
+Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began readings is_old "
+                          "more", defaults=((), False, ()))
 Load.__doc__ = """
 All that is known of one moment; see `load`.
 
@@ -71,6 +78,7 @@ Attributes:
     readings: {(file system, target): Reading} of all targets, missing ones too; () where nobody
         keeps them.
     is_old: rates of a moment that is more than two sweeps ago.
+    more: names of the columns besides METRICS, of MORE.
 """
 
 Reading = namedtuple("Reading", "server age_s")
@@ -82,8 +90,8 @@ Attributes:
     age_s: seconds ago; None for never.
 """
 
-Ask = namedtuple("Ask", "by file_system user job text sort count after",
-                 defaults=("job", "", "", "", "", "write", 1000, None))
+Ask = namedtuple("Ask", "by file_system user job text sort count after show",
+                 defaults=("job", "", "", "", "", "write", 1000, None, ()))
 Ask.__doc__ = """
 What is wanted.
 
@@ -91,8 +99,9 @@ Attributes:
     by: one of BY, JOB_TARGET, JOB_SUMMED.
     file_system, user, job: only these; "" for all.
     text: only rows that have it in one of their words, great letters or small; "" for all.
-    sort: one of SORT; the largest first.
+    sort: one of SORT, or of `show`; the largest first.
     count: up to so many rows.
+    show: what of SHOWN the rows have as well.
     after: the `next` of the answer before: go on behind its last row; None: from the first one.
 """
 
@@ -113,6 +122,24 @@ def amounts_of(counters: Mapping[str, tuple[int, int | None]],
     return written, read, transfers + operations, operations if is_mdt(target) else 0
 
 
+def more_amounts_of(counters: Mapping[str, tuple[int, int | None]]) -> list[int]:
+    """MORE of the same; a sum that is not of bytes is of microseconds."""
+    times = [(samples, total) for name, (samples, total) in counters.items()
+             if total is not None and not name.endswith("_bytes") and name not in COUNTED_AGAIN]
+    return [*(counters.get(name, (0, None))[0] for name in SINGLE_OPERATIONS),
+            sum(total for _, total in times), sum(samples for samples, _ in times)]
+
+
+def columns_of(show: Sequence[str]) -> tuple[str, ...]:
+    """
+    Which columns of MORE are needed to show these.
+
+    >>> columns_of(("open", "latency"))
+    ('open', 'us', 'timed')
+    """
+    return tuple(one for name in show for one in (TIMES if name == LATENCY else (name,)))
+
+
 def is_mdt(target: str) -> bool:
     """True for a metadata target: MDT0000."""
     return target.startswith("MDT")
@@ -121,9 +148,10 @@ def is_mdt(target: str) -> bool:
 # -- adding up ---------------------------------------------------------------------------------
 
 def load(parts: list[Part], known: Any, kind: str = RATES, at: float | None = None,
-         span_s: float | None = None, missing: Any = (), began: float | None = None) -> Load:
+         span_s: float | None = None, missing: Any = (), began: float | None = None,
+         more: tuple[str, ...] = ()) -> Load:
     """The Load of [Part]; `missing`: {file system: {target: why}}."""
-    return finished(loading(parts, known, kind, at, span_s, missing, began))
+    return finished(loading(parts, known, kind, at, span_s, missing, began))._replace(more=more)
 
 
 def loading(given: list[Part], known: Any, kind: str, at: float | None, span_s: float | None,
@@ -183,8 +211,27 @@ def added_by_id(parts: list[Part]) -> Generator[None, None, ByID]:
 
 
 def _add(row: list[float], amounts: Sequence[float], share: int = 1) -> None:
-    for place in range(4):
-        row[place] += amounts[place] / share if share > 1 else amounts[place]
+    row += [0] * (len(amounts) - len(row))
+    for place, amount in enumerate(amounts):
+        row[place] += amount / share if share > 1 else amount
+
+
+def _value(name: str, amounts: Sequence[float], load: Load) -> float | None:
+    """Of the amounts of a row what `name` is, of SORT or SHOWN; None for no time at all."""
+    if name in SORT:
+        return amounts[SORT[name]]
+    values = [amounts[4 + place] for column in columns_of((name,))
+              for place, one in enumerate(load.more) if one == column and 4 + place < len(amounts)]
+    if name != LATENCY:
+        return values[0] if values else None
+    return values[0] / values[1] / 1000 if len(values) == 2 and values[1] else None
+
+
+def _shown(ask: Ask, amounts: Sequence[float] | None, load: Load,
+           suffix: str) -> dict[str, float | None]:
+    """{name: number} of what is asked for besides METRICS."""
+    return {"latency_ms" if name == LATENCY else name + suffix:
+            None if amounts is None else _value(name, amounts, load) for name in ask.show}
 
 
 # -- rows --------------------------------------------------------------------------------------
@@ -203,7 +250,9 @@ def answering(load: Load, ask: Ask, known: Any,
               only: str | None = None) -> Generator[None, None, dict[str, Any]]:
     """The same in steps."""
     wanted = only if only is not None else ask.user
-    best, words = _Best(SORT[ask.sort], ask.count, ask.after), ask.text.casefold()
+    def rank(amounts: Sequence[float]) -> float:
+        return _value(ask.sort, amounts, load) or 0
+    best, words = _Best(rank, ask.count, ask.after), ask.text.casefold()
     needs_amounts = ask.by in ("job", "user", "node", JOB_TARGET, JOB_SUMMED)
     for number, group in enumerate(_GROUPED[ask.by](load, Wanted(load, ask, known, wanted), known)):
         if group is None or number % AT_ONCE == 0:
@@ -225,7 +274,9 @@ def answering(load: Load, ask: Ask, known: Any,
         "by": ask.by, "sort": ask.sort, "file_system": ask.file_system, "user": wanted or "",
         "text": ask.text, "only": only or "",
         "file_systems": file_systems,
-        "rows": [group.row(suffix, load) for group in ranked],
+        "show": list(ask.show),
+        "rows": [{**group.row(suffix, load), **_shown(
+            ask, group.amounts if group.is_known else None, load, suffix)} for group in ranked],
         "left_off": best.seen - len(ranked),
         "next": ranked[-1].mark() if ranked and best.seen > len(ranked) else None}
 
@@ -238,7 +289,8 @@ class _Best:
         seen: how many there were; behind `after` (a mark, or None) alone.
     """
 
-    def __init__(self, first: int, count: int, after: Any = None) -> None:
+    def __init__(self, first: Callable[[Sequence[float]], float], count: int,
+                 after: Any = None) -> None:
         self._first, self._count, self.seen = first, count, 0
         self._after = None if after is None else _place(after, first)
         # With its amounts, the one that they are sorted by first.
@@ -250,7 +302,7 @@ class _Best:
         if self._after is not None and _place(group.mark(), self._first) <= self._after:
             return
         self.seen += 1
-        amounts = (group.amounts[self._first], *group.amounts)
+        amounts = (self._first(group.amounts), *group.amounts)
         if amounts >= self._floor:
             self._groups.append((amounts, group))
             if len(self._groups) > self._most:
@@ -274,10 +326,11 @@ class _Best:
         return [self._groups[number][1] for _, number in sorted(keys)[:self._count]]
 
 
-def _place(mark: tuple[Sequence[float], Sequence[str], bool], first: int) -> tuple[Any, ...]:
+def _place(mark: tuple[Sequence[float], Sequence[str], bool],
+           first: Callable[[Sequence[float]], float]) -> tuple[Any, ...]:
     """Where a group stands among others; of its mark."""
     amounts, names, is_job = mark
-    return (-amounts[first], *(-amount for amount in amounts), *map(natural, names), is_job)
+    return (-first(amounts), *(-amount for amount in amounts), *map(natural, names), is_job)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -379,6 +432,11 @@ class _Group:
         self.read = 0                               # of these have numbers
         self.members: Any = set()                   # jobs; or how many
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any of what it is of has told its numbers."""
+        return self.read > 0 or not self.of
+
     def mark(self) -> tuple[list[float], list[str], bool]:
         """What tells its place: its amounts, its names, and whether it is a job's."""
         return (self.amounts, [self.name or "", self.file_system, self.target, self.server],
@@ -403,8 +461,7 @@ class _Group:
             row.update(target=self.target, server=self.server)
         elif by == "target":
             row["server"] = self.server
-        is_known = self.read > 0 or not self.of
-        row.update({metric + suffix: amount if is_known else None
+        row.update({metric + suffix: amount if self.is_known else None
                     for metric, amount in zip(METRICS, self.amounts)})
         row["lower_bound"] = bool(
             any(target in load.missing.get(fs, ()) for fs, target in self.of) if self.of else
@@ -420,7 +477,7 @@ class _Group:
             row.update(user=facts.user if facts else "", account=facts.account if facts else "",
                        name=one_line(facts.name) if facts else "",
                        nodes=node_count(facts) if facts else None)
-        elif not is_known:
+        elif not self.is_known:
             row["jobs"] = None
         else:
             row["jobs"] = self.members if isinstance(self.members, int) else len(self.members)
@@ -590,10 +647,11 @@ def _file_systems(load: Load, ask: Ask,
         one[2].append(part.target)
     for fs in load.missing:
         found.setdefault(fs, (None, None, []))
-    return [{"file_system": fs, **_named(amounts, suffix), "targets": len(targets),
+    return [{"file_system": fs, **_named(amounts, suffix), **_shown(ask, amounts, load, suffix),
+             "targets": len(targets),
              "missing": dict(load.missing.get(fs, {})),
              "lower_bound": bool(load.missing.get(fs)),
-             "no_job": _named(no_job, suffix),
+             "no_job": {**_named(no_job, suffix), **_shown(ask, no_job, load, suffix)},
              "no_job_share": share(no_job[2], amounts[2]) if amounts else None}
             for fs, (amounts, no_job, targets) in sorted(found.items())
             if not ask.file_system or ask.file_system == fs]

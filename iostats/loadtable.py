@@ -14,7 +14,7 @@ import unicodedata
 from datetime import datetime
 
 from iostats.errors import one_line
-from iostats.loads import GAINS, JOB_SUMMED, JOB_TARGET, METRICS, RATES, SORT, share
+from iostats.loads import GAINS, JOB_SUMMED, JOB_TARGET, LATENCY, METRICS, RATES, SORT, share
 from iostats.units import duration_in_words
 
 TYPE_CHECKING = False
@@ -56,27 +56,28 @@ _AFTER: dict[str, tuple[tuple[str, Callable[[dict[str, Any]], str], int | None],
 
 
 def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),
-          most: int | None = None, origin: str = "") -> list[str]:
+          most: int | None = None, origin: str = "", shares: bool = False) -> list[str]:
     """
     [line] of the whole table.
 
     `width`: characters in a line; None for as many as it takes.  `labels`: the site's names for its
-    file systems.  `most`: rows below the heading.  `origin`: what it was read from.
+    file systems.  `most`: rows below the heading.  `origin`: what it was read from.  `shares`: each
+    row's numbers as part of its file system's sums, in percent.
     """
-    title, heading, sums, rows, notes = parts(answer, width, units, labels, most, origin)
+    title, heading, sums, rows, notes = parts(answer, width, units, labels, most, origin, shares)
     return [title, heading, *sums, *rows, *notes]
 
 
 def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),
-          most: int | None = None,
-          origin: str = "") -> tuple[str, str, list[str], list[str], list[str]]:
+          most: int | None = None, origin: str = "",
+          shares: bool = False) -> tuple[str, str, list[str], list[str], list[str]]:
     """The same in parts: (title, heading, [sums of file systems], [rows], [notes])."""
     labels = dict(labels)
     shown = [row for row in answer["rows"] if not _is_on_top(row, answer)]
     rows = shown[:most]
     left_off = answer["left_off"] + len(shown) - len(rows)
     sums = _sums(answer, labels, "_per_s" if answer["kind"] == RATES else "")
-    columns = _columns(answer, sums, rows, units, labels)
+    columns = _columns(answer, sums, rows, units, labels, shares)
     gap = fitted(columns, width, answer["sort"])
     found = drawn(columns, gap)
     for place, (*_, part) in enumerate(sums, 1):
@@ -89,7 +90,8 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
     notes = [] if rows else [_nothing(answer)]
     if left_off:
         notes.append(f"({left_off} more {'row' if left_off == 1 else 'rows'})")
-    notes += [f"note: {note}" for note in notes_of(answer, labels)]
+    bound = "shares are of what was counted" if shares else "numbers are lower bounds (>=)"
+    notes += [f"note: {note}" for note in notes_of(answer, labels, bound)]
     return (cut(title(answer, labels, origin), width), found[0], found[1:1 + len(sums)],
             found[1 + len(sums):], [line for note in notes for line in wrapped(note, width)])
 
@@ -97,6 +99,10 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
 def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str:
     at = answer["at"]
     words = [] if at is None else [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")]
+    ages = [answer[name] for name in ("newest_reading_s", "oldest_reading_s")
+            if answer.get(name) is not None]
+    if ages:
+        words.append("swept " + " to ".join(dict.fromkeys(map(duration_in_words, ages))) + " ago")
     if answer["kind"] == RATES:
         words.append(f"rates over {answer['span_s']:.{0 if answer['span_s'] >= 10 else 1}f} s")
     elif answer["kind"] == GAINS:
@@ -105,7 +111,7 @@ def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str
         words.append("totals since " + _moment(answer["began"], at))
     else:
         words.append("totals since the entries began")
-    words += [_BY[answer["by"]], f"{_SORTED[answer['sort']]} first"]
+    words += [_BY[answer["by"]], f"{_SORTED.get(answer['sort'], answer['sort'])} first"]
     if answer["file_system"]:
         words.append(labels.get(answer["file_system"], answer["file_system"]))
     if answer["user"]:
@@ -114,10 +120,6 @@ def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str
         words.append(f"with {answer['text']!r}")
     if origin:
         words.append(origin)
-    ages = [answer[name] for name in ("newest_reading_s", "oldest_reading_s")
-            if answer.get(name) is not None]
-    if ages:
-        words.append("swept " + " to ".join(dict.fromkeys(map(duration_in_words, ages))) + " ago")
     return one_line(", ".join(words))
 
 
@@ -137,7 +139,9 @@ def _nothing(answer: dict[str, Any]) -> str:
     return f"(no row: {what})"
 
 
-def notes_of(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
+def notes_of(answer: dict[str, Any], labels: Mapping[str, str],
+             bound: str = "numbers are lower bounds (>=)") -> Iterator[str]:
+    """Sentences on what the rows are, and why numbers may be too low; `bound`: what follows."""
     if answer["only"]:
         yield (f"rows are of {answer['only']}'s jobs alone; (all) and (no job) are of everybody's")
     if answer["by"] == "node" and any(row["is_shared"] for row in answer["rows"]):
@@ -152,7 +156,7 @@ def notes_of(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]
         for why, targets in by_why.items():
             named = " ".join(targets[:8]) + (f" and {len(targets) - 8} more"
                                              if len(targets) > 8 else "")
-            yield one_line(f"{label_of(fs, labels)}: {named}: {why}; numbers are lower bounds (>=)")
+            yield one_line(f"{label_of(fs, labels)}: {named}: {why}; {bound}")
 
 
 # -- columns -----------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ class Column:
 
 
 def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]], units: str,
-             labels: Mapping[str, str]) -> list[Column]:
+             labels: Mapping[str, str], shares: bool) -> list[Column]:
     by, per_second = answer["by"], answer["kind"] == RATES
     unit, per = _UNIT[units][0], "/S" if per_second else ""
     columns = [Column(by.upper(), [f"{name} {fs}" if by == "fs" else name
@@ -183,12 +187,21 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
     if by != "fs":
         columns.append(Column("FS", [fs for _, fs, *_ in sums] + [
             label_of(row["file_system"], labels) for row in rows], 8, False))
-    for place, metric in enumerate(METRICS):
+    wholes = {fs["file_system"]: fs for fs in answer["file_systems"]}
+    for place, metric in enumerate((*METRICS, *answer["show"])):
         name = metric + ("_per_s" if per_second else "")
-        title = f"{_TITLES[place]}_{unit}{per}" if place < 2 else f"{_TITLES[place]}{per}"
+        if metric == LATENCY:
+            columns.append(Column("MS/REQ", [_milliseconds(amounts["latency_ms"])
+                                             for _, _, amounts, *_ in sums] + [
+                _milliseconds(row["latency_ms"]) for row in rows], metric=metric))
+            continue
+        title = (*_TITLES, metric.upper())[min(place, 4)]
+        title += " %" if shares else f"_{unit}{per}" if place < 2 else per
         columns.append(Column(title, [
+            _part_of(amounts[name], wholes.get(fs, amounts)[name]) if shares else
             _amount(amounts[name], place, per_second, units, low)
-            for _, _, amounts, low, _ in sums] + [
+            for (_, _, amounts, low, _), fs in zip(sums, _sum_of(answer))] + [
+            _part_of(row[name], wholes[row["file_system"]][name]) if shares else
             _amount(row[name], place, per_second, units, row["lower_bound"], row.get("is_shared"))
             for row in rows], metric=metric))
     for title, text, least in _AFTER[by]:
@@ -214,6 +227,22 @@ def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> lis
     return lines
 
 
+def _sum_of(answer: dict[str, Any]) -> list[str]:
+    """The file system of each line of _sums; "" for all together."""
+    found = [fs["file_system"] for fs in answer["file_systems"]]
+    return [fs for fs in (found if len(found) <= _MOST_SUMS else [""]) for _ in range(2)]
+
+
+def _part_of(part: float | None, whole: float | None) -> str:
+    return "-" if part is None or whole is None else share_text(share(part, whole))
+
+
+def _milliseconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "<0.01" if 0 < value < 0.005 else f"{value:.2f}"
+
+
 def _is_on_top(row: dict[str, Any], answer: dict[str, Any]) -> bool:
     """True for what users and nodes without a job did, where the sums on top say it already."""
     return (answer["by"] in ("user", "node") and not row["is_job"] and not answer["text"]
@@ -221,13 +250,15 @@ def _is_on_top(row: dict[str, Any], answer: dict[str, Any]) -> bool:
 
 
 def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
-    names = [metric + suffix for metric in METRICS]
+    names = [name for name in found[0]["no_job"] if name != "latency_ms"]
     known = [fs for fs in found if fs[names[0]] is not None]
 
     def added(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {name: sum(row[name] for row in rows) if known else None for name in names}
     whole, no_job = added(known), added([fs["no_job"] for fs in known])
-    return {"file_system": f"({len(found)})", **whole, "no_job": no_job,
+    # A mean of means is none, and how many requests were timed is not told.
+    return {"file_system": f"({len(found)})", **whole, "latency_ms": None,
+            "no_job": {**no_job, "latency_ms": None},
             "lower_bound": any(fs["lower_bound"] for fs in found),
             "no_job_share": share(no_job[names[2]], whole[names[2]])}
 
@@ -249,7 +280,8 @@ def fitted(columns: list[Column], width: int | None, sort: str) -> str:
             columns[-max(can_be_cut)[1]].width -= 1          # the first of the widest
             continue
         # Names of what a job is first, then the numbers that it is not sorted by.
-        spare = [column for column in columns[1:] if column.metric != METRICS[SORT[sort]]]
+        sorted_by = METRICS[SORT[sort]] if sort in SORT else sort
+        spare = [column for column in columns[1:] if column.metric != sorted_by]
         spare.sort(key=lambda column: (column.metric is not None, column.least is None))
         if spare:
             kind = [column for column in spare if (column.metric is None, column.least is None) == (

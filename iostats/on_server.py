@@ -20,6 +20,7 @@ from collections import namedtuple
 
 from iostats import harvest, job_stats, loads, lustre
 from iostats.attribution import Form
+from iostats.counters import BYTES_UNIT, TIME_UNITS
 from iostats.errors import IostatsError, JobStatsSyntaxError, NotReadable, UsageError
 from iostats.files import open_regular
 from iostats.fingerprints import Fingerprints
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     Life = tuple[int, int, Counts]                          # (start ns or 0, last request ns, ...)
 
 _CHUNK = 1 << 16
+_SUMMED = (BYTES_UNIT, *TIME_UNITS)                  # units whose sums are amounts
 _LATE_NS = 2 * 10**9             # a clock is no better than that
 _CLEANUP_S = 600                 # job_cleanup_interval where nothing tells it; Lustre's default
 _EXPECTED = "the output of `lctl get_param *.*.job_stats`"
@@ -131,7 +133,7 @@ class Here:
                 missing.setdefault(key[0], {})[key[1]] = why
         self._load = loads.load(parts, self._known, loads.RATES, time.time(),
                                 max((part.span_s for part in parts), default=self.every_s),
-                                missing)
+                                missing, more=loads.MORE)
         return False
 
     def _read(self, target: harvest.Target, key: Key) -> Look:
@@ -188,7 +190,8 @@ class Dumps:
                 parts.append(_part(key, look.entries, "", None))
                 if look.bad:
                     missing.setdefault(key[0], {})[key[1]] = look.bad
-            self._load = loads.load(parts, self._known, loads.TOTALS, at, None, missing, began)
+            self._load = loads.load(parts, self._known, loads.TOTALS, at, None, missing, began,
+                                    more=loads.MORE)
             return False
         # What has no entry does not tell when it was read.
         span_s = self._over_s or ((latest[1] - latest[0]) / 1e9 if all(latest) else 0.0)
@@ -206,7 +209,7 @@ class Dumps:
         for key in looks[0].keys() - looks[1].keys():
             missing.setdefault(key[0], {})[key[1]] = f"not in {self._paths[1]}"
         self._load = loads.load(parts, self._known, loads.RATES if span_s else loads.GAINS, at,
-                                span_s or None, missing)
+                                span_s or None, missing, more=loads.MORE)
         return False
 
     def answer(self, ask: loads.Ask) -> dict[str, Any]:
@@ -300,7 +303,8 @@ def _key(name: str, piece: bytes) -> Key:
 
 def _add(entries: dict[str, list[Life]], entry: job_stats.Entry) -> None:
     entries.setdefault(entry.job_id, []).append((entry.started_ns, entry.seen_ns, {
-        name: (counter.samples, counter.sum) for name, counter in entry.counters.items()}))
+        name: (counter.samples, counter.sum if counter.unit in _SUMMED else None)
+        for name, counter in entry.counters.items()}))
 
 
 def _words(bad: list[str]) -> str:
@@ -380,14 +384,15 @@ def _part(key: Key, entries: dict[str, list[Life]], server: str,
           span_s: float | None) -> loads.Part:
     """The loads.Part of {id: [Life]}."""
     ids: list[str] = []
-    columns: tuple[list[int], ...] = ([], [], [], [])
+    columns: list[list[int]] = [[] for _ in (*loads.METRICS, *loads.MORE)]
     for id, lives in entries.items():
-        amounts = [0, 0, 0, 0]
+        amounts = [0] * len(columns)
         for _, _, counters in lives:
-            for place, amount in enumerate(loads.amounts_of(counters, key[1])):
+            for place, amount in enumerate((*loads.amounts_of(counters, key[1]),
+                                            *loads.more_amounts_of(counters))):
                 amounts[place] += amount
         if any(amounts):
             ids.append(id)
             for column, amount in zip(columns, amounts):
                 column.append(amount)
-    return loads.Part(*key, server, span_s, ids, list(columns))
+    return loads.Part(*key, server, span_s, ids, columns)

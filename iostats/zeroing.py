@@ -84,7 +84,7 @@ from weakref import WeakValueDictionary
 
 import numpy
 
-from iostats.counters import is_operation
+from iostats.counters import COUNTED_AGAIN, SINGLE_OPERATIONS, TIME_UNITS, is_operation
 from iostats.errors import StateError
 
 TYPE_CHECKING = False
@@ -151,7 +151,8 @@ Attributes:
 Totals = namedtuple("Totals", "ids counters")
 Totals.__doc__ = "All incarnations added up: counter name -> Column, in the order of `ids`."
 
-Gains = namedtuple("Gains", "ids read_bytes write_bytes reads writes operations span_s")
+Gains = namedtuple("Gains", "ids read_bytes write_bytes reads writes operations span_s more",
+                   defaults=({},))
 Gains.__doc__ = """
 What the jobs that changed gained between the last two readings.
 
@@ -161,11 +162,15 @@ Attributes:
         operations: samples of all counters but read, write, read_bytes and write_bytes, and
         those that count a rename once more.
     span_s: between the two readings; 0 after the first one, which has no gains.
+    more: {name: array of float32} of counters.SINGLE_OPERATIONS, "us" (microseconds that the
+        server took) and "timed" (the requests that these are of), as far as the target has them.
 """
 
-_GAIN_NAMES = ("read_bytes", "write_bytes", "reads", "writes", "operations")
+_WHOLE_GAINS = ("read_bytes", "write_bytes", "reads", "writes", "operations")
+_GAIN_NAMES = (*_WHOLE_GAINS, "us", "timed", *SINGLE_OPERATIONS)
 _SUM_GAINS = {"read_bytes": ("read_bytes", "reads"), "write_bytes": ("write_bytes", "writes")}
 _NO_GAINS = numpy.zeros((0, len(_GAIN_NAMES)), _I64)
+_NOTHING_GAINED: Any = ([], _NO_GAINS[:, :len(_WHOLE_GAINS)], {})
 # What is kept of a counter, and where it stands in a sweeps.Column.
 _FIELDS = {"samples": "samples", "sums": "sum", "minima": "min", "maxima": "max",
            "squares": "sumsq"}
@@ -202,6 +207,11 @@ class _Layout:
                 gain = "operations"
             if gain:
                 self.gains[place, _GAIN_NAMES.index(gain)] = 1
+            if kind == "samples" and name in SINGLE_OPERATIONS:
+                self.gains[place, _GAIN_NAMES.index(name)] = 1
+            if self.units[name] in TIME_UNITS and name not in COUNTED_AGAIN and (
+                    (name, "sums") in self.counted_at):
+                self.gains[place, _GAIN_NAMES.index("us" if kind == "sums" else "timed")] = 1
 
 
 class Names:
@@ -396,8 +406,8 @@ class Target:
         self._heard: dict[_Machine, float] = {}         # its last read_at
         self._refused: dict[str, tuple[float, float]] = {}     # id -> (from, to), the site's clock
         self._reading: _Reading | None = None
-        # The ids that changed, and what they gained: [id, of _GAIN_NAMES].
-        self._gained: tuple[list[str], _Array] = ([], _NO_GAINS)
+        # The ids that changed, what they gained [id, of _WHOLE_GAINS], and {name: column} of more.
+        self._gained: tuple[list[str], _Array, dict[str, _Array]] = _NOTHING_GAINED
         self._span_s = 0.0
 
     @property
@@ -1015,10 +1025,10 @@ class Target:
                                    a.bits(self._used) & b.bits(self._used))]
 
     def _added_up(self, slots: _Array, some_twice: bool,
-                  reading: _Reading) -> tuple[list[str], _Array]:
-        """(ids of those that moved, each once; [id, of _GAIN_NAMES])."""
+                  reading: _Reading) -> tuple[list[str], _Array, dict[str, _Array]]:
+        """(ids of those that moved, each once; [id, of _WHOLE_GAINS]; {name: column} of more)."""
         if not len(slots):
-            return [], _NO_GAINS
+            return _NOTHING_GAINED  # type: ignore[no-any-return]
         moved, gains = reading.moved[0], reading.gains[0]
         if len(reading.moved) > 1:
             moved, gains = numpy.concatenate(reading.moved), numpy.concatenate(reading.gains)
@@ -1027,7 +1037,11 @@ class Target:
             slots, where = numpy.unique(slots, return_inverse=True)
             each, gains = gains, numpy.zeros((len(slots), len(_GAIN_NAMES)), _I64)
             numpy.add.at(gains, where, each)
-        return self._names.ids(self._row[slots]), gains
+        whole = len(_WHOLE_GAINS)
+        return (self._names.ids(self._row[slots]), gains[:, :whole].copy(),
+                {name: gains[:, column].astype(numpy.float32)
+                 for column, name in enumerate(_GAIN_NAMES) if column >= whole
+                 and self._layout.gains[:, column].any()})
 
     # ---- what comes out
 
@@ -1050,9 +1064,9 @@ class Target:
     def gains(self) -> Gains:
         """What was gained in the last whole reading: Gains, which no later one changes."""
         if not self._span_s:
-            return Gains._make(([], *_NO_GAINS.T, 0.0))
-        ids, gains = self._gained
-        return Gains._make((ids, *gains.T, self._span_s))
+            return Gains._make((_NOTHING_GAINED[0], *_NOTHING_GAINED[1].T, 0.0, {}))
+        ids, gains, more = self._gained
+        return Gains._make((ids, *gains.T, self._span_s, more))
 
     def totals(self, ids: Iterable[str] | None = None) -> Totals:
         """Totals of these jobs (default: all); 0 for one that is not known."""
@@ -1406,7 +1420,9 @@ class Target:
 
         reading.slots, reading.same = [whole("slots", _I32)], [whole("same", _I32)]
         reading.moved = [whole("moved", bool)]
-        reading.gains = [numpy.stack([whole(name, _I64) for name in _GAIN_NAMES], axis=1)]
+        reading.gains = [numpy.stack([
+            whole(name, _I64) if name in arrays else numpy.zeros(len(reading.moved[0]), _I64)
+            for name in _GAIN_NAMES], axis=1)]
         reading.doubts = [tuple(whole(name, kind) for name, kind in _DOUBTS.items())]
         return reading
 

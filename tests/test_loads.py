@@ -374,6 +374,39 @@ def test_load_answers_with_the_rates_of_the_last_sweep(harvest):
     assert 0.5 / 4 == answer["file_systems"][0]["no_job_share"]
 
 
+def test_single_operations_and_the_mean_time_of_a_request(harvest):
+    """12366 opened 30 times in 20 s, each in 23 us; at the OST nothing was timed."""
+    asked = Answers()
+    answer = finished(asked.load(harvest, LoadAsk(show=["latency", "open"], sort="open"), None))
+    assert [("12345_10", 1.5, 0.023), ("4711", 0, None), ("cp.0", 0, None)] == rows(
+        answer, "job", "open_per_s", "latency_ms")
+    [fs] = answer["file_systems"]
+    assert (1.5, 0.023, 0) == (fs["open_per_s"], fs["latency_ms"], fs["no_job"]["open_per_s"])
+    answer = finished(asked.load(harvest, LoadAsk(show=["close"]), None))
+    assert [("4711", 0), ("cp.0", 0), ("12345_10", 0)] == rows(answer, "job", "close_per_s")
+    answer = finished(asked.load(harvest, LoadAsk(), None))
+    assert "open_per_s" not in answer["rows"][0]
+
+
+@pytest.mark.parametrize("ask, why", [({"show": ["opne"]}, "show: expected some of open"),
+                                      ({"sort": "open"}, "sort: expected write, read"),
+                                      ({"sort": "x", "show": ["open"]}, "sort: expected")])
+def test_what_is_no_column_is_refused(ask, why):
+    with pytest.raises(msgspec.ValidationError, match=why):
+        msgspec.convert(ask, LoadAsk)
+
+
+def test_shares_are_of_what_the_file_system_did(harvest):
+    """4711 had 2 of 4 requests a second, and all that was written; cp.0 all that was read."""
+    answer = finished(Answers().load(harvest, LoadAsk(show=["open"]), None))
+    _, heading, *lines = loadtable.lines(answer, shares=True)
+    assert ["WR", "%", "RD", "%", "REQS", "%", "META", "%", "OPEN", "%"] == heading.split()[2:12]
+    found = {line.split()[0]: line.split()[2:11:2] for line in lines if line[0] != "("}
+    assert {"4711": ["100.0", "0.0", "50.0", "0.0", "0.0"],
+            "cp.0": ["0.0", "100.0", "12.5", "0.0", "0.0"],
+            "12345_10": ["0.0", "0.0", "37.5", "100.0", "100.0"]} == found
+
+
 def test_the_levels_are_those_of_jobharvest(harvest):
     """a, b: totals since the entries began; c, d: rates; e: both."""
     def of(level, *names):
@@ -492,7 +525,7 @@ def test_where_everybody_is_silent_rates_are_those_of_then(harvest):
 
 def test_a_table_by_servers_has_a_row_for_the_dead_one(half_dead):
     lines = loadtable.lines(finished(Answers().load(half_dead, LoadAsk("server"), None)))
-    assert lines[0].endswith(", swept 3 s to 63 s ago")
+    assert ", swept 3 s to 63 s ago, rates over 20 s, " in lines[0]
     assert {"oss1": ["0.0"] * 4, "mds1": ["-"] * 4} == {
         line.split()[0]: line.split()[2:6] for line in lines if line[:4] in ("oss1", "mds1")}
     assert any(line.endswith("63 s ago") for line in lines if line.startswith("mds1"))

@@ -54,8 +54,8 @@ def test_totals_of_each_job_on_each_file_system(site):
     done = site.iostats("query", "b", "--sort", "requests")
     assert (0, "") == (done.status, done.err)
     title, *lines = done.out.splitlines()
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, totals since .*, by job, requests first, "
-                        r"swept \d+ s( to \d+ s)? ago", title)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, swept \d+ s( to \d+ s)? ago, totals "
+                        r"since .*, by job, requests first", title)
     assert """\
 JOB   FS        WRITTEN      READ  REQUESTS  METADATA  USER
 4711  scratch  51.8 KiB  40.0 KiB       117        23  -
@@ -211,6 +211,19 @@ def test_top_asks_the_same_server(site):
     assert lines[3].endswith(" % of requests")         # each target has been read at its own time
     answer = json.loads(site.iostats("top", "--once", "--json", "--by", "target").out)
     assert {"OST0000", "MDT0000"} == {row["target"] for row in answer["rows"]}
+
+
+def test_top_shows_single_operations_and_latency(site):
+    """4711: 94 requests at the OST of 23 us each, as all there, and 23 opens of 37 us."""
+    answer = json.loads(site.iostats("top", "--once", "--json", "--by", "target", "--show",
+                                     "open,latency", "--sort", "latency").out)
+    assert [("MDT0000", True), ("OST0000", False)] == [
+        (row["target"], row["open_per_s"] > 0) for row in answer["rows"]]
+    assert [0.037, 0.023] == pytest.approx([row["latency_ms"] for row in answer["rows"]])
+    lines = site.iostats("top", "--once", "--show", "open,latency", "--percent").out.splitlines()
+    assert lines[1].split()[-5:-1] == ["%", "OPEN", "%", "MS/REQ"]
+    [row] = [line for line in lines if line.startswith("4711")]
+    assert "100.0 %    0.03" in row
 
 
 def test_a_report_of_a_job_that_still_runs_names_the_command_that_has_its_numbers(site):

@@ -446,7 +446,10 @@ def test_keys_sort_group_filter_and_quit(terminal):
     live = terminal("--by", "target")
     live.shows("by target, written first")
     for key, words in (("m", "by target, metadata first"), ("r", "by target, read first"),
-                       ("o", "by target, requests first"), ("w", "by target, written first"),
+                       ("i", "by target, requests first"), ("o", "by target, open first"),
+                       ("%", r"OPEN %"), ("%", r"OPEN/S"), ("l", "by target, latency first"),
+                       ("l", "by target, written first"), ("o", "META/S +SERVER"),
+                       ("w", "by target, written first"),
                        ("s", "by storage server, written first"), ("F", "by file system"),
                        ("j", "by job"), ("t", "by target"), ("f", "written first, scratch"),
                        ("f", "written first, below")):

@@ -53,7 +53,13 @@ options:
   --by WHAT             job, user, node (compute nodes: job_stats do not tell a
                         job's nodes apart, so each has an equal part of it: ~),
                         server (storage servers), target or fs (default: job)
-  --sort WHAT           write, read, requests or metadata (default: write)
+  --sort WHAT           write, read, requests or metadata (default: write), or
+                        what --show names
+  --show WHAT,...       more columns: open, close, mknod, mkdir, unlink, rmdir,
+                        rename, getattr, setattr, getxattr, statfs, sync, punch;
+                        latency: milliseconds that the servers took for a request,
+                        on average (Lustre 2.14 and later)
+  --percent             in percent of what all did on the file system
   --fs NAME             this file system alone
   --user NAME           this user's jobs alone
   --count N             so many rows at most (default: what fits the terminal)
@@ -73,7 +79,11 @@ options:
   -h, --help            this text
 
 keys:
-  w r o m               sort by written, read, requests, metadata requests
+  w r i m               sort by written, read, requests, metadata requests
+  o c g a x d y         show opens, closes, getattr, setattr, getxattr, unlink (d),
+                        sync, and sort by them; once more: as before
+  l                     show the mean latency, and sort by it; once more: as before
+  %                     in percent, or not
   j u n s t F           by job, user, compute node, storage server, target, file
                         system
   f                     the next file system, or all of them
@@ -84,6 +94,7 @@ keys:
 examples:
   iostats top --by user --sort metadata
   iostats top --once --fs scratch --count 10
+  iostats top --show open,latency --sort open
   iostats top --local --every 20
   iostats top --statsfile before.txt after.txt --json
 
@@ -92,8 +103,10 @@ exit status:
   2 bad usage or site.cfg   3 the site's server was not reached
 """
 
-_KEYS = "w r o m sort  j u n s t F by  / find  f file system  q quit"
-_SORT_OF = {"w": "write", "r": "read", "o": "requests", "m": "metadata"}
+_KEYS = "w r i m sort  ocgaxdyl show  % share  j u n s t F by  / find  f fs  q quit"
+_SORT_OF = {"w": "write", "r": "read", "i": "requests", "m": "metadata"}
+_SHOW_OF = {"o": "open", "c": "close", "g": "getattr", "a": "setattr", "x": "getxattr",
+            "d": "unlink", "y": "sync", "l": loads.LATENCY}
 _BY_OF = {"j": "job", "u": "user", "n": "node", "s": "server", "t": "target", "F": "fs"}
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NO_LETTER = re.compile("\x1b(?:\\[[0-9;?]*.?|O.)")
@@ -104,8 +117,9 @@ _LONGEST_TEXT = 100
 def main(arguments: list[str] | None = None) -> int:
     """Show it; the exit status."""
     command_line = parser("iostats top", HELP,
-                          ("--by", "--sort", "--fs", "--user", "--count", "--every", "--root",
-                           "--job-id", "--config"), ("--once", "--json", "--local"))
+                          ("--by", "--sort", "--show", "--fs", "--user", "--count", "--every",
+                           "--root", "--job-id", "--config"),
+                          ("--once", "--json", "--local", "--percent"))
     command_line.add_argument("--statsfile", nargs="+")
     try:
         return status_of(lambda: _run(command_line.parse_args(arguments)))
@@ -116,7 +130,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
     ask, source = _ask(options), _source(options, config)
-    view = _View(config, options.json, options.count is not None)
+    if options.json and options.percent:
+        raise UsageError("--percent: expected a table, got --json")
+    view = _View(config, options.json, options.count is not None, options.percent)
     if options.statsfile or options.once:
         while source.look():
             time.sleep(source.every_s)
@@ -135,13 +151,16 @@ def _run(options: argparse.Namespace) -> int:
 
 def _ask(options: argparse.Namespace) -> loads.Ask:
     by = _one_of("--by", options.by, loads.BY, "job")
-    sort = _one_of("--sort", options.sort, loads.SORT, "write")
+    show = tuple(dict.fromkeys(filter(None, (options.show or "").split(","))))
+    for one in show:
+        _one_of("--show", one, loads.SHOWN, "")
+    sort = _one_of("--sort", options.sort, (*loads.SORT, *show), "write")
     count = _number("--count", options.count, loads.MOST_ROWS) if options.count else 1000
     if (options.local or options.statsfile) and (options.user or by in ("user", "node")):
         raise UsageError(f"{'--user' if options.user else f'--by {by}'}: expected the site's "
                          f"server to ask, got {'--local' if options.local else '--statsfile'}: "
                          f"job_stats tell no job's user or nodes")
-    return loads.Ask(by, options.fs or "", options.user or "", "", "", sort, count)
+    return loads.Ask(by, options.fs or "", options.user or "", "", "", sort, count, None, show)
 
 
 def _source(options: argparse.Namespace, config: site.Config) -> Source:
@@ -215,8 +234,10 @@ class _Site:
 class _View:
     """How an answer is written."""
 
-    def __init__(self, config: site.Config, as_json: bool, is_counted: bool) -> None:
+    def __init__(self, config: site.Config, as_json: bool, is_counted: bool,
+                 shares: bool = False) -> None:
         self.units, self.labels = config["report.units"], config.labels
+        self.shares = shares
         self._as_json, self.is_counted = as_json, is_counted
 
     def write(self, answer: dict[str, Any], origin: str) -> None:
@@ -228,7 +249,7 @@ class _View:
         if sys.stdout.isatty() or os.environ.get("COLUMNS"):
             width = max(1, shutil.get_terminal_size().columns)
         put_out(f"{line}\n" for line in loadtable.lines(answer, width, self.units, self.labels,
-                                                        origin=origin))
+                                                        origin=origin, shares=self.shares))
 
 
 def _log(source: Source, ask: loads.Ask, view: _View) -> NoReturn:
@@ -389,6 +410,10 @@ class _Live:
                 return False
             elif key in _SORT_OF:
                 self._ask = self._ask._replace(sort=_SORT_OF[key])
+            elif key in _SHOW_OF:
+                self._show(_SHOW_OF[key])
+            elif key == "%":
+                self._view.shares = not self._view.shares
             elif key in _BY_OF:
                 self._choose(_BY_OF[key])
             elif key == "f":
@@ -403,6 +428,16 @@ class _Live:
         if self._ask != before:
             self._fetcher.want(self._ask)
         return True
+
+    def _show(self, what: str) -> None:
+        """One more column, by which is sorted; or one less."""
+        show, sort = self._ask.show, what
+        if what in show:
+            show = tuple(one for one in show if one != what)
+            sort = "write" if self._ask.sort == what else self._ask.sort
+        else:
+            show = (*show, what)
+        self._ask = self._ask._replace(show=show, sort=sort)
 
     def _choose(self, by: str) -> None:
         if by in self._source_lacks():
@@ -460,7 +495,7 @@ class _Live:
     def _table(self, answer: dict[str, Any], width: int, height: int) -> list[Line]:
         def parts(most: int) -> Any:
             return loadtable.parts(answer, width, self._view.units, self._view.labels, most,
-                                   self._source.origin)
+                                   self._source.origin, self._view.shares)
         most = self._ask.count if self._view.is_counted else height
         title, heading, sums, rows, notes = parts(most)
         room = max(0, height - 2 - len(sums) - min(len(notes) or 1, 4))
