@@ -295,6 +295,8 @@ class Store:
             raise self._failed(error) from None
 
     def _begin(self) -> None:
+        if self._gone is not None:
+            raise self._gone
         if not self._file.in_transaction:
             self._file.execute("BEGIN IMMEDIATE")
 
@@ -487,7 +489,8 @@ class Store:
         Remove reports and records of jobs that were first heard of before these moments, by the
         store's time; a day's worth at the most, so that there is time to see a mistake.
         """
-        self._keep_time()
+        with contextlib.suppress(StateError):          # on a full disk what follows makes room
+            self._keep_time()
         unclosed = self._oldest("due IS NULL AND NOT closed")
         reports_before = min(reports_before, _DAY_S + unclosed)
         records_before = min(records_before, _DAY_S + min(unclosed, self._oldest("closed")))

@@ -5,13 +5,14 @@ is years ahead for some seconds wiped every record, and closed jobs whose report
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
-from site_desk import a_report
+from site_desk import SiteDesk, a_report
 from test_site import Inside, reads
 
 from iostats import wire
-from iostats.errors import WireError
+from iostats.errors import NotDelivered, WireError
 from iostats.store import Key
 from iostats.store_clock import Clocks, StoreClock
 
@@ -238,3 +239,27 @@ def test_a_job_with_a_damaged_row_costs_nobody_the_start(inside, caplog):
     [record] = inside.records("4711")
     assert "alice" == record["job"]["user"]
     assert "job 4711: what is known of it is damaged, and is taken from its reports" in caplog.text
+
+
+
+# -- the server goes on when its store is gone -----------------------------------------------------
+
+def test_a_server_whose_store_was_removed_answers_no_report_and_says_so(tmp_path):
+    """What it has can still be asked for, and goes on when the copy is put back; nodes wait."""
+    with SiteDesk(tmp_path) as desk:
+        server = desk.site()
+        desk.work("4711")
+        assert 23 == reads(desk.record("4711"))
+        os.unlink(desk.store)
+        for number in range(3):
+            with pytest.raises(NotDelivered) as refused:
+                desk.send(a_report(f"473{number}", "nid1", reads=37, about={"nodes": "nid1"}))
+        assert "was removed while the server has it open" in str(refused.value)
+        assert 23 == reads(desk.record("4711"))
+        assert 1 == server.err.count("was removed while the server has it open"), server.err
+        assert not desk.store.exists() and 0 == server.stop().status
+        [rescued] = tmp_path.rglob("site.sqlite.rescued-*")
+        rescued.rename(desk.store)
+        desk.site()
+        desk.send(a_report("4733", "nid1", reads=41, about={"nodes": "nid1"}))
+        assert [23, 41] == [reads(desk.record(job)) for job in ("4711", "4733")]

@@ -208,6 +208,7 @@ async def _all(command: run.Command, system: ModuleType, config: Config, given: 
         await run.measured(command, nodes, server, config, print_report, say)
     finally:
         if server is not None:
+            await server.answered()
             server.close()
         if made:
             _forget(made)
