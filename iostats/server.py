@@ -213,7 +213,9 @@ class Server:
             self.refuse("not authenticated")
             raise WireError(wire.NOT_AUTHENTICATED, "no Authorization header; see docs/wire.md")
         self.refuse(_WHY_REFUSED[who.code], who.claimed)
-        raise who
+        # Another one: this one would have a frame that has it, and keep the message until the next
+        # collection of such rings.
+        raise Disbelieved(who.code, str(who), who.claimed, who.nonce)
 
     # -- one request -------------------------------------------------------------------------
 
@@ -287,7 +289,7 @@ class Server:
             return Disbelieved(wire.NOT_AUTHENTICATED, f"munge: munged has not answered within "
                                f"{_BLOCKED_WITHIN_S:g} s", None), ""
         except Disbelieved as error:
-            return error, error.nonce
+            return error.with_traceback(None), error.nonce     # its frames have the message
         return Caller(node, uid), nonce
 
     def _turned_away(self, who: Who) -> Optional[bytes]:

@@ -37,8 +37,8 @@ from iostats.harvested import Harvest
 from iostats.store import Store
 from iostats.sweeps import Sweep
 
-_SLOW = {"damaged_store": 100, "rpc_site": 100, "site_answers": 150, "hook_files": 150,
-         "hostile_database": 150, "rpc_report": 200, "two_snapshots": 200}
+_SLOW = {"damaged_store": 100, "repaired_store": 60, "rpc_site": 100, "site_answers": 150,
+         "hook_files": 150, "hostile_database": 150, "rpc_report": 200, "two_snapshots": 200}
 _EXAMPLES = 300
 
 

@@ -311,32 +311,37 @@ _VALUES = [None, 0, -1, 2**62, 1e300, "", "text", b"", b"{}", b"[]", b"\x80", b"
            "\ud800".encode("utf-8", "surrogatepass")]
 
 
-@target(lambda: [bytes(one) for one in ((), (0, 1, 0, 0, 37, 4, 255), (0, 0, 0, 0, 3, 0, 0))] + [
-    bytes([1, number, value]) for number in range(0, len(_COLUMNS), 5) for value in (0, 6, 7, 8)],
-    60)
+def _damage(path, draw):
+    """A store with other bytes, or with other values in it."""
+    whole, by_value = bytearray(_a_store()), draw.number(2)
+    while draw and not by_value:
+        place = draw.number(len(whole))
+        part = draw.take(draw.number(16))
+        whole[place:place + len(part)] = part
+    with open(path, "wb") as file:
+        file.write(whole)
+    while draw and by_value:
+        table, column = draw.choice(_COLUMNS)
+        value = draw.choice(_VALUES)
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(
+                path, isolation_level=None)) as file:
+            file.execute(f"UPDATE {table} SET {column} = ?", (value,))
+
+
+def _damaged_seeds():
+    return [bytes(one) for one in ((), (0, 1, 0, 0, 37, 4, 255), (0, 0, 0, 0, 3, 0, 0))] + [
+        bytes([1, number, value]) for number in range(0, len(_COLUMNS), 5)
+        for value in (0, 6, 7, 8)]
+
+
+@target(_damaged_seeds, 60)
 def damaged_store(data):
-    """
-    SQLite's file with other bytes, or with other values in it: the server says so in one line, or
-    answers.
-    """
+    """The server says in one line that its store is damaged, or answers."""
     from iostats.site import SiteServer
     from iostats.store import Store
-    draw, whole = Draw(data), bytearray(_a_store())
-    by_value = draw.number(2)
     with _folder() as at:
         path = os.path.join(at, "site.sqlite")
-        while draw and not by_value:
-            place = draw.number(len(whole))
-            part = draw.take(draw.number(16))
-            whole[place:place + len(part)] = part
-        with open(path, "wb") as file:
-            file.write(whole)
-        while draw and by_value:
-            table, column = draw.choice(_COLUMNS)
-            value = draw.choice(_VALUES)
-            with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(
-                    path, isolation_level=None)) as file:
-                file.execute(f"UPDATE {table} SET {column} = ?", (value,))
+        _damage(path, Draw(data))
         store = None
         try:
             with allowed(StateError), no_bug_logged():
@@ -346,6 +351,27 @@ def damaged_store(data):
         finally:
             if store is not None:
                 store.close()
+
+
+@target(_damaged_seeds, 60)
+def repaired_store(data):
+    """`iostats store --begin-anew` makes one of it with which the server begins, and answers."""
+    from iostats import store_repair
+    from iostats.site import SiteServer
+    from iostats.store import Store
+    with _folder() as at:
+        path = os.path.join(at, "site.sqlite")
+        _damage(path, Draw(data))
+        for found in (store_repair.look(path), store_repair.begin_anew(path)[1]):
+            assert all(one.count >= 0 for one in found.values())
+        assert not any(one.why for one in store_repair.look(path).values())
+        store = Store(path)
+        try:
+            with no_bug_logged():
+                one = SiteServer(store, [], _config(), lambda: NOW + 100)
+                _ask_all(one, store)
+        finally:
+            store.close()
 
 
 def _ask_all(one, store):
