@@ -123,6 +123,13 @@ def test_a_job_of_the_servers_has_the_time_that_they_have_seen_it():
     assert "00:01:00" == joblist.cell({**shown, "started": 1.0, "ended": 61.0}, elapsed)
 
 
+@pytest.mark.parametrize("nodes, reported, note", [
+    (3, 3, ""), (4, 3, "3 of 4 nodes"), (None, 3, "3 of ? nodes")])
+def test_a_note_says_how_many_nodes_are_in_the_numbers(nodes, reported, note):
+    """Where nobody tells how many there should be, nobody can say that they are all."""
+    assert note == joblist.note_of(row(source="nodes", nodes=nodes, reported=reported))
+
+
 @pytest.mark.parametrize("values, note", [
     ({}, "storage servers only"),
     ({"final": False, "lower_bound": True}, "storage servers only; not final"),

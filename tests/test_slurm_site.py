@@ -210,6 +210,24 @@ def test_a_node_that_dies_is_missing_by_name(slurm):
         site.close()
 
 
+def test_until_its_report_is_there_a_job_says_what_it_does(site):
+    """Where it runs, and then for which node it waits, to its user and to root alike."""
+    job = site.slurm.submit(waits(site), "--nodes=2", "--nodelist=node[3-4]", "--no-requeue")
+    when_done(site, 2)
+    clock = r"(\S+T)?\d\d:\d\d"
+    said = site.report(job, check=False)
+    assert (1, "") == (said.returncode, said.stdout)
+    assert re.match(rf"iostats: job {job} is running since {clock} on node\[3-4\]: ", said.stderr)
+
+    site.slurm.kill_node("node4")
+    assert "NODE_FAIL" == site.slurm.wait(job)
+    text = until(lambda: re.fullmatch(
+        rf"iostats: job {job} has no report yet: it waits for node4 until {clock} \(1 of 2 nodes "
+        r"have reported\)\n", site.report(job, check=False).stderr), what="the epilog of node3")[0]
+    listed = site.iostats("jobs", "-n", "-j", job)
+    assert ("", text) == (listed.stdout, listed.stderr)
+
+
 def test_slurmctld_and_the_sites_server_may_restart(site):
     """In the middle of a job; the server by kill -9, and it is away when the epilogs come."""
     job = site.slurm.submit(waits(site), "--nodes=4")
