@@ -101,12 +101,8 @@ OPTIONS = {
     "node.job_id_variables": Option(
         "SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID COBALT_JOBID", str.split,
         "names of environment variables", "Where the job id is looked for; the first one set."),
-    "node.mdc_path": Option("", _text, "a glob of folders", (
-        "Which llite folders (mounts) are read, such as /proc/fs/lustre/llite/snx1100*.  "
-        "Empty: all mounts, in all places that Lustre 2.5 to 2.17 use.")),
-    "node.osc_path": Option("", _text, "a glob of folders", (
-        "Which osc folders (OSTs) are read, such as /proc/fs/lustre/osc/snx1100*.  "
-        "Empty: all.")),
+    "node.file_systems": Option("", str.split, "names of file systems, or globs of them", (
+        "File systems whose counters are read, such as scratch snx1100*.  Empty: all.")),
     "node.try_for": _wait(60, (
         "`stop` tries to reach the server for so many seconds, with growing waits, then keeps "
         "the delta for a later `stop`.")),
@@ -247,6 +243,20 @@ OPTIONS = {
         "File systems that the tables show, in this order.  Empty: all.")),
 }
 
+def _of_path(glob: str) -> str:
+    """The names of file systems that a glob of the directories of mounts or OSTs stands for."""
+    last = glob.rstrip("/").rpartition("/")[2].partition("-OST")[0]
+    name, dash, instance = last.rpartition("-")
+    is_instance = dash and (instance == "*" or not instance.strip("0123456789abcdef*?"))
+    return name if is_instance else last
+
+
+# Old key -> (the one that it is now, its value's text -> the new one's).
+RENAMED: dict[str, tuple[str, Callable[[str], str]]] = {
+    "node.mdc_path": ("node.file_systems", _of_path),
+    "node.osc_path": ("node.file_systems", _of_path),
+}
+
 # Sections whose keys a site makes up: file system = its name in tables.
 FREE_SECTIONS = {"labels": "What the tables call a file system: snx11001 = BW Home"}
 
@@ -261,6 +271,7 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
         origin: "section.key" -> where the value came from, in words.
         labels: file system -> its name in tables.
         files: paths of the files that were read.
+        notes: a line for each old key that was read.
     """
 
     def __init__(self) -> None:
@@ -268,11 +279,19 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
         self.origin: dict[str, str] = {}
         self.labels: dict[str, str] = {}
         self.files: list[str] = []
+        self.notes: list[str] = []
         for name in OPTIONS:
             self.take(name, OPTIONS[name].default, "the default")
 
     def take(self, name: str, text: str, where: str) -> None:
         """Put the value of `text` in force; ConfigError names `where`."""
+        if name in RENAMED:
+            old, (name, as_new) = name, RENAMED[name]
+            if not text:
+                return
+            text = as_new(text)
+            self.notes.append(f"{where}: [{old.partition('.')[0]}] {old.partition('.')[2]} is "
+                              f"old: write {name.partition('.')[2]} = {text}")
         option = OPTIONS[name]
         try:
             self[name] = option.check(text)
@@ -300,7 +319,7 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Co
             _read_file(config, os.path.join(folder, "site.cfg"))
     # Each look into os.environ that finds nothing is an exception: none of them where none is set.
     if any(variable.startswith("IOSTATS_") for variable in environ):
-        for name in OPTIONS:
+        for name in (*OPTIONS, *RENAMED):
             variable = "IOSTATS_" + name.upper().replace(".", "_")
             if variable in environ:
                 config.take(name, environ[variable], f"environment: {variable}")
@@ -360,7 +379,7 @@ def _read_file(config: Config, path: str, must_exist: bool = False) -> None:
         name = f"{section}.{key}"
         if section in FREE_SECTIONS:
             config.labels[key] = value
-        elif name in OPTIONS:
+        elif name in OPTIONS or name in RENAMED:
             config.take(name, value, where)
         else:
             raise ConfigError(f"{where}: [{section}] has no key {key!r}; it has: "

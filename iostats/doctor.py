@@ -96,7 +96,9 @@ def _config(given: dict[str, Any]) -> tuple[Config, Check]:
     variables = [where.partition(": ")[2] for where in config.origin.values()
                  if where.startswith("environment: ")]
     found = ", ".join(config.files + variables)
-    return _with_options(given, config), Check(OK, "configuration", found or "defaults, no file")
+    return _with_options(given, config), Check(
+        NOTE if config.notes else OK, "configuration",
+        "; ".join([found or "defaults, no file", *config.notes]))
 
 
 def _with_options(given: dict[str, Any], config: Config) -> Config:

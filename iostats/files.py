@@ -14,6 +14,7 @@ import os
 import stat
 import time
 
+from iostats import lustre
 from iostats.snapshot import File
 
 TYPE_CHECKING = False
@@ -28,23 +29,22 @@ _READ_WITHIN_S = 2.0
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 
 
-def read_all(root: str, source: str, kind: str, filename: str, pattern: str = "",
+def read_all(root: str, source: str, kind: str, filename: str, only: Sequence[str] = (),
              always: Callable[[str], object] | None = None) -> list[File]:
     """
     [File] of PLACE/kind/NAME/filename below `root`.
 
-    `pattern`: a glob of folders (site.cfg's mdc_path, osc_path) that is used instead of
-    PLACE/kind/NAME; "" for all.
+    `only`: globs of the names of file systems (site.cfg: [node] file_systems); none for all.
     `always`: true for a NAME that has this file in every release: where it is not, it is kept
     with ENOENT.
     """
     found: dict[str, File] = {}
     refused: dict[str, int | None] = {}
     listed: set[str] = set()
-    for folder, names, code in _folders(root, kind, pattern):
+    for folder, names, code in _folders(root, kind):
         if code:
             refused.setdefault("", code)
-        for name in names:
+        for name in _of_file_systems(names, kind, only):
             listed.add(name)
             if name in found:
                 continue
@@ -63,11 +63,8 @@ def read_all(root: str, source: str, kind: str, filename: str, pattern: str = ""
     return [found[name] for name in sorted(found)]
 
 
-def _folders(root: str, kind: str, pattern: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
-    """(folder from the root, names in it, errno or 0) of each place to look at."""
-    if pattern:
-        yield from _matching(root, pattern)
-        return
+def _folders(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
+    """(directory from the root, names in it, errno or 0) of each place to look at."""
     for place in PLACES:
         folder = f"{place}/{kind}"
         try:
@@ -78,22 +75,14 @@ def _folders(root: str, kind: str, pattern: str) -> Iterator[tuple[str, Sequence
                 yield folder, (), error.errno
 
 
-def _matching(root: str, pattern: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
-    from fnmatch import fnmatchcase      # costs a third of a start; only with a pattern
-    folder, _, last = pattern.strip("/").rpartition("/")
-    if any(c in folder for c in "*?["):
-        import glob
-        folders = [os.path.relpath(f, root) for f in glob.glob(os.path.join(root, folder))]
-    else:
-        folders = [folder]
-    for name in folders:
-        try:
-            entries = os.listdir(os.path.join(root, name))
-        except OSError as error:
-            if error.errno not in _ABSENT:
-                yield name, (), error.errno
-            continue
-        yield name, [e for e in entries if fnmatchcase(e, last)], 0
+def _of_file_systems(names: Sequence[str], kind: str, only: Sequence[str]) -> Sequence[str]:
+    """Those of `names` whose file system is one of `only`; all where that is empty."""
+    if not only:
+        return names
+    from fnmatch import fnmatchcase      # costs a third of a start; only with a choice
+    split = lustre.split_llite_name if kind == "llite" else lustre.split_target_name
+    return [name for name, place in zip(names, map(split, names))
+            if place and any(fnmatchcase(place[0], pattern) for pattern in only)]
 
 
 def open_regular(path: str) -> int:

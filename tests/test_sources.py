@@ -234,35 +234,44 @@ def test_a_second_place_is_tried_when_the_first_may_not_be_read(tmp_path, monkey
         file.path for file in lustre_llite.read(tmp_path, config.Config())]
 
 
-@pytest.mark.parametrize("pattern, names", [
-    ("/proc/fs/lustre/llite/snx1100*", ["snx11001-ff9a", "snx11002-ff9a"]),
-    ("/proc/fs/lustre/llite/snx11002-*", ["snx11002-ff9a"]),
-    ("proc/fs/lustre/llite/home-ff9a", ["home-ff9a"]),
-    ("/proc/fs/*/llite/snx11001-*", ["snx11001-ff9a"]),
-    ("/proc/fs/lustre/llite/nothing-*", []),
-    ("/nowhere/*", []),
-    ("", ["home-ff9a", "snx11001-ff9a", "snx11002-ff9a"]),
-], ids=["a glob", "one of them", "a name, without /", "a glob in the folder", "none of them",
-        "a folder that is not there", "empty: all"])
-def test_mdc_path_chooses_the_mounts_that_are_read(tmp_path, pattern, names):
-    """site.cfg's [node] mdc_path, as the ancestor's MDCPath; --root stands before it."""
-    for name in ("snx11001-ff9a", "snx11002-ff9a", "home-ff9a"):
-        put(tmp_path, f"proc/fs/lustre/llite/{name}/stats")
+@pytest.mark.parametrize("key, text, names", [
+    ("file_systems", "snx11002", ["snx11002"]),
+    ("file_systems", "snx11002 home", ["home", "snx11002"]),
+    ("file_systems", "snx1100*", ["snx11001", "snx11002"]),
+    ("file_systems", "nothing", []),
+    ("file_systems", "", ["home", "snx11001", "snx11002"]),
+    ("mdc_path", "/proc/fs/lustre/llite/snx1100*", ["snx11001", "snx11002"]),
+    ("mdc_path", "/proc/fs/lustre/llite/snx11002-*", ["snx11002"]),
+    ("mdc_path", "proc/fs/lustre/llite/home-ff9a", ["home"]),
+    ("mdc_path", "/proc/fs/*/llite/snx11001-*", ["snx11001"]),
+    ("osc_path", "/proc/fs/lustre/osc/snx11001-OST*", ["snx11001"]),
+    ("osc_path", "/proc/fs/lustre/osc/snx*", ["snx11001", "snx11002"]),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_the_chosen_file_systems_are_read_by_every_source(tmp_path, key, text, names):
+    """A second file system with nothing over the network would be a wrong number."""
+    known = {**sources.of_side("node"), **sources.of_side("node, after the start"),
+             **sources.of_side("node, at the end")}
+    for name in ("snx11001", "snx11002", "home"):
+        for file in ("stats", "uuid", "stats_track_pid"):
+            put(tmp_path, f"proc/fs/lustre/llite/{name}-ff9a/{file}")
+        for file in ("stats", "rpc_stats", "state", "cur_dirty_bytes"):
+            put(tmp_path, f"proc/fs/lustre/osc/{name}-OST0000-osc-ff9a/{file}")
+        for file in ("stats", "md_stats", "state"):
+            put(tmp_path, f"proc/fs/lustre/mdc/{name}-MDT0000-mdc-ff9a/{file}")
     choices = config.Config()
-    choices.take("node.mdc_path", pattern, "the test")
-    assert names == [file.name for file in lustre_llite.read(str(tmp_path), choices)]
+    choices.take(f"node.{key}", text, "site.cfg:7")
+    assert {source: set(names) for source in known} == {
+        source: {file.name.partition("-")[0] for file in module.read(str(tmp_path), choices)}
+        for source, module in known.items()}
+    assert (1 if key != "file_systems" else 0) == len(choices.notes)
 
 
-def test_osc_path_chooses_the_osts_that_are_read(tmp_path):
-    """site.cfg's [node] osc_path, for `stats` and for `rpc_stats`."""
-    for name in ("snx11001-OST0000-osc-ff9a", "home-OST0000-osc-ff9a"):
-        put(tmp_path, f"proc/fs/lustre/osc/{name}/stats")
-        put(tmp_path, f"proc/fs/lustre/osc/{name}/rpc_stats")
+def test_an_old_key_is_taken_and_names_the_new_one():
+    """One line, with the file's place and what to write there."""
     choices = config.Config()
-    choices.take("node.osc_path", "/proc/fs/lustre/osc/snx*", "the test")
-    assert ["snx11001-OST0000-osc-ff9a"] * 2 == [
-        file.name for source in (lustre_osc, lustre_rpc_stats)
-        for file in source.read(str(tmp_path), choices)]
+    choices.take("node.mdc_path", "/proc/fs/lustre/llite/snx1100*", "/etc/iostats/site.cfg:19")
+    assert ["/etc/iostats/site.cfg:19: [node] mdc_path is old: write file_systems = snx1100*"
+            ] == choices.notes
 
 
 def test_bytes_are_read_one_to_one(tmp_path):

@@ -211,6 +211,8 @@ def _config(given: dict[str, Any]) -> Config:
         config.take("server.host", given["--server"], "--server")
     if "--state-dir" in given:
         config.take("node.state_dir", given["--state-dir"], "--state-dir")
+    for note in config.notes:
+        _say(given, note)
     return config
 
 

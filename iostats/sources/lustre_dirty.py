@@ -26,7 +26,7 @@ SIDE = "node"
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's OSTs."""
-    return read_all(root, "dirty", "osc", "cur_dirty_bytes", config["node.osc_path"])
+    return read_all(root, "dirty", "osc", "cur_dirty_bytes", config["node.file_systems"])
 
 
 def by_file_system(files: Iterable[File]) -> dict[str, int]:

@@ -56,7 +56,7 @@ def _once_a_call(flock: Counter) -> Counter:
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount."""
     # Where debugfs is not mounted they are nowhere, and /sys still lists the mount.
-    return read_all(root, "llite", "llite", "stats", config["node.mdc_path"], always=split)
+    return read_all(root, "llite", "llite", "stats", config["node.file_systems"], always=split)
 
 
 def split(name: str) -> tuple[str, str, str] | None:

@@ -27,4 +27,5 @@ parse, split = lustre.parse, lustre.split_target_name
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's MDTs."""
-    return read_all(root, "md_stats", "mdc", "md_stats", always=split)
+    return read_all(root, "md_stats", "mdc", "md_stats", config["node.file_systems"],
+                    always=split)

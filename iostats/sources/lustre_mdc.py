@@ -32,4 +32,4 @@ def is_sent(metric: str) -> bool:
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's MDTs."""
-    return read_all(root, "mdc", "mdc", "stats", always=split)
+    return read_all(root, "mdc", "mdc", "stats", config["node.file_systems"], always=split)

@@ -32,4 +32,4 @@ def is_sent(metric: str) -> bool:
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's OSTs."""
-    return read_all(root, "osc", "osc", "stats", config["node.osc_path"], always=split)
+    return read_all(root, "osc", "osc", "stats", config["node.file_systems"], always=split)

@@ -38,7 +38,8 @@ def parse(text: str, origin: str = "rpc_stats") -> Reading:
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's OSTs."""
-    return read_all(root, "rpc_stats", "osc", "rpc_stats", config["node.osc_path"], always=split)
+    return read_all(root, "rpc_stats", "osc", "rpc_stats", config["node.file_systems"],
+                    always=split)
 
 
 def is_sent(metric: str) -> bool:

@@ -30,5 +30,5 @@ SIDE = "node, after the start"
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount's targets."""
-    return (read_all(root, "state", "osc", "state", config["node.osc_path"])
-            + read_all(root, "state", "mdc", "state"))
+    return (read_all(root, "state", "osc", "state", config["node.file_systems"])
+            + read_all(root, "state", "mdc", "state", config["node.file_systems"]))

@@ -23,4 +23,4 @@ SIDE = "node"
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount."""
-    return read_all(root, "uuid", "llite", "uuid", config["node.mdc_path"])
+    return read_all(root, "uuid", "llite", "uuid", config["node.file_systems"])
