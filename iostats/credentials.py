@@ -222,22 +222,51 @@ def _is_time(text: str) -> bool:
 
 # -- by site.cfg -----------------------------------------------------------------------------
 
+def in_time(within_s: float, what: str, action: Callable[[], Any]) -> Any:
+    """
+    What `action()` returns or raises; NotDelivered when it takes longer than `within_s`.
+
+    It has a thread of its own: no signal ends a resolver, or a munged, that does not answer.
+    """
+    import _thread
+    done = _thread.allocate_lock()
+    outcome: list[tuple[Any, BaseException | None]] = []
+
+    def run() -> None:
+        try:
+            outcome.append((action(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        done.release()
+    done.acquire()
+    _thread.start_new_thread(run, ())
+    if not done.acquire(timeout=max(0.001, within_s)):
+        raise NotDelivered(f"no {what} within {within_s:.1f} s")
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
 def of_client(config: Mapping[str, Any], name: str, secret_path: str | None,
               say: Callable[[str], None] = lambda text: None,
-              job_uid: int | None = None) -> list[Credentials]:
+              job_uid: int | None = None, munged_within_s: float = 2.5) -> list[Credentials]:
     """
     [what signs], the preferred one first, for a node that asks the server `name`.
 
     `secret_path`: as of secret.load; `job_uid`: the user of the job, whose server root believes
-    as well.  What is preferred and does not work is told by `say`, once something else does;
-    NotDelivered (or secret's StateError) when nothing works.
+    as well; `munged_within_s`: how long munged may take.  What is preferred and does not work is
+    told by `say`, once something else does; NotDelivered (or secret's StateError) when nothing
+    works.  Munge behind a secret that is there is not tried before it is needed.
     """
     found: list[Credentials] = []
     failed: list[IostatsError] = []
     for word in config["server.auth"]:
         try:
             if word == "munge":
-                _check_munge(config)
+                if not found:
+                    in_time(munged_within_s, "answer of munged (site.cfg: [server] auth)",
+                            lambda: _check_munge(config))
                 found.append(Munge(name, config["server.munge_socket"],
                                    believed=_believed(config, job_uid)))
             else:

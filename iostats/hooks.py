@@ -50,6 +50,9 @@ BOOTED = "the node was booted during the job"
 NO_EPILOG = "no epilog has run"
 CUT_OFF = "the epilog was ended before it was done"
 
+_LAST_AUTH = "auth"                # the file with which of [server] auth worked, if not the first
+_OF_MUNGED = 0.3                   # of the time that is left: a dead munged must leave some
+
 _CUT_OFF_S = 60.0                  # an epilog that began so long ago has ended
 _FORGOTTEN_S = 90 * 86400          # files of no start: pieces of what was never whole
 _MOST_WAITING, _MOST_REFUSED = 10_000, 1000
@@ -202,8 +205,14 @@ class _Site:
         from iostats import credentials, post, wire
         self._host, self._port = post.site_server(config)
         self._name = wire.SITE
+        self._last_path = os.path.join(config["node.hook_dir"], _LAST_AUTH)
+        self._last = _text_of(self._last_path)
+        auth = sorted(config["server.auth"], key=lambda word: word != self._last)
         self._signs = post.in_time(within_s, "credentials", lambda: credentials.of_client(
-            config, wire.SITE, config["site.secret"], say))
+            {**config, "server.auth": auth}, wire.SITE, config["site.secret"], say,
+            munged_within_s=within_s * _OF_MUNGED))
+        first = "secret" if isinstance(self._signs[0], credentials.Secret) else "munge"
+        self._worked = "" if first == config["server.auth"][0] else first
 
     def send(self, report: dict[str, Any], within_s: float) -> None:
         """Send one report, in one try."""
@@ -211,6 +220,22 @@ class _Site:
         post.in_time(within_s, f"answer of {self._host}", lambda: post.call(
             self._host, self._port, self._name, self._signs, report["node"], "report", report,
             within_s))
+        if self._worked != self._last:                      # an epilog has no time to find out
+            self._last = self._worked
+            try:
+                if self._worked:
+                    state.write_whole(self._last_path, self._worked.encode())
+                else:
+                    state.forget(self._last_path)
+            except OSError:
+                pass
+
+
+def _text_of(path: str) -> str:
+    try:
+        return read_text(path)
+    except OSError:
+        return ""
 
 
 def _put_aside(path: str, why: str, say: Callable[[str], None]) -> None:

@@ -33,6 +33,9 @@ _REPLY_WITHIN_S = 10.0
 _LONGEST_ANSWER, _LONGEST_HEAD = 1 << 20, 1 << 16
 
 
+in_time = credentials.in_time
+
+
 class _NotOurs(Exception):
     """What listens on this port is not the server that we want; the text says why."""
 
@@ -174,32 +177,6 @@ def who_listens(host: str, port: int, name: str, signs: Sequence[credentials.Cre
             return _Conversation(connection, host, port, name, signs, node, until).hello()
         except (_NotOurs, ValueError):
             return {}, None
-
-
-def in_time(within_s: float, what: str, action: Callable[[], Any]) -> Any:
-    """
-    What `action()` returns or raises; NotDelivered when it takes longer than `within_s`.
-
-    It has a thread of its own: no signal ends a resolver, or a munged, that does not answer.
-    """
-    import _thread
-    done = _thread.allocate_lock()
-    outcome: list[tuple[Any, BaseException | None]] = []
-
-    def run() -> None:
-        try:
-            outcome.append((action(), None))
-        except BaseException as error:
-            outcome.append((None, error))
-        done.release()
-    done.acquire()
-    _thread.start_new_thread(run, ())
-    if not done.acquire(timeout=max(0.001, within_s)):
-        raise NotDelivered(f"no {what} within {within_s:.1f} s")
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result
 
 
 def _asked(host: str, port: int, name: str, signs: Sequence[credentials.Credentials], node: str,

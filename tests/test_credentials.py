@@ -303,7 +303,8 @@ class _Nothing:
     ("munge secret", True, True, "Munge Secret", 0),
     ("secret munge", True, True, "Secret Munge", 0),
     ("munge secret", False, True, "Secret", 1), ("munge secret", True, False, "Munge", 0),
-    ("secret munge", False, True, "Secret", 0), ("secret munge", True, False, "Munge", 1),
+    ("secret munge", False, True, "Secret Munge", 0),     # not tried before it is needed
+    ("secret munge", True, False, "Munge", 1),
     ("secret", True, False, NotDelivered, 0), ("munge", False, True, NotDelivered, 0),
     ("munge secret", False, False, NotDelivered, 0),
 ])

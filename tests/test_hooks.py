@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,6 @@ from processes import (
     AFTER,
     BEFORE,
     CLIENT,
-    LLITE,
     REPOSITORY,
     Listener,
     fill,
@@ -583,22 +583,71 @@ def test_of_too_many_refused_reports_the_oldest_go(desk, monkeypatch):
     assert [f"{number}.delta.refused" for number in (2, 3, 4)] == sorted(os.listdir(desk.hooks))
 
 
+# -- a munged that does not answer -------------------------------------------------------------
+
+@pytest.fixture
+def stopped_munged(tmp_path):
+    """The socket of a munged that takes connections and says nothing, as after SIGSTOP."""
+    path = str(tmp_path / "munged")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(path)
+        one.listen(64)
+        yield path
+
+
+@pytest.mark.parametrize("auth", ["secret munge", "munge secret"])
+@pytest.mark.parametrize("is_there", [True, False], ids=["stopped", "dead"])
+def test_an_epilog_delivers_by_the_secret_where_munged_does_not_answer(
+        site, job, node, stopped_munged, auth, is_there):
+    """Each way has its own short time; the one that worked is the first for the next job."""
+    path = site.folder / f"{node}-munge.cfg"
+    path.write_text(site.text({
+        **site.choices, "node.hook_dir": site.hooks / node, "node.hook_within": 8,
+        "server.auth": auth,
+        "server.munge_socket": stopped_munged if is_there else f"{stopped_munged}.none"}))
+    root = site.tree(node, **BEFORE)
+    assert NOTHING == said(site.hook("prolog", node, root, job, config=path))
+    write_tree(root, **AFTER)
+    done = site.hook("epilog", node, root, job, config=path)
+    assert 0 == done.status
+    assert THE_WORK == application(site.record(job))
+    assert (auth == "munge secret") == (site.hooks / node / "auth").exists()
+    other = site.new_job()
+    root = site.tree(node, **BEFORE)
+    site.hook("prolog", node, root, other, config=path)
+    write_tree(root, **AFTER)
+    assert NOTHING == said(site.hook("epilog", node, root, other, config=path))
+    assert THE_WORK == application(site.record(other))
+
+
 # -- an epilog whose time was up ---------------------------------------------------------------
+
+# The client, with a kernel that does not answer for llite.
+HANGS = """
+import sys, time
+sys.path.insert(0, {!r})
+from iostats import files
+opened = files.open_regular
+files.open_regular = lambda path: time.sleep(600) if "/llite/" in path else opened(path)
+from iostats.cli.node import main
+sys.exit(main())
+"""
+
 
 def test_an_epilog_that_was_cut_off_leaves_no_job_behind(site, job, node):
     """A counter file hangs: it ends in time; later jobs are alone, and the node is named."""
     env = {"SLURM_JOB_NODELIST": node}
     root = site.tree(node, **BEFORE)
     assert NOTHING == said(site.hook("prolog", node, root, job, env=env))
-    (root / LLITE).unlink()
-    os.mkfifo(root / LLITE)                                # open() waits for a writer
+    hangs = site.folder / f"{node}-hangs.py"
+    hangs.write_text(HANGS.format(str(REPOSITORY)))
     path = site.folder / f"{node}-hasty.cfg"
     path.write_text(site.text({**site.choices, "node.hook_dir": site.hooks / node,
                                "node.hook_within": 4}))
-    done = site.hook("epilog", node, root, job, env=env, config=path)
+    done = site.hook("epilog", node, root, job, env=env, config=path,
+                     command=[sys.executable, "-I", "-S", hangs])
     assert (0, "iostats: epilog: not done within 4 s ([node] hook_within)") == (
         done.status, done.line)
-    (root / LLITE).unlink()
     other = site.new_job()
     site.work(other, node)
     record = site.record(other)

@@ -27,4 +27,4 @@ SIDE = "node, after the start"
 
 def read(root: str, config: Config) -> list[File]:
     """[File] of each mount."""
-    return read_all(root, "pcc", "llite", "pcc", config["node.mdc_path"])
+    return read_all(root, "pcc", "llite", "pcc", config["node.file_systems"])
