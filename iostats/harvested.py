@@ -693,7 +693,9 @@ class Harvest:
 
     def _let_go(self, jobs: list[str], on_settled: "_OnSettled") -> None:
         """Keep the totals of some jobs on the disk, and forget them here."""
-        parts, bodies = self._parts({job: (None, None) for job in jobs}, True), {}
+        times = {job: (None, None) if self._lives[job].facts else self._store.times_of(job)
+                 for job in jobs}
+        parts, bodies = self._parts(times, True), {}
         for job, part in parts.items():
             saved = self._saved(job)
             whole = part if saved is None else _joined(saved, part)

@@ -132,6 +132,14 @@ class SweepStore:
         """{job: bytes}."""
         return dict(self._store.rows("SELECT job, body FROM lives"))
 
+    def times_of(self, job: str) -> tuple[float | None, float | None]:
+        """When a job's nodes say that it began and ended, in all its runs; None: not all tell."""
+        [(runs, began, ended)] = self._store.rows(
+            "SELECT sum(s.reported < coalesce(s.nodes, s.reported) OR s.reported = 0), "
+            "min(s.started), max(s.ended) FROM jobs j JOIN summaries s USING (cluster, job, "
+            "attempt) WHERE j.job = ?", (job,))
+        return (began, ended) if runs == 0 else (None, None)
+
     def harvest_of(self, job: str) -> Any:
         """What was counted for a settled job, as bytes, or None."""
         found = self._store.rows("SELECT body FROM harvests WHERE job = ?", (job,))

@@ -15,7 +15,8 @@ from iostats import config as site
 from iostats import harvested, schedulers, sweeps, zeroing
 from iostats.errors import NotReadable, StateError
 from iostats.jobfacts import Facts
-from iostats.store import Store
+from iostats.joblist import Summary
+from iostats.store import Key, Store
 
 BOOT = "b" * 32
 NS = 1_000_000_000
@@ -542,6 +543,28 @@ def test_what_a_clear_may_have_taken_after_a_job_was_last_seen_is_marked(desk):
     desk.send("oss1", desk.block(ids=["4733"], gone=["4711"], started=desk.now - 9,
                                  read_bytes=(5, 1009)))
     assert (2 << 20, [f"OST0000: {zeroing.CLEARED}{zeroing.AFTER_SEEN}"], True) == (
+        final(desk, "4711"))
+
+
+@pytest.mark.parametrize("reported, notes", [(2, []), (1, [zeroing.AFTER_SEEN])],
+                         ids=["all of them", "one is missing"])
+def test_where_a_jobs_nodes_tell_when_it_ran_nothing_else_marks_it(desk, reported, notes):
+    """It was over when the clear came; no batch system tells, but its nodes have reported."""
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711", "4733"], started=desk.now - 3,
+                                 read_bytes=(2, 2 << 20)))
+    key = Key("", "4711", 0)
+    desk.store.add(key, "nid00001", "23", b"{}", b"{}", "alice", desk.now, desk.now)
+    desk.store.keep_record(key, b"{}", "4711", "", "alice", desk.now, Summary(
+        started=desk.now - 5.0, ended=float(desk.now), nodes=2, reported=reported))
+    for _ in range(10):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4733"], gone=["4711"], started=desk.now - 9,
+                                 read_bytes=(5, 1009)))
+    assert (2 << 20, [f"OST0000: {zeroing.CLEARED}{one}" for one in notes], bool(notes)) == (
         final(desk, "4711"))
 
 
