@@ -57,6 +57,8 @@ SCRIPT=$(readlink -f "${BASH_SOURCE[0]}")
 IOSTATS_HOME=${IOSTATS_HOME:-$(dirname "$SCRIPT")}
 # A batch system copies the script elsewhere; then iostats is where the job was submitted.
 [ -e "$IOSTATS_HOME/iostats_client.py" ] || IOSTATS_HOME=$HERE
+# Or where `make install-...` has put it.
+[ -e "$IOSTATS_HOME/iostats_client.py" ] || IOSTATS_HOME=/usr/local/lib/iostats
 DATA=${DATA:-$HERE}
 FOLDER=${NODE_DATA:-$DATA}/iostats-sample-${JOB//[^A-Za-z0-9._-]/_}
 SERVER_HOST=${SERVER_HOST:-$(hostname -s)}

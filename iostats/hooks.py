@@ -193,7 +193,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
         try:
             state.forget(path)
         except OSError as error:                     # the server knows it when it comes again
-            say(f"{path}: was sent, and cannot be removed: {error.strerror}")
+            say(f"{path}: was sent, and cannot be removed: {state.why(error)}")
             left_here += path not in again
     return left_here
 

@@ -181,7 +181,7 @@ class Spool:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StateError(f"{path}: cannot be made: {error.strerror}; name another folder "
+            raise StateError(f"{path}: cannot be made: {state.why(error)}; name another folder "
                              f"{self._how}") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

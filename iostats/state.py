@@ -18,6 +18,7 @@ can put or replace anything there, or it is not used.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -206,7 +207,15 @@ def write_whole(path: str, data: bytes, replace: bool = True, mode: int = 0o600)
 
 
 def _not_kept(path: str, error: OSError, how: str) -> StateError:
-    return StateError(f"{path}: cannot be kept: {error.strerror}; name another folder {how}")
+    return StateError(f"{path}: cannot be kept: {why(error)}; name another folder {how}")
+
+
+def why(error: OSError) -> str:
+    """What the kernel says, and of a unit of systemd what to do about it."""
+    if error.errno == errno.EROFS and os.environ.get("INVOCATION_ID"):
+        return (f"{error.strerror} (for this unit: name it there in ReadWritePaths=, which make "
+                f"install-... does by site.cfg)")
+    return error.strerror or str(error)
 
 
 def _entries(folder: str) -> list[str]:
@@ -357,7 +366,7 @@ def make_private(folder: str, how: str) -> None:
     try:
         make_folders(folder)
     except OSError as error:
-        raise StateError(f"{folder}: cannot be made: {error.strerror}; name another folder "
+        raise StateError(f"{folder}: cannot be made: {why(error)}; name another folder "
                          f"{how}") from None
     check_private(folder, how)
 

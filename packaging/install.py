@@ -14,7 +14,6 @@ alone, Python 3.9.
 """
 
 import compileall
-import filecmp
 import json
 import os
 import re
@@ -25,7 +24,10 @@ import sys
 from collections import namedtuple
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "packaging")]
+
+import site_cfg
+from place import ETC, STATE, Failed, Place, copy, write
 
 Role = namedtuple("Role", "what units starts extras")
 ROLES = {
@@ -41,39 +43,7 @@ ROLES = {
 }
 UNITS = [unit for role in ROLES.values() for unit in role.units]
 COMMANDS = ("iostats", "iostats_client.py", "iostats_server.py")
-ETC, STATE = "/etc/iostats", "/var/lib/iostats"
 OLDEST_PYTHON = (3, 9)
-
-
-class Failed(Exception):
-    """What is in the way, in one line."""
-
-
-class Place:
-    """
-    Where things go, by the Makefile's variables in the environment.
-
-    Attributes:
-        lib, bin, units: as installed; `staged(path)` is where they are written.
-        live: this machine's own, with a systemd that runs.
-    """
-
-    def __init__(self, environ):
-        prefix = environ.get("PREFIX") or "/usr/local"
-        self.destdir = (environ.get("DESTDIR") or "").rstrip("/")
-        if not prefix.startswith("/") or not (self.destdir or "/").startswith("/"):
-            raise Failed(f"PREFIX and DESTDIR: expected absolute paths, got {prefix!r} and "
-                         f"{self.destdir!r}")
-        self.lib = os.path.join(prefix, "lib/iostats")
-        self.bin = os.path.join(prefix, "bin")
-        self.units = environ.get("UNITDIR") or "/etc/systemd/system"
-        self.python = environ.get("UNIT_PYTHON") or "/usr/bin/python3"
-        self.site = environ.get("SITE") or ""
-        self.venv = f"{self.lib}/venv"
-        self.live = not self.destdir and os.path.isdir("/run/systemd/system")
-
-    def staged(self, *path):
-        return self.destdir + os.path.join(*path)
 
 
 # -- install -----------------------------------------------------------------------------------
@@ -86,10 +56,10 @@ def install(name, place, packages):
     _program(place)
     if packages:
         _packages(place, role.extras)
+    config = site_cfg.written(name, place)
     for unit in role.units:
         _from_template(f"{HERE}/systemd/{unit}", place.staged(place.units, unit), place, 0o644,
-                       f"{place.venv}/bin/python" if role.extras and name == "site" else "")
-    config = _configuration(name, place)
+                       f"{place.venv}/bin/python" if name == "site" else "", config)
     if place.live:
         _systemctl("daemon-reload")
         for unit in UNITS:
@@ -133,14 +103,14 @@ def _program(place):
         os.makedirs(to, exist_ok=True)
         for file in names:
             if file.endswith(".py"):
-                _copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
+                copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
     compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{place.lib}/iostats")
     if os.path.isdir(f"{lib}/iostats"):
         os.rename(f"{lib}/iostats", old)
     os.rename(new, f"{lib}/iostats")
     shutil.rmtree(old, ignore_errors=True)
     for script in ("iostats_client.py", "iostats_server.py"):
-        _copy(f"{HERE}/{script}", f"{lib}/{script}", 0o755)
+        copy(f"{HERE}/{script}", f"{lib}/{script}", 0o755)
     os.makedirs(f"{lib}/hooks", exist_ok=True)
     for hook in os.listdir(f"{HERE}/hooks"):
         if os.path.isfile(f"{HERE}/hooks/{hook}"):
@@ -153,27 +123,15 @@ def _program(place):
               place.staged(place.bin, command))
 
 
-def _copy(source, to, mode):
-    with open(source, "rb") as file:
-        _write(to, file.read(), mode)
-
-
-def _from_template(source, to, place, mode, python=""):
-    """A file that names places: as they are here."""
+def _from_template(source, to, place, mode, python="", config=None):
+    """A file that names places: as they are here; `config`: of a unit, for those of site.cfg."""
     values = {"@LIBDIR@": place.lib, "@PYTHON@": python or place.python,
               "/usr/local/lib/iostats": place.lib, "/usr/bin/python3": place.python}
+    for word, key in (("@HOOK_DIR@", "node.hook_dir"), ("@SPOOL_DIR@", "harvest.spool_dir")):
+        values[word] = config[key] if config else word
     with open(source, encoding="utf-8") as file:
         text = re.sub("|".join(values), lambda found: values[found.group()], file.read())
-    _write(to, text.encode(), mode)
-
-
-def _write(path, data, mode):
-    """`path` with `data`, whole or not at all."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path + ".new", "wb") as file:
-        file.write(data)
-    os.chmod(path + ".new", mode)
-    os.replace(path + ".new", path)
+    write(to, text.encode(), mode)
 
 
 def _link(target, path):
@@ -222,7 +180,7 @@ def _packages(place, extras):
             if os.path.isfile(path) and not os.path.islink(path):
                 with open(path, "rb") as file:
                     data = file.read()
-                _write(path, data.replace(venv.encode(), place.venv.encode()),
+                write(path, data.replace(venv.encode(), place.venv.encode()),
                        stat.S_IMODE(os.stat(path).st_mode))
 
 
@@ -247,81 +205,6 @@ def _run(command, why):
     if done.returncode:
         sys.stderr.write(done.stdout)
         raise Failed(f"{' '.join(command)[:120]}: {why}")
-
-
-# -- /etc/iostats ------------------------------------------------------------------------------
-
-def _configuration(name, place):
-    """
-    /etc/iostats/site.cfg and the secret; the Config in force.
-
-    PREFIX/lib/iostats/site.cfg is what was installed last: where /etc/iostats/site.cfg still is
-    the same nobody has edited it.
-    """
-    from iostats import config as site
-    with open(f"{HERE}/site.cfg", encoding="utf-8") as file:
-        shipped = file.read()
-    theirs, last = place.staged(ETC, "site.cfg"), place.staged(place.lib, "site.cfg")
-    os.makedirs(os.path.dirname(theirs), exist_ok=True)
-    os.chmod(os.path.dirname(theirs), 0o755)
-    wanted, edited = {}, os.path.lexists(theirs) and not _same(theirs, last)
-    if edited:
-        print(f"{theirs}: kept, it was edited; this release's is {place.lib}/site.cfg")
-    elif os.path.lexists(theirs):
-        old = site.load(theirs, environ={})
-        wanted = {name: " ".join(old[name]) if isinstance(old[name], list) else str(old[name])
-                  for name in ("server.auth", "site.host") if old.origin[name] != "the default"}
-        wanted.update(_choices(name, place) if place.site or "site.host" not in wanted else {})
-    elif os.path.exists(last) and not _same(last, f"{HERE}/site.cfg"):
-        _copy(last, theirs, 0o644)                  # where earlier releases had it
-        print(f"{last}: now {theirs}")
-        edited = True
-    else:
-        wanted = _choices(name, place)
-    text = with_values(shipped, wanted).encode()
-    for path in (last,) if edited else (last, theirs):
-        _write(path, text, 0o644)
-    return _loaded(site, theirs, name, place)
-
-
-def _same(one, other):
-    return os.path.exists(one) and os.path.exists(other) and filecmp.cmp(one, other, shallow=False)
-
-
-def _choices(name, place):
-    """What this machine's site.cfg says, for a start."""
-    from iostats import munge
-    found = {}
-    if place.site or (name == "site" and not place.destdir):
-        found["site.host"] = place.site or os.uname().nodename
-    # With munge users may read their own jobs' records, and nodes need no copy of a secret; who
-    # has no munged (a storage server) is known by the secret.
-    if not place.destdir and not munge.available():
-        found["server.auth"] = "munge secret"
-    return found
-
-
-def with_values(text, values):
-    """site.cfg's `text` with {"section.key": value} in force."""
-    for name, value in values.items():
-        section, _, key = name.partition(".")
-        head, begins, rest = text.partition(f"\n[{section}]\n")
-        text = head + begins + re.sub(rf"(?m)^#?{key} =.*$", lambda _, key=key, value=value:
-                                      f"{key} = {value}", rest, count=1)
-    return text
-
-
-def _loaded(site, path, name, place):
-    from iostats import secret
-    from iostats.errors import IostatsError
-    try:
-        config = site.load(path, environ={})
-        if name == "site" and not place.destdir and "secret" in config["server.auth"] and (
-                secret.make(config["site.secret"])):
-            print(f"{config['site.secret']}: a new secret")
-    except IostatsError as error:
-        raise Failed(str(error))
-    return config
 
 
 # -- what is left to do ------------------------------------------------------------------------
@@ -400,7 +283,8 @@ def uninstall(place, purge):
             os.unlink(path)
     kept = []
     theirs, state = place.staged(ETC, "site.cfg"), place.staged(STATE)
-    if _same(theirs, place.staged(place.lib, "site.cfg")):
+    last = place.staged(place.lib, "site.cfg")
+    if os.path.exists(theirs) and not site_cfg.is_edited(theirs, last):
         os.unlink(theirs)
     shutil.rmtree(place.staged(place.lib), ignore_errors=True)
     for path in (place.staged(ETC), state):

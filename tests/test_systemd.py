@@ -55,6 +55,14 @@ def node(site):
     return site
 
 
+@pytest.fixture(scope="module")
+def reader(node):
+    """The same with the reader, for ordinary users."""
+    node.make("install-reader")
+    node("systemctl", "enable", "--now", "iostats-reader.socket", status=0)
+    return node
+
+
 def counters(machine, values):
     """What the node's programs did so far.  In /sys alone: a sandbox has a /proc of its own."""
     write_tree(machine.path("/tmp/lustre"), **values)
@@ -201,6 +209,42 @@ def test_slurms_mail_has_the_report_for_readers_and_goes_out_for_all(node, user,
     assert has_it == ("Job 4747: 1 of 1 nodes reported" in done.out)
 
 
+def test_other_directories_of_site_cfg_are_named_in_the_units(node):
+    """Their sandboxes have the rest of the disk read-only; the one that is not named is said."""
+    config = node.path(f"{ETC}/site.cfg")
+    text = config.read_text()
+    config.write_text(text.replace("#hook_dir = /var/lib/iostats/node", "hook_dir = /srv/hooks"))
+    try:
+        node("systemctl", "stop", SITE, status=0)
+        a_job(node, "4729")
+        node("systemctl", "start", SITE, status=0)
+        assert 1 == node("systemctl", "start", DELIVER).status
+        assert "Read-only file system (for this unit: name it there in ReadWritePaths=" in (
+            node.journal(DELIVER))
+        node.make("install-node")
+        node("systemctl", "start", DELIVER, status=0)
+        assert AFTER["write_bytes"] - BEFORE["write_bytes"] == written(record(node, "4729"))
+    finally:
+        config.write_text(text)
+        node("systemctl", "start", SITE, status=0)
+        node.make("install-node")
+        node("rm", "-rf", "/srv/hooks", status=0)
+
+
+@pytest.mark.parametrize("how", ["run", "by hand"])
+def test_a_user_measures_one_job_with_what_install_node_has_brought(reader, how):
+    """`iostats run` needs the server's packages, which are in the virtual environment."""
+    alice = dict(user=ALICE, env={"JOB": "4751", "HOME": "/home/alice"})
+    if how == "run":
+        done = reader("iostats", "run", "--job", "4751", "--", "echo", "ran", **alice)
+    else:                                          # as a batch system does: a copy, elsewhere
+        reader.put("/home/alice/job", reader.path(f"{LIB}/sample_job.sh").read_bytes(), 0o755)
+        done = reader("sh", "-c", "cd && exec bash ./job", **alice)
+    assert 0 == done.status, done
+    assert "Job 4751: 1 of 1 nodes reported" in done.out + done.err
+    assert ("ran\n" == done.out) == (how == "run") and "Traceback" not in done.err
+
+
 def test_the_lines_for_slurm_conf_are_those_of_this_installation(node):
     lines = [line.strip() for line in node.said_of_node.out.splitlines()]
     assert f"Prolog={LIB}/hooks/slurm_prolog" in lines
@@ -236,11 +280,9 @@ def test_the_agent_of_a_storage_server_runs_and_its_sweeps_arrive(site):
     site("rm", "-r", f"/etc/systemd/system/{HARVEST}.d", status=0)
 
 
-def test_ordinary_users_get_roots_counters_by_the_reader(node):
-    node.make("install-reader")
-    node("systemctl", "enable", "--now", "iostats-reader.socket", status=0)
-    counters(node, BEFORE)
-    done = node("iostats", "show", "--json", user=BOB)
+def test_ordinary_users_get_roots_counters_by_the_reader(reader):
+    counters(reader, BEFORE)
+    done = reader("iostats", "show", "--json", user=BOB)
     [llite] = [one for one in json.loads(done.out)["files"] if one["source"] == "llite"]
     assert (0, None) == (done.status, llite["unreadable"])
     assert BEFORE["write_bytes"] == llite["counters"]["write_bytes"]["sum"]
@@ -264,10 +306,11 @@ def test_an_upgrade_keeps_what_was_edited_and_restarts_what_runs(node):
     assert "active" == node.is_active(SITE) and before != node.property(SITE, "MainPID")
 
 
-def test_uninstall_says_what_it_keeps_and_purge_leaves_nothing(node):
-    for role in ("login", "harvest", "reader"):
+def test_uninstall_says_what_it_keeps_and_purge_leaves_nothing(reader):
+    node = reader
+    for role in ("login", "harvest"):
         node.make(f"install-{role}")
-    node("systemctl", "enable", "--now", SITE, HARVEST, TIMER, "iostats-reader.socket", status=0)
+    node("systemctl", "enable", "--now", SITE, HARVEST, TIMER, status=0)
     said = node.make("uninstall")
     assert re.search("kept, and removed by make uninstall PURGE=yes:.* /etc/iostats/site.secret.*"
                      " /var/lib/iostats", said.out)

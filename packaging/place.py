@@ -1,0 +1,52 @@
+"""
+Where `make install-...` puts things, and how files are written there.
+"""
+
+import os
+
+ETC, STATE = "/etc/iostats", "/var/lib/iostats"
+
+
+class Failed(Exception):
+    """What is in the way, in one line."""
+
+
+class Place:
+    """
+    Where things go, by the Makefile's variables in the environment.
+
+    Attributes:
+        lib, bin, units: as installed; `staged(path)` is where they are written.
+        live: this machine's own, with a systemd that runs.
+    """
+
+    def __init__(self, environ):
+        prefix = environ.get("PREFIX") or "/usr/local"
+        self.destdir = (environ.get("DESTDIR") or "").rstrip("/")
+        if not prefix.startswith("/") or not (self.destdir or "/").startswith("/"):
+            raise Failed(f"PREFIX and DESTDIR: expected absolute paths, got {prefix!r} and "
+                         f"{self.destdir!r}")
+        self.lib = os.path.join(prefix, "lib/iostats")
+        self.bin = os.path.join(prefix, "bin")
+        self.units = environ.get("UNITDIR") or "/etc/systemd/system"
+        self.python = environ.get("UNIT_PYTHON") or "/usr/bin/python3"
+        self.site = environ.get("SITE") or ""
+        self.venv = f"{self.lib}/venv"
+        self.live = not self.destdir and os.path.isdir("/run/systemd/system")
+
+    def staged(self, *path):
+        return self.destdir + os.path.join(*path)
+
+
+def copy(source, to, mode):
+    with open(source, "rb") as file:
+        write(to, file.read(), mode)
+
+
+def write(path, data, mode):
+    """`path` with `data`, whole or not at all."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "wb") as file:
+        file.write(data)
+    os.chmod(path + ".new", mode)
+    os.replace(path + ".new", path)
