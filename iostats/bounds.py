@@ -163,15 +163,24 @@ def of_sums(llite: Mapping[str, int] | None, is_low: bool) -> dict[str, Any]:
             "write_bytes_max": most}
 
 
-def notes_of_sums(llite: Mapping[str, int], most: int | None) -> list[str]:
-    """Sentences on what `of_sums` found, but for what the nodes' own notes say."""
+def notes_of_sums(llite: Mapping[str, int], most: int | None, sent: int | None = None,
+                  dirty: int | None = None) -> list[str]:
+    """
+    Sentences on what `of_sums` found, but for what the nodes' own notes say.
+
+    `most`: write_bytes_max; `sent`, `dirty`: bytes that went over the network, and that did not yet
+    at the end; None where not known.
+    """
     found = []
     missing, wrote = llite.get("uncounted_write_calls", 0), llite.get("write_bytes", 0)
     if missing:
         up_to = "" if most is None else f" and at most {bytes_text(most)}"
         found.append(f"{missing} of {llite.get('write_calls', 0)} write() calls are not in the "
                      f"bytes written: Lustre does not count {_TINY} (llite.*.tiny_write); at least "
-                     f"{bytes_text(wrote)}{up_to} were written")
+                     f"{bytes_text(wrote)}{up_to} were written"
+                     + (f"; {bytes_text(sent)} went over the network" if sent is not None else "")
+                     + (f", {bytes_text(dirty)} were not sent yet" if sent is not None and dirty
+                        else ""))
     if llite.get("evictions") and wrote:
         number = llite["evictions"]
         found.append(f"{number} eviction{'s' * (number > 1)} by targets: what was written and not "

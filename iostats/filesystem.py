@@ -231,7 +231,9 @@ class FileSystem:
             "notes": [*notes_of(self._notes, fold), *notes_of(
                 {f"{source}: none of its files was seen": nodes
                  for source, nodes in lacking.items()}, fold),
-                      *bounds.notes_of_sums(llite or {}, wrong["write_bytes_max"])],
+                      *bounds.notes_of_sums(llite or {}, wrong["write_bytes_max"],
+                                            (layers["network"] or {}).get("write_bytes"),
+                                            self._dirty_bytes)],
         }
 
     def in_short(self, name: str, incomplete: bool) -> dict[str, Any]:

@@ -438,6 +438,8 @@ def test_small_writes_are_marked_and_lie_between_the_bounds(before, after, calls
     assert (["write_bytes"], [], most) == wrong
     assert counted <= true <= most
     assert note.startswith(f"{missing} of {calls} write() calls are not in the bytes written")
+    sent = {1003: "0 bytes", 2000: "2.0 MiB", 250: "0 bytes"}[calls]      # both files by then
+    assert note.endswith(f" were written; {sent} went over the network")
 
 
 @pytest.mark.parametrize("before, after, reads, writes", [
