@@ -429,6 +429,23 @@ def table(rows: Iterable[dict[str, Any]], columns: Sequence[Column], how: How = 
         yield _line(line, columns, widths)
 
 
+# What a narrow terminal can do without, the first one first; and the user, where all are one's.
+_LEFT_OFF = ("nodes", "opens", "elapsed_s", "name")
+
+
+def fitting(rows: Iterable[dict[str, Any]], columns: Sequence[Column], how: How,
+            room: int) -> tuple[list[Column], list[str]]:
+    """([Column] so that the table is at most `room` wide, names of those that it does without)."""
+    rows, found, without = list(rows), list(columns), []
+    of_one = len({row["user"] for row in rows}) < 2
+    for name in (("user", *_LEFT_OFF) if of_one else _LEFT_OFF):
+        if max(map(_width, "".join(table(rows, found, how)).split("\n"))) <= room:
+            break
+        without += [column.field.column for column in found if column.field.name == name]
+        found = [column for column in found if column.field.name != name]
+    return found, without
+
+
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int],
           is_header: bool = False) -> str:
     found = []

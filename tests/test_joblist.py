@@ -123,6 +123,24 @@ def test_a_job_of_the_servers_has_the_time_that_they_have_seen_it():
     assert "00:01:00" == joblist.cell({**shown, "started": 1.0, "ended": 61.0}, elapsed)
 
 
+@pytest.mark.parametrize("room, without", [
+    (77, []), (76, ["User"]), (67, ["User", "NNodes"]), (20, ["User", "NNodes", "JobName"])])
+def test_a_narrow_terminal_does_without_some_columns(room, without):
+    """Never without the job, how it ended, bytes and the note; what is left may be too wide."""
+    rows = [row(source="nodes", nodes=2, reported=2, job_id="4711", user="alice", name="solve",
+                outcome="COMPLETED", read_bytes=23, write_bytes=37)]
+    columns = columns_of("JobID,JobName%-10,User%-8,NNodes,State,ReadBytes%14,WriteBytes%14,Note")
+    found, left_off = joblist.fitting(rows, columns, How(), room)
+    assert without == left_off
+    assert [one.field.column for one in found] == [
+        name for name in ("JobID", "JobName", "User", "NNodes", "State", "ReadBytes", "WriteBytes",
+                          "Note") if name not in without]
+    assert room == 20 or max(map(len, joblist.table(rows, found))) - 1 <= room
+    # Whose they are is left off where all are one's.
+    rows.append({**rows[0], "user": "bob"})
+    assert "User" not in joblist.fitting(rows, columns, How(), room)[1]
+
+
 @pytest.mark.parametrize("nodes, reported, note", [
     (3, 3, ""), (4, 3, "3 of 4 nodes"), (None, 3, "3 of ? nodes")])
 def test_a_note_says_how_many_nodes_are_in_the_numbers(nodes, reported, note):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,23 @@ JobID JobName    User  NNodes State      Elapsed    ReadBytes WriteBytes Opens O
 100_2 -          bob        1 TIMEOUT   00:01:40     23 bytes   51.8 KiB     3         47
 4717  -          bob        1 -         00:00:37      2 bytes  931.3 GiB     0          0
 """ == done.out  # noqa: E501
+
+
+def test_on_a_narrow_terminal_columns_are_left_off_and_named(site):
+    """A table of wrapped lines is none; into a pipe, and with -o, all are there."""
+    def on_a_terminal(*more):
+        command = [sys.executable, "-m", "iostats", "jobs", "--config", str(site.cfg), *ALL, "-u",
+                   "alice", *more]
+        done = subprocess.run(
+            ["script", "-qec", shlex.join(command), "/dev/null"], capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, timeout=100, env={
+                "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "COLUMNS": "80", **UTC})
+        return done.stdout.replace("\r", "")
+    text = on_a_terminal()
+    assert "User" not in text.splitlines()[0] and "WriteBytes" in text.splitlines()[0]
+    assert "iostats: no room here for User, NNodes" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "User" in on_a_terminal("-l") and "no room" not in on_a_terminal("-o", "ALL")
 
 
 def test_without_a_time_the_jobs_of_today_are_listed(site):

@@ -144,6 +144,7 @@ def test_a_mistyped_command_is_guessed_from_all(desk, word, meant):
     """Those of nodes and those of `iostats` alike, in both programs."""
     for done in (desk.bare(word), desk.client(word)):
         assert 2 == done.status and "" == done.out
-        assert re.search(f"got '{word}': did you mean {meant}( or .*)?\\?$", done.line), done.line
+        assert re.search(f"expected a command, got '{word}': did you mean {meant}( or .*)?\\?$",
+                         done.line), done.line
     assert desk.client("report").line.endswith("got 'report': did you mean `iostats report`?")
     assert "(see --help)" in desk.bare("xyzzy").line

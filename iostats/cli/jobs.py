@@ -4,6 +4,7 @@ iostats jobs: a line for each job, from the site's server, in the habits of sacc
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 
@@ -138,10 +139,24 @@ def _run(options: argparse.Namespace) -> int:
     question = _question(options, time.time())
     rows = _rows(config, question, _limit(options))
     with of_its_form("a job"):
+        columns, without = _for_the_terminal(rows, columns, how, options, config)
         put_out(_lines(rows, question, columns, how, delimiter, options, config))
-        for line in _without_row(rows, question, options, config):
+        for line in [*_without_row(rows, question, options, config), *without]:
             print(f"iostats: {line}", file=sys.stderr)
     return DONE
+
+
+def _for_the_terminal(rows: list[dict[str, Any]], columns: list[joblist.Column], how: joblist.How,
+                      options: argparse.Namespace,
+                      config: site.Config) -> tuple[list[joblist.Column], list[str]]:
+    """(the columns that a terminal has room for, [what to say]); all where they were chosen."""
+    chosen = (options.format or options.long or options.brief or options.json or options.parsable
+              or options.parsable2 or config["report.job_fields"])
+    if chosen or not sys.stdout.isatty():
+        return columns, []
+    found, without = joblist.fitting(rows, columns, how, shutil.get_terminal_size().columns)
+    return found, [f"no room here for {', '.join(without)} (-l shows all, -o what you name)"
+                   ] if without else []
 
 
 def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: argparse.Namespace,

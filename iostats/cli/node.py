@@ -174,8 +174,9 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
         raise UsageError("mark: expected the name of the part that begins, got nothing")
     if len(words) != 1 or words[0] not in _ROLES:
         near = nearest(words[0]) if words and words[0] not in _ROLES else ""
-        raise UsageError(f"expected one of {' '.join(OF_NODES)}, got "
-                         f"{' '.join(words) or 'nothing'!r}{near or ' (see --help)'}")
+        expected = "a command" if near else f"one of {' '.join(OF_NODES)}"
+        raise UsageError(f"expected {expected}, got {' '.join(words) or 'nothing'!r}"
+                         f"{near or ' (see --help)'}")
     return words[0], given
 
 
