@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 8.0
 _REPLY_WITHIN_S = 10.0
+_ONE_TRY_S = 2.0
+_BESIDE_AFTER_S = 0.5                # from one port to the next, where nobody answers
 _LONGEST_ANSWER, _LONGEST_HEAD = 1 << 20, 1 << 16
 
 
@@ -106,7 +108,10 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
         try:
             # Anew with each try: the server may have made the secret, or munged come up, by now.
             signs = credentials.of_client(config, job, secret_path, say_once, job_uid)
-            return _try_ports(report, host, ports, job, signs, method)
+            # Also where there is to be but one try, a server that has much to do may answer.
+            within_s = max(began + config["node.try_for"] - time.monotonic(),
+                           _ONE_TRY_S if tries == 1 else 0.0)
+            return _try_ports(report, host, ports, job, signs, method, within_s)
         except Refused:
             raise
         except NotDelivered as error:
@@ -125,18 +130,52 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
 
 
 def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str,
-               signs: Sequence[credentials.Credentials], method: str) -> Any:
-    others, silent = [], None
-    for port in ports:
+               signs: Sequence[credentials.Credentials], method: str, within_s: float) -> Any:
+    """
+    What the job's server answers, on whichever port; NotDelivered after `within_s` at the latest.
+
+    Who is on a port may be somebody else who says nothing: after a moment the next one is tried
+    beside it.  Each try has a thread, as no signal ends a resolver that does not answer.
+    """
+    import _thread
+    from _queue import Empty, SimpleQueue
+    until = time.monotonic() + within_s
+    ended: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+
+    def attempt(port: int) -> None:
         try:
-            return _asked(host, port, job, signs, report["node"], method, report)
-        except _NotOurs as error:
+            ended.put((port, _asked(host, port, job, signs, report["node"], method, report,
+                                    max(0.001, min(0.9 * (until - time.monotonic()),
+                                                   _REPLY_WITHIN_S))),
+                       None))
+        except BaseException as error:
+            ended.put((port, None, error))
+    others, silent, left = [], None, list(ports)
+    tried: set[int] = set()
+    while left or tried:
+        now = time.monotonic()
+        if left and now < until:
+            tried.add(left[0])
+            _thread.start_new_thread(attempt, (left.pop(0),))
+        try:
+            port, answer, error = ended.get(
+                timeout=max(0.0, min(until - now, _BESIDE_AFTER_S) if left else until - now))
+        except Empty:
+            if now >= until:
+                break
+            continue
+        tried.discard(port)
+        if error is None:
+            return answer
+        if isinstance(error, _NotOurs):
             others.append(f"port {port}: {error}")
-        except (OSError, ValueError) as error:
-            if not isinstance(error, ConnectionRefusedError) or silent is None:
-                silent = f"{host}:{port}: {_in_words(error)}"
-            if isinstance(error, (socket.gaierror, socket.timeout)):
-                break                          # the next port of that host fails as slowly
+        elif not isinstance(error, (OSError, ValueError)):
+            raise error
+        elif not isinstance(error, ConnectionRefusedError) or silent is None:
+            silent = f"{host}:{port}: {_in_words(error)}"
+        if isinstance(error, socket.gaierror):
+            break                              # the next port of that host is as unknown
+    others += [f"port {port}: no answer within {within_s:.1f} s" for port in sorted(tried)]
     raise NotDelivered(f"no answer from {wire.server_of(job)}: "
                        + "; ".join(others + ([silent] if silent else [])))
 
