@@ -30,6 +30,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     joblist           the record -> one row of `iostats jobs`; its fields and its forms
     summaries         the table of these rows, and the SQL that asks for them
     zeroing           entries of job_stats, which begin again at 0 -> totals and marks
+    narrow            a table of numbers that are mostly small
     attribution       which ids in job_stats are jobs
     jobstate          the life of a job: running, quiet, ended, settled
     jobtimes          when it ran, as far as anybody knows, and what of it a target may have lost

@@ -86,6 +86,7 @@ import numpy
 
 from iostats.counters import COUNTED_AGAIN, SINGLE_OPERATIONS, TIME_UNITS, is_operation
 from iostats.errors import StateError
+from iostats.narrow import Table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -392,7 +393,7 @@ class Target:
         # One row for each column below, as _PLAIN and the properties have them.
         self._longs, self._ints, self._bytes = _NO_LONGS, _NO_INTS, _NO_BYTES
         self._layout = names.empty
-        self._values = _NO_VALUES                       # [slot, column of _layout]
+        self._values = Table()                          # [slot, column of _layout]
         self._bases = _NO_VALUES                        # [row, column of _layout.counted]
         self._bases_used = 0
         self._bases_free: list[int] = []
@@ -673,7 +674,7 @@ class Target:
         if units or more:
             self._layout = layout = self._names.layout({**layout.units, **units},
                                                        (*layout.columns, *more))
-            self._values = _wider(self._values, len(layout.columns))
+            self._values.widen(len(layout.columns))
             self._bases = _wider(self._bases, len(layout.counted_at))
 
     def _slots(self, ids: Sequence[str]) -> _Array:
@@ -717,14 +718,14 @@ class Target:
         """Keep the slots `kept` (array or slice), and make room for `length`."""
         for name in ("_longs", "_ints", "_bytes"):
             setattr(self, name, _resized(getattr(self, name), kept, length))
-        self._values = _resized(self._values.T, kept, length, "F").T
+        self._values.keep(kept, length)
 
     def _store(self, slots: _Array, arrived: _Arrived) -> _Array:
         """Put the values into the columns; what was gained, [entry, column of `counted`]."""
-        old = self._values[slots]
+        old = self._values.get(slots)
         now = old.copy()
         arrived.put_into(now)
-        self._values[slots] = now
+        self._values.put(slots, now)
         counted = self._layout.counted
         return _gain(now[:, counted], old[:, counted])
 
@@ -781,7 +782,7 @@ class Target:
     def _went_back(self, slots: _Array, arrived: _Arrived, undated: _Array) -> _Array:
         # Extremes are kept of the `undated` alone: a server can be told to show start_time or not.
         back = numpy.zeros(len(slots), bool)
-        old, (now, here), at = self._values[slots], arrived.table(), self._layout.at
+        old, (now, here), at = self._values.get(slots), arrived.table(), self._layout.at
         for (name, kind), column in at.items():
             was, came = old[:, column], here[:, column]
             if kind == "samples":
@@ -806,7 +807,7 @@ class Target:
         if self._dated[slot] or not quiet:
             return False
         columns = self._layout.at
-        was = self._values[slot].tolist()
+        was = self._values.get(slot).tolist()
         for name, numbers in arrived.of(at):
             samples, total, low, high, squares = numbers
             if total is None or (name, "sums") not in columns:
@@ -868,8 +869,8 @@ class Target:
         if not len(slots):
             return
         rows = self._base_rows(slots)
-        self._bases[rows] += self._values[slots][:, self._layout.counted]
-        self._values[slots] = 0
+        self._bases[rows] += self._values.get(slots)[:, self._layout.counted]
+        self._values.clear(slots)
 
     def _base_rows(self, slots: _Array) -> _Array:
         """Their rows in the table of earlier incarnations; those without one get one."""
@@ -1079,7 +1080,7 @@ class Target:
             if not self._used:
                 return Totals(ids, {})
         layout = self._layout
-        values = self._values[slots][:, layout.counted]
+        values = self._values.get(slots)[:, layout.counted]
         based = numpy.flatnonzero((slots >= 0) & (self._base[slots] >= 0))
         if len(based):
             values[based] += self._bases[self._base[slots[based]]]
@@ -1143,7 +1144,7 @@ class Target:
         slots, bases = set(self._doubts), self._base[:self._used]
         for (_, kind), column in self._layout.at.items():
             if kind == "sums":
-                full = self._values[:self._used, column] >= _LIMIT
+                full = self._values.column(column, slice(self._used)) >= _LIMIT
                 slots.update(numpy.flatnonzero(full).tolist())
         if self._bases_used:
             for (_, kind), column in self._layout.counted_at.items():
@@ -1158,7 +1159,7 @@ class Target:
         base, layout = int(self._base[slot]), self._layout
         for column, place in layout.counted_at.items():
             if column[1] == "sums":
-                now = int(self._values[slot, layout.at[column]])
+                now = int(self._values.column(layout.at[column], slot))
                 if base >= 0:
                     now = max(now, (now + int(self._bases[base, place])) % 2**64)
                 if now >= _LIMIT:
@@ -1195,7 +1196,8 @@ class Target:
         if not len(slots):
             return
         rows = self._base_rows(slots)
-        self._bases[rows] = _U64(0) - self._values[slots][:, self._layout.counted]   # modulo 2**64
+        values = self._values.get(slots)[:, self._layout.counted]
+        self._bases[rows] = _U64(0) - values                # modulo 2**64
         for slot in slots.tolist():
             self._doubts.pop(slot, None)
         self._asleep[slots] = True
@@ -1213,7 +1215,7 @@ class Target:
         self._absent_at[slots] = 0
         if self._place is not None:
             self._place[slots] = self._not_in[slots] = -1
-        self._values[slots] = 0
+        self._values.clear(slots)
         bases = bases[bases >= 0]
         self._bases[bases] = 0
         self._bases_free.extend(bases.tolist())
@@ -1279,7 +1281,7 @@ class Target:
         based = based[based >= 0]
         arrays = [("", name, getattr(self, name)[live]) for name in _PLAIN
                   if getattr(self, name) is not None] + [("", "_base", new_base)]
-        values, layout = self._values[live], self._layout
+        values, layout = self._values.get(live), self._layout
         arrays += [(f"c {name}", kind, values[:, column])
                    for (name, kind), column in layout.at.items()]
         if len(based):
@@ -1382,15 +1384,18 @@ class Target:
         columns = tuple((name, kind) for name in about["units"]
                         for kind in ("samples", *arrays.get(f"c {name}", ())) if kind in _FIELDS)
         layout = self._layout = names.layout(about["units"], tuple(dict.fromkeys(columns)))
-        self._values = numpy.zeros((count, len(layout.columns)), _U64)
+        numbers = numpy.zeros((count, len(layout.columns)), _U64)
         self._bases = numpy.zeros((based, len(layout.counted_at)), _U64)
         for letter, table, rows_of_it, at_of in (
-                ("c", self._values, count, layout.at),
+                ("c", numbers, count, layout.at),
                 ("b", self._bases, based, layout.counted_at)):
             for (name, kind), place in at_of.items():
                 if kind in arrays.get(f"{letter} {name}", ()):
                     values, bias = arrays[f"{letter} {name}"][kind]
                     table[:, place] = _widened(values, bias, _U64, rows_of_it)
+        self._values.keep(slice(0), count)
+        self._values.widen(len(layout.columns))
+        self._values.put(numpy.arange(count), numbers)
         for at, (began, ended, why, by_expiry) in enumerate(about["gaps"]):
             gap = _Gap(began, ended, why, numpy.zeros(0, bool), by_expiry)
             gap.spared = arrays["g"][str(at)][0].copy()
