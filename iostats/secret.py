@@ -61,6 +61,10 @@ def _read(path: str) -> str:
     except FileNotFoundError:
         raise NotDelivered(f"{path}: no secret; the server makes it: is that running, and is the "
                            f"folder shared, or the file copied to here?") from None
+    except PermissionError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}; it is another user's.  The "
+                         f"site's server knows ordinary users by munge: [server] auth = munge "
+                         f"secret in site.cfg, here and there") from None
     except OSError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}") from None
 

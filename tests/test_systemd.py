@@ -196,6 +196,15 @@ def test_what_an_epilog_could_not_deliver_the_timer_does(node):
     assert [] == [path.name for path in node.path(WAITING).iterdir()]
 
 
+def test_users_without_munge_are_told_what_it_takes(node):
+    """`auth = secret`: the site's secret is root's alone."""
+    done = node("iostats", "jobs", user=BOB, env={"IOSTATS_SERVER_AUTH": "secret"})
+    assert 1 == done.status
+    [line] = done.err.splitlines()
+    assert line.startswith(f"iostats: {ETC}/site.secret: cannot be read: Permission denied; ")
+    assert "[server] auth = munge secret in site.cfg" in line
+
+
 @pytest.mark.parametrize("user, has_it", [(None, True), (BOB, False)])
 def test_slurms_mail_has_the_report_for_readers_and_goes_out_for_all(node, user, has_it):
     """With the packages in the virtual environment; whoever SlurmUser is."""
