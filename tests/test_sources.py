@@ -252,7 +252,7 @@ def test_the_chosen_file_systems_are_read_by_every_source(tmp_path, key, text, n
     known = {**sources.of_side("node"), **sources.of_side("node, after the start"),
              **sources.of_side("node, at the end")}
     for name in ("snx11001", "snx11002", "home"):
-        for file in ("stats", "uuid", "stats_track_pid"):
+        for file in ("stats", "uuid", "stats_track_pid", "pcc"):
             put(tmp_path, f"proc/fs/lustre/llite/{name}-ff9a/{file}")
         for file in ("stats", "rpc_stats", "state", "cur_dirty_bytes"):
             put(tmp_path, f"proc/fs/lustre/osc/{name}-OST0000-osc-ff9a/{file}")
