@@ -5,12 +5,14 @@ install-...` writes into an image (DESTDIR), with packages that are made here.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 from booted import make_wheels
 from processes import REPOSITORY
+from site_desk import SiteDesk
 
 MAKE = ["make", "-s", "-C", str(REPOSITORY), f"UNIT_PYTHON={sys.executable}"]
 
@@ -114,3 +116,24 @@ def test_what_cannot_be_is_one_line(tmp_path, words, said):
     done = make("install-harvest", f"DESTDIR={tmp_path}", *words)
     assert 2 == done.returncode and said in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "usr").exists()
+
+
+# -- what the units ask of the site's server -------------------------------------------------------
+
+def test_the_sites_server_takes_the_secret_that_is_named(tmp_path):
+    """--secret was ignored with --site, though an error's advice was to use it."""
+    with SiteDesk(tmp_path) as desk:
+        other = tmp_path / "other.secret"
+        desk.configure(site_secret="/proc/nowhere/site.secret")
+        server = desk.site("--secret", other)
+        assert f"iostats: {other}: a new secret" in server.err
+        assert 65 == len(other.read_text())
+
+
+def test_the_sites_server_tells_systemd_that_it_listens(tmp_path):
+    """Type=notify: `systemctl start` comes back when it does, and not before."""
+    with SiteDesk(tmp_path) as desk, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(60)
+        desk.begin_site(env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        assert b"READY=1" == systemd.recv(100)
