@@ -23,7 +23,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 IOSTATS_NO_SKIPS ?=
 # Most tests wait for others more than they compute; the tests of one cluster stay in one process.
-PARALLEL ?= --numprocesses=$(shell expr 2 '*' $$(nproc)) --dist=loadgroup
+PARALLEL ?= --numprocesses=$(shell expr 2 '*' $$(nproc))
 SEED   ?= 23
 SECONDS ?= 60
 TARGETS ?=

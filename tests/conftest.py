@@ -9,6 +9,7 @@ IOSTATS_NO_SKIPS=1 (as in .ci/run) every skipped test fails the run.
 
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -82,21 +83,21 @@ def record_between(before, after):
     return totals.record()
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
     """
-    One cluster of a kind for all tests that need it: with pytest-xdist they run in one process.
-    Slurm's come first, being the longest row of tests that can't be shared among processes.
+    Whatever process is free runs the next test; those of one real cluster or machine, which take
+    seconds to start, all run in one process, and first.  (pytest-xdist's own groups have no effect
+    with pytest 9.2.)
     """
-    kinds = ("gridengine", "slurm")
+    from xdist.scheduler import LoadScopeScheduling
 
-    def kind_of(item):
-        return next((kind for kind in kinds if f"{kind}_cluster" in getattr(
-            item, "fixturenames", ())), "")
+    class ByMachine(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            found = re.search(r"/test_(slurm|gridengine|systemd)", nodeid)
+            return found[1] if found else nodeid
 
-    for item in items:
-        if kind_of(item):
-            item.add_marker(pytest.mark.xdist_group(kind_of(item)))
-    items.sort(key=lambda item: (*kinds[::-1], "").index(kind_of(item)))
+    return ByMachine(config, log)
 
 
 def pytest_runtest_logreport(report):

@@ -13,7 +13,7 @@ from booted import booted
 from job_stats_text import Job, Value, render
 from processes import AFTER, BEFORE, write_tree
 
-pytestmark = [pytest.mark.root, pytest.mark.systemd, pytest.mark.xdist_group("systemd")]
+pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
 LIB, ETC = "/usr/local/lib/iostats", "/etc/iostats"
 SITE, HARVEST = "iostats-site.service", "iostats-harvest.service"
