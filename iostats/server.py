@@ -375,8 +375,8 @@ class Server:
                 await asyncio.sleep(0)
 
     async def answered(self) -> None:
-        """What has come by now is answered, as far as munged answers us."""
-        tasks = [task for task in self.tasks if not task.is_over]
+        """Those whose sender is known by now have their answers, as far as munged makes them."""
+        tasks = [task for task in self.tasks if task.has_begun and not task.is_over]
         while not all(task.is_over for task in tasks):
             await asyncio.sleep(_STEP_S)
 
@@ -559,6 +559,7 @@ class _Task:
 
     def __init__(self, work: _Work, connection: "_Connection", keep: bool) -> None:
         self.connection, self.is_over = connection, False
+        self.has_begun = False                         # more than the question whose it is
         self._work, self._keep = work, keep
         self._server = connection.server
         self._server.tasks.add(self)
@@ -566,6 +567,7 @@ class _Task:
 
     def step(self, result: Any = None, error: Optional[BaseException] = None) -> Any:
         """One step more: what it yields; when `is_over` the connection has its answer."""
+        self.has_begun = True
         try:
             return self._work.throw(error) if error is not None else self._work.send(result)
         except StopIteration as end:

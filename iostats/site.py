@@ -311,6 +311,7 @@ class SiteServer(Server):
     def _waiting(self, which: Waits, who: Who) -> list[dict[str, Any]]:
         """The jobs of which a node has reported, and whose record waits for the others."""
         own, wanted = self._user(who), set(which.jobs)
+        clock_s = self._now() - self._passed()         # it is due by the store's time
         found = (
             (key, job, sorted((job.expected or frozenset()) - job.heard))
             for key, job in self._jobs.items()
@@ -318,7 +319,7 @@ class SiteServer(Server):
         return [{"job": key.job, "attempt": key.attempt, "user": job.about.user,
                  "reported": len(job.heard), "nodes": job.expected and len(job.expected),
                  "missing": missing[:_MOST_NAMED], "missing_count": len(missing),
-                 "until": job.due} for key, job, missing in islice(found, _MOST_WAITING)]
+                 "until": clock_s + job.due} for key, job, missing in islice(found, _MOST_WAITING)]
 
     def _listed(self, question: Question, who: Who) -> dict[str, Any]:
         """A row for each job, of the one who asks, or of those that a reader asks for."""

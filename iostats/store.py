@@ -90,6 +90,7 @@ CREATE INDEX IF NOT EXISTS jobs_unclosed ON jobs (first) WHERE due IS NULL AND N
 CREATE INDEX IF NOT EXISTS jobs_closed ON jobs (first) WHERE closed
 """
 _DAY_S = 86400.0
+_MOST_SAID = 1000               # damaged rows that are named in the log
 
 Key = namedtuple("Key", "cluster job attempt")
 Key.__doc__ = """One run of a job: its batch system's cluster, its id there, its restarts so far."""
@@ -142,6 +143,7 @@ class Store:
         self._file: sqlite3.Connection = None  # type: ignore[assignment]     # just until it is open
         self._added = False         # something that `commit` has to put on the disk
         self._clock: StoreClock = None  # type: ignore[assignment]       # likewise
+        self._said: set[str] = set()
         self._gone: StateError | None = None           # why nothing can be put there any more
         # Why that was dropped, until `commit` has said so.
         self._dropped: StateError | None = None
@@ -463,26 +465,42 @@ class Store:
         mine = "" if user is None else "AND user = ?"
         keys = self.rows(f"SELECT cluster, job, attempt FROM jobs WHERE made IS NOT NULL {mine} "
                           f"ORDER BY made DESC LIMIT ?", (*([] if user is None else [user]), count))
-        yield from self.records_of(keys)
+        for key in keys:
+            try:
+                yield from self.records_of([key])
+            except StateError as error:                # it costs itself alone
+                self._say_once(f"the record of job {key[1]} is left out: {error}")
 
     def listed(self, question: Question) -> tuple[list[dict[str, Any]], tuple[Any, ...] | None]:
         """
         ([row] of a summaries.Question, where the next question goes on, or None where there are no
         more); ValueError, StateError.
         """
-        asked = summaries.select(question)
-        with as_kept(self.path):
-            rows = [summaries.row_of(values) for values in self.rows(*asked)]
-        if len(rows) <= question.limit:
+        found, rows = self.rows(*summaries.select(question)), []
+        for values in found[:question.limit]:
+            try:
+                with as_kept(self.path):
+                    rows.append(summaries.row_of(values))
+            except StateError as error:
+                self._say_once(f"a row of `iostats jobs` is damaged, and left out: {error}")
+        if len(found) <= question.limit or not rows:
             return rows, None
-        rows.pop()
         return rows, summaries.mark_of(rows[-1], question)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said and len(self._said) < _MOST_SAID:
+            self._said.add(text)
+            log.error("%s", text)
 
     def records_of(self, keys: Iterable[Sequence[Any]]) -> Iterator[bytes]:
         """The records (bytes) of [Key], one after the other."""
         for key in keys:
             for record, in self.rows(f"SELECT record FROM jobs WHERE {_THIS}", key):
-                yield _unpacked(record, self.path)
+                try:
+                    found = _unpacked(record, self.path)
+                except StateError as error:
+                    raise StateError(f"the record of job {key[1]}: {error}") from None
+                yield found
 
     def forget(self, reports_before: float, records_before: float) -> None:
         """

@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import socket
 import threading
 
 import pytest
+from processes import Desk
 from site_desk import free_port
 from test_long_answers import answer_of
 
@@ -164,3 +167,38 @@ def test_what_waits_for_munge_is_held_within_the_same_bound(monkeypatch):
     assert {b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 Service Unavailable\r\n"} == set(heads)
     assert 7 <= heads.count(b"HTTP/1.1 200 OK\r\n") <= 8
     assert 400_000 < most[0] <= 512 << 10 and left == 0
+
+
+# -- the real one ----------------------------------------------------------------------------------
+
+@pytest.mark.munge
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_job_with_the_secret_is_counted_while_munged_does_not_answer(tmp_path, how):
+    """41 senders of a credential at the server of a job; it was blocked for ever, or 2.3 s each."""
+    from test_munge import Munged as RealMunged
+    real = RealMunged()
+    try:
+        with Desk(tmp_path) as desk:
+            server = desk.server("--nodes", "1", "--format", "json", env={
+                "IOSTATS_SERVER_AUTH": "secret munge", "IOSTATS_SERVER_MUNGE_SOCKET": real.socket})
+            credential = real.munge(b"23")
+            if how == "stopped":
+                real.process.send_signal(signal.SIGSTOP)
+            else:
+                real.process.kill()                    # its socket stays behind
+                real.process.wait()
+            body = b'{"jsonrpc":"2.0","method":"status","id":1}'
+            message = (f"POST / HTTP/1.1\r\nAuthorization: MUNGE {credential}\r\n"
+                       f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+            senders = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(41)]
+            for one in senders:
+                one.sendall(message)
+            assert 0 == desk.whole_job(server, "nid1").status
+            for one in senders:
+                one.close()
+            record = server.wait().record
+            assert record["coverage"]["complete"]
+    finally:
+        real.process.send_signal(signal.SIGCONT)
+        real.process.kill()
+        real.process.wait()

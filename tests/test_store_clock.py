@@ -242,6 +242,37 @@ def test_a_job_with_a_damaged_row_costs_nobody_the_start(inside, caplog):
 
 
 
+def test_until_when_a_job_waits_is_told_by_the_clock(inside):
+    """Of the moment; what is kept is of the store's time."""
+    set_clock(inside, 10 * DAY)
+    inside.send("4711", "nid1", reads=23, about={"nodes": "nid[1-2]"})
+    restarted(inside)
+    set_clock(inside, -10 * DAY)
+    inside.now += 37
+    [waiting] = inside.ask("waiting", {"jobs": ["4711"]})
+    assert waiting["until"] == pytest.approx(inside.now + 300 - 37)
+
+
+def test_a_damaged_record_costs_itself_alone(inside, caplog):
+    """Its own job is told so; lists have the others, and the log names it once."""
+    for job in ("4711", "4713", "4717"):
+        inside.send(job, "nid1", reads=int(job), about={"nodes": "nid1"})
+    inside.now += 2
+    inside.make_records()
+    inside.store._file.execute("UPDATE jobs SET record = x'ff' WHERE job = '4713'")
+    inside.store._file.execute("UPDATE summaries SET file_systems = x'ff' WHERE job = '4717'")
+    for _ in range(2):
+        assert ["4711", "4717"] == sorted(
+            one["job"]["id"] for one in inside.ask("latest", {"count": 10}))
+        assert ["4711", "4713"] == sorted(
+            row["job_id"] for row in inside.ask("jobs", {})["jobs"])
+    with pytest.raises(WireError, match=r"the record of job 4713: .* is damaged"):
+        inside.records("4713")
+    assert [4717] == [reads(one) for one in inside.records("4717")]
+    assert 1 == caplog.text.count("the record of job 4713 is left out")
+    assert 1 == caplog.text.count("a row of `iostats jobs` is damaged")
+
+
 # -- the server goes on when its store is gone -----------------------------------------------------
 
 def test_a_server_whose_store_was_removed_answers_no_report_and_says_so(tmp_path):
