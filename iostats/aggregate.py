@@ -219,7 +219,7 @@ class Totals:
         """A node, or a part of its work, has no numbers."""
         if node not in self._nodes:
             self._without[node] = why
-        elif why != "no start":                            # which is a `stop` too many
+        elif not why.startswith("no start"):                            # which is a `stop` too many
             self._gaps.add(node)
             self._note(f"a later part of its work has no numbers: {why}", node)
 

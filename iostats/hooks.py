@@ -83,7 +83,11 @@ def prolog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
             _write(path, _checked(about))
         except OSError as error:                            # the start is worth more
             say(f"{path}: cannot be kept: {error.strerror}")
-    now = work.start()
+    try:
+        now = work.start()
+    except IostatsError as error:
+        _append(path, f"why={error}\n", say)                # for the report, see _why_no_start
+        raise
     # Once more: of two that begin at once at least one sees the other.
     there.update(stem for stem in _starts(folder) if not _why_it_is_over(folder, stem))
     for other in sorted(there - {mine}):
@@ -104,7 +108,9 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     about = {**known.about, **_checked(about)}
     reports, failed, damaged = work.end(about, also_here=len(known.others))
     if failed is not None:
-        message = work.without_numbers(why_without(failed), about)
+        why = why_without(failed) + (_why_no_start(work.kept.folder, known)
+                                     if isinstance(failed, NoStart) else "")
+        message = work.without_numbers(why, about)
         at = work.kept.delta_path(message["seq"])
         reports[at] = message
         try:
@@ -156,6 +162,9 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
         still = max(0, len(waiting) - number) + left_here
         left_s = until - time.monotonic()
         if left_s <= 0:
+            if still:
+                say(f"no time is left to send reports; {still} wait in {folder} ([node] "
+                    f"hook_within)")
             return still
         try:
             text = read_text(path)
@@ -196,6 +205,19 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             say(f"{path}: was sent, and cannot be removed: {state.why(error)}")
             left_here += path not in again
     return left_here
+
+
+def _why_no_start(folder: str, known: _Job) -> str:
+    """": " and why a job has no start here, as far as that can be told by now."""
+    if known.why:
+        return f": {known.why}"[:400]
+    try:
+        path = os.path.join(folder, f"try.{os.urandom(8).hex()}.new")
+        state.write_whole(path, b" " * 4096)
+        state.forget(path)
+    except OSError as error:
+        return f": {folder}: {error.strerror}"[:400]
+    return ": its prolog has not run here, or could not keep one"
 
 
 class _Site:
@@ -452,14 +474,18 @@ def _append(path: str, line: str, say: Callable[[str], None]) -> None:
         say(f"{path}: cannot be written: {error.strerror}")
 
 
-_Job = namedtuple("_Job", "about others over")
+_Job = namedtuple("_Job", "about others over why", defaults=("",))
 
 
 def _read(path: str) -> _Job:
-    """The _Job of a file: its `about`, the other jobs, and when its epilog began, or None."""
+    """
+    The _Job of a file: its `about`, the other jobs, when its epilog began, or None, and why its
+    prolog kept no start, or "".
+    """
     about: dict[str, Any] = {}
     others: set[str] = set()
     over: float | None = None
+    why = ""
     try:
         text = read_text(path).encode("latin-1").decode("utf-8", "replace")
     except OSError:
@@ -470,7 +496,9 @@ def _read(path: str) -> _Job:
             others.add(value)
         elif name == "over":
             over = float(value) if value.isascii() and value.isdigit() else 0.0
+        elif name == "why" and value.isprintable():
+            why = value
         elif name in _LONGEST:
             is_number = _LONGEST[name] is None and value.isascii() and value.isdigit()
             about[name] = int(value) if is_number and len(value) < 12 else value
-    return _Job(_checked(about), others, over)
+    return _Job(_checked(about), others, over, why)

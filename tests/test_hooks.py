@@ -69,6 +69,7 @@ def said(done):
 
 
 NOTHING = (0, "", "")
+NOT_RUN = "no start: its prolog has not run here, or could not keep one"
 
 
 # -- numbers ---------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ def test_an_epilog_without_prolog_says_so(site, job, node):
     assert 0 == done.status and "was not started here" in done.line
     record = site.record(job)
     coverage = record["coverage"]
-    assert ({node: "no start"}, 0, 1, False) == tuple(
+    assert ({node: NOT_RUN}, 0, 1, False) == tuple(
         coverage[name] for name in ("missing", "reported", "expected", "complete"))
     assert [] == record["file_systems"]
 
@@ -295,7 +296,7 @@ def test_a_job_that_a_boot_has_ended_is_told_by_the_next_ones_epilog(site, job, 
     assert [] == site.kept(node)
     site.hook("epilog", "nid99999", site.folder / node, job, env=env)
     record = site.record(job)
-    assert {node: "the node was booted during the job", "nid99999": "no start"} == (
+    assert {node: "the node was booted during the job", "nid99999": NOT_RUN} == (
         record["coverage"]["missing"])
     assert "alice" == record["job"]["user"]
 
@@ -583,6 +584,33 @@ def test_of_too_many_refused_reports_the_oldest_go(desk, monkeypatch):
     assert [f"{number}.delta.refused" for number in (2, 3, 4)] == sorted(os.listdir(desk.hooks))
 
 
+def test_an_epilog_that_has_no_time_to_deliver_says_so(site, job, node, monkeypatch):
+    """The server runs; what it does not get now, it gets from the next epilog."""
+    root = site.tree(node, **BEFORE)
+    site.hook("prolog", node, root, job)
+    write_tree(root, **AFTER)
+    config, lines = site_config.load(str(site.folder / f"{node}.cfg"), environ={}), []
+    hooks.epilog(config, str(root), node, job, {}, lines.append)
+    assert [] == lines
+    until_ = time.monotonic() + 0.1
+    monkeypatch.setattr(hooks, "_Site", lambda *_: until(lambda: time.monotonic() > until_))
+    assert 1 == hooks.deliver(config, str(root), node, until_, lines.append)
+    assert [f"no time is left to send reports; 1 wait in {site.hooks / node} ([node] hook_within)"
+            ] == lines
+    assert NOTHING == said(site.hook("deliver", node))
+    assert THE_WORK == application(site.record(job))
+
+
+def test_why_a_start_could_not_be_kept_is_in_the_report(site, job, node):
+    """What its prolog met; the disk is well again when its epilog comes."""
+    (site.hooks / node).mkdir(0o700, parents=True)
+    (site.hooks / node / f"{job}%20{node}.job").write_text(
+        "why=/var/lib/iostats/node: cannot be kept: Read-only file system\n")
+    site.hook("epilog", node, site.tree(node, **AFTER), job, env={"SLURM_JOB_NODELIST": node})
+    assert {node: "no start: /var/lib/iostats/node: cannot be kept: Read-only file system"} == (
+        site.record(job)["coverage"]["missing"])
+
+
 # -- a munged that does not answer -------------------------------------------------------------
 
 @pytest.fixture
@@ -826,7 +854,8 @@ def test_with_a_full_disk_the_server_knows_what_can_be_known(desk, tiny, when):
         assert THE_WORK == application(record) and 1 == record["coverage"]["reported"]
         assert [] == os.listdir(hooks_dir)
     else:
-        assert {"nid00001": "no start"} == record["coverage"]["missing"]
+        assert {"nid00001": f"no start: {hooks_dir}: No space left on device"} == (
+            record["coverage"]["missing"])
 
 
 # -- an environment that means no good ---------------------------------------------------------
