@@ -611,7 +611,7 @@ def test_jobs_of_every_kind_on_a_real_cluster(slurm, ask):
             "started", "ended", "work_dir")
     for job in (completed, failed, f"{array}_1", f"{het}+1", again):
         assert fields(found[job], *same) == fields(later[job], *same), job
-    assert "squeue --json" == leaf.way(ask)
+    assert "squeue --json; of older ones from sacct" == leaf.way(ask)
 
 
 @pytest.mark.slurm
