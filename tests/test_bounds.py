@@ -209,7 +209,8 @@ def test_csv_has_both_bounds():
             "read_calls": ("0", "0", "0"), "write_calls": ("1023", "0", "0"),
             "write_bytes_max": (str(2300 + 1000 * (PAGE - 1)), "0", "1"), "open": ("5", "0", "0"),
             "open_seconds": ("0.000185", "0", "0")} == {
-        row["metric"]: (row["value"], row["lower_bound"], row["upper_bound"]) for row in rows}
+        row["metric"]: (row["value"], row["lower_bound"], row["upper_bound"]) for row in rows
+        if row["layer"] != "network"}
 
 
 @pytest.mark.parametrize("evictions, high", [(0, []), (2, ["write_bytes"])])
