@@ -131,6 +131,7 @@ class _Row(msgspec.Struct, omit_defaults=True):
     full: bool = False
     slot: float = 0.0
     ahead: float = 0.0              # of the storage server's clock, when it was read
+    kernel_ahead: Optional[float] = None    # the same of its kernel's, which may have been set back
     block: Optional[sweeps.Block] = None        # of the method `sweep`
     packed: bytes = b""                         # of `packed_sweep`
     forget: list[Any] = []
@@ -280,7 +281,8 @@ class Harvest:
                     for name in row.forget:
                         changed.pop(name, None)
                 else:
-                    target.take(block, row.node, row.boot_id, row.full, row.ahead)
+                    target.take(block, row.node, row.boot_id, row.full, row.ahead,
+                                row.kernel_ahead)
                     head = block.rows().head
                     if head.ended and not head.unreadable:
                         self._slots[key] = row.slot
@@ -354,7 +356,7 @@ class Harvest:
             mine.clear()
         # An agent that had not heard of our clock tells of it as soon as it has.
         ahead = taken.clock_ahead_s if message.read_ahead_s is None else message.read_ahead_s
-        rows = [Logged(*key, _row(_row_of_block(node, message, slot, ahead, kept)))
+        rows = [Logged(*key, _row(_row_of_block(node, taken, slot, ahead, kept)))
                 for key, _, kept in blocks]
         if others:
             # Not its blocks alone: the next message must bring everything again.
@@ -364,7 +366,7 @@ class Harvest:
         for (key, block, _), row in zip(blocks, rows):
             self._log(key, row.body)
             target = self._target(key)
-            target.take(block, node, message.boot_id, message.full, ahead)
+            target.take(block, node, message.boot_id, message.full, ahead, taken.clock_ahead_s)
             if block.head.ended and not block.head.unreadable:
                 self._slots[key] = slot
             if block.head.ended:
@@ -800,9 +802,9 @@ def message_of(harvest: Harvest, message: Union[sweeps.Sweep, sweep_reader.Packe
         raise WireError(wire.INTERNAL_ERROR, str(error)) from None
 
 
-def _row_of_block(node: str, head: sweeps.Head, slot: float, ahead: float,
+def _row_of_block(node: str, taken: sweeps.Taken, slot: float, ahead: float,
                   kept: Union[sweeps.Block, bytes]) -> _Row:
-    row = _Row(node, head.boot_id, head.full, slot, ahead)
+    row = _Row(node, taken.head.boot_id, taken.head.full, slot, ahead, taken.clock_ahead_s)
     if isinstance(kept, bytes):
         row.packed = kept
     else:

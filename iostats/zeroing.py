@@ -295,6 +295,7 @@ class _Reading:
 
     Attributes:
         read_at, full: as in the blocks; ahead: the storage server's clock less the site's, s.
+        kernel_ahead: the same, by the times of its entries.
         number: of all readings of this target.
         bad: some entries could not be understood; absence proves nothing.
         nameless: ... nor the ids of some of them.
@@ -308,11 +309,12 @@ class _Reading:
         cleared: (from, to) of a deletion by hand, or None.
     """
 
-    __slots__ = ("ahead", "bad", "cleared", "done", "doubts", "full", "gains", "moved",
-                 "nameless", "number", "read_at", "rows", "same", "slots", "top")
+    __slots__ = ("ahead", "bad", "cleared", "done", "doubts", "full", "gains", "kernel_ahead",
+                 "moved", "nameless", "number", "read_at", "rows", "same", "slots", "top")
 
     def __init__(self, read_at: float, full: bool, number: int, ahead: float) -> None:
         self.read_at, self.full, self.number, self.ahead = read_at, full, number, ahead
+        self.kernel_ahead = ahead
         self.bad, self.nameless, self.rows, self.top = False, False, 0, (-1, -1)
         self.done: set[tuple[str, int, int] | None] = set()
         self.slots: list[_Array] = []
@@ -471,7 +473,8 @@ class Target:
 
     # ---- what comes in
 
-    def take(self, block: Any, node: str, boot_id: str, full: bool, ahead: float = 0.0) -> bool:
+    def take(self, block: Any, node: str, boot_id: str, full: bool, ahead: float = 0.0,
+             kernel_ahead: float | None = None) -> bool:
         """
         Take one block; True, or False for one that is old, or of a file that could not be read.
 
@@ -481,7 +484,9 @@ class Target:
             block: sweeps.Block, or sweeps.Rows.
             node, boot_id: who has read it.
             full: what is in no block of this reading is not there.
-            ahead: the storage server's clock less the site's when it was read, s.
+            ahead: the storage server's clock less the site's when it was read, s; as the agent has
+                it, whose clock goes slower and not back.
+            kernel_ahead: the same of the kernel's clock, where that is known.
         """
         rows = block.rows()
         block = rows.head
@@ -506,6 +511,7 @@ class Target:
                 self._whole = 0                         # it was never ended: its rest is not known
                 self._keep_doubts()
             before, reading = reading, self._begin(block, full, ahead)
+            reading.kernel_ahead = ahead if kernel_ahead is None else kernel_ahead
             if before is not None:
                 reading.cleared = before.cleared
         key = (block.ids[0], int(rows.seen[0]), len(block.ids)) if block.ids else None
@@ -641,7 +647,8 @@ class Target:
                                             numpy.where(dated, started, seen), self._born[slots])
             self._dated[slots] = dated
             first = slots[self._origin[slots] == 0]
-            self._origin[first] = self._born[first] - _I64(reading.ahead * _NS)
+            ahead = min(reading.ahead, reading.kernel_ahead)
+            self._origin[first] = self._born[first] - _I64(ahead * _NS)
         self._absent[slots] = 0
         if has_places:
             reading.top = (max(reading.top[0], int(place.max())),
@@ -899,7 +906,8 @@ class Target:
 
         `began`, `ended`: numbers, or arrays.
         """
-        aheads = [*self._aheads, *([self._reading.ahead] if self._reading else [])] or [self.ahead]
+        now = (self._reading.ahead, self._reading.kernel_ahead) if self._reading else ()
+        aheads = [*self._aheads, *now] or [self.ahead]
         return began - max(aheads), ended - min(aheads)
 
     def _last_there(self, slots: _Array, absent: _Array) -> float:
@@ -990,13 +998,15 @@ class Target:
             return
         there = (self._row[:self._used] >= 0) & (self._absent[:self._used] == 0)
         born, dated = self._born[:self._used], self._dated[:self._used]
+        # What was made since then may have an earlier time where the kernel's clock was set back.
+        lag = max(0.0, reading.ahead - reading.kernel_ahead)
         if reading.cleared:
-            self._add_cleared(reading, there & dated & (born < _before(reading.cleared[0])))
+            self._add_cleared(reading, there & dated & (born < _before(reading.cleared[0] - lag)))
         if late:                                        # not for the first one of another boot
-            same = there & (born < _before(self.read_at)) & (dated | (
+            same = there & (born < _before(self.read_at - lag)) & (dated | (
                 self._seen[:self._used] < (self.read_at + interval) * _NS))
             for slots in reading.same:                  # since the last part that came
-                same[slots] |= born[slots] < _before(self.read_at)
+                same[slots] |= born[slots] < _before(self.read_at - lag)
             # Who was used meanwhile, without start_time, may be another one after a `clear`.
             proves = same & (dated | (self._seen[:self._used] < _before(self.read_at) - _NS))
             last, now = self.read_at - self.ahead, reading.read_at - reading.ahead
@@ -1004,7 +1014,7 @@ class Target:
             why = CLOCK_SET if is_set and now - last < interval else NO_SWEEP
             if proves.any():
                 self._add_gap(last, max(last, now) if is_set else now - interval, why,
-                              same | (there & (born < (self.read_at + interval) * _NS)), True)
+                              same | (there & (born < (self.read_at + interval - lag) * _NS)), True)
             else:
                 self._add_gap(last, max(last, now), why, proves)
 

@@ -246,7 +246,7 @@ class SiteWorld:
         message = Sweep(
             protocol=1, node=server.name, run=server.run, seq=server.seq, full=full,
             slot=self.now, every=EVERY_S, last=True, targets=blocks, boot_id=server.boot_id,
-            clock_ahead_s=float(ahead), read_ahead_s=float(ahead) if server.heard else None)
+            clock_ahead_s=float(server.ahead), read_ahead_s=float(ahead) if server.heard else None)
         return [message.taken()]
 
     def _blocks(self, server, kernel, read_at):

@@ -398,6 +398,19 @@ def test_a_gap_stays_where_it_was_when_the_clock_is_set_right():
     assert (target.gaps, target.swept_until) == (again.gaps, again.swept_until)
 
 
+def test_a_clear_is_not_moved_away_where_the_kernels_clock_was_set_back():
+    """
+    By 1800 s at 300 s, while the agent's goes slower; cleared at 350 s, and 4711 made again at 390,
+    which its kernel calls -1410: the gap ended before it began, and marked nobody.
+    """
+    target = taken(EMPTY, block(100, {}), block(200, opens(190, 199, 23)))
+    target.take(block(400, opens(-1410, -1401, 7)), "oss1", "boot 1", False, 0.0, -1800.0)
+    assert 30 == target.totals(["4711"]).counters["open"].samples[0]
+    assert [CLEARED] == target.marks("4711", T + 190, T + 399)
+    [(began, ended, _)] = target.gaps
+    assert began <= T + 200 and ended >= T + 390
+
+
 def test_a_clock_that_is_set_forward_makes_no_silence_and_may_have_made_entries_expire():
     """By two hours between 200 and 220 s, for which 4711's entry had to go: 23 and 37 opens."""
     target = clocked((0, block(0, {})), (0, block(200, opens(190, 199, 23))),
