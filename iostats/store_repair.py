@@ -54,10 +54,14 @@ def begin_anew(path: str) -> tuple[str, dict[str, Found]]:
     of the old one, {table: Found}); StateError.
     """
     beside, new = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", f"{path}.anew"
+    with _opened(path):
+        owner = os.stat(path)
     for end in ENDS:                                   # of one that was interrupted
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new + end)
     Store(new).close()
+    with contextlib.suppress(PermissionError):         # the server's user has to be able to open it
+        os.chown(new, owner.st_uid, owner.st_gid)
     with _opened(path) as old, contextlib.closing(sqlite3.connect(
             new, isolation_level=None)) as file:
         file.execute("BEGIN")

@@ -85,6 +85,15 @@ def test_begun_anew_it_has_all_that_can_be_read(path, capsys, tmp_path):
     assert 0 == run(path)
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose file it is otherwise")
+def test_the_new_one_is_its_users_who_has_had_the_old_one(path, capsys):
+    """The server runs as that user; root has begun the store anew."""
+    os.chown(path, 65534, 65534)
+    assert 0 == run(path, "--begin-anew")
+    assert (65534, 65534) == (os.stat(path).st_uid, os.stat(path).st_gid)
+
+
 @pytest.mark.parametrize("content", [b"", b"no SQLite at all\n" * 1000])
 def test_what_is_no_store_is_set_aside_and_an_empty_one_begins(tmp_path, capsys, content):
     path = tmp_path / "site.sqlite"
@@ -107,5 +116,7 @@ def test_a_store_that_a_server_has_open_is_left_as_it_is(path, capsys):
         assert f"iostats: {path}: a server has it open; stop that first\n" == (
             capsys.readouterr().err)
     store.close()
-    assert 1 == run(path + "-away")
-    assert "there is no store; the site's server makes one" in capsys.readouterr().err
+    for options in ((), ("--begin-anew",)):
+        assert 1 == run(path + "-away", *options)
+        assert "there is no store; the site's server makes one" in capsys.readouterr().err
+    assert [] == list(Path(path).parent.glob("*.anew*"))
