@@ -426,7 +426,9 @@ class SiteServer(Server):
             if job is None:
                 continue
             found = facts.get(key) or job.facts
-            if found is not None and found.state != ENDED and found.restarts == key.attempt:
+            if (_tells_late(job.about.scheduler) if found is None or (
+                    found.state == ENDED and found.started is None) else
+                    found.state != ENDED and found.restarts == key.attempt):
                 now = self._passed()
                 job.asked_until = job.asked_until or now + _FACTS_WITHIN_S
                 if now < job.asked_until:
@@ -648,6 +650,14 @@ def _is_askable(job: str) -> bool:
     """Whether a batch system can be asked for it; one that can't must not stop the others."""
     try:
         return bool(schedulers.askable([job]))
+    except UsageError:
+        return False
+
+
+def _tells_late(scheduler: str) -> bool:
+    """Whether a batch system forgets a job some seconds before its accounting knows it."""
+    try:
+        return getattr(schedulers.named(scheduler), "TELLS_LATE", False)
     except UsageError:
         return False
 

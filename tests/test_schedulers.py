@@ -502,9 +502,10 @@ def test_flux_one_job_is_one_object():
 
 
 def test_flux_text_says_the_same_as_json():
-    """But for what old releases do not have; a name with a tab shifts nothing, and is dropped."""
+    """But for what old releases do not have; a name with a tab shifts nothing, and shows it."""
     found = flux.parse_text(sample("flux-jobs.txt"))
-    assert DONE._replace(account="", partition="", name="", work_dir="") == found["fuZZybuNNy"]
+    assert DONE._replace(account="", partition="", name="so\\x09lve", work_dir=""
+                         ) == found["fuZZybuNNy"]
     assert ("CANCELLED", None, None) == (found["f7YXq9G"].outcome, found["f7YXq9G"].exit_status,
                                          found["f7YXq9G"].started)
     assert WAITING == found["fLUv"].state
@@ -608,6 +609,14 @@ def test_grid_engine_8_does_not_tell_who_deleted_a_job(job, expected):
     found = sge.parse_qacct(sample("sge-qacct-8.1.9.txt"))[job]
     assert expected == (found.outcome, found.exit_status, found.exit_signal, found.restarts,
                         found.started)
+
+
+def test_grid_engine_does_not_tell_of_a_run_whose_entry_has_not_come():
+    """What was run again has an entry of its first run; the last one comes 15 s after the end."""
+    text = sample("sge-qacct.txt")
+    first, _, last = text.strip("\n").rpartition("=" * 62 + "\n")
+    assert {} == sge.parse_qacct(first)
+    assert {"4740"} == set(sge.parse_qacct("=" * 62 + "\n" + last))
 
 
 def test_grid_engine_is_asked_for_those_that_run_and_then_for_the_past():

@@ -61,6 +61,10 @@ def test_a_job_whose_node_is_dead_says_for_whom_it_waits_and_until_when(desk):
     assert re.fullmatch(
         rf"iostats: job 92 has no report yet: it waits for nid\[3-4\] until {CLOCK} \(2 of 4 "
         r"nodes have reported\)", both(desk, "92"))
+    [one] = desk.asked("waiting", jobs=["92"])
+    assert ("92", 0, "alice", 2, 4, ["nid3", "nid4"], 2) == tuple(one[name] for name in (
+        "job", "attempt", "user", "reported", "nodes", "missing", "missing_count"))
+    assert 0 < one["until"] - time.time() <= 60                     # the desk's deadline
     # Below a table for people it is said without being asked; not where a program reads.
     below = desk.iostats("jobs").err
     assert "iostats: not in the list: job 92 waits for nid[3-4] until " in below

@@ -17,6 +17,8 @@ A scheduler is a module with
     STAYS                      no launch is possible any more once a job is being ended
     QUOTES                     the launcher hands its command to a shell
     PASSES_ENVIRONMENT         the launcher takes the environment along; may be absent: it does not
+    TELLS_LATE                 `facts` has nothing of a job from its end until some seconds later;
+                               may be absent: it has
     facts(jobs, run)           {raw job: jobfacts.Facts} of those that it knows of `jobs`, by its
                                commands; `run` takes an argv and returns what subprocess.run()
                                does.  NotReadable where it does not tell
@@ -277,8 +279,13 @@ def field(record: Mapping[str, Any], *keys: str) -> str:
 
 def label(record: Mapping[str, Any], *keys: str) -> str:
     """As `field`, of what users call their things: what does not print is made visible."""
-    return field({key: errors.one_line(value) if isinstance(value, str) else value
-                  for key, value in ((key, record.get(key)) for key in keys)}, *keys)
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            text = errors.one_line(str(value).strip())
+            if text:
+                return text
+    return ""
 
 
 def seconds(text: object, now: float | None = None) -> float | None:

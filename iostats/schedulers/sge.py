@@ -39,6 +39,7 @@ NAME = "sge"
 JOB_ID_VARIABLE = "JOB_ID"
 STAYS = False
 QUOTES = False
+TELLS_LATE = True                   # accounting_flush_time, 15 s unless the site says more
 
 _LIST = ["qstat", "-g", "t", "-xml", "-u", "*"]
 _NONE = ("", "NONE", "none", "undefined")
@@ -175,13 +176,14 @@ def parse_qacct(text: str) -> dict[str, Facts]:
     found: dict[str, Facts] = {}
     for job, entries in by_job.items():
         followed = [at for at, record in enumerate(entries) if _failed(record) in _RUN_AGAIN]
-        # None where that one has not ended yet.
         last_run = entries[followed[-1] + 1:] if followed else entries
+        if not last_run:                                  # it goes on, or is not told yet
+            continue
         # Of a parallel job without pe_taskid: its own entry spans those of its tasks.
-        own = max(enumerate(last_run or entries), key=lambda one: (_lasted(one[1]), one[0]))[1]
+        own = max(enumerate(last_run), key=lambda one: (_lasted(one[1]), one[0]))[1]
         # As in `about`, where nothing tells a third run from a second.
         found[job] = _of_the_accounting(job, number(own.get("taskid")), own)._replace(
-            restarts=int(bool(followed and last_run)))
+            restarts=int(bool(followed)))
     return found
 
 
