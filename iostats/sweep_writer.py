@@ -70,18 +70,8 @@ class Block:
             self._refused[error.job_id] = None
             self.bytes += length((error.job_id,))
 
-    def _refuse_impossible(self) -> None:
-        """Leave out what no kernel can have kept: more than its samples and its maximum allow."""
-        bad: set[int] = set()
-        columns = list(zip(*(row.numbers for row in self._rows.values())))
-        for _, _, fields in self._form.columns if self._form is not None else ():
-            mine, columns = dict(zip(fields, columns)), columns[len(fields):]
-            if "sum" in mine:
-                sums, most = list(map(int, mine["sum"])), list(map(mul, map(int, mine["samples"]),
-                                                                   map(int, mine["max"])))
-                if max(sums) > _LIMIT or any(map(gt, sums, most)):
-                    bad.update(at for at, (total, high) in enumerate(zip(sums, most))
-                               if total > min(high, _LIMIT))
+    def _leave_out(self, bad: Iterable[int]) -> None:
+        """What no kernel can have kept: more than its samples and its maximum allow."""
         rows = list(self._rows.values())
         for at in sorted(bad):
             del self._rows[rows[at].job_id]
@@ -107,8 +97,6 @@ class Block:
     def packed(self, ended: bool, entries: int = 0, gone: Sequence[str] = (),
                unreadable: str = "") -> bytes:
         """The bytes that are sent: a line of JSON, and its columns."""
-        if self._rows:
-            self._refuse_impossible()
         rows = list(self._rows.values())
         started, seen = [row.started_ns for row in rows], [row.seen_ns for row in rows]
         columns: list[tuple[int, array[int]]] = []
@@ -116,14 +104,22 @@ class Block:
         wanted = _COUNTED if all(started) else FIELDS
         numbers = iter(zip(*(row.numbers for row in rows)))
         counters: dict[str, list[Any]] = {}
+        bad: set[int] = set()
         for name, unit, fields in self._form.columns if self._form is not None and rows else ():
-            values = dict(zip(fields, numbers))
-            samples = list(map(int, values["samples"]))
+            values = {field: list(map(int, column)) for field, column in zip(fields, numbers)
+                      if field in wanted or field == "max"}
+            samples = values["samples"]
             if any(samples):
+                if "sum" in values and (max(values["sum"]) > _LIMIT or any(map(
+                        gt, values["sum"], map(mul, samples, values["max"])))):
+                    bad.update(at for at, (total, most) in enumerate(zip(values["sum"], map(
+                        mul, samples, values["max"]))) if total > min(most, _LIMIT))
                 counters[name] = [unit, *(
-                    _column(columns, samples if field == "samples" else
-                            list(map(int, values[field])))
+                    _column(columns, values[field])
                     if field in fields and field in wanted else 0 for field in FIELDS)]
+        if bad:
+            self._leave_out(bad)
+            return self.packed(ended, entries, gone, unreadable)
         head = {**self._head, "ended": ended, "entries": entries, "bad": self.bad, "why": self.why,
                 "unreadable": unreadable, "ids": list(self._rows), "gone": list(gone),
                 "refused": list(self._refused),
