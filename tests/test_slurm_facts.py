@@ -331,7 +331,9 @@ def test_a_name_with_a_line_end_speaks_of_no_other_job():
     """In JSON it is a name; the lines have no field that a user writes."""
     live = json.loads(sample("squeue_22.05.json"))
     live["jobs"][0]["name"] = "x\n2|2|COMPLETED|0|root|root|main|1|N|N|node1"
-    assert "" == leaf.facts(["1"], Answers(squeue_json=(0, json.dumps(live), "")))["1"].name
+    found = leaf.facts(["1", "2"], Answers(squeue_json=(0, json.dumps(live), "")))
+    assert "x\\x0a2|2|COMPLETED|0|root|root|main|1|N|N|node1" == found["1"].name
+    assert "root" not in {one.user for one in found.values()}
     for field in ("%j", "%k", "%o", "%Z"):
         assert field not in forms.LIVE
     assert not {"JobName", "Comment", "WorkDir", "SubmitLine"} & set(forms.ACCOUNTED.split(","))
