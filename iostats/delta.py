@@ -230,6 +230,9 @@ def _gain_of_new(start: Snapshot, end: Snapshot, key: tuple[str, str], instance:
         return None, True, ("not seen at the start, and nothing proves that it is newer: what it "
                             "gained is not known")
     gain = gains(None, reading, calls_suffix)
+    if not is_new_mount and any(file.name == key[1] for file in start.files):
+        return gain.values, True, _joined(
+            f"not seen at the start, and cleared after it{_moment(reading.start_ns)}", gain.why)
     # What was cleared since is lost; of a mount's files the ones beside it tell when it came.
     beside = [other.start_ns for (_, name), other in now.items() if other.start_ns
               and (name == key[1] or (not was_there and name.rpartition("-")[2] == instance))]

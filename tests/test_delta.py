@@ -359,6 +359,15 @@ def test_a_file_that_was_cleared_after_being_mounted_later_is_too_low(was_there)
     assert not found["rpc_stats"].lower_bound
 
 
+def test_a_file_that_was_not_seen_and_was_cleared_later_is_too_low():
+    """Its directory was there at the start, so that it is no new one: what was before is lost."""
+    begun = snapshot(UUID)._replace(wall_ns=1_752_000_000_000_000_000)
+    [found] = delta.between(begun, snapshot(UUID, file(stats(
+        "open 23 samples [regs]", start="1752000041.000000023"))), SOURCES)
+    assert ({"open": 23}, True, "not seen at the start, and cleared after it, at 2025-07-08 "
+            "18:40:41 UTC") == (found.values, found.lower_bound, found.why)
+
+
 def test_a_target_that_was_added_and_can_not_be_read_at_the_end_does_not_vanish():
     """What went to it is not known."""
     [new] = [d for d in delta.between(snapshot(BEFORE), snapshot(AFTER, file(
