@@ -137,8 +137,10 @@ class Writer:
 
     def close(self) -> None:
         """End it; what it is just writing is written, or is not."""
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._reading is not None and not self._reading.done():
+            with contextlib.suppress(RuntimeError):    # its loop has come to its end
+                self._reading.cancel()
+        self._reading = self._lock = None
         self._let_go()
 
 

@@ -366,7 +366,10 @@ class SiteServer(Server):
                 await self._writer.begin()             # while little else is in memory
             except handover.NotHandedOver as error:
                 log.error("%s", error)
-        await asyncio.gather(self._work(), self.harvest.work(self._settled))
+        try:
+            await asyncio.gather(self._work(), self.harvest.work(self._settled))
+        finally:
+            self._writer.close()
 
     def _settled(self, jobs: dict[str, Optional[Facts]]) -> None:
         """Of {job: Facts or None} the storage servers' totals are final: another record is due."""
