@@ -68,7 +68,7 @@ def _numbers(number, one):
     found = []
     for place, name in enumerate(_COUNTERS):
         found += ((0,) * 5 if (one + place) % 5 == 0 and name != "write_bytes" else
-                  (samples, 41, 1_048_576, samples * 4099 * (_LARGE if "_bytes" in name else 1),
+                  (samples, 41, 2**40, samples * 4099 * (_LARGE if "_bytes" in name else 1),
                    samples * 16_801_801))
     return tuple(found)
 

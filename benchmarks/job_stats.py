@@ -73,7 +73,7 @@ def _value(drawn, name):
         first = drawn.randint(10, 20)
         hist = tuple((first + more, drawn.randint(1, 5000))
                      for more in range(drawn.randint(1, 8)))
-        return Value(samples, 4096, 1 << drawn.randint(12, 24), total, total**2 % 2**64, hist)
+        return Value(samples, 4096, 1 << drawn.randint(20, 24), total, total**2 % 2**64, hist)
     total = samples * drawn.randint(20, 5000)
     return Value(samples, drawn.randint(5, 50), drawn.randint(5000, 90_000), total,
                  total**2 // samples % 2**64)

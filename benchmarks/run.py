@@ -17,7 +17,7 @@ import sys
 import time
 
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "zeroing",
-           "job_stats", "harvest_server", "scale")
+           "job_stats", "agent", "harvest_server", "scale")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

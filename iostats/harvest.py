@@ -496,6 +496,9 @@ class Agent:
             self._again_at = time.monotonic() + self._pause_s * (0.5 + os.urandom(1)[0] / 256)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             self._is_away = True
+            if getattr(error, "code", None) == wire.METHOD_NOT_FOUND:
+                error = NotDelivered("the site's server is of an older release, which does not "
+                                     "know `packed_sweep`: update it")
             self._say(f"{error}; {len(self._spool)} messages wait in {self._spool.folder}",
                       "".join(c for c in str(error) if not c.isdigit()))
             return _LATER

@@ -367,3 +367,19 @@ def test_a_message_is_sent_as_it_was_kept(desk):
     taken = unpacked(kept)
     assert "4711" == taken.blocks[0][0].head.ids[0]
     assert sweep_reader.MAGIC == zlib.decompress(kept)[:16]
+
+
+def test_a_server_of_before_is_waited_for(desk):
+    """It has no method `packed_sweep`: nothing is lost until it is updated, and a line says so."""
+    desk.show([a_job(0)])
+    site_of_test = desk.site()
+    method = site_of_test.methods.pop("packed_sweep")
+    done = desk.once(node_try_for=0)
+    assert 3 == done.status
+    assert "the site's server is of an older release, which does not know `packed_sweep`: update " \
+           "it; 1 messages wait" in done.err
+    assert [] == site_of_test.messages and 1 == len(desk.waiting())
+    site_of_test.methods["packed_sweep"] = method
+    assert 0 == desk.once().status
+    assert [1, 1] == [message.seq for message in site_of_test.messages]
+    assert [] == desk.waiting()
