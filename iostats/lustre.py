@@ -34,6 +34,7 @@ _LONGEST_NAME = 100              # longer ones are no counters; a server takes u
 _LIMIT = 2**63                   # of an s64, in which the kernel keeps all of these
 # Different operations under one name: 2.17 before 50c0adcf72; the OSTs of 2.10.
 _MAY_REPEAT = ("unnamed-opcode-", "statfs")
+_MAY_LACK_BRACKET = ("reqs", "regs", "pages")   # the last of a line, which lctl of 2.17 cuts off
 _HAVE_SUMS = ("bytes", "usec", "usecs")         # in each release; 0 would stand for a lost sum
 
 # A wall clock is never before 2001-09-09.  2.15.0 and 2.15.1 print seconds since boot
@@ -172,10 +173,10 @@ def _counter(head: str, rest: str) -> tuple[str, Counter | None]:
     (name, Counter) of what stands before and after ` samples [`; None if it is not of its form.
     """
     name, _, samples = head.rstrip().rpartition(" ")
-    unit, _, fields = rest.partition("]")
+    unit, bracket, fields = rest.partition("]")
     numbers = fields.split()
     name = _as_name(name)
-    if not (name and unit and is_number(samples)
+    if not (name and unit and is_number(samples) and (bracket or unit in _MAY_LACK_BRACKET)
             and len(numbers) in ((3, 4) if unit in _HAVE_SUMS else (0, 3, 4))
             and (not numbers or are_digits(numbers) or all(map(is_number, numbers)))):
         return name, None
