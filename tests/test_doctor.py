@@ -81,7 +81,8 @@ def problem(desk, root, name, *options, **how):
 def test_a_good_node_has_no_problem_and_status_0(desk, tree):
     """A line for each check, in the order in which one would look."""
     done = desk.client("doctor", "--root", tree, "--node", "n1", job=False,
-                       env={"PATH": "/nowhere"})               # no command of a batch system
+                       env={"PATH": "/nowhere",                # no command of a batch system
+                            "IOSTATS_NODE_HOOK_DIR": str(desk.folder / "hooks")})
     lines = [line.split(":")[0].split(None, 1) for line in done.out.splitlines()]
 
     assert ("", 0) == (done.err, done.status)

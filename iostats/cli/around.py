@@ -54,7 +54,8 @@ def with_streams() -> None:
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
     if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False,
+                               buffering=1)
     if not isinstance(sys.stderr, _Told):
         sys.stderr = _Told(sys.stderr)
 
@@ -69,10 +70,9 @@ class _Told:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write `text` as far as that goes."""
+        """Write `text` as far as that goes; a line is one write, so that ranks' do not mix."""
         try:
-            self._stream.write(text)
-            self._stream.flush()
+            self._stream.write(text)                   # by lines, see io.TextIOWrapper
         except OSError:
             _to_nowhere(2)
         return len(text)
