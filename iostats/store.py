@@ -436,7 +436,8 @@ class Store:
         """
         Do [(sql, values), ...], or one of them, and commit; how many rows the last one changed.
         """
-        if isinstance(statements[0], str):
+        rows = 0
+        if statements and isinstance(statements[0], str):
             statements = (statements,)
         try:
             self._begin()
