@@ -52,7 +52,6 @@ def install(name, place, packages):
     role = ROLES[name]
     if not place.destdir and os.geteuid():
         raise Failed(f"expected root, got user {os.geteuid()}; use: sudo make install-{name}")
-    _check_python(place)
     _program(place)
     if packages:
         _packages(place, role.extras)
@@ -73,20 +72,6 @@ def install(name, place, packages):
         print("left to do:")
         for line in left:
             print(f"  {line}")
-
-
-def _check_python(place):
-    try:
-        done = subprocess.run([place.python, "-I", "-S", "-c",
-                               "import sys; print(*sys.version_info[:2])"],
-                              capture_output=True, text=True)
-        found = tuple(map(int, done.stdout.split()))
-    except (OSError, ValueError):
-        found = ()
-    if found < OLDEST_PYTHON:
-        raise Failed(f"{place.python}: expected Python 3.9 or newer, got "
-                     f"{'.'.join(map(str, found)) or 'none'}; name one: make ... "
-                     f"UNIT_PYTHON=/usr/bin/python3.11")
 
 
 def _program(place):
@@ -110,7 +95,7 @@ def _program(place):
     os.rename(new, f"{lib}/iostats")
     shutil.rmtree(old, ignore_errors=True)
     for script in ("iostats_client.py", "iostats_server.py"):
-        copy(f"{HERE}/{script}", f"{lib}/{script}", 0o755)
+        _from_template(f"{HERE}/{script}", f"{lib}/{script}", place, 0o755)
     os.makedirs(f"{lib}/hooks", exist_ok=True)
     for hook in os.listdir(f"{HERE}/hooks"):
         if os.path.isfile(f"{HERE}/hooks/{hook}"):
@@ -127,10 +112,13 @@ def _from_template(source, to, place, mode, python="", config=None):
     """A file that names places: as they are here; `config`: of a unit, for those of site.cfg."""
     values = {"@LIBDIR@": place.lib, "@PYTHON@": python or place.python,
               "/usr/local/lib/iostats": place.lib, "/usr/bin/python3": place.python}
+    if place.python_named:                              # python3 is too old, or it would not be
+        values.update({"/usr/bin/env python3": place.python, ":-python3}": f":-{place.python}}}"})
     for word, key in (("@HOOK_DIR@", "node.hook_dir"), ("@SPOOL_DIR@", "harvest.spool_dir")):
         values[word] = config[key] if config else word
+    words = "|".join(map(re.escape, values))
     with open(source, encoding="utf-8") as file:
-        text = re.sub("|".join(values), lambda found: values[found.group()], file.read())
+        text = re.sub(words, lambda found: values[found.group()], file.read())
     write(to, text.encode(), mode)
 
 
@@ -312,6 +300,10 @@ def _files(path):
 def main(words):
     os.umask(0o022)
     try:
+        if sys.version_info < OLDEST_PYTHON:            # UNIT_PYTHON, which runs this
+            raise Failed("{}: expected Python 3.9 or newer, got {}.{}; name one: make ... "
+                         "UNIT_PYTHON=/usr/bin/python3.11".format(sys.executable,
+                                                                   *sys.version_info))
         place = Place(os.environ)
         if words == ["uninstall"]:
             uninstall(place, os.environ.get("PURGE") == "yes")

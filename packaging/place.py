@@ -3,8 +3,10 @@ Where `make install-...` puts things, and how files are written there.
 """
 
 import os
+import shutil
 
 ETC, STATE = "/etc/iostats", "/var/lib/iostats"
+PYTHON = "/usr/bin/python3"
 
 
 class Failed(Exception):
@@ -29,7 +31,9 @@ class Place:
         self.lib = os.path.join(prefix, "lib/iostats")
         self.bin = os.path.join(prefix, "bin")
         self.units = environ.get("UNITDIR") or "/etc/systemd/system"
-        self.python = environ.get("UNIT_PYTHON") or "/usr/bin/python3"
+        python = environ.get("UNIT_PYTHON") or PYTHON
+        self.python = shutil.which(python) or python    # units and `#!` want all of it
+        self.python_named = self.python != PYTHON
         self.site = environ.get("SITE") or ""
         self.venv = f"{self.lib}/venv"
         self.live = not self.destdir and os.path.isdir("/run/systemd/system")

@@ -59,7 +59,8 @@ def _chosen(path):
     from iostats import config as site
     found = site.load(path, environ={})
     return {name: " ".join(found[name]) if isinstance(found[name], list) else str(found[name])
-            for name in ("server.auth", "site.host") if found.origin[name] != "the default"}
+            for name in ("node.python", "server.auth", "site.host")
+            if found.origin[name] != "the default"}
 
 
 def _same(one, other):
@@ -72,6 +73,8 @@ def _choices(name, place):
     found = {}
     if place.site or (name == "site" and not place.destdir):
         found["site.host"] = place.site or os.uname().nodename
+    if place.python_named:
+        found["node.python"] = place.python
     # With munge users may read their own jobs' records, and nodes need no copy of a secret; who
     # has no munged (a storage server) is known by the secret.
     if not place.destdir and not munge.available():

@@ -4,6 +4,7 @@ install-...` writes into an image (DESTDIR), with packages that are made here.
 """
 from __future__ import annotations
 
+import ast
 import os
 import socket
 import subprocess
@@ -107,6 +108,69 @@ def test_packages_that_cannot_be_had_are_an_error_with_pips_own_words(tmp_path):
                 env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)})
     assert 2 == done.returncode and "No matching distribution" in done.stderr
     assert "these packages could not be installed.  Is there a way to PyPI from here" in done.stderr
+
+
+@pytest.fixture
+def old_python(tmp_path):
+    """A python3 that says it is 3.6, as that of Enterprise Linux 8; its grammar is ours."""
+    python = tmp_path / "python3"
+    python.write_text(f"""#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+exec {sys.executable} -I -S -c 'import runpy, sys
+sys.version_info = (3, 6, 8, "final", 0)
+sys.argv[:] = sys.argv[1:]
+sys.executable = "{python}"
+runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
+""")
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("what", ["install-harvest", "uninstall"])
+def test_a_python_that_is_too_old_installs_nothing_and_says_how(tmp_path, old_python, what):
+    """It was a traceback: subprocess.run() has no capture_output before 3.7."""
+    done = make(what, f"DESTDIR={tmp_path / 'image'}", f"UNIT_PYTHON={old_python}")
+    assert 2 == done.returncode and not (tmp_path / "image").exists()
+    assert done.stderr.startswith(f"make: {old_python}: expected Python 3.9 or newer, got 3.6; "
+                                  f"name one: make ... UNIT_PYTHON=/usr/bin/python3.11\n")
+
+
+@pytest.mark.parametrize("script", ["iostats_client.py", "iostats_server.py",
+                                    "packaging/install.py", "packaging/place.py",
+                                    "packaging/site_cfg.py"])
+def test_what_tells_that_python_is_too_old_can_be_read_by_it(script):
+    text = (REPOSITORY / script).read_text()
+    ast.parse(text, feature_version=(3, 6))
+    assert "from __future__ import annotations" not in text and ":=" not in text
+
+
+@pytest.mark.parametrize("script", ["iostats_client.py", "iostats_server.py"])
+@pytest.mark.parametrize("words, status", [
+    (["show"], 1), (["start", "--never-fail"], 0), (["prolog"], 0), (["epilog"], 0)])
+def test_a_python_that_is_too_old_is_a_line(old_python, script, words, status):
+    """It was a traceback: 3.6 does not know `from __future__ import annotations`."""
+    path = REPOSITORY / script
+    done = subprocess.run([old_python, "-I", "-S", path, *words], capture_output=True, text=True)
+    assert (status, "", f"iostats: {old_python} is Python 3.6, and 3.9 is needed; if there is a "
+            f"newer one: python3.9 {path} ...\n") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_the_python_that_is_named_runs_all_of_it(tmp_path):
+    """Where python3 is too old: commands, job scripts and the nodes of `iostats run`, too."""
+    newer = tmp_path / "python3.97"
+    newer.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    newer.chmod(0o755)
+    done = make("install-harvest", "UNIT_PYTHON=python3.97", f"DESTDIR={tmp_path / 'image'}",
+                env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert (0, "") == (done.returncode, done.stderr)
+    lib = tmp_path / "image/usr/local/lib/iostats"
+    for script in ("iostats_client.py", "iostats_server.py"):
+        assert f"#!{newer}\n" == (lib / script).read_text().splitlines(keepends=True)[0]
+    job = (lib / "sample_job.sh").read_text()
+    assert f"${{NODE_PYTHON:-{newer}}}" in job and "-python3}" not in job
+    assert f"\npython = {newer}\n" in (lib / "site.cfg").read_text()
+    unit = tmp_path / "image/etc/systemd/system/iostats-harvest.service"
+    assert f"\nExecStart={newer} -I -S " in unit.read_text()
 
 
 @pytest.mark.parametrize("words, said", [
