@@ -17,7 +17,7 @@ from measure import (HERE, SERVER, BenchmarkError, Server, Table, free_port, loa
                      median_ratio)
 
 _JOB, _AT_ONCE = "4711", 64
-_SERVERS = ("iostats", "threads", "threads, two connections")
+_SERVERS = ("iostats", "plain threads", "threads", "threads, two connections")
 
 
 def run(quick):
@@ -69,7 +69,8 @@ def one_run(name, folder, message, nodes, at_once=_AT_ONCE):
                    "--listen", f"127.0.0.1:{port}"]
     else:
         command = [sys.executable, os.path.join(HERE, "threads.py"), *common, "--port", str(port)]
-        command += ["--keep-alive"] if name == "threads" else []
+        command += ["--keep-alive"] if name in ("threads", "plain threads") else []
+        command += ["--plain"] if name == "plain threads" else []
     kind = "two connections" if name.endswith("two connections") else "report"
     with Server(command, port) as server:
         said = load({"port": port, "key": key, "kind": kind, "nodes": nodes,
