@@ -19,6 +19,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     wire              how a message is authenticated
     series            amounts over time, in a bounded number of bins
     filesystem        deltas of one file system, added up
+    alike             reports of one shape, added up as one list each
     aggregate         deltas of all nodes -> totals -> the JSON record
     merged            the totals of many nodes in one message
     compact           the record -> one short line for the batch system's own accounting

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from iostats.alike import Alike
 from iostats.filesystem import FileSystem, added, notes_of
 
 TYPE_CHECKING = False
@@ -38,6 +39,7 @@ Attributes:
     why: a sentence where that is not plain; "" else.
 """
 
+_FEW = 8                            # nodes, for which looking for reports that are alike costs more
 _OVERLAP_S = 1.0                    # the wall clocks of two reports of a node agree to this
 _EQUAL_S = 1e-3                     # seconds since boot are rounded, and have no other error
 
@@ -126,7 +128,8 @@ class Totals:
         self._without: dict[str, str] = {}          # node -> why it has no numbers
         self._gaps: set[str] = set()                # nodes with numbers, and a part without
         self._parts: dict[str, list[_Part]] = {}    # node -> [_Part]
-        self._file_systems: dict[str, FileSystem] = {}
+        self._by_name: dict[str, FileSystem] = {}   # without what waits in _alike
+        self._alike = Alike()
         self._notes: dict[str, set[str]] = {}       # text -> {node}
         self._refused: dict[str, int] = {}          # why -> count
         # node, as a refused message named it -> {why}
@@ -137,6 +140,12 @@ class Totals:
         self._started: float | None = None
         self._ended: float | None = None
         self._user: tuple[str, str] | None = None   # (the first node by name that told, user)
+
+    @property
+    def _file_systems(self) -> dict[str, FileSystem]:
+        """All that was added, by name."""
+        self._alike.settle(self._by_name)
+        return self._by_name
 
     # -- taking reports ------------------------------------------------------------------
 
@@ -250,22 +259,24 @@ class Totals:
     def _add_deltas(self, report: Report, node: str) -> None:
         short: dict[str, dict[str, int]] = {}
         metadata: dict[tuple[str, str], dict[str, int]] = {}
-        mine: dict[str, FileSystem] = {}
         if not report.deltas:
             self._note("no Lustre file system is mounted", node)
-        for delta in report.deltas:
-            file_system = mine.get(delta.file_system)
-            if file_system is None:
-                file_system = _of_name(self._file_systems, delta.file_system)
-                mine[delta.file_system] = file_system
-            file_system.add(delta, node, short, metadata)
+        told = None
+        if len(self._nodes) >= _FEW:
+            told = self._alike.add(
+                report.deltas, lambda name, text: self._by_name[name].add_note(text, node),
+                short, metadata)
+        if told is None:
+            told = {}
+            for delta in report.deltas:
+                told.setdefault(delta.file_system, set()).add(delta.source)
+                _of_name(self._by_name, delta.file_system).add(delta, node, short, metadata)
+        mine = {name: self._by_name[name] for name in told}
         for (name, target), values in metadata.items():
             mine[name].add_metadata(target, values, node, report.elapsed_s)
         for name, file_system in mine.items():
-            told = {delta.source for delta in report.deltas if delta.file_system == name}
-            if name in (report.dirty_bytes or {}):
-                told.add("dirty")
-            file_system.add_told(told, node)
+            has_dirty = name in (report.dirty_bytes or {})
+            file_system.add_told({*told[name], "dirty"} if has_dirty else told[name], node)
         for name, dirty_bytes in (report.dirty_bytes or {}).items():
             if name in mine:
                 mine[name].add_dirty(dirty_bytes)
@@ -362,7 +373,7 @@ class Totals:
         self._gaps = set(map(named, state["gaps"]))
         self._parts = {node: [_Part(*part) for part in parts]
                        for node, parts in nodes_in(state["parts"]).items()}
-        self._file_systems = file_systems_in(state["file_systems"])
+        self._by_name = file_systems_in(state["file_systems"])
         self._notes = {text: set(map(named, nodes)) for text, nodes in state["notes"].items()}
         self._refused = dict(state["refused"])
         self._refused_nodes = {node: set(whys)

@@ -26,7 +26,7 @@ _NETWORK = ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs")
 _SERIES = ("read_bytes", "write_bytes", "operations")
 # What is there of each mount; mdc is of the layer that osc tells of.
 _TOLD = ("llite", "osc", "md_stats", "rpc_stats", "dirty")
-_IMPOSSIBLE = 2**62                     # bytes or us: no node gains as much in a job
+IMPOSSIBLE = 2**62                     # bytes or us: no node gains as much in a job
 _FIELDS = ("", "_us", "_us2")           # what metrics_of makes of one counter
 _PARTS = frozenset(part for parts in MADE_OF.values() for part in parts)
 
@@ -59,16 +59,16 @@ class FileSystem:
         if delta.lower_bound or delta.values is None:
             self._low.add(delta.source)
         if delta.why:
-            self._notes.setdefault(f"{delta.source}: {delta.why}", set()).add(node)
+            self.add_note(f"{delta.source}: {delta.why}", node)
         if delta.values is None:
             return
         if not (delta.proved or delta.lower_bound):
             self._unproved.add(delta.source)
         values = delta.values
-        if max(values.values(), default=0) >= _IMPOSSIBLE:
+        if sum(values.values()) >= IMPOSSIBLE <= max(values.values()):     # most by sum(): faster
             values = self._possible(delta, node)
         if delta.source == "llite":
-            values = _made_once(values)
+            values = made_once(values)
             added(short.setdefault(delta.file_system, {}), _in_short(values))
         elif delta.source == "md_stats":
             added(metadata.setdefault((delta.file_system, delta.target), {}), values)
@@ -79,15 +79,23 @@ class FileSystem:
             self._unspread.update(metric for metric in values
                                   if metric.endswith("_us") and f"{metric}2" not in values)
 
+    def add_sums(self, source: str, target: str, values: dict[str, int]) -> None:
+        """Add to what `add` has taken before of this source and target, under these names."""
+        self._sums[source, target].add(values)
+
+    def add_note(self, text: str, node: str) -> None:
+        """Add a note of one node."""
+        self._notes.setdefault(text, set()).add(node)
+
     def _possible(self, delta: Delta, node: str) -> dict[str, int]:
         """The gains of `delta` without those that nobody can have had; it is noted."""
         values: dict[str, int] = delta.values or {}
         wrong = sorted(metric for metric, gain in values.items()
-                       if gain >= _IMPOSSIBLE and not metric.endswith("_us2"))
+                       if gain >= IMPOSSIBLE and not metric.endswith("_us2"))
         if wrong:
             self._low.add(delta.source)
-            self._notes.setdefault(f"{delta.source}: not counted: {', '.join(wrong)}: no node can "
-                                   f"have gained 2**62 or more", set()).add(node)
+            self.add_note(f"{delta.source}: not counted: {', '.join(wrong)}: no node can have "
+                          f"gained 2**62 or more", node)
         return {metric: gain for metric, gain in values.items() if metric not in wrong}
 
     def add_metadata(self, target: str, values: dict[str, int], node: str,
@@ -362,7 +370,7 @@ def notes_of(notes: Mapping[str, Iterable[str]], fold: Callable[[list[str]], str
     return [f"{fold(sorted(nodes))}: {text}" for text, nodes in sorted(notes.items())]
 
 
-def _made_once(values: dict[str, int]) -> dict[str, int]:
+def made_once(values: dict[str, int]) -> dict[str, int]:
     """One mount's `values` with the largest of what MADE_OF names under the one name."""
     if values.keys().isdisjoint(_PARTS):
         return values
@@ -380,19 +388,26 @@ def _made_once(values: dict[str, int]) -> dict[str, int]:
     return values
 
 
+def is_made_of_one(names: Iterable[str]) -> bool:
+    """Whether made_once makes the same of all values under these names: one part of each whole."""
+    found = set(names)
+    return all(len(found.intersection(parts)) <= 1 for parts in MADE_OF.values())
+
+
 def _in_short(values: dict[str, int]) -> dict[str, int]:
     """What is kept of one node's llite values: bytes, calls, and counts of operations."""
-    return {metric: values[metric] for metric in _short_of(tuple(values))}
+    return {metric: values[metric] for metric in short_of(tuple(values))}
 
 
 @lru_cache(maxsize=64)                  # most nodes of a job have the same names
-def _short_of(names: tuple[str, ...]) -> tuple[str, ...]:
+def short_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `names` that are kept of one node's llite values."""
     return tuple(name for name in names if name in _APPLICATION or _is_operation(name))
 
 
 def operations_of(values: dict[str, int]) -> dict[str, int]:
     """{operation: count} of one mount's llite `values`."""
-    return {metric: count for metric, count in _in_short(_made_once(values)).items()
+    return {metric: count for metric, count in _in_short(made_once(values)).items()
             if metric not in _APPLICATION}
 
 

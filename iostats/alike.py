@@ -1,0 +1,140 @@
+"""
+Reports of one shape, added up as one list each.
+
+The nodes of a job mostly tell of the same targets, with the same metrics in the same order.  The
+first report of such a shape is added Delta by Delta (filesystem.py), with its marks and names; of
+the others only the numbers are new, and these wait here as one list, to which those of the next
+report are added in one go.  `settle` gives them to the file systems, which then are the same as if
+each report had been added on its own.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from operator import add, attrgetter
+
+from iostats.filesystem import IMPOSSIBLE, added, is_made_of_one, made_once, short_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from iostats.filesystem import FileSystem
+
+    # Of each Delta (source, file system, target, lower_bound, proved, why), its number of values
+    # or -1 without any, and the names of all.
+    Shape = tuple[tuple[tuple[Any, ...], ...], tuple[int, ...], tuple[str, ...]]
+
+_MOST_SHAPES, _MOST_NUMBERS = 64, 100_000       # more are added one by one
+_head = attrgetter("source", "file_system", "target", "lower_bound", "proved", "why")
+
+
+class _Plan:
+    """What is the same for all reports of one shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.told: dict[str, set[str]] = {}     # file system -> sources
+        self.notes: list[tuple[str, str]] = []  # (file system, text)
+        # (source, file system, target, names, places of their numbers), of each Delta with numbers
+        self.parts: list[tuple[str, str, str, tuple[str, ...], list[int]]] = []
+        # The same of what a node's short record has, and of what it asked of MDTs.
+        self.short: list[tuple[str, tuple[str, ...], list[int]]] = []
+        self.metadata: list[tuple[tuple[str, str], tuple[str, ...], list[int]]] = []
+        heads, lengths, names = shape
+        at = 0
+        for (source, name, target, _, _, why), length in zip(heads, lengths):
+            self.told.setdefault(name, set()).add(source)
+            if why:
+                self.notes.append((name, f"{source}: {why}"))
+            if length < 0:
+                continue
+            # From 1 on: what is largest of several names is the one that is there.
+            places = {metric: at + number
+                      for number, metric in enumerate(names[at:at + length], 1)}
+            at += length
+            if source == "llite":
+                places = made_once(places)
+                kept = short_of(tuple(places))
+                self.short.append((name, kept, [places[metric] - 1 for metric in kept]))
+            where = tuple(places), [place - 1 for place in places.values()]
+            if source == "md_stats":
+                self.metadata.append(((name, target), *where))
+            self.parts.append((source, name, target, *where))
+
+
+
+class _Waiting:
+    """The sums of reports of one shape; without a plan it has come once."""
+
+    def __init__(self) -> None:
+        self.plan: _Plan | None = None
+        self.sums: list[int] = []
+
+
+class Alike:
+    """The numbers of reports whose shapes have come before."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Shape, _Waiting] = {}
+        self._numbers = 0
+
+    def add(self, deltas: Sequence[Any], note: Callable[[str, str], None],
+            short: dict[str, dict[str, int]],
+            metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]] | None:
+        """
+        Take the numbers of one report; {file system: sources it told of}, or None when it has to be
+        added Delta by Delta.
+
+        `note`: called with (file system, text) of each note; `short`, `metadata`: as for
+        FileSystem.add.
+        """
+        found = [delta.values for delta in deltas]
+        if None in found:
+            lengths = tuple([-1 if values is None else len(values) for values in found])
+            found = [values or {} for values in found]
+        else:
+            lengths = tuple(map(len, found))
+        shape = tuple(map(_head, deltas)), lengths, tuple(chain.from_iterable(found))
+        waiting = self._waiting.get(shape)
+        if waiting is None:
+            more = self._numbers + len(shape[2]) + len(lengths)
+            if len(self._waiting) < _MOST_SHAPES and more <= _MOST_NUMBERS and _is_plain(shape):
+                self._waiting[shape], self._numbers = _Waiting(), more
+            return None
+        numbers = list(chain.from_iterable([values.values() for values in found]))
+        if sum(numbers) >= IMPOSSIBLE and max(numbers) >= IMPOSSIBLE:
+            return None
+        waiting.sums = list(map(add, waiting.sums, numbers)) if waiting.sums else numbers
+        plan = waiting.plan = waiting.plan or _Plan(shape)
+        for file_system, text in plan.notes:
+            note(file_system, text)
+        for file_system, names, places in plan.short:
+            added(short.setdefault(file_system, {}),
+                  dict(zip(names, [numbers[place] for place in places])))
+        for key, names, places in plan.metadata:
+            added(metadata.setdefault(key, {}),
+                  dict(zip(names, [numbers[place] for place in places])))
+        return plan.told
+
+    def settle(self, file_systems: dict[str, FileSystem]) -> None:
+        """Give all that waits here to `file_systems`."""
+        for waiting in self._waiting.values():
+            if not waiting.plan:
+                continue
+            sums, waiting.sums = waiting.sums, [0] * len(waiting.sums)
+            for source, file_system, target, names, places in waiting.plan.parts:
+                file_systems[file_system].add_sums(
+                    source, target, dict(zip(names, [sums[place] for place in places])))
+
+
+def _is_plain(shape: Shape) -> bool:
+    """Whether what is made of its numbers does not depend on their values."""
+    heads, lengths, names = shape
+    at = 0
+    for head, length in zip(heads, lengths):
+        if length > 0:
+            if head[0] == "llite" and not is_made_of_one(names[at:at + length]):
+                return False
+            at += length
+    return True
