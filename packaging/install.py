@@ -52,9 +52,9 @@ def install(name, place, packages):
     role = ROLES[name]
     if not place.destdir and os.geteuid():
         raise Failed(f"expected root, got user {os.geteuid()}; use: sudo make install-{name}")
-    _program(place)
-    if packages:
+    if packages:                                   # first: without them the old release stays
         _packages(place, role.extras)
+    _program(place)
     config = site_cfg.written(name, place)
     for unit in role.units:
         _from_template(f"{HERE}/systemd/{unit}", place.staged(place.units, unit), place, 0o644,
@@ -82,14 +82,18 @@ def _program(place):
     new, old = f"{lib}/iostats.new", f"{lib}/iostats.old"
     for path in (new, old):
         shutil.rmtree(path, ignore_errors=True)
-    for directory, below, names in os.walk(f"{HERE}/iostats"):
-        below[:] = [one for one in below if one != "__pycache__"]
-        to = os.path.join(new, os.path.relpath(directory, f"{HERE}/iostats"))
-        os.makedirs(to, exist_ok=True)
-        for file in names:
-            if file.endswith(".py"):
-                copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
-    compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{place.lib}/iostats")
+    try:
+        for directory, below, names in os.walk(f"{HERE}/iostats"):
+            below[:] = [one for one in below if one != "__pycache__"]
+            to = os.path.join(new, os.path.relpath(directory, f"{HERE}/iostats"))
+            os.makedirs(to, exist_ok=True)
+            for file in names:
+                if file.endswith(".py"):
+                    copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
+        compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{place.lib}/iostats")
+    except OSError:                                 # a disk that is full has room again
+        shutil.rmtree(new, ignore_errors=True)
+        raise
     if os.path.isdir(f"{lib}/iostats"):
         os.rename(f"{lib}/iostats", old)
     os.rename(new, f"{lib}/iostats")
@@ -144,6 +148,9 @@ def requirements(extras):
     return found
 
 
+_NO_VENV = "a virtual environment could not be made; on Debian: apt-get install python3-venv"
+
+
 def _packages(place, extras):
     """A venv of our own with what `extras` need; what else is in it stays (pyslurm, say)."""
     if not extras:
@@ -152,10 +159,9 @@ def _packages(place, extras):
     python = f"{venv}/bin/python"
     version = [place.python, "-c", "import sys; print(sys.version_info[:2])"]
     if not os.path.exists(python) or _output([python, *version[1:]]) != _output(version):
-        _run([place.python, "-m", "venv", "--clear", venv],
-             "a virtual environment could not be made; on Debian: apt-get install python3-venv")
+        _run([place.python, "-m", "venv", "--clear", venv], _NO_VENV)
     elif _output([python, "-m", "pip", "--version"]) is None:
-        _run([place.python, "-m", "venv", "--upgrade", venv], "its pip could not be repaired")
+        _run([place.python, "-m", "venv", "--upgrade", venv], _NO_VENV)
     # What runs here is no user's business, and his PYTHONPATH is none of ours.
     _run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
           *requirements(extras)],
@@ -192,6 +198,8 @@ def _run(command, why):
                           env=_environment())
     if done.returncode:
         sys.stderr.write(done.stdout)
+        if "No space left on device" in done.stdout:
+            why = "the disk is full (df); then the same again"
         raise Failed(f"{' '.join(command)[:120]}: {why}")
 
 
@@ -217,6 +225,9 @@ def _left_to_do(name, place, config):
                     f"servers, and there: make install-node, install-login, install-harvest")
         left.append(f"for mail with reports, in slurm.conf:  MailProg={hooks}/slurm_mail "
                     f"(and SlurmUser in [site] readers)")
+    if name in ("site", "login") and "munge" not in config["server.auth"]:
+        left.append(f"for users to see their own jobs (iostats jobs, report): MUNGE on all hosts, "
+                    f"and [server] auth = munge secret in {ETC}/site.cfg")
     if name == "node":
         left += ["in slurm.conf (PBS, LSF, Flux: docs/batch.md):",
                  f"    Prolog={hooks}/slurm_prolog", f"    Epilog={hooks}/slurm_epilog",
@@ -280,6 +291,9 @@ def uninstall(place, purge):
             shutil.rmtree(path, ignore_errors=True)
         elif os.path.isdir(path):
             kept += _files(path)
+    if any("deliver" in unit for unit in units):
+        print(f"left to do: take {place.lib}/hooks out of slurm.conf (or PBS, LSF, Grid Engine, "
+              f"Flux): Slurm drains a node whose Prolog is not there")
     print("removed" + (f"; kept, and removed by make uninstall PURGE=yes: {' '.join(kept)}"
                        if kept else ""))
 
@@ -311,8 +325,12 @@ def main(words):
             install(words[0], place, os.environ.get("PACKAGES") != "no")
     except Failed as error:
         sys.exit(f"make: {error}")
+    except KeyboardInterrupt:
+        sys.exit("make: stopped; the same command again does the rest")
     except OSError as error:
-        sys.exit(f"make: {error}")
+        where = error.filename2 or error.filename or place.staged(place.lib)
+        sys.exit(f"make: {where}: {error.strerror or error}; when that is put right, the same "
+                 f"command again does the rest")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,15 @@ def copy(source, to, mode):
 def write(path, data, mode):
     """`path` with `data`, whole or not at all."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path + ".new", "wb") as file:
-        file.write(data)
-    os.chmod(path + ".new", mode)
-    os.replace(path + ".new", path)
+    try:
+        with open(path + ".new", "wb") as file:
+            file.write(data)
+        os.chmod(path + ".new", mode)
+        os.replace(path + ".new", path)
+    except OSError as error:
+        error.filename = error.filename or path     # a write names no file
+        try:
+            os.unlink(path + ".new")
+        except OSError:
+            pass
+        raise

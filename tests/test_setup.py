@@ -108,6 +108,69 @@ def test_packages_that_cannot_be_had_are_an_error_with_pips_own_words(tmp_path):
                 env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)})
     assert 2 == done.returncode and "No matching distribution" in done.stderr
     assert "these packages could not be installed.  Is there a way to PyPI from here" in done.stderr
+    # An older release that is there stays as it was, all of it.
+    assert ["venv"] == os.listdir(tmp_path / "usr/local/lib/iostats")
+
+
+def test_packages_for_which_there_is_no_room_are_not_looked_for_at_pypi(tmp_path):
+    python = tmp_path / "python3"
+    python.write_text(f"""#!/bin/sh
+case "$*" in *" venv "*) echo "[Errno 28] No space left on device: 'x'"; exit 1 ;; esac
+exec {sys.executable} "$@"
+""")
+    python.chmod(0o755)
+    done = make("install-login", f"DESTDIR={tmp_path / 'image'}", f"UNIT_PYTHON={python}")
+    assert 2 == done.returncode and "the disk is full (df); then the same again\n" in done.stderr
+    assert "python3-venv" not in done.stderr
+
+
+def test_a_disk_that_is_full_is_a_line_and_the_old_release_stays(tmp_path):
+    """The error of a write names no file; what was written so far filled the disk for good."""
+    lib = tmp_path / "usr/local/lib/iostats"
+    assert 0 == make("install-harvest", f"DESTDIR={tmp_path}").returncode
+    before = {path: path.stat().st_ino for path in (lib / "iostats").rglob("*.py")}
+    done = subprocess.run(["sh", "-c", 'ulimit -f 40; exec "$@"', "sh", *MAKE, "install-harvest",
+                           f"DESTDIR={tmp_path}"], capture_output=True, text=True)
+    assert 2 == done.returncode
+    line = done.stderr.splitlines()[0]
+    assert line.startswith(f"make: {lib}/iostats.new/")
+    assert line.endswith(": File too large; when that is put right, the same command again does "
+                         "the rest")
+    assert before == {path: path.stat().st_ino for path in (lib / "iostats").rglob("*.py")}
+    assert [] == [path for path in lib.rglob("*") if path.name.endswith(".new")]
+
+
+def test_what_ctrl_c_stops_is_a_line(tmp_path):
+    python = tmp_path / "python3"
+    python.write_text(f"""#!/bin/sh
+case "$*" in *" venv "*) kill -INT $PPID; exec sleep 60 ;; esac
+exec {sys.executable} "$@"
+""")
+    python.chmod(0o755)
+    done = make("install-login", f"DESTDIR={tmp_path / 'image'}", f"UNIT_PYTHON={python}")
+    assert done.stderr.startswith("make: stopped; the same command again does the rest\n")
+
+
+@pytest.mark.parametrize("role", ["site", "login"])
+@pytest.mark.parametrize("auth, said", [("secret", True), ("munge secret", False)])
+def test_what_users_need_to_see_their_own_jobs_is_left_to_do(tmp_path, role, auth, said):
+    config = tmp_path / "etc/iostats/site.cfg"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[server]\nauth = {auth}\n[site]\nhost = mgmt1\n")
+    done = make(f"install-{role}", "PACKAGES=no", f"DESTDIR={tmp_path}")
+    assert 0 == done.returncode
+    assert said == ("for users to see their own jobs (iostats jobs, report): MUNGE on all hosts, "
+                    "and [server] auth = munge secret in /etc/iostats/site.cfg\n" in done.stdout)
+
+
+@pytest.mark.parametrize("role, said", [("node", True), ("harvest", False)])
+def test_who_removes_the_hooks_is_told_to_take_them_out_of_the_batch_system(tmp_path, role, said):
+    """Slurm drains each node whose Prolog it does not find."""
+    make(f"install-{role}", "PACKAGES=no", f"DESTDIR={tmp_path}")
+    done = make("uninstall", f"DESTDIR={tmp_path}")
+    assert 0 == done.returncode
+    assert said == ("left to do: take /usr/local/lib/iostats/hooks out of slurm.conf" in
+                    done.stdout)
 
 
 @pytest.fixture
