@@ -351,7 +351,8 @@ class SiteServer(Server):
         """Listen on [site] port."""
         port = self.config["site.port"]
         if await self.listen_on(host, [port]) is None:
-            raise NotDelivered(f"port {port} is taken: another server of the site? ([site] port)")
+            raise NotDelivered(f"port {port} is taken: another server of the site? ([site] "
+                               f"port; who has it: ss -ltnp sport = :{port})")
 
     def close(self) -> None:
         """An orderly end."""

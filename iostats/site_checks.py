@@ -6,6 +6,7 @@ directory, the batch system, the site's server.  Changes nothing.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 
@@ -30,8 +31,14 @@ def examine(config: Config, node: str) -> list[Check]:
 
 
 def fetch(host: str, path: str) -> str:
-    """The command that gets a secret."""
-    return f"scp {host}:{quoted(path)} {quoted(path)}"
+    """The command that gets a secret, with its mode: of a file that is there scp keeps the mode."""
+    return f"scp -p {host}:{quoted(path)} {quoted(path)}"
+
+
+def at(host: str, node: str, command: str) -> str:
+    """`command`, to be run on `host`."""
+    here = host in (node, os.uname().nodename, "localhost", "::1") or host.startswith("127.")
+    return command if here else f"ssh {host} {quoted(command)}"
 
 
 def _batch(config: Config) -> list[Check]:
@@ -101,9 +108,12 @@ def _site(config: Config, node: str) -> list[Check]:
         return [Check(PROBLEM, "site", str(error), get)]
     try:
         hello, by = post.who_listens(host, port, wire.SITE, signs, node)
+    except socket.gaierror as error:
+        return [Check(PROBLEM, "site", f"{where}: {error.strerror or error} ([site] host)",
+                      "iostats config --check")]
     except OSError as error:
         return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
-                      "systemctl start iostats-site.service")]
+                      at(host, node, "systemctl start iostats-site.service"))]
     except NotDelivered as error:                      # munge: it believes root alone
         return [Check(NOTE if os.geteuid() else PROBLEM, "site", str(error),
                       "sudo iostats_client.py doctor" if os.geteuid() else
@@ -117,7 +127,7 @@ def _site(config: Config, node: str) -> list[Check]:
                 *_munge_unused(config)]
     if hello.get("job") != wire.SITE:
         return [Check(PROBLEM, "site", f"{where}: something else listens there",
-                      "iostats config --check")]
+                      at(host, node, f"ss -ltnp sport = :{port}"))]
     return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.doubt for one in signs),
                   get if any(isinstance(one, credentials.Secret) for one in signs) else
                   "iostats config --check"),

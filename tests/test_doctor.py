@@ -511,7 +511,7 @@ def test_another_secret(desk, tree):
     other = desk.folder / "other.secret"
     other.write_text("0" * 64)
     other.chmod(0o600)
-    assert (f"{other}: the server has another one", f"scp 127.0.0.1:{other} {other}") == problem(
+    assert (f"{other}: the server has another one", f"scp -p 127.0.0.1:{other} {other}") == problem(
         desk, tree, "secret", *at(server.port), "--secret", other, job=True)
 
 
@@ -521,7 +521,7 @@ def test_no_secret(desk, tree):
     path = desk.folder / "none.secret"
     text, mend = problem(desk, tree, "secret", *at(server.port), "--secret", path, job=True)
     assert text.startswith(f"{path}: no secret; ")
-    assert f"scp 127.0.0.1:{path} {path}" == mend
+    assert f"scp -p 127.0.0.1:{path} {path}" == mend
 
 
 def test_a_secret_that_others_could_have_read(desk, tree):

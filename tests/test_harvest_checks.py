@@ -241,7 +241,7 @@ def test_another_secret_of_the_site_is_fetched_from_its_server(desk):
     other.chmod(0o600)
     with desk.site():
         assert ("problem", f"127.0.0.1:{desk.port}: the site's server has another secret",
-                f"scp 127.0.0.1:{other} {other}") == doctor(desk, site_secret=other)["site"]
+                f"scp -p 127.0.0.1:{other} {other}") == doctor(desk, site_secret=other)["site"]
 
 
 def test_a_port_and_brackets_in_site_host_are_understood(desk):

@@ -140,7 +140,7 @@ def test_who_has_the_sites_port_keeps_it_from_starting_and_gets_nothing(desk):
     with socket.create_server(("127.0.0.1", desk.port)):
         done = desk.begin_site().wait()
     assert 3 == done.status
-    assert f"port {desk.port} is taken: another server of the site? ([site] port)" in done.line
+    assert f"port {desk.port} is taken: another server of the site? ([site] port; " in done.line
 
 
 # -- a stranger on the network --------------------------------------------------------------------

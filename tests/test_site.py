@@ -331,7 +331,8 @@ def test_a_second_server_says_so_in_one_line(desk):
     assert (1, f"iostats: {desk.store}: another server has it open") == (done.status, done.line)
     desk.configure(site_port=port, site_store=desk.folder / "other.sqlite")
     done = desk.begin_site().wait()
-    assert (3, f"iostats: port {port} is taken: another server of the site? ([site] port)") == (
+    assert (3, f"iostats: port {port} is taken: another server of the site? ([site] port; who "
+            f"has it: ss -ltnp sport = :{port})") == (
         done.status, done.line)
 
 

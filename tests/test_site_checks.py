@@ -8,7 +8,7 @@ import os
 import time
 
 import pytest
-from processes import BEFORE, Desk
+from processes import BEFORE, Desk, free_port
 from site_desk import SiteDesk, script
 
 from iostats import config as site_config
@@ -61,6 +61,30 @@ def test_a_controller_that_does_not_answer_is_named(desk):
 
 def test_without_a_batch_system_there_is_no_line(desk):
     assert "batch system" not in checks_of(desk)
+
+
+# -- the site's server -----------------------------------------------------------------------------
+
+@as_root
+@pytest.mark.parametrize("host, said, fix", [
+    ("127.0.0.1", "Connection refused", "systemctl start iostats-site.service"),
+    ("localhost", "Connection refused", "systemctl start iostats-site.service"),
+    ("no-host.invalid", "([site] host)", "iostats config --check")])
+def test_a_server_that_is_not_reached_is_started_where_it_runs(desk, host, said, fix):
+    """And one whose name nobody knows is not started at all."""
+    path = desk.folder / "site.secret"
+    path.write_text("0" * 64)
+    path.chmod(0o600)
+    port = free_port()
+    state, text, mend = checks_of(desk, site_host=host, site_port=port, site_secret=path)["site"]
+    assert ("problem", fix) == (state, mend)
+    assert text.startswith(f"{host}:{port}: ") and text.endswith(said)
+
+
+@pytest.mark.parametrize("host, fix", [("mgmt1", "ssh mgmt1 'systemctl start iostats-site'"),
+                                       ("nid00023", "systemctl start iostats-site")])
+def test_a_command_names_the_host_that_it_is_for(host, fix):
+    assert fix == site_checks.at(host, "nid00023", "systemctl start iostats-site")
 
 
 # -- prologs' directory ----------------------------------------------------------------------------
