@@ -13,6 +13,10 @@ that is away delays no job, and loses nothing.
 
 Jobs that share a node: each prolog writes its job's name into the files of those that are there
 ("other=NAME"), so that an epilog knows all that it was together with, also those that are gone.
+A slurmd that dies runs no epilog, and its jobs' starts stay.  So a report names the jobs whose
+starts are still there, and the site's server, which can ask the batch system, does not count those
+that had ended before; its answer to the next report says which, and their starts go.  What they
+leave ("was=SINCE NAME") is for the jobs that are there now: some may have been together with them.
 An epilog begins with "over=UPTIME" there: what it leaves behind when its time is up is no job that
 is still there.
 """
@@ -56,6 +60,7 @@ _OF_MUNGED = 0.3                   # of the time that is left: a dead munged mus
 _CUT_OFF_S = 60.0                  # an epilog that began so long ago has ended
 _FORGOTTEN_S = 90 * 86400          # files of no start: pieces of what was never whole
 _MOST_WAITING, _MOST_REFUSED = 10_000, 1000
+_MOST_OTHERS = 100                 # that a report names
 _AGAIN_S, _AGAIN_AT_ONCE = 86400.0, 10    # reports that were refused: the server may be fixed
 _AROUND = 1000                     # bytes of a message beside its report
 # wire.REFUSED, INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST: to send it again now does not help
@@ -106,7 +111,8 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     known = _read(path)
     _append(path, f"over={int(_up())}\n", say)
     about = {**known.about, **_checked(about)}
-    reports, failed, damaged = work.end(about, also_here=len(known.others))
+    reports, failed, damaged = work.end(
+        about, also_here=_others(work.kept.folder, node, known))
     if failed is not None:
         why = why_without(failed) + (_why_no_start(work.kept.folder, known)
                                      if isinstance(failed, NoStart) else "")
@@ -186,7 +192,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             lost += {path}.difference(again)
             continue
         try:
-            site.send(report, left_s)
+            over = site.send(report, left_s)
         except NotDelivered as error:
             code = getattr(error, "code", None)
             if code in _NOT_NOW:
@@ -204,7 +210,57 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
         except OSError as error:                     # the server knows it when it comes again
             say(f"{path}: was sent, and cannot be removed: {state.why(error)}")
             left_here += path not in again
+        if over:
+            _give_up_some(config, root, folder, report["node"], over, say)
     return left_here
+
+
+def _others(folder: str, node: str, known: _Job) -> dict[str, Any]:
+    """Of the other jobs on the node, for the report: how many, and which have had no epilog."""
+    starts = set(_starts(folder))
+    named: list[dict[str, Any]] = []
+    for stem in sorted(known.others):
+        since = known.gone.get(stem)
+        if stem in starts:
+            since = None if _why_it_is_over(folder, stem) else _since(folder, stem)
+        job, attempt = _run_of(stem, node)
+        if job and since is not None and len(named) < _MOST_OTHERS:
+            named.append({"job": job, "attempt": attempt, "since": since})
+    return {"other_jobs": len(known.others), **({"others": named} if named else {})}
+
+
+def _give_up_some(config: Config, root: str, folder: str, node: str, over: list[Any],
+                  say: Callable[[str], None]) -> None:
+    """Forget the starts of which the site's server says that their jobs have ended."""
+    over = [one for one in over[:_MOST_OTHERS] if isinstance(one, dict)]
+    for stem in _starts(folder):
+        job, attempt = _run_of(stem, node)
+        run = {"job": job, "attempt": attempt, "since": _since(folder, stem)}
+        if job and run in over and not _why_it_is_over(folder, stem):
+            _give_up(config, root, folder, stem, NO_EPILOG, say)
+
+
+def _run_of(stem: str, node: str) -> tuple[str, int]:
+    """(job, attempt) of a start on this node; ("", 0) where its name does not tell."""
+    first, *rest = stem.split("%")
+    try:
+        data = first.encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode()
+                                         for part in rest)
+        key = data.decode("utf-8", "surrogatepass")[:-len(node) - 1]
+    except ValueError:
+        return "", 0
+    if as_filename(key, node) != stem:                      # too long, or of another node
+        return "", 0
+    job, restarted, attempt = key.rpartition("#")
+    return (job, int(attempt)) if restarted and attempt.isdigit() else (key, 0)
+
+
+def _since(folder: str, stem: str) -> int | None:
+    """When the prolog kept a start, in whole seconds since 1970."""
+    try:
+        return int(os.lstat(os.path.join(folder, stem + ".start")).st_mtime)
+    except OSError:
+        return None
 
 
 def _why_no_start(folder: str, known: _Job) -> str:
@@ -236,10 +292,10 @@ class _Site:
         first = "secret" if isinstance(self._signs[0], credentials.Secret) else "munge"
         self._worked = "" if first == config["server.auth"][0] else first
 
-    def send(self, report: dict[str, Any], within_s: float) -> None:
-        """Send one report, in one try."""
+    def send(self, report: dict[str, Any], within_s: float) -> list[Any]:
+        """Send one report, in one try; which starts on its node are over, by the answer."""
         from iostats import post
-        post.in_time(within_s, f"answer of {self._host}", lambda: post.call(
+        answer = post.in_time(within_s, f"answer of {self._host}", lambda: post.call(
             self._host, self._port, self._name, self._signs, report["node"], "report", report,
             within_s))
         if self._worked != self._last:                      # an epilog has no time to find out
@@ -251,6 +307,8 @@ class _Site:
                     state.forget(self._last_path)
             except OSError:
                 pass
+        over = answer.get("over") if isinstance(answer, dict) else None
+        return over if isinstance(over, list) else []
 
 
 def _text_of(path: str) -> str:
@@ -401,6 +459,10 @@ def _give_up(config: Config, root: str, folder: str, stem: str, why: str,
     work = Work(config, root, start.node, start.job, say, folder, job)
     # With the start's own name: what an epilog has kept before it was ended stands.
     message = {**work.without_numbers(why, about), "seq": start.seq}
+    since = _since(folder, stem)
+    for other in _starts(folder) if why == NO_EPILOG and since is not None else ():
+        if other != stem:
+            _append(os.path.join(folder, other + ".job"), f"was={since} {stem}\n", say)
     try:
         if not os.path.exists(work.kept.delta_path(start.seq)):
             work.kept.keep_delta(start.seq, json.dumps(message).encode())
@@ -474,16 +536,17 @@ def _append(path: str, line: str, say: Callable[[str], None]) -> None:
         say(f"{path}: cannot be written: {error.strerror}")
 
 
-_Job = namedtuple("_Job", "about others over why", defaults=("",))
+_Job = namedtuple("_Job", "about others over why gone", defaults=("", {}))
 
 
 def _read(path: str) -> _Job:
     """
-    The _Job of a file: its `about`, the other jobs, when its epilog began, or None, and why its
-    prolog kept no start, or "".
+    The _Job of a file: its `about`, the other jobs, when its epilog began, or None, why its
+    prolog kept no start, or "", and {other job whose start was given up: since when it was there}.
     """
     about: dict[str, Any] = {}
     others: set[str] = set()
+    gone: dict[str, int] = {}
     over: float | None = None
     why = ""
     try:
@@ -496,9 +559,13 @@ def _read(path: str) -> _Job:
             others.add(value)
         elif name == "over":
             over = float(value) if value.isascii() and value.isdigit() else 0.0
+        elif name == "was":
+            since, _, stem = value.partition(" ")
+            if since.isascii() and since.isdigit() and len(since) < 12:
+                gone[stem] = int(since)
         elif name == "why" and value.isprintable():
             why = value
         elif name in _LONGEST:
             is_number = _LONGEST[name] is None and value.isascii() and value.isdigit()
             about[name] = int(value) if is_number and len(value) < 12 else value
-    return _Job(_checked(about), others, over, why)
+    return _Job(_checked(about), others, over, why, gone)

@@ -21,11 +21,11 @@ class Facts(namedtuple("Facts", (
         "job", "raw_job", "array_job", "array_task", "het_job", "het_offset", "user",
         "uid", "account", "partition", "name", "cluster", "nodes", "node_count",
         "state", "outcome", "exit_status", "exit_signal", "restarts", "started", "ended",
-        "output", "work_dir", "comments", "steps"), defaults=(
+        "output", "work_dir", "comments", "steps", "completing"), defaults=(
         "", "", "", "", "", "", "",
         None, "", "", "", "", "", None,
         None, "", None, None, 0, None, None,
-        "", "", {}, ()))):
+        "", "", {}, (), False))):
     """
     A job, as its batch system knows it.
 
@@ -51,6 +51,7 @@ class Facts(namedtuple("Facts", (
         work_dir: the folder that the job was submitted in, or runs in.
         comments: {"AdminComment", "SystemComment", "Comment": text}, as far as there are any.
         steps: [(name, state)].
+        completing: it has ended, and may still be on some of its nodes.
     """
 
     __slots__ = ()

@@ -133,7 +133,7 @@ class Work:
     # -- after the work ------------------------------------------------------------------------
 
     def end(self, about: dict[str, Any] | None = None, cut: str = "",
-            also_here: int | None = None) -> Ended:
+            also_here: dict[str, Any] | None = None) -> Ended:
         """
         ({path: report}, failed, damaged): this job's reports that wait for delivery, the one of
         the work that ends now among them; the IostatsError that says why it is not, or None; and
@@ -141,7 +141,7 @@ class Work:
 
         `path` is where a report is kept; `about`: what the batch system tells of the job, for the
         report; `cut`: why the work may have gone on after this, "" where it is over; `also_here`:
-        how many other jobs were seen on the node.
+        the other jobs that were seen on the node, as members of the report: other_jobs, others.
         """
         import json
         waiting = self.kept.deltas()
@@ -192,7 +192,7 @@ class Work:
             "mounts": {}, "deltas": [], **_about(about)}
 
     def _kept_report(self, begun: bytes, waiting: dict[str, bytes], about: dict[str, Any] | None,
-                     cut: str, also_here: int | None) -> tuple[bytes, str]:
+                     cut: str, also_here: dict[str, Any] | None) -> tuple[bytes, str]:
         """(the report as it is sent, where it is kept) of the start snapshot `begun`."""
         import json
         start = snapshots.decode(begun, self.kept.loaded_from)
@@ -210,7 +210,10 @@ class Work:
         found = report([one._replace(job=self._known_as) for one in (start, *marks, end)],
                        self._known, self.root, self.config, about, cut)
         if also_here is not None:
-            found["other_jobs"] = max(also_here, found["other_jobs"] or 0)
+            seen = found["other_jobs"] or 0
+            found.update(also_here, other_jobs=max(also_here["other_jobs"], seen))
+            if "others" in also_here:
+                found["in_cgroups"] = seen
         watched = self.kept.load(self.kept.watch_path)
         if watched:
             from iostats import watch

@@ -60,6 +60,7 @@ _LATE_S = 5.0                   # from a report that came after the record to th
 _FACTS_WITHIN_S = 30.0          # the batch system may still call the job running for a while
 _AGAIN_S = 60.0                 # from a record that could not be made to the next try
 _LOOK_EVERY_S = 0.25
+_CLOCKS_DIFFER_S = 60.0         # of a node and the batch system
 _COMMENT_AFTER_S = (2, 3, 5, 15, 60)     # slurmdbd hears of array tasks some seconds late
 _COMMENTS_AT_ONCE = 4
 _FORGET_EVERY_S = 3600.0
@@ -70,6 +71,8 @@ _MOST_WAITING = 300             # jobs in one question, and in one answer
 _MOST_NAMED = 20                # nodes of a job that are missing, by name
 _LARGEST_ANSWER = 1 << 27
 _RECORDS_AT_ONCE, _RECORDS_WITHIN_S, _RECORDS_BYTES = 20, 0.25, 1 << 20      # in one commit
+_MOST_OTHERS = 1000             # jobs beside those that are due, in one question
+_MOST_OVER = 10_000             # nodes that have not been told yet which starts are over
 _DAMAGED = "its report was damaged on the site's server"
 _SHOWN_AT_ONCE = 20             # the file system of one's output may hang
 _COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
@@ -95,10 +98,20 @@ class About(msgspec.Struct):
     work_dir: _Path = ""
 
 
+class Other(msgspec.Struct, frozen=True):
+    """A job that had a start on the node when another one's report was made there."""
+
+    job: NAME
+    since: Annotated[int, msgspec.Meta(ge=0, le=10**12)]      # by the node's clock
+    attempt: _Number = 0
+
+
 class SiteReport(Report):
     """A report to the site's server."""
 
     about: About = msgspec.field(default_factory=About)
+    others: Annotated[list[Other], msgspec.Meta(max_length=1000)] = []
+    in_cgroups: _Number = 0
 
 
 class Which(msgspec.Struct):
@@ -128,8 +141,15 @@ class _Job:
         self.reports = 0                            # that have come since this was made
         self.asked_until: Optional[float] = None    # for the facts, see _settle
         self.facts: Optional[Facts] = None          # as the harvest knows them
+        # Ids of the jobs that its reports name; None where they have to be read again.
+        self.others: Optional[set[str]] = None
         self._max_nodes = max_nodes
         self._expand()
+
+    def name(self, others: Iterable[Other]) -> None:
+        """One more report names these."""
+        if self.others is not None and len(self.others) < _MOST_OTHERS:
+            self.others.update(one.job for one in others)
 
     def learn(self, about: About) -> None:
         """What one more node tells of the job; what another has told stands."""
@@ -189,6 +209,7 @@ class SiteServer(Server):
         # Made by `work`: up to Python 3.9 it is of one loop.
         self._may_comment: asyncio.Semaphore
         self._refused: dict[str, int] = {}
+        self._over: OrderedDict[str, list[Other]] = OrderedDict()     # node -> starts there
         self.harvest = harvested.Harvest(store, config, now, sinks)
         self._reload()
         self.methods.update(sweep=Method(self._sweep, sweeps.Sweep),
@@ -245,8 +266,11 @@ class SiteServer(Server):
             self._jobs[key] = job
             job.heard.add(one.node)
             job.reports += 1
+            job.name(one.others)
             job.settle(now)
-        return {"counted": True, "why": "" if is_new else "this report is here already"}
+        over = self._over.pop(one.node, ())
+        return {"counted": True, "why": "" if is_new else "this report is here already",
+                **({"over": over} if over else {})}
 
     def _sweep(self, message: Union[sweeps.Sweep, sweep_reader.Packed],
                who: Who) -> dict[str, Any]:
@@ -256,7 +280,9 @@ class SiteServer(Server):
         """The _Job of a report that is the first one, or the first since the record."""
         found = self._store.job(key)
         if found is None:
-            return self._job(key, msgspec.json.encode(about), now + self.config["site.deadline"])
+            job = self._job(key, msgspec.json.encode(about), now + self.config["site.deadline"])
+            job.others = set()
+            return job
         if found.closed:
             self.refuse("too late")
             raise WireError(wire.REFUSED, f"job {key.job} has been closed: a report of it is taken "
@@ -422,7 +448,7 @@ class SiteServer(Server):
 
     async def _settle(self, keys: list[Key]) -> None:
         # A commit waits for the disk: with many jobs at once some records share one.
-        facts, size, began = await self._facts(keys), 0, 0.0
+        (facts, others), size, began = await self._facts(keys), 0, 0.0
         made: list[_Made] = []
         clock = asyncio.get_running_loop().time
         for key in keys:
@@ -439,7 +465,7 @@ class SiteServer(Server):
                     job.due = now + _SETTLES_S
                     continue
             try:
-                one = await self._make_record(key, job, found)
+                one = await self._make_record(key, job, found, others)
             except StateError as error:
                 log.error("no record of job %s: %s", key.job, error)
                 job.due = self._passed() + _AGAIN_S
@@ -473,18 +499,25 @@ class SiteServer(Server):
             log.exception("a bug of ours, please report it: no record of job %s", one.key.job)
             one.job.due = self._passed() + _FORGET_EVERY_S
 
-    async def _facts(self, keys: list[Key]) -> dict[Key, Facts]:
-        """{Key: Facts} of the jobs that the batch system knows; {} where it does not answer."""
+    async def _facts(self, keys: list[Key]) -> tuple[dict[Key, Facts], dict[Key, Facts]]:
+        """
+        {Key: Facts} of the jobs that the batch system knows, {} where it does not answer; and
+        {(scheduler, job, 0): Facts} of these and of the jobs that their reports name.
+        """
         by_system: dict[str, list[Key]] = {}
         found: dict[Key, Facts] = {}
+        others: dict[Key, Facts] = {}
         abouts = {key: self._jobs[key].about for key in keys if _is_askable(key.job)}
         for key, about in abouts.items():
             by_system.setdefault(about.scheduler, []).append(key)
         for name, some in by_system.items():
             try:
                 system = schedulers.named(name)
+                named = {job for key in some for job in self._named(key) if _is_askable(job)}
+                asked = {key.job for key in some}
+                asked.update(islice(sorted(named - asked), _MOST_OTHERS))
                 facts = await asyncio.get_running_loop().run_in_executor(
-                    None, system.facts, sorted({key.job for key in some}))
+                    None, system.facts, sorted(asked))
             except IostatsError as error:
                 self.harvest.warn_hourly(error)
                 continue
@@ -493,10 +526,64 @@ class SiteServer(Server):
                 continue
             found.update((key, facts[key.job]) for key in some if key.job in facts
                          and _are_of(facts[key.job], key, abouts[key]))
-        return found
+            others.update((Key(name, job, 0), one) for job, one in facts.items())
+        return found, others
 
-    async def _make_record(self, key: Key, job: _Job, facts: Optional[Facts]) -> _Made:
-        """The _Made of a job, by the reports that are here."""
+    def _named(self, key: Key) -> set[str]:
+        """Ids of the jobs that the reports of a job name."""
+        job = self._jobs[key]
+        if job.others is None:
+            job.others = set()
+            for _, _, body in self._store.reports(key):
+                try:
+                    job.name(msgspec.json.decode(body, type=SiteReport).others)
+                except msgspec.MsgspecError:                # _make_record says so
+                    continue
+        return job.others
+
+    def _without_ended(self, one: SiteReport, key: Key, known: dict[Key, Facts]) -> SiteReport:
+        """`one` without those other jobs that had ended before its own began on its node."""
+        began = one.ended - one.elapsed_s
+        over = [other for other in one.others if self._had_ended(
+            other, one, began, key, known.get(Key(one.about.scheduler, other.job, 0)))]
+        if not over or not one.other_jobs:
+            return one
+        left = one.other_jobs - len(over)
+        if left >= one.in_cgroups:                           # else one of them may be still there
+            self._over[one.node] = over
+            while len(self._over) > _MOST_OVER:
+                self._over.popitem(last=False)
+        return msgspec.structs.replace(one, other_jobs=max(one.in_cgroups, left))
+
+    def _had_ended(self, other: Other, one: SiteReport, began: float, key: Key,
+                   facts: Optional[Facts]) -> bool:
+        """
+        Whether the batch system has told that a job which has had no epilog was over by then.
+
+        A record alone is no proof: a node that leaves a job early has an epilog while it goes on.
+        """
+        told = self._store.told_ended(Key(key.cluster, other.job, other.attempt))
+        if told is not None and told <= began:
+            return True
+        if facts is None or not (not key.cluster or not facts.cluster
+                                 or key.cluster == facts.cluster):
+            return False
+        since = other.since - one.clock_ahead_s - _CLOCKS_DIFFER_S
+        if facts.state == ENDED:                             # its times are whole seconds
+            return (not facts.completing and facts.ended is not None
+                    and facts.restarts >= other.attempt and since <= facts.ended <= began - 1)
+        if facts.restarts > other.attempt and facts.started is not None:
+            # It was started again elsewhere.
+            try:
+                nodes = expanded(facts.nodes)
+            except ValueError:
+                return False
+            return bool(nodes) and one.node not in nodes and since <= facts.started <= began - 1
+        return False
+
+    async def _make_record(self, key: Key, job: _Job, facts: Optional[Facts],
+                           others: dict[Key, Facts]) -> _Made:
+        """The _Made of a job, by the reports that are here; `others`: see _facts."""
         totals = Totals(key.job, job.expected, **how_to_add_up(self.config))
         reports = job.reports
         without: list[Any] = []
@@ -512,7 +599,7 @@ class SiteServer(Server):
             if one.reason:
                 without.append(one)
             else:
-                totals.add(one)
+                totals.add(self._without_ended(one, key, others))
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         without += (aggregate.Report(node if is_node_name(node) else "(unknown)",

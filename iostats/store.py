@@ -408,6 +408,12 @@ class Store:
         rows = self.rows(f"SELECT about, closed FROM jobs WHERE {_THIS}", key)
         return Known(rows[0][0], bool(rows[0][1])) if rows else None
 
+    def told_ended(self, key: Key) -> float | None:
+        """When a record was made that has the batch system's word of how the run ended, or None."""
+        rows = self.rows("SELECT made FROM jobs JOIN summaries USING (cluster, job, attempt) WHERE "
+                         f"{_THIS} AND outcome != ''", key)
+        return rows[0][0] if rows and isinstance(rows[0][0], float) else None
+
     def keep_record(self, key: Key, record: bytes, shown_as: str, whole: str, user: str, now: float,
                     summary: dict[str, Any]) -> None:
         """

@@ -354,6 +354,10 @@ class Cluster(Machines):
     def revive(self, name):
         """The node boots again, and is idle; see `boot`."""
         self.boot(name)
+        self.idle(name)
+
+    def idle(self, name):
+        """The node, whose slurmd is there, takes jobs again."""
         ends = time.monotonic() + UP_WITHIN_S
         while (state := self._state(name)) != "idle":
             self.ctl("scontrol", "update", f"nodename={name}", "state=resume", check=False)

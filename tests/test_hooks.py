@@ -237,6 +237,171 @@ def test_eight_prologs_at_once_see_each_other(site, node):
     assert [{node: 7}] * 8 == [site.record(job)["coverage"]["shared"] for job in jobs]
 
 
+# -- jobs whose epilog never comes -----------------------------------------------------------
+
+def slurm_knows(site, *jobs):
+    """Let `squeue` know these jobs, and the accounting none."""
+    path = site.folder / "squeue.json"
+    path.with_suffix(".new").write_text(json.dumps({"jobs": jobs}))
+    path.with_suffix(".new").replace(path)
+    script(site.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{path}'\n")
+    script(site.bin / "sacct", "#!/bin/sh\nexit 0\n")
+
+
+def slurm_job(job, *states, began=-3000, ended=-600, **fields):
+    now = int(time.time())
+    return {"job_id": int(job), "job_state": list(states), "user_name": "alice", "user_id": 12345,
+            "nodes": "nid1", "start_time": now + began, "end_time": now + ended,
+            "exit_code": {"return_code": {"set": True, "number": 0}}, **fields}
+
+
+@pytest.fixture
+def slurm_site(desk):
+    """A desk whose jobs are Slurm's."""
+    script(desk.bin / "squeue", "#!/bin/sh\necho '{\"jobs\": []}'\n")
+    desk.site()
+    return desk
+
+
+def left_behind(site, node, job, since=-2000, env=None):
+    """A prolog, and nothing more; its start is as old as that."""
+    assert NOTHING == said(site.hook("prolog", node, site.tree(node, **BEFORE), job, env=env))
+    path = site.hooks / node / f"{job}%20{node}.start"
+    start = snapshot.decode(path.read_bytes(), path)
+    path.write_bytes(snapshot.encode(start._replace(
+        wall_ns=start.wall_ns + since * 10**9, boot_ns=0)))
+    os.utime(path, (time.time() + since,) * 2)
+
+
+def shared_of(site, job):
+    return site.record(job)["coverage"]["shared"]
+
+
+def begins_with(site, node, job):
+    return sorted(path.name for path in (site.hooks / node).iterdir()
+                  if path.name.startswith(job))
+
+
+def test_a_start_that_a_dead_slurmd_has_left_marks_no_later_job(slurm_site):
+    """The batch system says that its job had ended before; the next answer removes it."""
+    site, node = slurm_site, "nid1"
+    dead, first, second, third = (site.new_job() for _ in range(4))
+    left_behind(site, node, dead)
+    slurm_knows(site, *(slurm_job(job, "COMPLETED") for job in (dead, first, second, third)))
+    site.work(first, node)
+    assert {} == shared_of(site, first)
+    assert [f"{dead}%20{node}.job", f"{dead}%20{node}.start"] == begins_with(site, node, dead)
+    site.work(second, node)                                 # its answer tells the node
+    assert {} == shared_of(site, second)
+    assert not {name for name in begins_with(site, node, dead) if name.endswith("t")}
+    site.work(third, node)                                  # and brings the other's last word
+    assert {} == shared_of(site, third)
+    assert [] == site.kept(node)
+    assert {node: "no epilog has run"} == site.record(dead)["coverage"]["missing"]
+
+
+@pytest.mark.parametrize("what", [
+    "still running", "ended since", "completing", "an older job of that number", "not known",
+    "of another cluster", "in a cgroup"])
+def test_a_job_that_is_not_proved_to_have_ended_before_is_counted(slurm_site, what):
+    site, node = slurm_site, "nid1"
+    other, job = site.new_job(), site.new_job()
+    left_behind(site, node, other)
+    how = {"still running": slurm_job(other, "RUNNING"),
+           "ended since": slurm_job(other, "COMPLETED", ended=100),
+           "completing": slurm_job(other, "COMPLETED", "COMPLETING"),
+           "an older job of that number": slurm_job(other, "COMPLETED", began=-9000, ended=-8000),
+           "of another cluster": slurm_job(other, "COMPLETED", cluster="elsewhere")}.get(
+               what, slurm_job(other, "COMPLETED"))
+    if what == "in a cgroup":
+        (site.tree(node) / f"sys/fs/cgroup/system.slice/slurmstepd.scope/job_{other}").mkdir(
+            parents=True)
+    slurm_knows(site, slurm_job(job, "COMPLETED"), *([] if what == "not known" else [how]))
+    site.work(job, node, env={"SLURM_CLUSTER_NAME": "here"})
+    assert {node: 1} == shared_of(site, job)
+    later = site.new_job()
+    slurm_knows(site, slurm_job(later, "COMPLETED"), slurm_job(job, "COMPLETED"))
+    site.work(later, node)
+    assert [f"{other}%20{node}.job", f"{other}%20{node}.start"] == begins_with(site, node, other)
+
+
+def test_a_real_neighbour_counts_beside_a_start_that_is_over(slurm_site):
+    """Three are there: one that ended long ago, one that runs, and the long job beside both."""
+    site, node = slurm_site, "nid1"
+    long, dead, first, second, third = (site.new_job() for _ in range(5))
+    left_behind(site, node, long, -9000)
+    left_behind(site, node, dead)
+    known = [slurm_job(job, "COMPLETED") for job in (dead, first, second, third)]
+    slurm_knows(site, *known, slurm_job(long, "RUNNING", began=-9000))
+    for job in (first, second, third):
+        site.work(job, node)
+        assert {node: 1} == shared_of(site, job)
+    assert not {name for name in begins_with(site, node, dead) if name.endswith("t")}
+    # It was together with all four, also with the one whose start was removed meanwhile.
+    slurm_knows(site, *known, slurm_job(long, "COMPLETED", began=-9000, ended=0))
+    assert NOTHING == said(site.hook("epilog", node, site.folder / node, long))
+    assert {node: 4} == shared_of(site, long)
+
+
+def test_a_job_that_began_after_a_dead_ones_end_is_not_marked_by_what_was_removed(slurm_site):
+    """Two that run side by side; the start goes with the answer to the one, the other is told."""
+    site, node = slurm_site, "nid1"
+    dead, long, first, second = (site.new_job() for _ in range(4))
+    left_behind(site, node, dead)
+    left_behind(site, node, long, 0)
+    slurm_knows(site, *(slurm_job(job, "COMPLETED") for job in (dead, first, second)),
+                slurm_job(long, "RUNNING"))
+    for job in (first, second):
+        site.work(job, node)
+        assert {node: 1} == shared_of(site, job)
+    slurm_knows(site, *(slurm_job(job, "COMPLETED") for job in (dead, first, second)),
+                slurm_job(long, "COMPLETED", ended=0))
+    assert NOTHING == said(site.hook("epilog", node, site.folder / node, long))
+    assert {node: 2} == shared_of(site, long)               # the first and the second
+
+
+def test_a_run_that_was_started_again_elsewhere_is_over_here(slurm_site):
+    site, node = slurm_site, "nid1"
+    other, first, second = (site.new_job() for _ in range(3))
+    left_behind(site, node, other)
+    again = slurm_job(other, "RUNNING", began=-900, nodes="nid2", restart_cnt=1)
+    slurm_knows(site, slurm_job(first, "COMPLETED"), slurm_job(second, "COMPLETED"), again)
+    site.work(first, node)
+    assert {} == shared_of(site, first)
+    slurm_knows(site, slurm_job(second, "COMPLETED"), {**again, "nodes": "nid[1-2]"})
+    site.work(second, node)
+    assert {node: 1} == shared_of(site, second)
+
+
+def test_our_own_record_is_a_proof_where_it_has_the_batch_systems_word(slurm_site):
+    """squeue has forgotten it, no accounting; a record that nobody told an end of is none."""
+    site = slurm_site
+    for node, states, shared in (("nid1", ["FAILED"], {}), ("nid2", [], {"nid2": 1})):
+        other, job = site.new_job(), site.new_job()
+        both = {"SLURM_JOB_NODELIST": f"{node},nid99999"}
+        slurm_knows(site, *(slurm_job(other, state) for state in states))
+        left_behind(site, node, other, env=both)
+        site.work(other, "nid99999", env={"SLURM_JOB_NODELIST": "nid99999"})
+        site.record(other)
+        slurm_knows(site, slurm_job(job, "COMPLETED"))
+        site.work(job, node)
+        assert shared == shared_of(site, job)
+
+
+def test_after_the_sites_server_was_started_again_it_reads_who_was_named(desk):
+    """The job waits for another node meanwhile."""
+    server, node = desk.site(), "nid1"
+    dead, job = desk.new_job(), desk.new_job()
+    slurm_knows(desk, *(slurm_job(one, "COMPLETED") for one in (dead, job)))
+    left_behind(desk, node, dead)
+    both = {"SLURM_JOB_NODELIST": "nid[1-2]"}
+    desk.work(job, node, env=both)
+    server.kill()
+    desk.site()
+    desk.work(job, "nid2", env=both)
+    assert {} == shared_of(desk, job)
+
+
 # -- a job that is started again -------------------------------------------------------------
 
 def test_a_requeued_job_has_a_record_for_each_run(site, job, node):

@@ -7,6 +7,7 @@ simulated Lustre on each node counts; a task of an array or a short job writes 4
 
 import re
 import subprocess
+import time
 
 import pytest
 from cluster import ALICE, BOB
@@ -148,6 +149,42 @@ def test_jobs_that_share_a_node_say_so(site):
         site.record(job)["coverage"]["shared"] for job in (first, second, third)]
     assert 41 == written(site.record(third))[0]
     assert "node2: 1 other job was on the node" in site.report(first).stdout
+
+
+def test_a_job_that_a_dead_slurmd_has_left_behind_marks_no_later_one(site):
+    """Its slurmd dies, the job ends without an epilog; with a real neighbour there is one."""
+    node, slurm = "node3", site.slurm
+    here = ("--nodes=1", "--ntasks=1", f"--nodelist={node}")
+    dead = slurm.submit(waits(site), *here, "--no-requeue")
+    when_done(site, 1)
+    # A new slurmd runs the epilog of what was there before; mostly, and not always.
+    epilog = (slurm.folder / "hooks" / "epilog").read_text().partition("\n")[2]
+    slurm.hook("epilog", f"[ $SLURM_JOB_ID != {dead} ] || exit 0\n{epilog}")
+    slurm.node(node, "sh", "-c", "kill -9 $(cat /run/slurmd.pid); pkill -9 slurmstepd; true")
+    slurm.ctl("scontrol", "update", f"nodename={node}", "state=down", "reason=dead")
+    assert "NODE_FAIL" == slurm.wait(dead)
+    ended = time.time()
+    slurm.node(node, "slurmd")
+    slurm.idle(node)
+    left = f"ls /run/iostats-node | grep -c '^{dead}%20.*start$'"
+    assert "1" == slurm.node(node, "sh", "-c", left).stdout.strip()
+
+    until(lambda: time.time() > ended + 2, what="another second: Slurm's times have no less")
+    first = slurm.submit(site.work("41"), *here)
+    assert "COMPLETED" == slurm.wait(first)
+    assert (41, {}) == (written(site.record(first))[0], site.record(first)["coverage"]["shared"])
+    assert "1" == slurm.node(node, "sh", "-c", left).stdout.strip()
+    long = slurm.submit(f"{site.work('23')}; sleep 600", *here)
+    slurm.wait_until("RUNNING", long)
+    second = slurm.submit(site.work("37"), *here)
+    assert "COMPLETED" == slurm.wait(second)
+    slurm.ctl("scancel", long)
+    slurm.wait(long)
+    assert [{node: 1}, {node: 1}] == [site.record(job)["coverage"]["shared"]
+                                      for job in (second, long)]
+    assert "0" == slurm.node(node, "sh", "-c", left, check=False).stdout.strip()
+    assert "no epilog has run" == site.record(dead)["coverage"]["missing"][node]
+    assert "" == site.errors()
 
 
 def test_a_cancelled_job_has_its_numbers_and_its_end(site):

@@ -260,6 +260,7 @@ def _made(raw: str, names: dict[str, str], words: list[str], *, started: float |
         # Before the start it is when Slurm means to start it, before the end its time limit.
         started=started if fields["nodes"] and started and started > 0 else None,
         ended=ended if state is ENDED and ended and ended > 0 else None,
+        completing="COMPLETING" in words,
         **names, **{name: value for name, value in fields.items() if value is not None})
 
 
