@@ -1,5 +1,6 @@
-# make demo    all set-up, then a real job over four simulated nodes, with its table
-# make test    all set-up, then all tests
+# make demo    what it needs (FUSE, a virtual environment), then a real job over four simulated nodes,
+#              with its table
+# make test    all set-up (Slurm, Grid Engine, databases, ... from Debian), then all tests
 # make coverage  branches of the pure modules that their tests have been through; fails below 95 %
 # make bench   the figures of benchmarks/README.md
 # make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
@@ -44,7 +45,11 @@ $(VENV)/ready: pyproject.toml tools/setup tools/requirements-ci.txt
 	PYTHON="$(PYTHON)" tools/setup "$(VENV)"
 	touch $@
 
-demo: setup
+$(VENV)/demo: pyproject.toml tools/setup
+	[ -e $(VENV)/ready ] || PYTHON="$(PYTHON)" tools/setup "$(VENV)" demo
+	touch $@
+
+demo: $(VENV)/demo
 	$(BIN)/python tools/demo.py
 
 test: setup

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import sys
 import pytest
 from booted import make_wheels
 from processes import REPOSITORY
-from site_desk import SiteDesk
+from site_desk import SiteDesk, script
 
 MAKE = ["make", "-s", "-C", str(REPOSITORY), f"UNIT_PYTHON={sys.executable}"]
 
@@ -46,6 +47,33 @@ def test_setup_prints_nothing_where_pip_only_warns(tmp_path):
                           cwd=REPOSITORY, env={**os.environ, "CI": "", "PYTHON": sys.executable})
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
     assert "-m pip install" in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize("what", ["demo", "tests"])
+def test_the_demo_brings_no_batch_system_and_no_database(tmp_path, what):
+    """Their daemons would be there from the next boot on."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "cat", "chmod", "dirname", "env", "id", "mktemp", "rm", "sh"):
+        (tools / name).symlink_to(shutil.which(name))
+    script(tools / "apt-get", f"#!/bin/sh\necho apt-get \"$@\" >>'{tmp_path}/asked'\n")
+    script(tools / "sudo", '#!/bin/sh\nshift; exec "$@"\n')
+    for name in ("python3", "tee"):                # without venv; what is not here is not written
+        script(tools / name, "#!/bin/sh\nexit 1\n")
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    script(venv / "bin/python", f"#!/bin/sh\necho python \"$@\" >>'{tmp_path}/asked'\n")
+    done = subprocess.run([REPOSITORY / "tools/setup", venv, *([what] if what == "demo" else [])],
+                          capture_output=True, text=True, cwd=REPOSITORY,
+                          env={"PATH": str(tools)})
+    assert (0, "") == (done.returncode, done.stderr)
+    debian, pypi = (tmp_path / "asked").read_text().splitlines()
+    packages = debian.partition("--no-install-recommends ")[2].split()
+    assert ["fuse3", "python3-venv"] == [one for one in packages if what == "demo" or one in (
+        "fuse3", "python3-venv")]
+    assert (what == "tests") == ("slurmctld" in packages) == ("mariadb-server" in packages)
+    assert pypi.endswith(" -e .[server,sim]" if what == "demo" else
+                         " -e .[server,sim,influxdb,mpi,prometheus,test]")
 
 
 # -- images ----------------------------------------------------------------------------------------
@@ -227,8 +255,8 @@ def test_the_python_that_is_named_runs_all_of_it(tmp_path):
                 env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert (0, "") == (done.returncode, done.stderr)
     lib = tmp_path / "image/usr/local/lib/iostats"
-    for script in ("iostats_client.py", "iostats_server.py"):
-        assert f"#!{newer}\n" == (lib / script).read_text().splitlines(keepends=True)[0]
+    for name in ("iostats_client.py", "iostats_server.py"):
+        assert f"#!{newer}\n" == (lib / name).read_text().splitlines(keepends=True)[0]
     job = (lib / "sample_job.sh").read_text()
     assert f"${{NODE_PYTHON:-{newer}}}" in job and "-python3}" not in job
     assert f"\npython = {newer}\n" in (lib / "site.cfg").read_text()
