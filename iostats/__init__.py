@@ -70,6 +70,7 @@ iostats: what a job did to the Lustre file system.  The modules, in the order of
     logs              the log of the site's server, each event on one line
     elsewhere         calls that may block, in threads of their own
     journal           what that has counted, on the disk before it is acknowledged
+    foreseen          a report that is like the one before it, decoded into its numbers
     server            the server of one job
     store_clock       how much time has passed for it, whatever the clock says
     store_file        its files: made whole, and still those that were opened

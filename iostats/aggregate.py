@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.alike import Alike
+from iostats.alike import Alike, Same
 from iostats.filesystem import FileSystem, added, notes_of
 
 TYPE_CHECKING = False
@@ -111,6 +111,7 @@ class Totals:
     Attributes:
         job: the job's id.
         expected: names of its nodes, or how many there are, or None when that is not known.
+        alike: numbers of reports that are like others; a server can decode the next one by it.
     """
 
     def __init__(self, job: str, expected: frozenset[str] | int | None = None,
@@ -128,8 +129,8 @@ class Totals:
         self._without: dict[str, str] = {}          # node -> why it has no numbers
         self._gaps: set[str] = set()                # nodes with numbers, and a part without
         self._parts: dict[str, list[_Part]] = {}    # node -> [_Part]
-        self._by_name: dict[str, FileSystem] = {}   # without what waits in _alike
-        self._alike = Alike()
+        self._by_name: dict[str, FileSystem] = {}   # without what waits in `alike`
+        self.alike = Alike()
         self._notes: dict[str, set[str]] = {}       # text -> {node}
         self._refused: dict[str, int] = {}          # why -> count
         # node, as a refused message named it -> {why}
@@ -144,7 +145,7 @@ class Totals:
     @property
     def _file_systems(self) -> dict[str, FileSystem]:
         """All that was added, by name."""
-        self._alike.settle(self._by_name)
+        self.alike.settle(self._by_name)
         return self._by_name
 
     # -- taking reports ------------------------------------------------------------------
@@ -263,9 +264,10 @@ class Totals:
             self._note("no Lustre file system is mounted", node)
         told = None
         if len(self._nodes) >= _FEW:
-            told = self._alike.add(
-                report.deltas, lambda name, text: self._by_name[name].add_note(text, node),
-                short, metadata)
+            add = self.alike.add_same if isinstance(report.deltas, Same) else self.alike.add
+            told = add(report.deltas,
+                       lambda name, text: self._by_name[name].add_note(text, node),
+                       short, metadata)
         if told is None:
             told = {}
             for delta in report.deltas:

@@ -10,6 +10,7 @@ each report had been added on its own.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from itertools import chain
 from operator import add, attrgetter
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Shape = tuple[tuple[tuple[Any, ...], ...], tuple[int, ...], tuple[str, ...]]
 
 _MOST_SHAPES, _MOST_NUMBERS = 64, 100_000       # more are added one by one
-_head = attrgetter("source", "file_system", "target", "lower_bound", "proved", "why")
+head = attrgetter("source", "file_system", "target", "lower_bound", "proved", "why")
 
 
 class _Plan:
@@ -64,19 +65,43 @@ class _Plan:
 
 
 
-class _Waiting:
-    """The sums of reports of one shape; without a plan it has come once."""
+class Waiting:
+    """
+    The sums of reports of one shape; without a plan it has come once.
 
-    def __init__(self) -> None:
+    Attributes:
+        shape: heads, lengths, names.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
         self.plan: _Plan | None = None
         self.sums: list[int] = []
 
 
+Same = namedtuple("Same", "waiting numbers")
+Same.__doc__ = """
+In the place of a report's deltas: their numbers, where the rest is known.
+
+Attributes:
+    waiting: the Waiting with its shape.
+    numbers: [integer], none of them IMPOSSIBLE.
+"""
+
+
 class Alike:
-    """The numbers of reports whose shapes have come before."""
+    """
+    The numbers of reports whose shapes have come before.
+
+    Attributes:
+        likely: the Waiting whose shape the next report has, when all goes on as it does; None
+            where one report is not like the other.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[Shape, _Waiting] = {}
+        self.likely: Waiting | None = None
+        self._last: Waiting | None = None
+        self._waiting: dict[Shape, Waiting] = {}
         self._numbers = 0
 
     def add(self, deltas: Sequence[Any], note: Callable[[str, str], None],
@@ -95,18 +120,26 @@ class Alike:
             found = [values or {} for values in found]
         else:
             lengths = tuple(map(len, found))
-        shape = tuple(map(_head, deltas)), lengths, tuple(chain.from_iterable(found))
+        shape = tuple(map(head, deltas)), lengths, tuple(chain.from_iterable(found))
         waiting = self._waiting.get(shape)
+        self.likely, self._last = waiting if waiting is self._last else None, waiting
         if waiting is None:
             more = self._numbers + len(shape[2]) + len(lengths)
             if len(self._waiting) < _MOST_SHAPES and more <= _MOST_NUMBERS and _is_plain(shape):
-                self._waiting[shape], self._numbers = _Waiting(), more
+                self._waiting[shape], self._numbers = Waiting(shape), more
             return None
         numbers = list(chain.from_iterable([values.values() for values in found]))
-        if sum(numbers) >= IMPOSSIBLE and max(numbers) >= IMPOSSIBLE:
+        if not are_possible(numbers):
             return None
+        return self.add_same(Same(waiting, numbers), note, short, metadata)
+
+    def add_same(self, same: Same, note: Callable[[str, str], None],
+                 short: dict[str, dict[str, int]],
+                 metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]]:
+        """The same of a report whose shape is known to have come before."""
+        waiting, numbers = same
         waiting.sums = list(map(add, waiting.sums, numbers)) if waiting.sums else numbers
-        plan = waiting.plan = waiting.plan or _Plan(shape)
+        plan = waiting.plan = waiting.plan or _Plan(waiting.shape)
         for file_system, text in plan.notes:
             note(file_system, text)
         for file_system, names, places in plan.short:
@@ -126,6 +159,11 @@ class Alike:
             for source, file_system, target, names, places in waiting.plan.parts:
                 file_systems[file_system].add_sums(
                     source, target, dict(zip(names, [sums[place] for place in places])))
+
+
+def are_possible(numbers: Sequence[int]) -> bool:
+    """Whether a node can have gained them; most are told by their sum, which is faster."""
+    return sum(numbers) < IMPOSSIBLE or max(numbers) < IMPOSSIBLE
 
 
 def _is_plain(shape: Shape) -> bool:

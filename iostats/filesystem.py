@@ -401,8 +401,8 @@ def _in_short(values: dict[str, int]) -> dict[str, int]:
 
 @lru_cache(maxsize=64)                  # most nodes of a job have the same names
 def short_of(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `names` that are kept of one node's llite values."""
-    return tuple(name for name in names if name in _APPLICATION or _is_operation(name))
+    """Those of `names` that are kept of one node's llite values, in the order of their names."""
+    return tuple(sorted(name for name in names if name in _APPLICATION or _is_operation(name)))
 
 
 def operations_of(values: dict[str, int]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from iostats.steps import finished
 from iostats.wire import (INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
                           PARSE_ERROR)
 
-Method = namedtuple("Method", "function params")
+Method = namedtuple("Method", "function params quickly", defaults=(None,))
 Method.__doc__ = """
 What can be called.
 
@@ -31,6 +31,8 @@ Attributes:
         (steps.py), for what takes long; may raise WireError.
     params: the type that the params are decoded to: a msgspec.Struct (by name, or by position
         in the order of its fields), or any other type; None for a method without params.
+    quickly: the bytes of the params -> what they are decoded to, or None where that is to be done
+        as ever; for what is called often.
 """
 
 _MESSAGES = {
@@ -128,7 +130,10 @@ def _one(body: bytes, methods: Mapping[str, Method], context: Any,
         method = methods.get(request.method)
         if method is None:
             raise WireError(METHOD_NOT_FOUND, "")
-        result = method.function(_params(raw, method.params), context)
+        params = method.quickly(raw) if method.quickly else None
+        if params is None:
+            params = _params(raw, method.params)
+        result = method.function(params, context)
         if isinstance(result, GeneratorType):
             result = yield from result
         answer = _encode({"jsonrpc": "2.0", "result": result, "id": id})

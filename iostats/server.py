@@ -26,9 +26,11 @@ import msgspec
 
 from iostats import jsonrpc, merged, wire
 from iostats.aggregate import Totals
+from iostats.alike import Same
 from iostats.credentials import Disbelieved, Munge, no_user
 from iostats.elsewhere import NoAnswer, Threads
 from iostats.errors import NotDelivered, WireError
+from iostats.foreseen import Foreseen
 from iostats.jobid import LONGEST_JOB_ID, LONGEST_NODE_NAME, ports
 from iostats.jsonrpc import Method
 from iostats.report import folded
@@ -410,7 +412,8 @@ def check_report(report: Report, caller: Caller, job: str, metrics: set[str]) ->
     if report.job != job or report.node != caller.node:
         raise WireError(wire.REFUSED, "the report is of another job or node than its header")
     # All at once first: they are nearly always known.
-    told = [delta.values for delta in chain(report.deltas, *[
+    deltas = () if isinstance(report.deltas, Same) else report.deltas
+    told = [delta.values for delta in chain(deltas, *[
         phase.deltas for phase in report.phases]) if delta.values]
     if not metrics.issuperset(chain.from_iterable(told)):
         for values in told:
@@ -447,7 +450,8 @@ class JobServer(Server):
         self._merged: set[str] = set()
         self._journal: Optional[Journal] = None
         self._has_news = False                         # what is in no journal yet
-        self.methods.update(report=Method(self._report, Report),
+        foreseen = Foreseen(totals.alike, Report, Delta, _Gain)
+        self.methods.update(report=Method(self._report, Report, foreseen.decoded),
                             totals=Method(self._totals, merged.Params),
                             status=Method(self._status, None))
 
