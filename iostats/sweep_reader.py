@@ -130,9 +130,9 @@ def _block(data: bytes, at: int) -> tuple[sweeps.Rows, int]:
     times = values[:2].view(numpy.int64)
     if rows and times.min() < 0:
         raise ValueError("expected times below 2^63 nanoseconds")
-    return sweeps.Rows(head, times[0], times[1],
-                       {name: unit for name, (unit, *_) in head.counters.items()},
-                       columns, values[2:].T), at
+    return sweeps.possible(sweeps.Rows(
+        head, times[0], times[1], {name: unit for name, (unit, *_) in head.counters.items()},
+        columns, values[2:].T)), at
 
 
 @lru_cache(1000)

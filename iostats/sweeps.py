@@ -29,6 +29,7 @@ MOST_COUNTERS, MOST_BLOCKS = 256, 10_000
 _MOST_ROWS, _MOST_GONE = 20_000, 200_000
 FIELDS = ("samples", "min", "max", "sum", "sumsq")
 _COUNTED = ("samples", "sum")      # the others are asked of entries without start_time alone
+_LARGEST_SUM = numpy.uint64(2**63 - 1)        # sums stay there from 2.17 on
 _LARGEST = 2**64 - 1               # the kernel prints %llu; msgspec's own bounds end at 2**63 - 1
 
 _Array = numpy.typing.NDArray[Any]
@@ -164,9 +165,10 @@ class Block(BlockHead, kw_only=True):
         values = numpy.zeros((len(columns), len(self.ids)), numpy.uint64)
         for place, (_, _, at, numbers) in enumerate(columns):
             values[place, at] = numpy.frombuffer(array("Q", numbers), numpy.uint64)
-        return Rows(self, _nanoseconds(self.started), _nanoseconds(self.seen),
-                    {name: column.unit for name, column in self.counters.items()},
-                    [(name, field) for name, field, _, _ in columns], values.T)
+        return possible(Rows(
+            self, _nanoseconds(self.started), _nanoseconds(self.seen),
+            {name: column.unit for name, column in self.counters.items()},
+            [(name, field) for name, field, _, _ in columns], values.T))
 
 
 def _nanoseconds(numbers: list[int]) -> "_Array":
@@ -200,6 +202,35 @@ class Rows:
         at = {name: place for place, (name, field) in enumerate(self.columns) if field == "samples"}
         there: _Array = self.values[:, [at[name] for name, _ in self.columns]] > 0
         return there
+
+
+def possible(rows: Rows) -> Rows:
+    """
+    `rows` without the entries that no kernel can have kept, which then are some that could not be
+    understood: agents of before send them, and a total of them would be above the truth.
+    """
+    at = {column: rows.values[:, place] for place, column in enumerate(rows.columns)}
+    wrong = numpy.zeros(len(rows.values), bool)
+    for (name, field), totals in at.items():
+        if field != "sum" or not len(totals):
+            continue
+        samples, largest = at[name, "samples"], at.get((name, "max"))
+        wrong |= (totals > _LARGEST_SUM) | ((totals > 0) & (samples == 0))
+        if largest is not None:                # without a product, which may have 128 bits
+            each = numpy.maximum(largest, 1)
+            wrong |= (totals > 0) & (samples < totals // each + (totals % each > 0))
+    if not wrong.any():
+        return rows
+    refused = [rows.head.ids[place] for place in numpy.flatnonzero(wrong)]
+    told = {name: getattr(rows.head, name) for name in BlockHead.__struct_fields__}
+    told.update(
+        ids=[one for one, is_wrong in zip(rows.head.ids, wrong) if not is_wrong],
+        bad=rows.head.bad + len(refused),
+        refused=list(dict.fromkeys([*rows.head.refused, *refused]))[:_MOST_ROWS],
+        why=rows.head.why or f"job {refused[0]!a}: expected a sum of at most samples x maximum, "
+                             f"below 2**63, got a larger one")
+    return Rows(BlockHead(**told), rows.started[~wrong], rows.seen[~wrong], rows.units,
+                rows.columns, rows.values[~wrong])
 
 
 class Head(msgspec.Struct, kw_only=True):

@@ -118,6 +118,33 @@ def test_a_job_of_two_targets_is_added_up(desk):
     assert desk.harvest.part("cp.0") is None
 
 
+@pytest.mark.parametrize("is_dated, samples, most, total", [
+    (True, 23, 2**63, 2**63), (False, 23, 2**63, 2**63), (True, 23, 2**64 - 1, 2**64 - 1),
+    (False, 23, 37, 852)])
+def test_what_no_kernel_has_kept_is_not_believed(desk, is_dated, samples, most, total):
+    """Of an agent of before: its job's numbers are what was known, and `>=`; others are whole."""
+    desk.send("oss1", desk.block())
+    began = int(desk.now + 7) * NS
+
+    def block(*rows):
+        ids, columns = [row[0] for row in rows], list(zip(*rows))[1:]
+        found = desk.block("OST0000", ids, desk.now - 3)
+        found["started"] = [began * is_dated] * len(ids)
+        found["counters"] = {"write_bytes": {
+            "unit": "bytes", "at": list(range(len(ids))),
+            **dict(zip(("samples", "max", "sum"), map(list, columns))),
+            "min": [1] * len(ids), "sumsq": [0] * len(ids)}}
+        return found
+    desk.now += 20
+    desk.send("oss1", block(("4711", 11, 29, 31), ("4712", 11, 29, 37)))
+    desk.now += 20
+    desk.send("oss1", block(("4711", samples, most, total), ("4712", 13, 31, 43)))
+    for _ in range(2):
+        assert {"scratch": (0, 31, True)} == desk.totals("4711")
+        assert {"scratch": (0, 43, False)} == desk.totals("4712")
+        desk.again()
+
+
 def test_a_batch_system_that_does_not_answer_is_one_line_an_hour(tmp_path, monkeypatch, caplog):
     """Whatever the number in the line; another trouble has a line of its own."""
     desk, hour = Desk(tmp_path / "site.sqlite", batch_system="slurm"), [0.0]

@@ -227,6 +227,19 @@ def test_a_message_is_as_the_documents_say():
             ] == told(rows) == told(rows_of(kept))
 
 
+@pytest.mark.parametrize("samples, total", [(0, 41), (23, 2**63)])
+def test_entries_that_cannot_be_are_some_that_were_not_understood(samples, total):
+    """Bytes without calls, and a sum past the kernel's limit: the other entry stands."""
+    message = a_message(
+        block={"counters": {"write_bytes": ["bytes", 1, 0, 0, 8, 0]}},
+        columns=struct.pack("<QQQQQQBB", BEGAN, BEGAN, BEGAN + 1, BEGAN + 2, total, 43, samples,
+                            37))
+    [(rows, kept)] = unpacked(zlib.compress(message)).blocks
+    assert [("4712", BEGAN, BEGAN + 2, {"write_bytes": ("bytes", {"samples": 37, "sum": 43})})
+            ] == told(rows) == told(rows_of(kept))
+    assert (1, ["4711"]) == (rows.head.bad, rows.head.refused)
+
+
 @pytest.mark.parametrize("message, said", [
     (a_message()[:-1], "expected 38 bytes of 2 entries, got 37"),
     (a_message() + b"x", "expected 1 blocks, got 1 bytes more"),
