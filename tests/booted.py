@@ -33,7 +33,7 @@ Done = namedtuple("Done", "status out err")
 
 def why_not():
     """Why no systemd can be booted here; "" where it can."""
-    missing = [tool for tool in ("unshare", "nsenter", "pgrep", "ip", "make", "munged")
+    missing = [tool for tool in ("unshare", "nsenter", "setpriv", "pgrep", "ip", "make", "munged")
                if not shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")]
     if os.geteuid():
         return "needs root, for namespaces"

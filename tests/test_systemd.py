@@ -103,6 +103,13 @@ def written(one):
     return fs["application"]["write_bytes"]
 
 
+def test_the_machine_has_no_clock_of_its_own_and_cannot_set_that_of_the_tests(machine):
+    """`timedatectl set-timezone` moves it, the first time since the boot."""
+    done = machine("systemd-run", "--quiet", "--wait", "--pipe", "grep", "CapBnd",
+                   "/proc/self/status", status=0)
+    assert 0 == int(done.out.split()[1], 16) & 1 << 25           # CAP_SYS_TIME
+
+
 # -- the site's server ---------------------------------------------------------------------------
 
 def test_the_sites_server_runs_as_its_document_says(site):
