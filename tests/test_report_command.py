@@ -117,6 +117,15 @@ def test_each_form_is_there(site, options, words):
     assert (0, "") == (done.status, done.err) and words in done.out
 
 
+def test_of_a_site_without_a_record_the_latest_is_a_line(tmp_path):
+    """After `make install-...` it is what the documents ask for first."""
+    with SiteDesk(tmp_path) as desk:
+        desk.site()
+        done = desk.iostats("report", "--latest", "10")
+        assert (0, "", "iostats: there is no record yet that you may see\n") == (
+            done.status, done.out, done.err)
+
+
 def test_the_latest_are_printed_the_newest_first(site):
     records = documents(site.iostats("report", "--format", "json", "--latest", "2").out)
     assert [("4717", 2), ("4717", 1)] == [(one["job"]["id"], one["job"]["attempt"])

@@ -81,7 +81,10 @@ def _run(options: argparse.Namespace) -> int:
         if options.jobs:
             raise UsageError(f"expected --latest or jobs, got both: {' '.join(options.jobs)[:80]}")
         with site_server.of_its_form("a record"):
-            _print(site_server.asked(config, "latest", {"count": int(count)}), config, options)
+            latest = site_server.asked(config, "latest", {"count": int(count)})
+            if not latest:
+                print("iostats: there is no record yet that you may see", file=sys.stderr)
+            _print(latest, config, options)
         return DONE
     if not options.jobs:
         raise UsageError("expected a job, got none (see --help)")
