@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import sys
 import time
 
@@ -27,7 +28,8 @@ _CLOCK_OFF_S = 60.0
 
 def examine(config: Config, node: str) -> list[Check]:
     """[Check] of this host; `node`: its name."""
-    return _hooks(config) + _batch(config) + _comments(config) + _site(config, node)
+    return (_hooks(config) + _batch(config) + _comments(config) + _secret(config)
+            + _site(config, node))
 
 
 def fetch(host: str, path: str) -> str:
@@ -89,6 +91,20 @@ def _comments(config: Config) -> list[Check]:
     """Who reads what [site] show = comment has written of a job."""
     private, said = schedulers.who_reads_comments(config)
     return [Check(OK if private else NOTE, "comments", said)] if said else []
+
+
+def _secret(config: Config) -> list[Check]:
+    """[Check] of a secret that others can read, of which munge says nothing, as it needs none."""
+    try:
+        mode = stat.S_IMODE(os.stat(config["site.secret"]).st_mode)
+    except OSError:
+        return []
+    if not mode & 0o077 or {"munge", "secret"}.difference(config["server.auth"]):
+        return []
+    path = config["site.secret"]
+    return [Check(PROBLEM, "site secret", f"{path}: expected mode 0600, got {mode:04o}: who has "
+                                          f"read it can forge reports, until the site has a new "
+                                          f"one", f"chmod 600 {quoted(path)}")]
 
 
 def _site(config: Config, node: str) -> list[Check]:

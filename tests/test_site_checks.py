@@ -81,6 +81,23 @@ def test_a_server_that_is_not_reached_is_started_where_it_runs(desk, host, said,
     assert text.startswith(f"{host}:{port}: ") and text.endswith(said)
 
 
+@pytest.mark.parametrize("auth, mode, found", [
+    ("munge secret", 0o644, True), ("munge secret", 0o640, True), ("munge secret", 0o600, False),
+    ("munge", 0o644, False)])
+def test_a_secret_that_others_can_read_is_found_also_where_munge_does_without_it(
+        desk, auth, mode, found):
+    """The site's server believes whoever has it."""
+    path = desk.folder / "site.secret"
+    path.write_text("0" * 64)
+    path.chmod(mode)
+    checks = checks_of(desk, server_auth=auth, site_secret=path)
+    assert found == ("site secret" in checks)
+    if found:
+        assert ("problem", f"{path}: expected mode 0600, got {mode:04o}: who has read it can forge "
+                f"reports, until the site has a new one", f"chmod 600 {path}") == (
+                    checks["site secret"])
+
+
 @pytest.mark.parametrize("host, fix", [("mgmt1", "ssh mgmt1 'systemctl start iostats-site'"),
                                        ("nid00023", "systemctl start iostats-site")])
 def test_a_command_names_the_host_that_it_is_for(host, fix):
