@@ -1,6 +1,6 @@
 """
-What the client may cost a node: no child, no thread, no socket where none is needed, and no module
-that takes longer to import than the work itself.
+What the client may cost a node: no child, no thread and no socket where none is needed, and no
+module that takes longer to import than the work itself.
 
 `start` runs on every node of a job in the same second.  The times are in benchmarks/README.md;
 here is what they follow from, counted by strace and by Python itself.
@@ -31,7 +31,10 @@ def desk(tmp_path):
 
 
 def traced(desk, *arguments, env=None):
-    """[name of system call] of one client, and of all children it would have, in order."""
+    """
+    [name of system call] of one client, and of all children it would have, in order; a clone that
+    makes a thread is "thread".
+    """
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     out = desk.folder / "strace"
@@ -42,7 +45,8 @@ def traced(desk, *arguments, env=None):
     if "ptrace" in done.stderr:
         pytest.skip(f"strace is not allowed here: {done.stderr.strip()}")
     assert (0, "") == (done.returncode, done.stderr)
-    return re.findall(r"^\d+ +(\w+)\(", out.read_text(), re.M)
+    return ["thread" if name.startswith("clone") and "CLONE_THREAD" in passed else name
+            for name, passed in re.findall(r"^\d+ +(\w+)\((.*)", out.read_text(), re.M)]
 
 
 def network(calls):
@@ -56,9 +60,10 @@ def processes(calls):
 
 @pytest.mark.strace
 def test_start_makes_no_process_no_thread_and_opens_no_socket(desk):
-    """The one execve is strace's own; a thread would be a clone."""
+    """The one execve is strace's own."""
     calls = traced(desk, "start", *desk.on("nid00023", desk.tree(**BEFORE)))
     assert ["execve"] == processes(calls)
+    assert "thread" not in calls
     assert [] == network(calls)
 
 
@@ -69,6 +74,7 @@ def test_a_second_start_makes_none_either(desk):
     traced(desk, "start", *desk.on("nid00023", root))
     calls = traced(desk, "start", "--quiet", *desk.on("nid00023", root))
     assert ["execve"] == processes(calls)
+    assert "thread" not in calls
     assert [] == network(calls)
 
 
@@ -78,12 +84,16 @@ def test_show_makes_no_process_and_opens_no_socket(desk, form):
     """It needs no server."""
     calls = traced(desk, "show", *form, *desk.on("nid00023", desk.tree(**BEFORE)))
     assert ["execve"] == processes(calls)
+    assert "thread" not in calls
     assert [] == network(calls)
 
 
 @pytest.mark.strace
 def test_stop_makes_no_process_and_one_connection(desk):
-    """hello and report go over one socket."""
+    """
+    hello and report go over one socket, in the one thread of the port that is tried: no signal
+    would end a resolver that does not answer.
+    """
     server = desk.server("--nodes", "1")
     root = desk.tree(**BEFORE)
     desk.client("start", *desk.on("nid00023", root))
@@ -91,6 +101,7 @@ def test_stop_makes_no_process_and_one_connection(desk):
     calls = traced(desk, "stop", "--server", f"127.0.0.1:{server.port}",
                    *desk.on("nid00023", root))
     assert ["execve"] == processes(calls)
+    assert 1 == calls.count("thread")
     assert 1 == calls.count("connect")
     assert "1 of 1 nodes reported" in server.wait().out
 

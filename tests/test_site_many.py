@@ -14,6 +14,7 @@ from iostats import config as site_config
 from iostats import site
 from iostats.server import Caller
 from iostats.store import Store
+from iostats.store_clock import Clocks
 
 NOW = 1_795_225_100.0
 JOBS = [str(4711 + number) for number in range(23)]
@@ -26,7 +27,7 @@ def server(tmp_path, monkeypatch):
     config = site_config.load("/dev/null", environ={})
     for name, value in (("batch.system", "none"), ("site.show", "")):
         config.take(name, value, "test")
-    store = Store(str(tmp_path / "site.sqlite"))
+    store = Store(str(tmp_path / "site.sqlite"), Clocks(lambda: NOW, lambda: 4711.0, lambda: "23"))
     one = site.SiteServer(store, [], config, lambda: NOW)
     for job in JOBS:
         report(one, job)
@@ -78,8 +79,8 @@ def test_a_record_that_cannot_be_kept_keeps_no_other_from_being_kept(server, mon
 def test_a_report_that_comes_between_making_and_keeping_is_in_the_next_record(server, monkeypatch):
     make = server._make_record
 
-    async def a_report_comes(key, job, facts):
-        made = await make(key, job, facts)
+    async def a_report_comes(key, job, *known):
+        made = await make(key, job, *known)
         if key.job == "4711" and job.reports == 1:
             report(server, "4711", "nid00002", read_bytes=53_007)
         return made

@@ -43,9 +43,13 @@ def header(body, node="nid00023", time=NOW, nonce=NONCE, key=None):
 @pytest.fixture
 def server():
     """The server of job 4711 of 3 nodes; `server.clock[0]` is its time."""
+    return server_of(3)
+
+
+def server_of(nodes):
     clock = [NOW + 0.25]
     checks = Secret("4711", SECRET, 300.0, now=lambda: clock[0], up=lambda: 3600.0)
-    one = JobServer(Totals("4711", 3), [checks], load(environ={}), now=lambda: clock[0])
+    one = JobServer(Totals("4711", nodes), [checks], load(environ={}), now=lambda: clock[0])
     one.clock, one.checks = clock, checks
     return one
 
@@ -350,10 +354,12 @@ def test_a_report_with_a_wrong_field_is_refused_whole(server, altered):
     assert [] == read_bytes(server)
 
 
-def test_sums_beyond_64_bits_are_added_and_kept(server):
-    """Three nodes whose counters stand at the kernel's limit of 2**63 - 1 bytes."""
-    for place, node in enumerate(("nid00023", "nid00024", "nid00025")):
+def test_sums_beyond_64_bits_are_added_and_kept():
+    """Seven nodes with 2**62 - 1 bytes, the most that a node can have gained; 2**64 is 18.4e18."""
+    server = server_of(7)
+    for place in range(7):
+        node = f"nid{23 + place:05}"
         body = report(node, deltas=[{"source": "llite", "file_system": "scratch",
-                                     "values": {"read_bytes": 2**63 - 1, "read_calls": 23}}])
+                                     "values": {"read_bytes": 2**62 - 1, "read_calls": 23}}])
         server.answer(body, header(body, node=node, nonce="%032d" % place))
-    assert [27_670_116_110_564_327_421] == read_bytes(server)
+    assert [32_281_802_128_991_715_321] == read_bytes(server)
