@@ -45,6 +45,7 @@ log = logging.getLogger("iostats")
 _LOOK_EVERY_S = 0.25
 _WAITS = 0.9                    # of a pause: for an agent that was in the last sweep
 _LATE_S = 5.0                   # two pauses and so long after a reading, the next one is overdue
+_UP_S = 5.0                   # some pauses and so long after its last message, an agent is not up
 _LIVES_EVERY_S = 15.0           # all lives are looked through without news; with news at once
 _ASK_EVERY_S, _ASK_BUSY_EVERY_S = 60.0, 600.0   # what does I/O is evidently running
 _MOST_JOBS_ASKED = 200                          # in one command
@@ -386,7 +387,7 @@ class Harvest:
         if not owner or owner == node:
             return ""
         agent = self.agents.get(owner)
-        if agent is None or now - agent.heard >= 2 * agent.every + 5:
+        if agent is None or now - agent.heard >= 2 * agent.every + _UP_S:
             return ""                               # it is not up
         return owner if key in agent.targets else ""
 
@@ -564,7 +565,7 @@ class Harvest:
         now = self._now()
         self._done = min(self._done, now)           # the clock may have been set back
         up = [agent for agent in self.agents.values()
-              if now - agent.heard < 3 * agent.every + 5 and agent.slot]
+              if now - agent.heard < 3 * agent.every + _UP_S and agent.slot]
         if not up:
             return
         every = min(agent.every for agent in up)
