@@ -92,7 +92,7 @@ def jobs_at_once(folder, message, jobs):
 
 def _all_records(config, jobs):
     """[row] of `iostats jobs`, when there are so many."""
-    from iostats.cli.report import asked
+    from iostats.cli.site_server import asked
     ends_at = time.monotonic() + _RECORDS_WITHIN_S
     while True:
         rows = asked(config, "jobs", {"limit": 5000}, 60)["jobs"]

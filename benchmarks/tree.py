@@ -3,7 +3,8 @@ A made tree of counter files, for --root: the places and forms of Lustre 2.15.
 
 Per file system an llite folder (22 counters) and one MDT; per OST 14 counters and an rpc_stats
 with four sections; as a node prints them that has worked for a while.  The numbers grow with
-`work`, so that two trees of the same mounts are a start and a stop.
+`work`, so that two trees of the same mounts are a start and a stop.  What programs have read and
+written is what went over the network: nothing is a lower bound.
 """
 
 import os
@@ -34,7 +35,7 @@ def make(root, file_systems, work):
         instance = f"ff1100{number:02x}b3c36000"
         mount = f"{name}-{instance}"
         _write(root, f"{_DEBUG}/llite/{mount}/stats",
-               _stats(_LLITE_TIMED, _LLITE_COUNTED, work, number))
+               _stats(_LLITE_TIMED, _LLITE_COUNTED, work, number, [number, *range(osts)]))
         _write(root, f"{_SYS}/llite/{mount}/uuid", f"0dcbf83e-1ca0-452a-b412-{number:012x}\n")
         mdt = f"{name}-MDT0000-mdc-{instance}"
         _write(root, f"{_DEBUG}/mdc/{mdt}/stats", _stats(_MDC_TIMED, _RPC_COUNTED, work, number))
@@ -68,10 +69,11 @@ def _header(work, colon=""):
                                   ("start_time", 1795225959), ("elapsed_time", work))]
 
 
-def _stats(timed, counted, work, salt):
+def _stats(timed, counted, work, salt, targets=None):
+    """`targets`: the salts of those whose bytes are in it; None for its own alone."""
     lines = _header(work)
     for place, name in enumerate(("read_bytes", "write_bytes")):
-        calls = work * (53 + place + salt)
+        calls = work * sum(53 + place + one for one in ([salt] if targets is None else targets))
         lines.append(f"{name:<25} {calls} samples [bytes] 37888 1048576 {calls * 313209} "
                      f"{calls * 156210448508}")
     for place, name in enumerate(timed):

@@ -1,6 +1,8 @@
-"""What benchmarks/ leaves behind: nothing."""
+"""What benchmarks/ needs of iostats is there; what they leave behind: nothing."""
 from __future__ import annotations
 
+import ast
+import importlib.util
 import signal
 import subprocess
 import sys
@@ -8,6 +10,18 @@ from pathlib import Path
 
 import pytest
 from processes import REPOSITORY, until
+
+
+@pytest.mark.parametrize("path", sorted((Path(REPOSITORY) / "benchmarks").glob("*.py")),
+                         ids=lambda path: path.stem)
+def test_what_a_benchmark_imports_of_iostats_is_there(path):
+    """Most of them import within functions, which nothing else calls."""
+    for one in ast.walk(ast.parse(path.read_text())):
+        if isinstance(one, ast.ImportFrom) and (one.module or "").partition(".")[0] == "iostats":
+            module = importlib.import_module(one.module)
+            missing = [name.name for name in one.names if not hasattr(module, name.name)
+                       and not importlib.util.find_spec(f"{one.module}.{name.name}")]
+            assert [] == missing, (path.name, one.lineno, one.module)
 
 
 def children_of(pid):
