@@ -47,6 +47,12 @@ def _text(value: str) -> str:
     return value
 
 
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError
+    return _text(value)
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
@@ -93,6 +99,11 @@ def _wait(default: float, help: str) -> Option:
     return Option(str(default), _seconds, "seconds, from 0 to 10000000", help)
 
 
+def _kept(default: str, what: str, help: str) -> Option:
+    """Where a service or a hook keeps something: where it runs is nobody's choice."""
+    return Option(default, _absolute, f"{what} whose path begins with /", help)
+
+
 OPTIONS = {
     "node.state_dir": Option("", _text, "a folder", (
         "Where `start` keeps its snapshot until `stop`, and a job's server what it has counted "
@@ -114,7 +125,7 @@ OPTIONS = {
         "change.")),
     "node.python": Option("python3", _text, "a command", (
         "Python 3.9 or newer on the nodes, for `iostats run`.")),
-    "node.hook_dir": Option("/var/lib/iostats/node", _text, "a folder", (
+    "node.hook_dir": _kept("/var/lib/iostats/node", "a folder", (
         "Where prolog and epilog keep a node's starts, and the reports that wait for the site's "
         "server; root's own, on the node's own disk.")),
     "node.hook_within": _wait(0.9, (
@@ -163,7 +174,7 @@ OPTIONS = {
     "site.secret": Option("/etc/iostats/site.secret", _text, "a file", (
         "The secret of the site's server and the nodes' root; the same on all of them, readable "
         "by root alone.")),
-    "site.store": Option("/var/lib/iostats/site.sqlite", _text, "a file", (
+    "site.store": _kept("/var/lib/iostats/site.sqlite", "a file", (
         "Where the site's server keeps reports and records.")),
     "site.deadline": _wait(300, (
         "A job's record is made so many seconds after its first epilog, if not all of its nodes "
@@ -192,7 +203,7 @@ OPTIONS = {
         "so that they are in step; at most a third of job_cleanup_interval.  0: just that.")),
     "harvest.file_systems": Option("", str.split, "names of file systems", (
         "File systems that are harvested.  Empty: all.")),
-    "harvest.spool_dir": Option("/var/lib/iostats/harvest", _text, "a folder", (
+    "harvest.spool_dir": _kept("/var/lib/iostats/harvest", "a folder", (
         "Where sweeps wait for the site's server; on the storage server's own disk.")),
     "harvest.spool_bytes": _number(1 << 20, 1 << 40, 64 << 20, (
         "When more of them wait, the oldest are dropped.")),
@@ -220,7 +231,7 @@ OPTIONS = {
         "yes: a point for each target (OST, MDT) that the job used, in the full schema; that is "
         "many more points.")),
     "influxdb.timeout": _wait(10, "A write that takes more seconds is tried again later."),
-    "influxdb.spool_dir": Option("/var/lib/iostats/influxdb", _text, "a folder", (
+    "influxdb.spool_dir": _kept("/var/lib/iostats/influxdb", "a folder", (
         "Where points wait for the database.")),
     "influxdb.spool_bytes": _number(1 << 16, 1 << 40, 1 << 30, (
         "So much waits at most, compressed; then the oldest points go.")),
