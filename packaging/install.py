@@ -14,6 +14,7 @@ alone, Python 3.9.
 """
 
 import compileall
+import glob
 import json
 import os
 import re
@@ -216,8 +217,12 @@ def _left_to_do(name, place, config):
                     f"own has it), or: make install-{name} SITE=HOST")
     if role.starts and not (place.live and _systemctl("is-active", role.starts)
                             and _systemctl("is-enabled", role.starts)):
-        left.append(("" if place.live else "systemctl daemon-reload; ")
+        left.append((f"systemctl --root={place.destdir} enable {role.starts}; or where it runs: "
+                     if place.destdir else "") + ("" if place.live else "systemctl daemon-reload; ")
                     + f"systemctl enable --now {role.starts}")
+    if place.destdir and name in ("node", "harvest") and config["server.auth"] == ["secret"] and (
+            not os.path.exists(place.staged(config["site.secret"]))):
+        left.append(f"copy the site's {config['site.secret']}, for root alone (0600)")
     if name == "site":
         also = (" (and site.secret, for root alone, to hosts without munge)"
                 if "munge" in config["server.auth"] else " and site.secret, for root alone (0600),")
@@ -272,6 +277,8 @@ def uninstall(place, purge):
             if "@" not in unit:
                 _systemctl("disable", "--now", unit)
     for unit in units:
+        for path in glob.glob(f"{glob.escape(place.staged(place.units))}/*.wants/{unit}"):
+            os.unlink(path)                         # enabled in an image
         os.unlink(place.staged(place.units, unit))
     if place.live and units:
         _systemctl("daemon-reload")

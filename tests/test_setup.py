@@ -191,6 +191,29 @@ def test_what_users_need_to_see_their_own_jobs_is_left_to_do(tmp_path, role, aut
                     "and [server] auth = munge secret in /etc/iostats/site.cfg\n" in done.stdout)
 
 
+@pytest.mark.parametrize("auth, there, said", [
+    ("secret", False, True), ("secret", True, False), ("munge secret", False, False)])
+def test_an_image_needs_the_secret_and_its_timer(tmp_path, auth, there, said):
+    """No doctor looks at it, and no systemd runs in it."""
+    etc = tmp_path / "etc/iostats"
+    etc.mkdir(parents=True)
+    (etc / "site.cfg").write_text(f"[server]\nauth = {auth}\n[site]\nhost = mgmt1\n")
+    if there:
+        (etc / "site.secret").write_text("0" * 64)
+    done = make("install-node", "PACKAGES=no", f"DESTDIR={tmp_path}")
+    assert 0 == done.returncode
+    assert (f"  systemctl --root={tmp_path} enable iostats-deliver.timer; or where it runs: "
+            "systemctl daemon-reload; systemctl enable --now iostats-deliver.timer\n"
+            ) in done.stdout
+    wanted = tmp_path / "etc/systemd/system/timers.target.wants/iostats-deliver.timer"
+    wanted.parent.mkdir()                                # as `systemctl --root` does
+    wanted.symlink_to("/etc/systemd/system/iostats-deliver.timer")
+    assert 0 == make("uninstall", f"DESTDIR={tmp_path}").returncode
+    assert not wanted.is_symlink()
+    assert said == ("  copy the site's /etc/iostats/site.secret, for root alone (0600)\n"
+                    in done.stdout)
+
+
 @pytest.mark.parametrize("role, said", [("node", True), ("harvest", False)])
 def test_who_removes_the_hooks_is_told_to_take_them_out_of_the_batch_system(tmp_path, role, said):
     """Slurm drains each node whose Prolog it does not find."""
