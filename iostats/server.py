@@ -452,7 +452,7 @@ class JobServer(Server):
         self._has_news = False                         # what is in no journal yet
         foreseen = Foreseen(totals.alike, Report, Delta, _Gain)
         self.methods.update(report=Method(self._report, Report, foreseen.decoded),
-                            totals=Method(self._totals, merged.Params),
+                            totals=Method(self._totals, merged.Params, keys_once=True),
                             status=Method(self._status, None))
 
     def refuse(self, why: str, node: Optional[str] = None) -> None:

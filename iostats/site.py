@@ -214,7 +214,7 @@ class SiteServer(Server):
         self._reload()
         self.methods.update(sweep=Method(self._sweep, sweeps.Sweep),
                             packed_sweep=Method(self._sweep, sweep_reader.Packed),
-                            report=Method(self._report, SiteReport),
+                            report=Method(self._report, SiteReport, keys_once=True),
                             record=Method(self._record, Which),
                             latest=Method(self._latest, Latest),
                             waiting=Method(self._waiting, Waits),

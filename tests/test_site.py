@@ -23,7 +23,7 @@ import pytest
 from processes import AFTER, BEFORE, Listener, fill, new_job, until, write_tree
 from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, script
 
-from iostats import credentials, report, wire
+from iostats import credentials, jsonrpc, report, wire
 from iostats import site as site_module
 from iostats.cli.site_server import asked
 from iostats.config import Config
@@ -423,6 +423,19 @@ def test_a_part_without_numbers_is_said_whichever_comes_first(inside):
         [record] = inside.records(job)
         assert 23 == reads(record) and record["file_systems"][0]["lower_bound"]
         assert any("booted during the job" in note for note in record["notes"])
+
+
+def test_a_report_with_a_key_that_stands_twice_is_refused(inside):
+    """It could be read in two ways: 37 reads, or 23."""
+    message = {"jsonrpc": "2.0", "method": "report", "params": a_report(reads=23), "id": 1}
+    body = json.dumps(message).encode()
+    twice = body.replace(b'"read_calls": 23', b'"read_calls": 37, "read_calls": 23')
+    assert len(twice) > len(body)
+    assert "expected each key once in an object, got 'read_calls' twice" in (
+        jsonrpc.dispatch(twice, inside.server.methods, Caller("nid00001", 0)).decode())
+    assert [] == inside.store.open_jobs()
+    assert b'"counted":true' in jsonrpc.dispatch(body, inside.server.methods,
+                                                 Caller("nid00001", 0))
 
 
 def test_what_is_too_late_is_refused(inside):
