@@ -28,6 +28,7 @@ NEXT = {
 }
 
 SETTLES_AFTER, SETTLES_ALONE = 1.5, 3.0       # cleanup intervals; an entry lives at most 1.5
+WRITES_BACK_S = 60.0            # nodes, after a job's end: dirty pages are some 30 s old at most
 
 
 def after(state: str, event: str) -> str:
@@ -53,7 +54,7 @@ def event(state: str, now: float, last: float, over_at: float | None, is_known: 
         waits_for = SETTLES_AFTER if over_at is not None else SETTLES_ALONE
         since = max(last, over_at) if over_at is not None else last
         if (state == ENDED or (state == QUIET and not is_known)) and (
-                now - since >= waits_for * cleanup_s):
+                now - since >= max(waits_for * cleanup_s, WRITES_BACK_S)):
             return CALM
         if state == RUNNING and now - last >= cleanup_s:
             return SILENT

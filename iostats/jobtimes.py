@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.jobstate import SETTLES_ALONE
+from iostats.jobstate import SETTLES_ALONE, WRITES_BACK_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _MAY_HAVE_RUN_S = 86_400.0          # before it was first seen
-_WRITES_BACK_S = 60.0               # after its end: dirty pages are some 30 s old at most
 
 NOT_TO_ITS_END = "not read after the job's end"
 NOT_WHILE_SILENT = "not read for as long as the job may have run; when it ended is not known"
@@ -49,7 +48,7 @@ class JobTimes(namedtuple("JobTimes", "first last began ended cleanup_s")):
         """
         # A job that was requeued ran before it began.
         began = self.first if self.began is None else min(self.began, self.first)
-        ended = self.last if self.ended is None else max(self.ended, self.last) + _WRITES_BACK_S
+        ended = self.last if self.ended is None else max(self.ended, self.last) + WRITES_BACK_S
         alone_s = SETTLES_ALONE * self.cleanup_s
         whys: list[str] = target.marks(
             one, began, ended,

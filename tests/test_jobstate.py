@@ -60,3 +60,17 @@ def test_every_state_but_the_last_has_a_way_to_the_last():
 def test_what_happens_to_a_job_with_an_interval_of_600_s(state, now, last, over_at, is_known,
                                                          expected):
     assert expected == event(state, now, last, over_at, is_known, 600)
+
+
+@pytest.mark.parametrize("state, now, last, over_at, is_known, expected", [
+    (ENDED, 1059, 1000, 1000, True, None),
+    (ENDED, 1060, 1000, 1000, True, CALM),
+    (ENDED, 1059, 900, 1000, True, None),
+    (QUIET, 1059, 1000, None, False, None),
+    (QUIET, 1060, 1000, None, False, CALM),
+], ids=["not yet calm", "calm", "its end is later than its last word", "nobody knows of it, yet",
+        "silent for a minute"])
+def test_with_an_interval_of_2_s_no_job_is_settled_while_its_nodes_may_write_back(
+        state, now, last, over_at, is_known, expected):
+    """A minute; 1.5 or 3 intervals were less, and the totals final before they could be."""
+    assert expected == event(state, now, last, over_at, is_known, 2)
