@@ -330,15 +330,19 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Co
             _read_file(config, os.path.join(folder, "site.cfg"))
     # Each look into os.environ that finds nothing is an exception: none of them where none is set.
     if any(variable.startswith("IOSTATS_") for variable in environ):
-        for name in (*OPTIONS, *RENAMED):
-            variable = "IOSTATS_" + name.upper().replace(".", "_")
-            if variable in environ:
-                config.take(name, environ[variable], f"environment: {variable}")
+        for variable, name in in_environment(environ).items():
+            config.take(name, environ[variable], f"environment: {variable}")
     if config["server.port_first"] > config["server.port_last"]:
         raise ConfigError(f"{config.origin['server.port_last']}: [server] port_last: expected a "
                           f"port of at least port_first = {config['server.port_first']}, got "
                           f"'{config['server.port_last']}'")
     return config
+
+
+def in_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """{variable: the key that it sets, which may be an old one} of what is there."""
+    known = {"IOSTATS_" + name.upper().replace(".", "_"): name for name in (*OPTIONS, *RENAMED)}
+    return {variable: name for variable, name in known.items() if variable in environ}
 
 
 def _is_believed(folder: str) -> bool:

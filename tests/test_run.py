@@ -26,9 +26,12 @@ from conftest import ROOT as REPOSITORY
 from processes import (
     AFTER,
     BEFORE,
+    LLITE,
     Desk,
     is_free,
     job_with_free_ports,
+    put,
+    stats,
     until,
     write_tree,
     private_mounts,
@@ -1003,13 +1006,23 @@ def test_nodes_that_nobody_can_name_are_counted(desk):
     assert (record["coverage"]["reported"], record["coverage"]["expected"]) == (4, None)
 
 
-def test_what_is_chosen_in_the_environment_holds_on_nodes_that_do_not_get_it(desk):
-    result = desk.run_sh(f"{desk.work()}; exit 23", "--json", "record", env={
-        **desk.launcher("pbsdsh"), "IOSTATS_NODE_MDC_PATH": "/no/such"})
-    [fs] = record_of(desk.folder / "record")["file_systems"]
+@pytest.mark.parametrize("variable, value", [
+    ("IOSTATS_NODE_FILE_SYSTEMS", "hom*"),
+    ("IOSTATS_NODE_MDC_PATH", "/proc/fs/lustre/llite/home-*"),     # an old key
+    ("IOSTATS_NODE_OSC_PATH", "/proc/fs/lustre/osc/hom*"),
+])
+def test_what_is_chosen_in_the_environment_holds_on_nodes_that_do_not_get_it(desk, variable,
+                                                                             value):
+    """Each node has a second file system, home, which alone is chosen; its counters stand still."""
+    environ = {**desk.launcher("pbsdsh"), variable: value}
+    for name in NODES:
+        put(desk.roots / name, LLITE.replace("scratch", "home"),
+            stats("read_bytes                5 samples [bytes] 1 1009 2018"))
+    result = desk.run_sh(f"{desk.work()}; exit 23", "--json", "record", env=environ)
+    record = record_of(desk.folder / "record")
     assert result.status == 23
-    assert fs["application"] is None
-    assert fs["network"]["read_bytes"] == FOUR[0]
+    assert record["coverage"]["complete"]
+    assert ["home"] == [fs["name"] for fs in record["file_systems"]]
 
 
 def test_an_earlier_start_of_the_job_is_not_taken_for_ours(desk):

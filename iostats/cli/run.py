@@ -302,10 +302,8 @@ def _client(given: dict[str, Any], config: Config, job: str, server: str, passwo
 
 def _environment_of(config: Config, carries: bool) -> list[str]:
     """What the user has chosen in the environment, for nodes that do not get that."""
-    chosen = [] if carries else [
-        f"{name}={os.environ[name]}" for name in (
-            "IOSTATS_" + option.upper().replace(".", "_") for option in site.OPTIONS)
-        if name in os.environ]
+    chosen = [] if carries else [f"{variable}={os.environ[variable]}"
+                                 for variable in site.in_environment(os.environ)]
     return ["env", *chosen] if chosen else []
 
 
