@@ -15,6 +15,7 @@ a new run: numbers are never put together from what does not belong together.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import time
@@ -51,6 +52,10 @@ HOW = "in site.cfg: [harvest] spool_dir"
 _PAUSES = (200, 100, 50, 40, 25, 20, 10, 8, 5, 4, 2, 1)
 _WITHOUT_CLEANUP_S = 60            # nothing expires: any pause is short enough
 _CHUNK = 1 << 16
+# Of one job_stats, whose entries have 2.3 kB (an OST's) to 3.9 kB (an MDT's of 2.17; 4.8 kB with
+# histograms): 800,000 of the longest; and how long read(2) may take for all of it.
+_MOST_BYTES, _READ_WITHIN_S = 4 << 30, 300.0
+_TRICKLE = 512                         # bytes of a read(2) after which the time is looked at
 _PART_BYTES = 1 << 20
 _LATE = 0.25                       # of `every`: a sweep that would be later is left out
 _STEP_S = 5.0                      # the clock is looked at so often: it may be set
@@ -377,7 +382,7 @@ class Agent:
         try:
             handle, path = _opened(target)
             try:
-                for piece in job_stats.pieces(_chunks(handle, self._pace.rest)):
+                for piece in job_stats.pieces(chunks(handle, path, self._pace.rest)):
                     entries += 1
                     if not prints.changed(piece):
                         continue
@@ -547,14 +552,26 @@ def _opened(target: Target) -> tuple[int, str]:
     raise failed  # type: ignore[misc]     # a target has folders
 
 
-def _chunks(handle: int, rest: Callable[[], object] = lambda: None) -> Iterator[bytes]:
-    """The bytes of a file, of which a read gives one of the kernel's buffers; `rest`: between."""
+def chunks(handle: int, path: str,
+           rest: Callable[[], object] = lambda: None) -> Iterator[bytes]:
+    """
+    The bytes of the job_stats `path`, of which a read gives one of the kernel's buffers; `rest`:
+    between.  OSError for one that does not end, or trickles.
+    """
     buffer, held, got = memoryview(bytearray(_CHUNK)), 0, -1
+    size, waited_s = 0, 0.0
     while got:
+        began = time.monotonic()
         # Many reads into one buffer: an object for each, and a look at the time, cost as much as
         # what is then done with them.
         while held < _CHUNK and (got := os.readv(handle, [buffer[held:]])):
             held += got
+            if got < _TRICKLE and time.monotonic() - began > _READ_WITHIN_S:
+                break
+        size, waited_s = size + held, waited_s + time.monotonic() - began
+        if size > _MOST_BYTES or waited_s > _READ_WITHIN_S:
+            raise OSError(*((errno.EFBIG, "it does not end") if size > _MOST_BYTES else
+                            (errno.ETIMEDOUT, "it takes too long")), path)
         if held:
             yield bytes(buffer[:held])
             rest()
@@ -567,7 +584,7 @@ def look(target: Target, job_of: Callable[[str], str] = lambda job_id: job_id) -
     try:
         handle, path = _opened(target)
         try:
-            for piece in job_stats.pieces(_chunks(handle)):
+            for piece in job_stats.pieces(chunks(handle, path)):
                 entries += 1
                 try:
                     entry = job_stats.parse(piece, 0, path)

@@ -147,7 +147,7 @@ class Here:
             at, now_ns = time.monotonic(), time.time_ns()
             new: dict[str, list[Life]] = {}
             bad: list[str] = []
-            for piece in job_stats.pieces(_chunks(file)):
+            for piece in job_stats.pieces(harvest.chunks(file.fileno(), file.name)):
                 if prints.changed(piece):
                     try:
                         _add(new, job_stats.parse(piece, self._boot_ns, file.name))

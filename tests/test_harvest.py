@@ -732,6 +732,23 @@ def test_a_file_that_cannot_be_read_proves_nothing(desk, how):
     assert 1 == agent.stop().err.count("cannot be read")
 
 
+@pytest.mark.parametrize("limit, most, why", [("_MOST_BYTES", 40 << 20, "it does not end"),
+                                              ("_READ_WITHIN_S", -1.0, "it takes too long")])
+def test_a_file_that_does_not_end_holds_up_no_other(desk, monkeypatch, limit, most, why):
+    """With limits that a test can reach: 41 MiB, and a read that takes longer than nothing."""
+    endless = desk.show([a_job(0)])
+    os.truncate(endless, 41 << 20)
+    monkeypatch.setattr(harvest, limit, most)
+    assert [f"scratch    OST0000  cleanup 600 s   not readable: {endless}: {why}"] == (
+        harvest.as_text(str(desk.root)).splitlines())
+    os.truncate(endless, 39 << 20)
+    desk.show([a_job(0), a_job(1)], "OST0011")
+    if limit == "_MOST_BYTES":
+        first, other = harvest.as_text(str(desk.root)).splitlines()
+        assert "OST0000  cleanup 600 s   1 entries, 1 not understood" in first
+        assert other.endswith("OST0011  cleanup 600 s   2 entries")
+
+
 def test_a_file_that_changes_under_the_reader_is_read_to_its_end(desk):
     """Grown and cut while it is read: what is told in the end is the truth."""
     site, jobs = desk.site(), [a_job(number) for number in range(4000)]
