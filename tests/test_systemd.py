@@ -115,6 +115,7 @@ def test_the_machine_has_no_clock_of_its_own_and_cannot_set_that_of_the_tests(ma
 def test_the_sites_server_runs_as_its_document_says(site):
     """With the sandbox as shipped, and a secret that is there already."""
     assert "" == site.said.err
+    assert "\ndoctor: no problems (" in site.said.out        # but that it is to be started
     assert ["  systemctl enable --now iostats-site.service"] == [
         line for line in site.said.out.splitlines() if "systemctl" in line]
     assert ("active", "notify") == (site.is_active(SITE), site.property(SITE, "Type"))
@@ -327,7 +328,11 @@ def test_uninstall_says_what_it_keeps_and_purge_leaves_nothing(reader):
     for role in ("login", "harvest"):
         node.make(f"install-{role}")
     node("systemctl", "enable", "--now", SITE, HARVEST, TIMER, status=0)
+    node("systemctl", "stop", "iostats-reader.socket", status=0)
+    assert not node.path("/run/iostats/reader.sock").exists()    # nobody asks who does not answer
+    node("iostats_client.py", "start", "--public", "--job", "4753", status=0)
     said = node.make("uninstall")
+    assert not node.path("/run/iostats").exists()
     assert re.search("kept, and removed by make uninstall PURGE=yes:.* /etc/iostats/site.secret.*"
                      " /var/lib/iostats", said.out)
     left = node.files() - node.clean
