@@ -928,7 +928,9 @@ def installed(tmp_path):
     assert ("", 0) == (done.stderr, done.returncode)
     assert ("  name the site's server: [site] host in /etc/iostats/site.cfg (a copy of the site's "
             "own has it), or: make install-harvest SITE=HOST\n"
-            "  systemctl daemon-reload; systemctl enable --now iostats-harvest.service\n"
+            f"  systemctl --root={folder} enable iostats-harvest.service; or where it runs: "
+            "systemctl daemon-reload; systemctl enable --now iostats-harvest.service\n"
+            "  copy the site's /etc/iostats/site.secret, for root alone (0600)\n"
             ) == done.stdout.partition("left to do:\n")[2]
     return folder
 

@@ -704,7 +704,8 @@ def installed(tmp_path):
                            f"UNIT_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
                           capture_output=True)
     assert (f"installed: the reader, in {tmp_path}/usr/local/lib/iostats\nleft to do:\n"
-            "  systemctl daemon-reload; systemctl enable --now iostats-reader.socket\n"
+            f"  systemctl --root={tmp_path} enable iostats-reader.socket; or where it runs: "
+            "systemctl daemon-reload; systemctl enable --now iostats-reader.socket\n"
             ) == done.stdout
     assert ("", 0) == (done.stderr, done.returncode)
     return tmp_path
