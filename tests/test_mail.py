@@ -105,11 +105,10 @@ def test_a_job_ends_in_several_ways(site, how):
 
 @pytest.mark.parametrize("subject", GOES_ON)
 def test_any_other_mail_goes_on_as_it_is(site, subject):
-    """At once: there is nothing to wait for."""
-    began = time.monotonic()
-    done, body = mail(site, subject.format(job=work(site)), wait="60")
-    assert (0, "", BODY) == (done.status, done.err, body)
-    assert time.monotonic() - began < 30
+    """At once, also where a report is still to come: there is nothing to wait for."""
+    for job in (work(site), site.new_job()):
+        done, body = mail(site, subject.format(job=job), wait="3600")
+        assert (0, "", BODY) == (done.status, done.err, body)
 
 
 def test_a_mail_waits_for_the_record(site):
@@ -304,11 +303,9 @@ def test_a_mail_goes_out_without_the_packages_and_while_files_are_replaced(desk,
 
 
 def test_somebody_else_on_the_port_delays_no_mail_for_ever(desk):
-    """One that accepts and never answers costs the time that was given, and no more."""
+    """One that accepts and never answers costs the time that was given; mail() has a limit."""
     from processes import Listener
     with Listener(free_port(), None) as other:
         desk.configure(site_port=other.port)
-        began = time.monotonic()
         done, body = mail(desk, SUBJECT.format(job="4711"), wait="0.5")
         assert isinstance(done, Done) and 0 == done.status and "No I/O report" in body
-        assert time.monotonic() - began < 20
