@@ -321,13 +321,14 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Co
     """
     config = Config()
     if path:
-        _read_file(config, path, must_exist=True)
+        _read_file(config, path, unless=())
     else:
         system = "/etc/iostats/site.cfg"
-        _read_file(config, system if os.path.exists(system) else BESIDE)
+        _read_file(config, system if _is_there(system) else BESIDE)
         folder = os.path.join(environ.get("HOME", ""), ".iostats")
         if folder.startswith("/") and _is_believed(folder):
-            _read_file(config, os.path.join(folder, "site.cfg"))
+            _read_file(config, os.path.join(folder, "site.cfg"),
+                       unless=(*_NOT_THERE, PermissionError))
     # Each look into os.environ that finds nothing is an exception: none of them where none is set.
     if any(variable.startswith("IOSTATS_") for variable in environ):
         for variable, name in in_environment(environ).items():
@@ -354,14 +355,28 @@ def _is_believed(folder: str) -> bool:
         return False
 
 
-def _read_file(config: Config, path: str, must_exist: bool = False) -> None:
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+
+
+def _is_there(path: str) -> bool:
+    """Also where it may not be read: then that is said, and no other one is taken."""
     try:
-        text = read_text(path, of_any_kind=must_exist)
-    except OSError as error:
-        if must_exist or not isinstance(error, (FileNotFoundError, PermissionError,
-                                                NotADirectoryError)):
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        os.stat(path)
+    except _NOT_THERE:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _read_file(config: Config, path: str,
+               unless: tuple[type[OSError], ...] = _NOT_THERE) -> None:
+    try:
+        text = read_text(path, of_any_kind=not unless)
+    except unless:
         return
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         text = text.encode("latin-1").decode()
     except UnicodeDecodeError as error:

@@ -213,6 +213,24 @@ def test_users_without_munge_are_told_what_it_takes(node):
     assert "[server] auth = munge secret in site.cfg" in line
 
 
+@pytest.mark.parametrize("path", [ETC, f"{ETC}/site.cfg"])
+def test_a_site_cfg_that_users_may_not_read_is_said(node, path):
+    """Copied under a umask of 077; to a user it was as if there were none: "no site server"."""
+    mode = node.path(path).stat().st_mode & 0o7777
+    node.path(path).chmod(mode & 0o700)
+    try:
+        for words in (("iostats", "jobs"), ("iostats_client.py", "start", "--job", "4757")):
+            done = node(*words, user=BOB)
+            assert (2, f"iostats: {ETC}/site.cfg: cannot be read: Permission denied\n") == (
+                done.status, done.err)
+        doctor = json.loads(node("iostats", "doctor", "--json", user=BOB).out)
+        [found] = [one for one in doctor["checks"] if one["name"] == "configuration"]
+        assert ("problem", f"{ETC}/site.cfg: cannot be read: Permission denied") == (
+            found["state"], found["text"])
+    finally:
+        node.path(path).chmod(mode)
+
+
 @pytest.mark.parametrize("user, has_it", [(None, True), (BOB, False)])
 def test_slurms_mail_has_the_report_for_readers_and_goes_out_for_all(node, user, has_it):
     """With the packages in the virtual environment; whoever SlurmUser is."""
