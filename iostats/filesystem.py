@@ -457,7 +457,7 @@ def _seconds(us: int | None) -> float | None:
 
 def _md_requests(values: dict[str, int]) -> int:
     """Metadata operations that went to the MDT, of md_stats `values`."""
-    return sum(values.values()) - sum(values[name] for name in LOCAL_MD_STATS & values.keys())
+    return sum(values.values()) - sum([values[name] for name in LOCAL_MD_STATS if name in values])
 
 
 def _balance(by_source: dict[str, dict[str, int]],

@@ -77,11 +77,11 @@ def fields_of(header: str) -> dict[str, str] | None:
     """{name: text} of an Authorization header, or None when it is not of this form."""
     scheme, _, rest = header.partition(" ")
     parts = rest.split(",")
-    fields = dict(part.strip().partition("=")[::2] for part in parts)
     # Four of them: what comes twice could be read in two ways.
-    if scheme != SCHEME or len(parts) != 4 or set(fields) != {"node", "time", "nonce", "mac"}:
+    if scheme != SCHEME or len(parts) != 4:
         return None
-    return fields
+    fields = {name: text for name, _, text in [part.strip().partition("=") for part in parts]}
+    return fields if fields.keys() == {"node", "time", "nonce", "mac"} else None
 
 
 def same(a: str, b: str) -> bool:
