@@ -190,7 +190,7 @@ def test_what_the_kernel_gives_in_small_pieces_is_put_together():
         for number in range(20):
             kernels.send(bytes([number]) * 4096)
         kernels.shutdown(socket.SHUT_WR)
-        chunks = list(harvest._chunks(ours.fileno()))
+        chunks = list(harvest.chunks(ours.fileno(), "job_stats"))
     assert [65_536, 16_384] == [len(chunk) for chunk in chunks]
     assert b"".join(bytes([number]) * 4096 for number in range(20)) == b"".join(chunks)
 
