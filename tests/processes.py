@@ -52,13 +52,18 @@ def private_mounts(*options):
 # -- time, ports, names ----------------------------------------------------------------------
 
 def until(true, within_s=60.0, what="it"):
-    """The first true value of `true()`; fails when there is none within `within_s` seconds."""
+    """
+    The first true value of `true()`; fails when there is none within `within_s` seconds.
+
+    `what`: text, or a function that tells how things are in the end.
+    """
     ends = time.monotonic() + within_s
     while True:
         value = true()
         if value:
             return value
-        assert time.monotonic() < ends, f"{what} did not happen within {within_s} s"
+        assert time.monotonic() < ends, (
+            f"{what() if callable(what) else what} did not happen within {within_s} s")
         time.sleep(0.005)
 
 

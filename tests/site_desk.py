@@ -243,6 +243,11 @@ class SiteDesk(Desk):
         return [(row["write_bytes"], row["lower_bound"])
                 for row in self.query(level="b", job=job)]
 
+    def until_written(self, amount, job="4711"):
+        """Wait until it is known that a job has written so many bytes, no more and no less."""
+        until(lambda: [(amount, False)] == self.written(job), what=lambda:
+              f"{amount} bytes of {job}, not {self.answer(level='b', job=job)},")
+
     def records(self, job):
         """The records of a job that the site's server has."""
         return self.asked("record", job=job)

@@ -179,11 +179,10 @@ def test_whatever_fails_in_the_spool_the_totals_are_right_in_the_end(tmp_path, d
                     failed = disk.counts()["failed"]
                     disk.calm()
             if runs % 10 == 0:
-                until(lambda: [(total, False)] == desk.written(),
-                      what=f"{total}, not {desk.written()}")
+                desk.until_written(total)
             return failed
         struck = each_fault("spool", ("a sweep",), run)
-        until(lambda: [(total, False)] == desk.written(), what=f"{total}, not {desk.written()}")
+        desk.until_written(total)
         left = sorted(name.rpartition(".")[2] for name in os.listdir(spool))
         tell("disk: spool", faults=struck, sweeps=2 * runs, totals="exact", leftovers=left)
 
@@ -241,7 +240,7 @@ def test_whatever_fails_in_the_store_what_was_acknowledged_is_in_a_record_once(t
             assert "Traceback" not in server.err and "bug of ours" not in server.err, server.err
             record = desk.record(job, lambda record: 3 == record["coverage"]["reported"])
             assert expected[job] == application(record)["read_calls"]
-            until(lambda: [(total, False)] == desk.written(), what=f"{total}, not {desk.written()}")
+            desk.until_written(total)
             return failed
         struck = each_fault(f"store, {then}", ("reports",), run, few=2, times=(1, 1000),
                             operations=("any", "write", "fsync", "read", "truncate", "open",
