@@ -12,7 +12,7 @@ from iostats.jobfacts import Facts
 def test_what_is_not_told_is_unknown():
     """Text is empty, numbers are None; only restarts begin at 0, as the first run does."""
     facts = Facts()
-    assert {"restarts": 0, "comments": {}, "steps": ()} == {
+    assert {"restarts": 0, "comments": {}, "steps": (), "completing": False} == {
         name: value for name, value in facts._asdict().items() if value not in ("", None)}
     assert [None] * 7 == [facts.uid, facts.node_count, facts.state, facts.exit_status,
                           facts.exit_signal, facts.started, facts.ended]

@@ -217,7 +217,7 @@ def rpc_site(data):
 
 async def _made(one):
     for key in list(one._jobs):
-        await one._keep([await one._make_record(key, one._jobs[key], None)])
+        await one._keep([await one._make_record(key, one._jobs[key], None, {})])
 
 
 def _packed():
