@@ -98,10 +98,27 @@ def is_free(port):
         return True
 
 
+def _own_part(parts):
+    """
+    (a number below `parts` that no other process of tests on this machine has, what holds it).
+
+    A name in the kernel's own space, which is free again when the process has ended.
+    """
+    for part in range(parts):
+        holds = socket.socket(socket.AF_UNIX)
+        try:
+            holds.bind(f"\0iostats tests {part}")
+        except OSError:
+            holds.close()
+        else:
+            return part, holds
+    return random.randrange(parts), None
+
+
 # Below those that the kernel gives to whoever connects or asks for any, and not those of jobs; each
-# process of pytest-xdist (gw0, gw1, ...) has its own.
-_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 20
-_ports = itertools.cycle(random.sample(range(10_000 + _worker, 20_000, 20), 500))
+# process has its own, of whichever run of the tests it is.
+_part, _holds_part = _own_part(20)
+_ports = itertools.cycle(random.sample(range(10_000 + _part, 20_000, 20), 500))
 
 
 def free_port():
