@@ -207,7 +207,7 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
         elif start and key in then and not rebooted and instance not in remounted:
             add(*gains(then[key], now[key], module.CALLS_SUFFIX))
         elif start and key not in then and not rebooted:
-            add(*_gain_of_new(start, end, key, instance, now, module.CALLS_SUFFIX))
+            add(*_gain_of_new(start, end, key, place, now, module.CALLS_SUFFIX))
         else:
             gain = gains(None, now[key], module.CALLS_SUFFIX)
             began = _moment(now[key].start_ns)
@@ -219,9 +219,11 @@ def _between(start: Snapshot | None, end: Snapshot, read_then: Readings, read_no
     return bounds.compared(found, start, end, sources["llite"].PAGE_BYTES)
 
 
-def _gain_of_new(start: Snapshot, end: Snapshot, key: tuple[str, str], instance: str,
-                 now: Mapping[tuple[str, str], Reading], calls_suffix: str) -> tuple[Any, ...]:
+def _gain_of_new(start: Snapshot, end: Snapshot, key: tuple[str, str],
+                 place: tuple[str, str, str], now: Mapping[tuple[str, str], Reading],
+                 calls_suffix: str) -> tuple[Any, ...]:
     """(values, lower_bound, why) of a file that was not seen at the start of the same boot."""
+    file_system, _, instance = place
     reading, uuid = now[key], _uuids(end).get(instance)
     was_there = instance in _instances(start)
     is_new_mount = uuid is not None and uuid not in _uuids(start).values() and (
@@ -230,6 +232,9 @@ def _gain_of_new(start: Snapshot, end: Snapshot, key: tuple[str, str], instance:
         return None, True, ("not seen at the start, and nothing proves that it is newer: what it "
                             "gained is not known")
     gain = gains(None, reading, calls_suffix)
+    if _is_one_gone_unseen(start, end, key[0], file_system):
+        return gain.values, True, _joined("a mount of before is gone, and this file of it was not "
+                                          "seen at the start: what it did is not known", gain.why)
     if not is_new_mount and any(file.name == key[1] for file in start.files):
         return gain.values, True, _joined(
             f"not seen at the start, and cleared after it{_moment(reading.start_ns)}", gain.why)
@@ -243,6 +248,19 @@ def _gain_of_new(start: Snapshot, end: Snapshot, key: tuple[str, str], instance:
             f"{_moment(reading.start_ns)} (cleared, or a target that was added)", gain.why)
     return (gain.values, gain.lower_bound,
             _joined(f"mounted after the start{_moment(reading.start_ns)}", gain.why))
+
+
+def _is_one_gone_unseen(start: Snapshot, end: Snapshot, source: str, file_system: str) -> bool:
+    """True where a mount was there at the start, but no file of `source`, and is not any more."""
+    before, seen = set(), set()
+    for file in start.files:
+        if file.name.startswith(f"{file_system}-"):
+            mount = file.name.rpartition("-")[2]
+            before.add(mount)
+            if file.source == source:
+                seen.add(mount)
+    there = _instances(end) - _changed_uuids(start, end)
+    return bool(before - seen - there)
 
 
 def _joined(*whys: str) -> str:
