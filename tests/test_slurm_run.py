@@ -224,8 +224,10 @@ def test_nothing_is_left_on_the_nodes(runs):
     job = runs.submit(*runs.srun())
     assert "COMPLETED" == runs.slurm.wait(job)
     assert before == in_tmp(runs)
-    for node in runs.slurm.nodes:
-        assert "" == runs.slurm.node(node, "pgrep", "-u", ALICE, check=False).stdout
+    for node in runs.slurm.nodes:                # Slurm does not wait until each has gone
+        until(lambda node=node: "" == runs.slurm.node(node, "pgrep", "-a", "-u", ALICE,
+                                                      check=False).stdout,
+              what=f"the end of {ALICE}'s processes on {node}")
     home = runs.slurm.folder / "home" / ALICE
     assert [] == list(home.rglob("*.secret"))
 
