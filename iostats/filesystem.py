@@ -377,7 +377,7 @@ def made_once(values: dict[str, int]) -> dict[str, int]:
     for whole, parts in MADE_OF.items():
         found = [part for part in parts if part in values]
         if found and found != [whole]:
-            largest = max(parts, key=lambda part: values.get(part, 0))
+            largest = max(found, key=values.__getitem__)
             kept = {whole + end: values[largest + end] for end in _FIELDS
                     if largest + end in values}
             values = dict(values)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from conftest import report
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_aggregate import llite
 from test_merge import DELTAS, added, merged
@@ -40,6 +40,7 @@ def text(totals):
 
 
 @given(CROWDS)
+@example([([llite(mknod=0, read_bytes=23)], [])] * 10)          # a whole of which one part is told
 def test_nodes_that_are_alike_make_the_record_of_nodes_one_by_one(rows):
     nodes = crowd_of(rows)
     one_by_one = merged(*(added([reports]) for reports in nodes))
