@@ -54,18 +54,14 @@ demo: $(VENV)/demo
 
 test: setup
 	$(BIN)/ruff check .
-	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats/*.py iostats/cli/*.py iostats/sources/*.py iostats/schedulers/*.py iostats/sinks/*.py simlustre/*.py iostats_client.py iostats_server.py
+	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats simlustre iostats_client.py iostats_server.py
 	$(BIN)/mypy
 	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest $(PARALLEL)
 
-# The tests of words and thought, in one process; their list is in pyproject.toml.
-THOUGHT := aggregate attribution beside compact delta harvested histories job_stats jobfacts jobid \
-           joblist jobstate jsonrpc loads loadtable long_report lustre merge moments mpi nodelist \
-           report rpc_histogram series snapshot summaries sweeps units wire zeroing
-
+# What a room of iostats/ calls pure, by its own tests.
 coverage: setup
-	$(BIN)/coverage run -m pytest -q -m "not mpi" $(THOUGHT:%=tests/test_%.py)
-	$(BIN)/coverage report
+	$(BIN)/coverage run -m pytest -q -m "not mpi" $$($(BIN)/python tools/rooms.py tests)
+	$(BIN)/coverage report --include=$$($(BIN)/python tools/rooms.py pure)
 
 bench: setup
 	tools/quietly $(BIN)/pip install -e '.[bench]'

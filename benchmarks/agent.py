@@ -125,14 +125,14 @@ def _sweeps(config, trees, count):
 
 def sweeps(config, one, other, number):
     """Print the CPU of each sweep but the first, and of reading and counting the same files."""
-    from iostats import config as site
-    from iostats import harvest
+    from iostats.base import config as site
+    from iostats.storage import agent as storage_agent
     with tempfile.TemporaryDirectory() as folder:
         root = os.path.join(folder, "root")
         os.symlink(one, root)
         options = site.load(config, environ={})
-        agent = harvest.Agent(options, root, "oss1", ("127.0.0.1", options["site.port"]), [],
-                              sys.exit)
+        agent = storage_agent.Agent(options, root, "oss1", ("127.0.0.1", options["site.port"]), [],
+                                    sys.exit)
         agent.once()
         sys.argv[1] = root
         for at in range(int(number)):
@@ -150,14 +150,14 @@ def serve(port):
     """A site's server that takes every sweep, and makes nothing of it."""
     import msgspec
 
-    from iostats import config as site
-    from iostats import wire
-    from iostats.credentials import Secret
-    from iostats.jsonrpc import Method
-    from iostats.server import Server
+    from iostats.base import config as site
+    from iostats.server.job_server import Server
+    from iostats.wire import protocol
+    from iostats.wire.auth import Secret
+    from iostats.wire.jsonrpc import Method
 
     async def work():
-        server = Server(wire.SITE, [Secret(wire.SITE, _SECRET.encode())],
+        server = Server(protocol.SITE, [Secret(protocol.SITE, _SECRET.encode())],
                         site.load(os.devnull, environ={}))
         server.methods["packed_sweep"] = Method(lambda params, who: {"taken": True, "why": ""},
                                                 msgspec.Raw)

@@ -15,8 +15,7 @@ import tempfile
 import time
 
 import tree
-from measure import (BARE_PYTHON, CLIENT, SERVER, Server, Table, cost_of, free_port,
-                     median_ratio)
+from measure import BARE_PYTHON, CLIENT, SERVER, Server, Table, cost_of, free_port, median_ratio
 from server import report_of
 
 FILE_SYSTEMS = {"home": 2, "work": 6, "scratch": 8}
@@ -89,16 +88,17 @@ def _wait_table(*both):
 
 def _rate(folder, config, count, site):
     """(reports a second, CPU seconds of the server for each), of many nodes at once."""
-    from iostats import config as site_cfg, credentials, post, wire
+    from iostats.base import config as site_cfg
+    from iostats.wire import auth, client, protocol
     choices = site_cfg.load(config, {})
     message = report_of(folder)
-    signs = credentials.of_client(choices, wire.SITE, choices["site.secret"])
+    signs = auth.of_client(choices, protocol.SITE, choices["site.secret"])
 
     def send(number):
         node = f"node{number}"
         report = {**message, "node": node, "job": str(number // 100), "seq": node,
                   "about": {"scheduler": "none", "nodes": "node[0-99999]"}}
-        post.call("127.0.0.1", site.port, wire.SITE, signs, node, "report", report)
+        client.call("127.0.0.1", site.port, protocol.SITE, signs, node, "report", report)
 
     cpu_s, began = site.cpu_s_so_far(), time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as threads:

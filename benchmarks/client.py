@@ -16,8 +16,19 @@ import tempfile
 import threading
 
 import tree
-from measure import (BARE_PYTHON, CLIENT, REPOSITORY, SERVER, BenchmarkError, Server, Table,
-                     cost_of, environment, free_port, median_ratio)
+from measure import (
+    BARE_PYTHON,
+    CLIENT,
+    REPOSITORY,
+    SERVER,
+    BenchmarkError,
+    Server,
+    Table,
+    cost_of,
+    environment,
+    free_port,
+    median_ratio,
+)
 
 FILE_SYSTEMS = {"home": 2, "work": 6, "scratch": 8}
 _FORKS = ("fork", "vfork", "clone", "clone3")

@@ -11,11 +11,11 @@ import tempfile
 import time
 
 import msgspec
-
-from iostats import jsonrpc
-from iostats.server import Report
 from measure import BenchmarkError, Table, median_ratio
 from server import report_of
+
+from iostats.server.job_server import Report
+from iostats.wire import jsonrpc
 
 
 def run(quick):

@@ -57,7 +57,7 @@ def child(targets, jobs):
 
 
 def _form():
-    from iostats.job_stats_rows import FIELDS, Column, Form
+    from iostats.lustre.job_stats_rows import FIELDS, Column, Form
     return Form([Column(name, "bytes" if name.endswith("_bytes") else "usecs", FIELDS)
                  for name in _COUNTERS])
 
@@ -75,8 +75,8 @@ def _numbers(number, one):
 
 def _bodies(targets, jobs, number, share):
     """(message, node) of one sweep, one after the other, as agents pack them."""
-    from iostats.job_stats_rows import Row
-    from iostats.sweep_writer import Block, Parts
+    from iostats.lustre.job_stats_rows import Row
+    from iostats.wire.messages.sweep_writer import Block, Parts
     slot, form = _BASE_NS // 10**9 + number * _EVERY_S, _form()
     some = [one for one in range(jobs) if share == 1 or one % round(1 / share) == number]
     each = max(1, min(_OF_AGENT, _PART // max(1, jobs)))       # targets of an agent
@@ -122,10 +122,12 @@ def main(arguments=None):
     parser.add_argument("jobs", type=int)
     options = parser.parse_args(arguments)
     sys.path.insert(0, os.path.dirname(HERE))
-    from iostats import config as site
-    from iostats import harvested, jsonrpc, sweep_reader
-    from iostats.server import Caller
-    from iostats.store import Store
+    from iostats.base import config as site
+    from iostats.server.job_server import Caller
+    from iostats.site import harvest_intake
+    from iostats.site.store import Store
+    from iostats.wire import jsonrpc
+    from iostats.wire.messages import sweep_reader
 
     config = site.load(environ={})
     config.take("batch.system", "none", "benchmark")
@@ -133,13 +135,14 @@ def main(arguments=None):
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
         def opened():
             store = Store(os.path.join(folder, "site.sqlite"))
-            return store, harvested.Harvest(store, config, lambda: clock[0])
+            return store, harvest_intake.Harvest(store, config, lambda: clock[0])
 
         clock = [_BASE_NS / 1e9]
         before = _rss()
         store, harvest = opened()
         methods = {"packed_sweep": jsonrpc.Method(
-            lambda message, who: harvested.message_of(harvest, message, who), sweep_reader.Packed)}
+            lambda message, who: harvest_intake.message_of(harvest, message, who),
+            sweep_reader.Packed)}
         for number, share in enumerate((1, 1, 0.01)):
             clock[0] = _BASE_NS / 1e9 + number * _EVERY_S
             used = 0.0
@@ -188,8 +191,8 @@ def _check(harvest, targets, jobs):
 
 def _query(harvest):
     """The peak of memory, MiB, after `query a` of everything."""
-    from iostats.answers import Answers, QueryAsk
-    from iostats.steps import finished
+    from iostats.base.cooperative import finished
+    from iostats.site.load_queries import Answers, QueryAsk
     finished(Answers().query(harvest, QueryAsk(level="a"), None))
     return _peak_mib()
 

@@ -23,12 +23,12 @@ async def app(scope, receive, send):
 
 
 def iostats(port):
-    """The protocol of iostats/server.py, on uvloop as in iostats/cli/server.py."""
+    """The protocol of iostats/server/job_server.py, on uvloop as in iostats/cli/server.py."""
     import uvloop
 
-    from iostats import config as site
-    from iostats.aggregate import Totals
-    from iostats.server import JobServer
+    from iostats.base import config as site
+    from iostats.server.job_server import JobServer
+    from iostats.totals.job_totals import Totals
 
     class Same(JobServer):
         def answer(self, body, authorization):

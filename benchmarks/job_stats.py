@@ -83,13 +83,13 @@ def _value(drawn, name):
 
 def iostats(path):
     """All of it."""
-    from iostats import job_stats
+    from iostats.lustre import job_stats
     return sum(1 for piece in job_stats.pieces(_chunks(path)) if job_stats.parse(piece))
 
 
 def sweep(prints, path):
     """What changed since the last sweep."""
-    from iostats import job_stats
+    from iostats.lustre import job_stats
     found = 0
     for piece in job_stats.pieces(_chunks(path)):
         found += 1
@@ -230,7 +230,7 @@ def _told(what, *paths):
 def _main(what, *paths):
     sys.path.insert(0, os.path.dirname(HERE))
     if what == "sweeps":
-        from iostats.fingerprints import Fingerprints
+        from iostats.storage.fingerprints import Fingerprints
         prints, rates = Fingerprints(), []
         for number in range(8):
             began = time.process_time()
@@ -240,7 +240,7 @@ def _main(what, *paths):
         rate = statistics.median(rates)
     else:
         if what == "iostats":
-            import iostats.job_stats  # noqa: F401
+            import iostats.lustre.job_stats  # noqa: F401
         elif what == "yaml":
             import yaml  # noqa: F401
         began = time.process_time()

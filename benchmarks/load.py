@@ -4,7 +4,7 @@ The nodes of a job, all at once, from one process: `python load.py SPEC.json`.
 SPEC: {port, key (hex) or null, kind, nodes, at_once, report, jobs}; `jobs`, if there, is how many
 jobs of the site's server the nodes are of, in equal parts.  `kind` is
 
-    report           a connection for each node that says hello and then reports, as post.py
+    report           a connection for each node that says hello and then reports, as client.py
     two connections  the same, but the server closes after each answer (python-jsonrpc)
     hello            a connection for each node that only says hello
 
@@ -23,7 +23,7 @@ import socket
 import sys
 import time
 
-from iostats import wire
+from iostats.wire import protocol
 
 _GIVES_UP_S, _GIVES_UP_AFTER = 120, 100
 
@@ -76,7 +76,7 @@ def _message(node, key, body, tail=b""):
     """One POST; `tail` is shared between the nodes, for 10,000 of them would fill the memory."""
     header = ""
     if key:
-        header = "Authorization: %s\r\n" % wire.authorization(
+        header = "Authorization: %s\r\n" % protocol.authorization(
             key, node, int(time.time()), os.urandom(16).hex(), body + tail)
     head = (f"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body) + len(tail)}\r\n{header}\r\n").encode() + body

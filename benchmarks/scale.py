@@ -67,7 +67,8 @@ def jobs_at_once(folder, message, jobs):
     {reports_s, records_s: seconds from the first connection to the last answer, and until every
     job's record is there; cpu_s, memory_bytes; hello_s: sorted seconds of a `hello` meanwhile}
     """
-    from iostats import config as site, secret, wire
+    from iostats.base import config as site
+    from iostats.wire import protocol, secret
     with tempfile.TemporaryDirectory(prefix="site-", dir=folder) as own:
         port, path = free_port(), os.path.join(own, "site.cfg")
         with open(path, "w", encoding="utf-8") as file:
@@ -76,7 +77,7 @@ def jobs_at_once(folder, message, jobs):
         with Server([sys.executable, SERVER, "--site", "--quiet", "--listen", "127.0.0.1",
                      "--config", path], port) as process:
             config = site.load(path, {})
-            key = wire.key_of(secret.load(config["site.secret"]), wire.SITE).hex()
+            key = protocol.key_of(secret.load(config["site.secret"]), protocol.SITE).hex()
             with _Hellos(port) as hellos:
                 said = load({"port": port, "key": key, "kind": "report", "jobs": jobs,
                              "nodes": jobs * _NODES_EACH, "at_once": _AT_ONCE,
@@ -176,13 +177,15 @@ def _wide_child(targets):
     """Print {add_s, record_s, text_s, message_bytes, record_bytes, peak_bytes} as JSON."""
     import msgspec
 
-    from iostats import config as site, credentials, report, wire
-    from iostats.aggregate import Totals
-    from iostats.server import JobServer, how_to_add_up
+    from iostats.base import config as site
+    from iostats.report import job_tables
+    from iostats.server.job_server import JobServer, how_to_add_up
+    from iostats.totals.job_totals import Totals
+    from iostats.wire import auth, protocol
     config = site.load(os.devnull, {})
     totals = Totals("4711", _NODES_EACH, **how_to_add_up(config))
-    job = JobServer(totals, [credentials.Secret("4711", b"secret")], config)
-    key, add_s = wire.key_of(b"secret", "4711"), 0.0
+    job = JobServer(totals, [auth.Secret("4711", b"secret")], config)
+    key, add_s = protocol.key_of(b"secret", "4711"), 0.0
     values = {"read_bytes": 41_003, "write_bytes": 53_007, "read_rpcs": 23, "write_rpcs": 37,
               "req_waittime_us": 1009, "req_active": 61}
     deltas = [{"source": "osc", "file_system": f"fs{number // 2000}", "values": values,
@@ -192,7 +195,7 @@ def _wide_child(targets):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "report", "params": {
             "protocol": 1, "job": "4711", "node": node, "seq": "1", "ended": time.time(),
             "elapsed_s": 60.0, "deltas": deltas}}, separators=(",", ":")).encode()
-        header = wire.authorization(key, node, int(time.time()), os.urandom(16).hex(), body)
+        header = protocol.authorization(key, node, int(time.time()), os.urandom(16).hex(), body)
         began = time.process_time()
         answer, _ = job.answer(body, header)
         add_s += time.process_time() - began
@@ -205,7 +208,7 @@ def _wide_child(targets):
     record_s = time.process_time() - began
     record = msgspec.json.decode(encoded)
     began = time.process_time()
-    text = report.text(report.labelled(record, config), config, "grid", True)
+    text = job_tables.text(job_tables.labelled(record, config), config, "grid", True)
     text_s = time.process_time() - began
     written = sum(fs["network"]["write_bytes"] for fs in record["file_systems"])
     known = sum(len(fs["targets"]) for fs in record["file_systems"])

@@ -1,7 +1,7 @@
 """
 Figure 3: nodes that the server accepts in a second, against a thread for each connection.
 
-Each node is a new connection that says hello and reports, exactly as post.py does: authenticated,
+Each node is a new connection that says hello and reports, exactly as client.py does: authenticated,
 with the report of figure 1's node.  The nodes come from one process (load.py), at most 64 at once.
 """
 
@@ -13,8 +13,7 @@ import time
 
 import tree
 from client import FILE_SYSTEMS
-from measure import (HERE, SERVER, BenchmarkError, Server, Table, free_port, load,
-                     median_ratio)
+from measure import HERE, SERVER, BenchmarkError, Server, Table, free_port, load, median_ratio
 
 _JOB, _AT_ONCE = "4711", 64
 _SERVERS = ("iostats", "plain threads", "threads", "threads, two connections")
@@ -31,15 +30,16 @@ def run(quick):
 
 def report_of(folder):
     """The params of a real `report`: what the node of figure 1 sends."""
-    from iostats import config as site, node as this_node, sources
-    from iostats import measure
+    from iostats.base import config as site
+    from iostats.node import identity as this_node
+    from iostats.node import measurement, sources
     config, known = site.load(os.devnull), sources.of_side("node")
     snapshots = []
     for name, work in (("before", 23), ("after", 37)):
         root = os.path.join(folder, name)
         tree.make(root, FILE_SYSTEMS, work)
         snapshots.append(this_node.snapshot(root, config, known, _JOB, "@", "@"))
-    return measure.report(snapshots, known, root, config)
+    return measurement.report(snapshots, known, root, config)
 
 
 def _runs(folder, message, nodes, rounds):
@@ -56,13 +56,13 @@ def _runs(folder, message, nodes, rounds):
 
 def one_run(name, folder, message, nodes, at_once=_AT_ONCE):
     """{nodes_per_s, memory_bytes, cpu_s, load_share, table_s} of a server's whole life."""
-    from iostats import wire
+    from iostats.wire import protocol
     port, secret = free_port(), os.path.join(folder, "secret")
     with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w",
               encoding="ascii") as file:
         file.write(os.urandom(32).hex())
     with open(secret, "rb") as file:
-        key = wire.key_of(file.read(), _JOB).hex()
+        key = protocol.key_of(file.read(), _JOB).hex()
     common = ["--job", _JOB, "--nodes", str(nodes), "--secret", secret]
     if name == "iostats":
         command = [sys.executable, SERVER, *common, "--quiet", "--deadline", "3600",

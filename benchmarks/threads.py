@@ -16,9 +16,11 @@ import sys
 import threading
 import time
 
-from iostats import config as site, credentials, report, secret
-from iostats.aggregate import Totals
-from iostats.server import JobServer, how_to_add_up
+from iostats.base import config as site
+from iostats.report import job_tables
+from iostats.server.job_server import JobServer, how_to_add_up
+from iostats.totals.job_totals import Totals
+from iostats.wire import auth, secret
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -87,7 +89,7 @@ def main():
 
     config = site.load("/dev/null")
     totals = Totals(options.job, int(options.nodes), **how_to_add_up(config))
-    job = JobServer(totals, [credentials.Secret(options.job, secret.load(options.secret))], config)
+    job = JobServer(totals, [auth.Secret(options.job, secret.load(options.secret))], config)
     plain = _Plain(options.job) if options.plain else None
     lock, complete = threading.Lock(), threading.Event()
 
@@ -105,8 +107,8 @@ def main():
         print(f"{len(plain.nodes)} of {options.nodes} nodes reported", flush=True)
         server.shutdown()
         return
-    record = report.labelled(totals.record(), config)
-    print(report.text(record, config, config["report.format"], False), end="", flush=True)
+    record = job_tables.labelled(totals.record(), config)
+    print(job_tables.text(record, config, config["report.format"], False), end="", flush=True)
     server.shutdown()
 
 

@@ -12,8 +12,7 @@ import sys
 import tempfile
 
 import tree
-from measure import (BARE_PYTHON, CLIENT, SERVER, Server, Table, cost_of, free_port,
-                     median_ratio)
+from measure import BARE_PYTHON, CLIENT, SERVER, Server, Table, cost_of, free_port, median_ratio
 
 _READ_ALL = """\
 import os, sys

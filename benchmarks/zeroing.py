@@ -45,7 +45,7 @@ def run(quick):
 
 def _blocks(target, ids, sweep, release):
     """One target's blocks of a sweep in which all these ids have changed."""
-    from iostats.sweeps import Block, Column
+    from iostats.wire.messages.sweep import Block, Column
     read_at = _READ_AT_S + sweep * _EVERY_S
     for at in range(0, len(ids), _ROWS):
         part = ids[at:at + _ROWS]
@@ -73,9 +73,9 @@ def _resident():
 
 
 def _main(release, targets, jobs):
-    from iostats import zeroing
-    names = zeroing.Names()
-    everyone = [zeroing.Target(names, "scratch", f"OST{at:04x}") for at in range(targets)]
+    from iostats.site import resets
+    names = resets.Names()
+    everyone = [resets.Target(names, "scratch", f"OST{at:04x}") for at in range(targets)]
     ids = [str(4_711_000 + at) for at in range(jobs)]
     used = {}
 
@@ -103,7 +103,7 @@ def _main(release, targets, jobs):
     state = everyone[0].state()
     began = time.process_time()
     for _ in range(3):
-        zeroing.Target.from_state(zeroing.Names(), state)
+        resets.Target.from_state(resets.Names(), state)
     load_s = (time.process_time() - began) * targets / 3
     assert numpy.all(everyone[-1].totals(ids[:1]).counters["read"].samples == [23 + 4])
     print(used["all"], used["part"], after - before, saved * targets / 10, save_s, load_s)

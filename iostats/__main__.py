@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from iostats.base.errors import UNREADABLE
 from iostats.cli import OF_IOSTATS, around
-from iostats.errors import UNREADABLE
 
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes

@@ -18,7 +18,7 @@ def written(name, place):
     PREFIX/lib/iostats/site.cfg is what was installed last: where /etc/iostats/site.cfg still is
     the same nobody has edited it.
     """
-    from iostats import config as site
+    from iostats.base import config as site
     with open(f"{HERE}/site.cfg", encoding="utf-8") as file:
         shipped = file.read()
     theirs, last = place.staged(ETC, "site.cfg"), place.staged(place.lib, "site.cfg")
@@ -44,7 +44,7 @@ def written(name, place):
 
 def is_edited(theirs, last):
     """Whether a site.cfg is another one than `make install-...` writes."""
-    from iostats.errors import ConfigError
+    from iostats.base.errors import ConfigError
     with open(f"{HERE}/site.cfg", encoding="utf-8") as shipped, open(
             theirs, encoding="utf-8", errors="replace") as file:
         try:
@@ -56,7 +56,7 @@ def is_edited(theirs, last):
 
 def _chosen(path):
     """{"section.key": value} of a site.cfg, as far as `make install-...` writes some."""
-    from iostats import config as site
+    from iostats.base import config as site
     found = site.load(path, environ={})
     return {name: " ".join(found[name]) if isinstance(found[name], list) else str(found[name])
             for name in ("node.python", "server.auth", "site.host")
@@ -69,7 +69,7 @@ def _same(one, other):
 
 def _choices(name, place):
     """What this machine's site.cfg says, for a start."""
-    from iostats import munge
+    from iostats.wire import munge
     found = {}
     if place.site or (name == "site" and not place.destdir):
         found["site.host"] = place.site or os.uname().nodename
@@ -93,8 +93,8 @@ def with_values(text, values):
 
 
 def _loaded(site, path, name, place):
-    from iostats import secret
-    from iostats.errors import IostatsError
+    from iostats.base.errors import IostatsError
+    from iostats.wire import secret
     try:
         config = site.load(path, environ={})
         if name == "site" and not place.destdir and "secret" in config["server.auth"] and (

@@ -133,7 +133,7 @@ def _mount(mount_point: str, backing: str, options: dict, foreground: bool) -> i
             os.chmod(folder, 0o1777)
 
     def serve(ready):
-        from . import mount         # imports libfuse, which find_problem() has chosen
+        from . import mount  # imports libfuse, which find_problem() has chosen
         release = RELEASES[options["release"]]
         clients = [Client(fs, options["instance"], release, options["osts"], options["mdts"])
                    for fs in options["fs"]]

@@ -35,7 +35,7 @@ def find_problem() -> str:
     if find_library("fuse3"):
         os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
     try:
-        import mfusepy          # noqa: F401  looks for libfuse when imported
+        import mfusepy  # noqa: F401  looks for libfuse when imported
     except ImportError:
         return "the Python package mfusepy is not installed (pip install mfusepy)"
     except (OSError, AttributeError) as error:

@@ -21,14 +21,14 @@ from processes import CLIENT, Desk, Done, free_port, until
 from site_desk import SiteDesk
 from storage import PATIENT
 
-from iostats import config as site
-from iostats import wire
-from iostats.credentials import Secret
-from iostats.errors import WireError
-from iostats.jsonrpc import Method
-from iostats.server import Server
-from iostats.sweep_reader import Packed, message_of
-from iostats.sweeps import FIELDS, Sweep
+from iostats.base import config as site
+from iostats.base.errors import WireError
+from iostats.server.job_server import Server
+from iostats.wire import protocol
+from iostats.wire.auth import Secret
+from iostats.wire.jsonrpc import Method
+from iostats.wire.messages.sweep import FIELDS, Sweep
+from iostats.wire.messages.sweep_reader import Packed, message_of
 
 NS = 1_000_000_000
 BEGAN = 1_795_225_320 * NS
@@ -56,7 +56,8 @@ class SiteOfTest(Server):
         self.messages, self.heard, self.refusal = list(known or ()), [], None
         self._loop, self._ready = None, threading.Event()
         config = site.load(os.devnull, environ={})
-        super().__init__(wire.SITE, [Secret(wire.SITE, SECRET.encode(), now=self._clock)], config,
+        super().__init__(protocol.SITE, [Secret(protocol.SITE, SECRET.encode(), now=self._clock)],
+                         config,
                          self._clock)
         self._ahead_s = ahead_s
         self.methods["packed_sweep"] = Method(self._sweep, Packed)
@@ -155,7 +156,7 @@ def _listed(rows):
     return Block(**{name: getattr(rows.head, name) for name in _OF_BLOCK}, entries_of=found)
 
 
-def refusal(code=wire.REFUSED, text="no"):
+def refusal(code=protocol.REFUSED, text="no"):
     return WireError(code, text)
 
 

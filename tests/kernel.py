@@ -21,7 +21,7 @@ from collections import defaultdict, namedtuple
 
 import job_stats_text
 
-from iostats.sweeps import Block, Column
+from iostats.wire.messages.sweep import Block, Column
 
 NS = 1_000_000_000
 NO_MINIMUM = 2**63 - 1                     # LC_MIN_INIT

@@ -74,7 +74,7 @@ def new_job():
 
 def job_with_free_ports(count):
     """(job, its first `count` ports), all of them free just now."""
-    from iostats.jobid import ports
+    from iostats.base.job_id import ports
     while True:
         job = new_job()
         wanted = ports(job, 20000, 29999, count)

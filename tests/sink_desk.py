@@ -18,9 +18,11 @@ import urllib.request
 import pytest
 from processes import free_port, until
 
-from iostats import config, sweeps, zeroing
-from iostats.harvested import Sweep
-from iostats.jobfacts import Facts
+from iostats.base import config
+from iostats.base.job_facts import Facts
+from iostats.site import resets
+from iostats.site.harvest_intake import Sweep
+from iostats.wire.messages import sweep as messages_sweep
 
 EVERY_S = 20
 UNITS = {"read_bytes": "bytes", "write_bytes": "bytes", "read": "usecs", "write": "usecs"}
@@ -41,7 +43,7 @@ class Site:
     """
 
     def __init__(self, began):
-        self.names, self.targets, self.agents = zeroing.Names(), {}, {}
+        self.names, self.targets, self.agents = resets.Names(), {}, {}
         self.silent = set()             # storage servers whose agents are dead
         self.known, self.slot, self.began, self.boot = {}, None, began, "boot"
         self.starts = True              # whether job_stats have start_time
@@ -73,7 +75,7 @@ class Site:
         for key, some in entries.items():
             target = self.targets.get(key)
             if target is None:
-                target = self.targets[key] = zeroing.Target(self.names, *key)
+                target = self.targets[key] = resets.Target(self.names, *key)
             target.take(self._block(key, some), _node_of(key), self.boot, first)
         for key in self.targets.keys() - entries.keys():
             self.targets[key].take(self._block(key, {}), _node_of(key), self.boot, False)
@@ -90,12 +92,12 @@ class Site:
                 column[0].append(at)
                 column[1].append(samples)
                 column[2].append(total)
-        return sweeps.Block(
+        return messages_sweep.Block(
             file_system=key[0], target=key[1], read_at=float(self.slot), ended=True,
             cleanup_s=600, entries=len(ids), ids=ids,
             started=[int((self.began - 1) * 1e9) if self.starts else 0] * len(ids),
             seen=[int(self.slot * 1e9)] * len(ids),
-            counters={name: sweeps.Column(
+            counters={name: messages_sweep.Column(
                 unit=UNITS.get(name, "reqs"), at=at, samples=samples,
                 **({} if None in sums else {"sum": sums})) for name, (at, samples, sums)
                 in counters.items()})

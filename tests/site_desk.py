@@ -27,16 +27,19 @@ from processes import (
     write_tree,
 )
 
-from iostats import config as site
-from iostats import credentials, post, wire
+from iostats.base import config as site
 from iostats.cli.site_server import asked
+from iostats.wire import auth, client, protocol
 
 # The server waits a second for what comes late from accounting, and a minute after a record that
 # could not be made; few tests are about that.  And most have agents that sweep once, and no more:
 # their readings are not to get old.
 _HASTY = """
 import sys
-from iostats import harvested, jobstate, jobtimes, site
+from iostats.site import harvest_intake as harvested
+from iostats.site import job_lifecycle as jobstate
+from iostats.site import job_times as jobtimes
+from iostats.site import receive as site
 from iostats.cli import server
 jobstate.WRITES_BACK_S = jobtimes.WRITES_BACK_S = 2.0          # nobody has anything to write back
 harvested._LATE_S = 600.0
@@ -229,7 +232,7 @@ class SiteDesk(Desk):
         """The answer of the method `query`; None while there is no whole sweep."""
         try:
             return self.asked("query", **ask)
-        except post.Refused:
+        except client.Refused:
             return None
 
     def wait_for_sweeps(self, count):
@@ -262,12 +265,13 @@ class SiteDesk(Desk):
 
     def signs(self):
         """What signs as root of a node."""
-        return credentials.of_client(self.config, wire.SITE, str(self.site_secret))
+        return auth.of_client(self.config, protocol.SITE, str(self.site_secret))
 
     def send(self, report):
         """Send a report (a dict) as its node; what the server answers."""
-        return post.call("127.0.0.1", self.port, wire.SITE, self.signs(), report["node"], "report",
-                         report)
+        return client.call("127.0.0.1", self.port, protocol.SITE, self.signs(), report["node"],
+                           "report",
+                           report)
 
 
 def a_report(job="4711", node="nid00001", seq="23", reads=23, read_bytes=41_003, about=(),

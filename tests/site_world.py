@@ -16,12 +16,13 @@ from collections import defaultdict
 
 from kernel import NS, Kernel
 
-from iostats import config as site
-from iostats import harvested, job_stats
-from iostats.fingerprints import Fingerprints
-from iostats.jobfacts import Facts
-from iostats.store import Store
-from iostats.sweeps import Block, Column, Sweep
+from iostats.base import config as site
+from iostats.base.job_facts import Facts
+from iostats.lustre import job_stats
+from iostats.site import harvest_intake
+from iostats.site.store import Store
+from iostats.storage.fingerprints import Fingerprints
+from iostats.wire.messages.sweep import Block, Column, Sweep
 
 BEGAN = 1_795_225_200
 EVERY_S, CLEANUP_S = 200, 600
@@ -83,7 +84,7 @@ class SiteWorld:
     def _open(self):
         self.store = Store(self.path)
         self.store._file.execute("PRAGMA synchronous = OFF")
-        self.harvest = harvested.Harvest(self.store, self.config, lambda: float(self.now))
+        self.harvest = harvest_intake.Harvest(self.store, self.config, lambda: float(self.now))
 
     def close(self):
         self.store.close()
@@ -303,7 +304,7 @@ class SiteWorld:
             part = self.harvest.part(job)
             if part is None:                # no sweep has seen it
                 continue
-            record = harvested.as_record(part, ",".join)
+            record = harvest_intake.as_record(part, ",".join)
             assert record["final"]
             [fs] = record["file_systems"] or [None]
             mine = {"lower_bound": record["lower_bound"], "notes": record["notes"]} if fs is None \

@@ -14,7 +14,7 @@ NS = 1_000_000_000
 PATIENT = f"""
 import sys, time
 sys.path.insert(0, {str(REPOSITORY)!r})
-from iostats import harvest
+from iostats.storage import agent as harvest
 from iostats.cli.node import main
 deliver, harvest._ANSWER_WITHIN_S = harvest.Agent._deliver, 60.0
 harvest.Agent._deliver = lambda self, until: deliver(self, max(until, time.monotonic() + 60))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from iostats import config as site
+from iostats.base import config as site
+from iostats.base.job_id import ports
 from iostats.cli import node, server
-from iostats.jobid import ports
 
 HOME = Path(__file__).resolve().parents[1]
 
@@ -56,10 +56,11 @@ def test_every_test_that_the_security_page_names_is_there():
     """What is called defended there is tried by the test beside it."""
     text = (HOME / "docs/security.md").read_text()
     named = set(re.findall(r"`(test_\w+)`", text))
-    tests = "\n".join(path.read_text() for path in (HOME / "tests").glob("test_*.py"))
+    tests = "\n".join(path.read_text() for path in (HOME / "tests").rglob("test_*.py"))
     assert len(named) > 30 and set() == named - set(re.findall(r"def (test_\w+)\(", tests))
     files = set(re.findall(r"\b(test_\w+\.py)", text))
-    assert files and [] == [name for name in files if not (HOME / "tests" / name).exists()]
+    there = {path.name for path in (HOME / "tests").rglob("test_*.py")}
+    assert files and set() == files - there
 
 
 def test_every_link_of_a_document_leads_somewhere():

@@ -30,12 +30,15 @@ from fuzz.tools import CORPUS, corpus, mutated, within
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iostats import hooks, jsonrpc, nodelist, server
+from iostats.base import node_list
+from iostats.base.errors import IostatsError, NotDelivered
 from iostats.cli import jobs
-from iostats.errors import IostatsError, NotDelivered
-from iostats.harvested import Harvest
-from iostats.store import Store
-from iostats.sweeps import Sweep
+from iostats.node import prolog_epilog
+from iostats.server import job_server
+from iostats.site.harvest_intake import Harvest
+from iostats.site.store import Store
+from iostats.wire import jsonrpc
+from iostats.wire.messages.sweep import Sweep
 
 _SLOW = {"damaged_store": 100, "repaired_store": 60, "rpc_site": 100, "site_answers": 150,
          "hook_files": 150, "hostile_database": 150, "rpc_report": 200, "two_snapshots": 200}
@@ -104,7 +107,7 @@ def test_what_stands_beside_a_body_ends_at_64_kib(begin, part):
     """
     one, transport = _job_server(), _Transport()
     one.connections._loop = _Loop()
-    connection = server._Connection(one)
+    connection = job_server._Connection(one)
     connection.connection_made(transport)
     connection.data_received(begin)
     parts = 0
@@ -128,7 +131,7 @@ def test_64_kib_are_the_limit_too_where_all_comes_at_once(head):
     """A header of 70 kB in one packet was taken, as it may have been of several messages."""
     one, transport = _job_server(), _Transport()
     one.connections._loop = _Loop()
-    connection = server._Connection(one)
+    connection = job_server._Connection(one)
     connection.connection_made(transport)
     connection.data_received(head)
     assert transport.written.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
@@ -140,7 +143,7 @@ def test_a_body_in_many_parts_and_requests_behind_one_another_are_not_beside_it(
     """A body of 200 kB byte by byte, and 3,000 calls in 23 pieces, are taken."""
     one, transport = _job_server(), _Transport()
     one.connections._loop = _Loop()
-    connection = server._Connection(one)
+    connection = job_server._Connection(one)
     connection.connection_made(transport)
     hello = b'{"jsonrpc":"2.0","method":"hello","params":{"job":"4711"},"id":1}'
     long = _post(hello + b" " * 200_000, header="")
@@ -167,7 +170,7 @@ LARGE = {
 @pytest.mark.parametrize("body", list(LARGE.values()), ids=list(LARGE))
 def test_four_megabytes_of_brackets_are_not_made_into_a_hundred(body):
     """16 MiB of "0," took 576 MiB of the server's memory, and 0.8 s of its time."""
-    one, who = _job_server(), server.Caller(NODE, None)
+    one, who = _job_server(), job_server.Caller(NODE, None)
     tracemalloc.start()
     try:
         found = jsonrpc.dispatch(body, one.methods, who)
@@ -197,7 +200,7 @@ def test_a_node_list_of_a_megabyte_asks_for_no_more_than_that(text):
     tracemalloc.start()
     try:
         with within(), pytest.raises(ValueError):
-            nodelist.expanded(text)
+            node_list.expanded(text)
         assert tracemalloc.get_traced_memory()[1] < 200 << 20
     finally:
         tracemalloc.stop()
@@ -253,4 +256,4 @@ def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, 
 
 def test_a_report_that_is_no_json_to_the_server_keeps_no_other_one_back(tmp_path):
     """1e999 is a number to us, and JSON's Infinity when it is sent: -32700, for ever."""
-    assert -32700 in hooks._NOT_NOW
+    assert -32700 in prolog_epilog._NOT_NOW

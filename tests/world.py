@@ -10,7 +10,7 @@ can be seen at all, as on a target of a real site it is by some job or other.
 
 from kernel import NS, Agent, Kernel
 
-from iostats import zeroing
+from iostats.site import resets
 
 BEGAN_S = 1_795_225_200
 EVERY_S = 200
@@ -30,8 +30,8 @@ class World:
         self.now, self.every_s = began_s, every_s
         self.kernel = Kernel(release, kind, began_s * NS)
         self.agent = Agent(self.kernel, rows)
-        self.names = zeroing.Names()
-        self.target = zeroing.Target(self.names, "scratch", "OST0000")
+        self.names = resets.Names()
+        self.target = resets.Target(self.names, "scratch", "OST0000")
         self.up, self._races, self._witnessed, self._under_way = True, [], 0, []
         self._counters = [name for name in self.kernel.units
                           if name.startswith(("read", "write", "setattr", "open", "sync"))]
@@ -132,8 +132,8 @@ class World:
     def on_server(self):
         """The site's server is started again."""
         saved = self.target.state()
-        self.names = zeroing.Names()
-        self.target = zeroing.Target.from_state(self.names, saved)
+        self.names = resets.Names()
+        self.target = resets.Target.from_state(self.names, saved)
 
     def on_again(self):
         """The messages of the last sweep come once more."""

@@ -13,10 +13,10 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
-from iostats import config as site
+from iostats.base import config as site
 from iostats.cli import jobs, mail, node, query, report, run, server, store, top
-from iostats.counters import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
-from iostats.joblist import FIELDS
+from iostats.lustre.metrics import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
+from iostats.report.job_list import FIELDS
 from iostats.sinks import influxdb, prometheus
 
 

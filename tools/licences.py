@@ -20,8 +20,8 @@ HEAD = """\
 
 iostats has none of their code: they are installed from PyPI, and a compute node needs none of them.
 `tools/licences.py` makes this list of all packages in `tools/requirements-ci.txt` from their own
-metadata; `tests/test_malice.py` compares it with what is installed.  munge's library (LGPL-3.0) is
-called where site.cfg names munge, libfuse (LGPL-2.1) by the simulated mount alone.
+metadata; `tests/site/test_malice.py` compares it with what is installed.  munge's library
+(LGPL-3.0) is called where site.cfg names munge, libfuse (LGPL-2.1) by the simulated mount alone.
 
 | package | licence | for |
 |---|---|---|

@@ -7,8 +7,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from iostats import config as site
-from iostats.errors import DONE, IostatsError
+from iostats.base import config as site
+from iostats.base.errors import DONE, IostatsError
 
 
 def main(arguments: list[str] | None = None) -> int:

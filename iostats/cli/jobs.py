@@ -8,14 +8,15 @@ import shutil
 import sys
 import time
 
-from iostats import config as site
-from iostats import joblist, report, summaries
+from iostats.base import config as site
+from iostats.base.errors import DONE, UsageError
+from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import unfinished
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.cli.site_server import asked, of_its_form
-from iostats.errors import DONE, UsageError
-from iostats.jobid import checked_batch_job, tasks_of
-from iostats.moments import moment
+from iostats.report import job_list, job_tables
+from iostats.report.sacct_time import moment
+from iostats.site import job_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,11 +132,11 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     if options.helpformat:
-        put_out([joblist.field_help()])
+        put_out([job_list.field_help()])
         return DONE
     config = site.load(options.config)
     columns, how = _columns(options, config), _how(options, config)
-    delimiter = joblist.checked_delimiter("|" if options.delimiter is None else options.delimiter)
+    delimiter = job_list.checked_delimiter("|" if options.delimiter is None else options.delimiter)
     question = _question(options, time.time())
     rows = _rows(config, question, _limit(options))
     with of_its_form("a job"):
@@ -146,15 +147,15 @@ def _run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _for_the_terminal(rows: list[dict[str, Any]], columns: list[joblist.Column], how: joblist.How,
+def _for_the_terminal(rows: list[dict[str, Any]], columns: list[job_list.Column], how: job_list.How,
                       options: argparse.Namespace,
-                      config: site.Config) -> tuple[list[joblist.Column], list[str]]:
+                      config: site.Config) -> tuple[list[job_list.Column], list[str]]:
     """(the columns that a terminal has room for, [what to say]); all where they were chosen."""
     chosen = (options.format or options.long or options.brief or options.json or options.parsable
               or options.parsable2 or config["report.job_fields"])
     if chosen or not sys.stdout.isatty():
         return columns, []
-    found, without = joblist.fitting(rows, columns, how, shutil.get_terminal_size().columns)
+    found, without = job_list.fitting(rows, columns, how, shutil.get_terminal_size().columns)
     return found, [f"no room here for {', '.join(without)} (-l shows all, -o what you name)"
                    ] if without else []
 
@@ -195,41 +196,41 @@ def _is_of(row: dict[str, Any], job: str) -> bool:
         shown.startswith(job) and shown[len(job)] in "_+.[")
 
 
-def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[joblist.Column],
-           how: joblist.How, delimiter: str, options: argparse.Namespace,
+def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[job_list.Column],
+           how: job_list.How, delimiter: str, options: argparse.Namespace,
            config: site.Config) -> Iterable[str]:
     """What is printed, line by line."""
     if options.json:
-        return [report.as_json({"schema": 1, "since": question["since"],
-                                "until": question["until"], "jobs": rows})]
+        return [job_tables.as_json({"schema": 1, "since": question["since"],
+                                    "until": question["until"], "jobs": rows})]
     for row in rows:
         row["file_systems"] = [config.labels.get(name, name) for name in row["file_systems"]]
     if options.parsable or options.parsable2:
-        return joblist.parsable(rows, columns, how, not options.noheader, delimiter,
-                                not options.parsable2)
-    return joblist.table(rows, columns, how, not options.noheader)
+        return job_list.parsable(rows, columns, how, not options.noheader, delimiter,
+                                 not options.parsable2)
+    return job_list.table(rows, columns, how, not options.noheader)
 
 
-def _columns(options: argparse.Namespace, config: site.Config) -> list[joblist.Column]:
+def _columns(options: argparse.Namespace, config: site.Config) -> list[job_list.Column]:
     if options.format:
-        return joblist.columns_of(",".join(options.format))
+        return job_list.columns_of(",".join(options.format))
     if options.long:
-        return joblist.columns_of(joblist.ALL)
+        return job_list.columns_of(job_list.ALL)
     if options.brief:
-        return joblist.columns_of(joblist.BRIEF)
+        return job_list.columns_of(job_list.BRIEF)
     where = config.origin["report.job_fields"]
-    return joblist.columns_of(config["report.job_fields"] or joblist.DEFAULT,
-                              f"{where}: [report] job_fields")
+    return job_list.columns_of(config["report.job_fields"] or job_list.DEFAULT,
+                               f"{where}: [report] job_fields")
 
 
-def _how(options: argparse.Namespace, config: site.Config) -> joblist.How:
+def _how(options: argparse.Namespace, config: site.Config) -> job_list.How:
     unit = options.units
     if unit is not None:
         if len(unit) != 1 or unit.upper() not in _UNITS:
             raise UsageError(f"--units: expected one of K, M, G, T, P, got {unit[:40]!r}")
         unit = unit.upper()
     # As with sacct, --units wins over --noconvert.
-    return joblist.How(config["report.units"], unit, options.noconvert and unit is None)
+    return job_list.How(config["report.units"], unit, options.noconvert and unit is None)
 
 
 def _limit(options: argparse.Namespace) -> int:
@@ -243,10 +244,10 @@ def _limit(options: argparse.Namespace) -> int:
 
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`, as a dict."""
-    sort, descending = joblist.sort_of("Start" if options.sort is None else options.sort)
+    sort, descending = job_list.sort_of("Start" if options.sort is None else options.sort)
     jobs = [checked_batch_job(job, "--jobs") for job in _words(
         [job for text in options.jobs for job in tasks_of(text, "--jobs")], "--jobs",
-        summaries.MOST_JOBS)]
+        job_index.MOST_JOBS)]
     if options.since is not None:
         since: float | None = moment(options.since, now, "--since")
     else:
@@ -262,12 +263,12 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
         "users": _words(options.users, "--user"), "accounts": _words(options.accounts, "--account"),
         "partitions": _words(options.partitions, "--partition"),
         "clusters": _words(options.clusters, "--cluster"), "jobs": jobs,
-        "states": [joblist.state_of(state) for state in _words(options.states, "--state")],
+        "states": [job_list.state_of(state) for state in _words(options.states, "--state")],
         "since": since, "until": until, "all_runs": options.all_runs, "sort": sort,
         "descending": descending != options.reverse}
 
 
-def _words(texts: list[str], what: str, most: int = summaries.MOST_NAMES) -> list[str]:
+def _words(texts: list[str], what: str, most: int = job_index.MOST_NAMES) -> list[str]:
     """[word] of ["a,b", "c"], each once; UsageError names `what`."""
     found = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     if texts and not found:
@@ -286,7 +287,7 @@ def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dic
     rows: list[dict[str, Any]] = []
     after: Any = None
     while len(rows) < limit:
-        part = min(summaries.MOST_ROWS, limit - len(rows))
+        part = min(job_index.MOST_ROWS, limit - len(rows))
         answer = asked(config, "jobs", {**question, "limit": part, "after": after})
         with of_its_form("a list of jobs"):
             found, before, after = answer["jobs"], after, answer["next"]

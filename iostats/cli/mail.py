@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 
-from iostats import config as site
-from iostats.errors import BAD_USAGE, IostatsError
+from iostats.base import config as site
+from iostats.base.errors import BAD_USAGE, IostatsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def _is_of_now(record: dict[str, Any], called_at: float) -> bool:
 
 
 def _as_text(records: list[dict[str, Any]], config: site.Config) -> list[str]:
-    from iostats import report
+    from iostats.report import job_tables
     # A line that begins with ~ is a command to some mail programs.
-    return [re.sub("(?m)^~", " ~", report.text(report.labelled(record, config), config, "plain"))
+    return [re.sub("(?m)^~", " ~", job_tables.text(job_tables.labelled(record, config), config,
+                                                   "plain"))
             for record in records]

@@ -11,13 +11,9 @@ from __future__ import annotations
 import os
 import sys
 
-from iostats import config as site
-from iostats import node as this_node
-from iostats import sources, state
-from iostats.cli import OF_NODES, nearest
-from iostats.cli.around import NO_MEMORY, never_fails
-from iostats.cli.options import take
-from iostats.errors import (
+from iostats.base import config as site
+from iostats.base import private_files
+from iostats.base.errors import (
     DONE,
     NOT_REACHED,
     UNREADABLE,
@@ -27,6 +23,11 @@ from iostats.errors import (
     StateError,
     UsageError,
 )
+from iostats.cli import OF_NODES, nearest
+from iostats.cli.around import NO_MEMORY, never_fails
+from iostats.cli.options import take
+from iostats.node import identity as this_node
+from iostats.node import sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from iostats.config import Config
-    from iostats.measure import Ended, Work
-    from iostats.snapshot import Snapshot
+    from iostats.base.config import Config
+    from iostats.node.measurement import Ended, Work
+    from iostats.totals.snapshot import Snapshot
 
 HELP = """\
 usage: iostats_client.py start|stop|show|doctor [options]
@@ -118,7 +119,7 @@ _WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root
                "--every", "--attempt", "--nodes", "--user", "--uid")
 _LONGEST_MARK = 60
 _FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail")
-_ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see attend.py
+_ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see wait_for_end.py
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -128,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = _run(arguments)
         sys.stdout.flush()
     except IostatsError as error:
-        if str(error):                                  # else another rank tells, see mpi.py
+        if str(error):                                  # else another rank tells, see mpi_reduce.py
             print(f"iostats: {error}", file=sys.stderr)
         status = error.exit_status
     except BrokenPipeError:
@@ -225,7 +226,7 @@ def _say(given: dict[str, Any], text: object) -> None:
 # -- start, mark, watch, stop ------------------------------------------------------------------
 
 def _work(given: dict[str, Any], config: Config, root: str) -> Work:
-    from iostats.measure import Work
+    from iostats.node.measurement import Work
     return Work(config, root, this_node.name(given.get("--node")),
                 this_node.job(given.get("--job"), config), lambda text: _say(given, text))
 
@@ -263,7 +264,7 @@ def _readable(given: dict[str, Any], now: Snapshot, known: dict[str, ModuleType]
     if not counters:
         _say(given, f"{now.node}: no Lustre file system is mounted")
     elif all(file.errno for file in counters):
-        from iostats.snapshot import reason
+        from iostats.totals.snapshot import reason
         why = reason(counters[0].errno)
         raise NotReadable(f"{now.node}: none of {len(counters)} counter files could be read: "
                           f"{why}; {_advice(why)}")
@@ -277,14 +278,14 @@ def _advice(why: str) -> str:
 
 
 def _check_server(config: Config) -> None:
-    from iostats import post
+    from iostats.wire import client
     if not config["server.host"]:
         raise UsageError("no server: give --server HOST, or set [server] host in site.cfg")
-    post.split_server(config["server.host"])            # a typo shows before anything is done
+    client.split_server(config["server.host"])            # a typo shows before anything is done
 
 
 def _stop(given: dict[str, Any], config: Config, root: str, cut: str = "") -> int:
-    from iostats import post, secret
+    from iostats.wire import client, secret
     _check_server(config)
     work = _work(given, config, root)
     reports, failed, damaged = work.end(cut=cut)
@@ -296,14 +297,14 @@ def _stop(given: dict[str, Any], config: Config, root: str, cut: str = "") -> in
         raise trouble
     for path, report in reports.items():
         try:
-            answer = post.deliver(report, config["server.host"], password, config, work.say,
-                                  job_uid=_job_uid(config))
+            answer = client.deliver(report, config["server.host"], password, config, work.say,
+                                    job_uid=_job_uid(config))
         except (NotDelivered, StateError) as error:     # the secret can be in a bad state
             later = ", `stop` again sends it" if getattr(error, "later", True) else ""
             raise NotDelivered(f"{error}; kept in {work.kept_at(path)}{later}") from None
         if isinstance(answer, dict) and answer.get("why"):
             _say(given, str(answer["why"]))
-        state.forget(path)
+        private_files.forget(path)
     if trouble:
         raise trouble
     work.delivered()
@@ -313,11 +314,11 @@ def _stop(given: dict[str, Any], config: Config, root: str, cut: str = "") -> in
 def _tell_no_numbers(work: Work, failed: IostatsError, config: Config,
                      password: str | None) -> None:
     """Let the server know, in one try, that this node has no numbers; it need not wait."""
-    from iostats import post
-    from iostats.measure import why_without
+    from iostats.node.measurement import why_without
+    from iostats.wire import client
     try:
-        post.deliver(work.without_numbers(why_without(failed)), config["server.host"], password,
-                     {**config, "node.try_for": 0}, job_uid=_job_uid(config))
+        client.deliver(work.without_numbers(why_without(failed)), config["server.host"], password,
+                       {**config, "node.try_for": 0}, job_uid=_job_uid(config))
     except IostatsError:
         pass                                            # the user is told of the greater trouble
 
@@ -348,9 +349,9 @@ def _status(given: dict[str, Any], reports: list[dict[str, Any]]) -> int:
 # -- along the ranks of an MPI program -------------------------------------------------------
 
 def _along_ranks(arguments: list[str]) -> int:
-    from iostats import mpi
-    member = _Rank(arguments, mpi.ROLES)
-    return mpi.run(mpi.join(member.say), member)
+    from iostats.node import mpi_reduce
+    member = _Rank(arguments, mpi_reduce.ROLES)
+    return mpi_reduce.run(mpi_reduce.join(member.say), member)
 
 
 class _Rank:
@@ -383,14 +384,14 @@ class _Rank:
         return self._work.end()
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
-        from iostats import post, secret
-        return post.deliver(
+        from iostats.wire import client, secret
+        return client.deliver(
             {"job": self.job, "node": self.node, **params}, self._config["server.host"],
             secret.where(self._given.get("--secret"), self._config["secret.dir"], self.job),
             self._config, self.say, job_uid=_job_uid(self._config), method=method)
 
     def forget(self, path: str) -> None:
-        state.forget(path)
+        private_files.forget(path)
 
     def done(self) -> None:
         self._work.delivered()
@@ -408,14 +409,14 @@ class _Rank:
 # -- iostats run -----------------------------------------------------------------------------
 
 def _attend(given: dict[str, Any], config: Config, root: str) -> int:
-    from iostats import attend
+    from iostats.node import wait_for_end
     try:
         _start(given, config, root)
     except IostatsError:
         print("not started", flush=True)                # nobody has to wait for this node
         raise
     print("started", flush=True)
-    return _stop(given, config, root, attend.until_told(config["run.grace"]))
+    return _stop(given, config, root, wait_for_end.until_told(config["run.grace"]))
 
 
 # -- prolog, epilog --------------------------------------------------------------------------
@@ -450,31 +451,32 @@ def _hook(role: str, given: dict[str, Any], root: str) -> int:
 
 
 def _run_hook(role: str, given: dict[str, Any], root: str, config: Config, until: float) -> None:
-    from iostats import hooks, schedulers
+    from iostats import schedulers
+    from iostats.node import prolog_epilog
     node = this_node.name(given.get("--node"))
 
     def say(text: str) -> None:
         _say(given, text)
     job, about = _about(given, config, schedulers)
     if role == "prolog":
-        hooks.prolog(config, root, node, job, about, say)
+        prolog_epilog.prolog(config, root, node, job, about, say)
         return
-    failed = hooks.epilog(config, root, node, job, about, say)
+    failed = prolog_epilog.epilog(config, root, node, job, about, say)
     if failed:
         say(str(failed))
-    hooks.deliver(config, root, node, until, say)
+    prolog_epilog.deliver(config, root, node, until, say)
 
 
 def _deliver(given: dict[str, Any], root: str) -> int:
     """What epilogs could not send; NOT_REACHED while reports wait still."""
     import time
 
-    from iostats import hooks
+    from iostats.node import prolog_epilog
     config = site.load(given.get("--config"), environ={})
     lost: list[str] = []
-    waiting = hooks.deliver(config, root, this_node.name(given.get("--node")),
-                            time.monotonic() + config["node.try_for"],
-                            lambda text: _say(given, text), lost=lost)
+    waiting = prolog_epilog.deliver(config, root, this_node.name(given.get("--node")),
+                                    time.monotonic() + config["node.try_for"],
+                                    lambda text: _say(given, text), lost=lost)
     return NOT_REACHED if waiting else UNREADABLE if lost else DONE
 
 
@@ -501,7 +503,7 @@ def _about(given: dict[str, Any], config: Config,
 # -- show ------------------------------------------------------------------------------------
 
 def _show(given: dict[str, Any], config: Config, root: str) -> int:
-    from iostats import show
+    from iostats.node import show
     known = {**sources.of_side("node"), **sources.of_side("node, after the start")}
     by_reader: set[str] = set()
     now = this_node.snapshot(root, config, known, "-", this_node.name(given.get("--node")), "-",
@@ -528,12 +530,13 @@ class _Ended(BaseException):
 def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
     import signal
 
-    from iostats import harvest, post
+    from iostats.storage import agent as storage_agent
+    from iostats.wire import client
     words = list(given["harvest"])
-    here = {one.file_system for one in harvest.targets(root)}
+    here = {one.file_system for one in storage_agent.targets(root)}
     if "--list" in given:
         wanted = [word for word in words if word in here] or config["harvest.file_systems"]
-        print(harvest.as_text(root, wanted), end="")
+        print(storage_agent.as_text(root, wanted), end="")
         return DONE
     if "--server" not in given and words and words[0] in here:
         raise UsageError(f"harvest: expected the site's server before the file systems, got "
@@ -543,7 +546,7 @@ def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
     if not server:
         raise UsageError("harvest: no server: give HOST or HOST:PORT, or set [site] host in "
                          "site.cfg")
-    host, port = post.split_server(server, "harvest")
+    host, port = client.split_server(server, "harvest")
     if "--secret" in given:
         config.take("site.secret", given["--secret"], "--secret")
 
@@ -557,9 +560,9 @@ def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
             os.nice(19)
         except OSError:                                 # a sandbox, which has done so
             pass
-        agent = harvest.Agent(config, root, this_node.name(given.get("--node")),
-                              (host, port or config["site.port"]), wanted,
-                              lambda text: _say_if_heard(given, text))
+        agent = storage_agent.Agent(config, root, this_node.name(given.get("--node")),
+                                    (host, port or config["site.port"]), wanted,
+                                    lambda text: _say_if_heard(given, text))
         if "--once" in given:
             agent.once()
         else:
@@ -580,14 +583,15 @@ def _say_if_heard(given: dict[str, Any], text: str) -> None:
 # -- doctor ----------------------------------------------------------------------------------
 
 def _doctor(given: dict[str, Any], root: str) -> int:
-    from iostats import checks, doctor
-    found = doctor.examine(given, root, sources.of_side("node"))
+    from iostats.doctor import check
+    from iostats.doctor import node as doctor_node
+    found = doctor_node.examine(given, root, sources.of_side("node"))
     if "--json" in given:
         import json
-        print(json.dumps(checks.as_json(found), indent=2))
+        print(json.dumps(check.as_json(found), indent=2))
     else:
-        print(checks.as_text(found), end="")
-    return UNREADABLE if any(one.state == checks.PROBLEM for one in found) else DONE
+        print(check.as_text(found), end="")
+    return UNREADABLE if any(one.state == check.PROBLEM for one in found) else DONE
 
 
 if __name__ == "__main__":

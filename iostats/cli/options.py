@@ -4,7 +4,7 @@ Options of a command line: --name VALUE, --name=VALUE, --flag.
 
 from __future__ import annotations
 
-from iostats.errors import UsageError
+from iostats.base.errors import UsageError
 
 
 def take(word: str, rest: list[str], with_value: tuple[str, ...],

@@ -8,8 +8,8 @@ import argparse
 import os
 import sys
 
+from iostats.base.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError
 from iostats.cli.around import NO_MEMORY
-from iostats.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ import os
 import shutil
 import sys
 
-from iostats import config as site
-from iostats import loads, querytable, report
+from iostats.base import config as site
+from iostats.base.errors import DONE, NotDelivered, UsageError, one_line
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.cli.site_server import asked, of_its_form
-from iostats.errors import DONE, NotDelivered, UsageError, one_line
+from iostats.load import query_table, ranking
+from iostats.report import job_tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,14 +88,14 @@ def _run(options: argparse.Namespace) -> int:
     if len(options.level) != 1 or options.level[0] not in _LEVELS:
         raise UsageError(f"LEVEL: expected one of {' '.join(_LEVELS)}, got "
                          f"{' '.join(options.level)[:40] or 'none'}")
-    if options.sort is not None and options.sort not in loads.SORT:
-        raise UsageError(f"--sort: expected {', '.join(loads.SORT)}, got {options.sort[:40]!r}")
+    if options.sort is not None and options.sort not in ranking.SORT:
+        raise UsageError(f"--sort: expected {', '.join(ranking.SORT)}, got {options.sort[:40]!r}")
     if options.json and options.csv:
         raise UsageError("expected --json or --csv, got both")
     if options.all and (options.count or options.page):
         raise UsageError("--all: expected neither --count nor --page with it")
-    count = _number("--count", options.count or str(loads.MOST_ROWS if options.all else 1000),
-                    loads.MOST_ROWS)
+    count = _number("--count", options.count or str(ranking.MOST_ROWS if options.all else 1000),
+                    ranking.MOST_ROWS)
     page = _number("--page", options.page or "1", 10**6)
     answer = _answer(config, {
         "level": options.level[0], "file_system": options.fs or "", "user": options.user or "",
@@ -109,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
             width = None
             if sys.stdout.isatty() or os.environ.get("COLUMNS"):
                 width = max(1, shutil.get_terminal_size().columns)
-            put_out(f"{line}\n" for line in querytable.lines(
+            put_out(f"{line}\n" for line in query_table.lines(
                 answer, width, config["report.units"], config.labels, page))
     return DONE
 
@@ -158,7 +159,7 @@ def _cell(value: object) -> object:
     """A text that a spreadsheet does not take for a formula, nor a terminal for a command."""
     if not isinstance(value, str):
         return value
-    return one_line(report.cell(value))
+    return one_line(job_tables.cell(value))
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:

@@ -9,12 +9,13 @@ import os
 import sys
 from collections import namedtuple
 
-from iostats import compact, parts, report, schedulers
-from iostats import config as site
+from iostats import schedulers
+from iostats.base import config as site
+from iostats.base.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
+from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import site_server, unfinished
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
-from iostats.jobid import checked_batch_job, tasks_of
+from iostats.report import accounting_comment, array_total, job_tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
         with site_server.of_its_form("a record"):
             shown = latest_runs(records)
             found += records if options.all else shown
-            if parts.whole_of(shown, job):
+            if array_total.whole_of(shown, job):
                 found.append(_Whole(job, shown))
     with site_server.of_its_form("a record"):
         _print(found, config, options)
@@ -145,11 +146,11 @@ def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[dict
         system = schedulers.named("slurm")            # the only one that has comments
     found = []
     for shown_as, (user, text) in system.comments_of_all(job).items():
-        ours = compact.find(text)
+        ours = accounting_comment.find(text)
         if ours:
             if not for_anybody and not site_server.may_read(user, config):
                 raise NotYours(job, user)
-            found.append(compact.as_record(compact.decode(ours), shown_as))
+            found.append(accounting_comment.as_record(accounting_comment.decode(ours), shown_as))
     return found
 
 
@@ -172,11 +173,12 @@ def _print(records: Sequence[dict[str, Any] | _Whole], config: site.Config,
         if isinstance(record, _Whole):
             if form not in ("json", "csv"):
                 others = unfinished.others(record.job, record.records, config)
-                put_out(["\n" + parts.as_text(record.job, [
-                    report.labelled(one, config) for one in record.records], config, form, others)])
+                put_out(["\n" + array_total.as_text(record.job, [
+                    job_tables.labelled(one, config) for one in record.records], config, form,
+                                                    others)])
             continue
-        text = report.text(report.labelled(record, config), config, form, options.long,
-                           options.explain)
+        text = job_tables.text(job_tables.labelled(record, config), config, form, options.long,
+                               options.explain)
         if form == "csv" and number:
             text = text.partition("\n")[2]                 # one heading for all
         elif form != "json" and number:

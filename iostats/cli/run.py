@@ -13,15 +13,18 @@ import select
 import signal
 import sys
 
-
-from iostats import config as site
-from iostats import credentials, node, report, run, schedulers, secret, state
-from iostats.cli.server import check_open_files, event_loop_policy, expected_nodes, write_whole
-from iostats.config import BESIDE
+from iostats import schedulers
+from iostats.base import config as site
+from iostats.base.config import BESIDE
+from iostats.base.errors import IostatsError, UsageError
+from iostats.base.job_id import checked_job_id
 from iostats.cli.options import take
-from iostats.errors import IostatsError, UsageError
-from iostats.jobid import checked_job_id
-from iostats.server import JobServer, how_to_add_up
+from iostats.cli.server import check_open_files, event_loop_policy, expected_nodes, write_whole
+from iostats.node import identity, start_files
+from iostats.report import job_tables
+from iostats.run import command as run_command
+from iostats.server.job_server import JobServer, how_to_add_up
+from iostats.wire import auth, secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from iostats.config import Config
+    from iostats.base.config import Config
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126              # as the shell and env(1) have it
 
@@ -147,7 +150,7 @@ def _run(given: dict[str, Any], argv: list[str]) -> int:
         if "--quiet" not in given:
             _tell(f"iostats: {text}\n")
 
-    command = run.Command(argv, _environment())
+    command = run_command.Command(argv, _environment())
     try:
         try:
             check_open_files()
@@ -182,12 +185,13 @@ def _environment() -> dict[bytes, bytes]:
             if name and equals}
 
 
-async def _all(command: run.Command, system: ModuleType, config: Config, given: dict[str, Any],
+async def _all(command: run_command.Command, system: ModuleType, config: Config,
+               given: dict[str, Any],
                say: Callable[[str], None]) -> None:
     """Serve, measure, run, print."""
     command.attach()
     server: Any = None                                 # a JobServer, where the job is measured
-    nodes: run.Nodes | None = None
+    nodes: run_command.Nodes | None = None
     made: str | None = None
     try:
         server, nodes, made = await _prepared(command, system, config, given, say)
@@ -205,7 +209,7 @@ async def _all(command: run.Command, system: ModuleType, config: Config, given: 
                 _forget(made)                          # we may be killed before the end
 
     try:
-        await run.measured(command, nodes, server, config, print_report, say)
+        await run_command.measured(command, nodes, server, config, print_report, say)
     finally:
         if server is not None:
             await server.answered()
@@ -219,25 +223,26 @@ def _forget(path: str) -> None:
         os.unlink(path)
 
 
-async def _prepared(command: run.Command, system: ModuleType, config: Config, given: dict[str, Any],
-                    say: Callable[[str], None]) -> tuple[JobServer, run.Nodes, str | None]:
+async def _prepared(command: run_command.Command, system: ModuleType, config: Config,
+                    given: dict[str, Any],
+                    say: Callable[[str], None]) -> tuple[JobServer, run_command.Nodes, str | None]:
     """(JobServer that listens, Nodes, path of the secret that was made or None)."""
     about = system.about(os.environ)
-    job = given.get("--job") or about.get("job") or f"{node.name()}.{os.getpid()}"
+    job = given.get("--job") or about.get("job") or f"{identity.name()}.{os.getpid()}"
     names = given.get("--nodes") or about.get("nodes") or _asked(system)
     launchers = system.launchers(os.environ, names) or [[]]
     alone = launchers == [[]]
     # Nobody tells which nodes are reached: then all who report are the job's.
-    expected = (expected_nodes(names or node.name(), config["server.max_nodes"])
+    expected = (expected_nodes(names or identity.name(), config["server.max_nodes"])
                 if names or alone else None)
-    totals = run.PartTotals(checked_job_id(job), expected, **how_to_add_up(config))
+    totals = run_command.PartTotals(checked_job_id(job), expected, **how_to_add_up(config))
     # Where the launcher takes the environment along, nobody needs a folder that nodes share.
     carries = alone or getattr(system, "PASSES_ENVIRONMENT", False)
     os.environ.pop(secret.VARIABLE, None)                  # the user's is for another server
     made = _made_secret(config, totals.job, carries)
     try:
         _leave_files_for_connections(config)
-        server = JobServer(totals, credentials.of_server(config, totals.job, made, say), config)
+        server = JobServer(totals, auth.of_server(config, totals.job, made, say), config)
         await server.listen("127.0.0.1" if alone else "")
     except BaseException:
         if made:
@@ -247,8 +252,9 @@ async def _prepared(command: run.Command, system: ModuleType, config: Config, gi
     client = _client(given, config, totals.job, f"{host}:{server.port}", made, alone, carries)
     # sbatch --export=NONE leaves not even a PATH, by which the nodes would find their Python.
     environ = {"PATH": os.defpath, **os.environ}
-    return server, run.Nodes(launchers, client, environ, system.STAYS or alone, system.QUOTES, say,
-                             command.unblocked), made
+    return server, run_command.Nodes(launchers, client, environ, system.STAYS or alone,
+                                     system.QUOTES, say,
+                                     command.unblocked), made
 
 
 def _made_secret(config: Config, job: str, carries: bool) -> str | None:
@@ -286,7 +292,7 @@ def _client(given: dict[str, Any], config: Config, job: str, server: str, passwo
     # A folder of its own: an earlier start of this job is none of ours, nor is that of another
     # `iostats run` in it.
     folder = config["node.state_dir"] or (
-        f"{state.TMP}/iostats-{os.geteuid()}-{secrets.token_hex(8)}")
+        f"{start_files.TMP}/iostats-{os.geteuid()}-{secrets.token_hex(8)}")
     options = ["--job", job, "--server", server, "--state-dir", folder, "--quiet"]
     if password:
         options += ["--secret", password]
@@ -295,7 +301,8 @@ def _client(given: dict[str, Any], config: Config, job: str, server: str, passwo
             options += [name, os.path.abspath(given[name])]
     return lambda role: [*_environment_of(config, carries), python, "-I", "-S", "-c", (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-        + ("from iostats import attend; attend.listen(); " if role == "attend" else "")
+        + ("from iostats.node import wait_for_end; wait_for_end.listen(); "
+           if role == "attend" else "")
         + "from iostats.cli.node import main; sys.exit(main())"
     ), os.path.dirname(BESIDE), role, *options]
 
@@ -307,16 +314,16 @@ def _environment_of(config: Config, carries: bool) -> list[str]:
     return ["env", *chosen] if chosen else []
 
 
-def _print(totals: run.PartTotals, config: Config, given: dict[str, Any],
+def _print(totals: run_command.PartTotals, config: Config, given: dict[str, Any],
            say: Callable[[str], None]) -> None:
     """The report where it is wanted; what can't be written there goes to standard error."""
     form, long = config["report.format"], "--long" in given
-    record = report.labelled(totals.record(long or form == "json"), config)
-    text = report.text(record, config, form, long, "--explain" in given)
+    record = job_tables.labelled(totals.record(long or form == "json"), config)
+    text = job_tables.text(record, config, form, long, "--explain" in given)
     if not _written(given.get("--output") or config["run.output"], text, totals.job, say):
         _tell(text)
     if "--json" in given:                              # the job may end while that is made
-        _written(given["--json"], report.as_json(report.labelled(totals.record(), config)),
+        _written(given["--json"], job_tables.as_json(job_tables.labelled(totals.record(), config)),
                  totals.job, say)
 
 

@@ -19,13 +19,17 @@ import time
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-from iostats import config as site
-from iostats import credentials, jobid, journal, logs, post, report, schedulers, secret
-from iostats.aggregate import Totals
+from iostats import schedulers
+from iostats.base import config as site
+from iostats.base import job_id, logs
+from iostats.base.errors import DONE, StateError, UsageError, one_line
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.errors import DONE, StateError, UsageError, one_line
-from iostats.node import job as job_of
-from iostats.server import JobServer, how_to_add_up
+from iostats.node.identity import job as job_of
+from iostats.report import job_tables
+from iostats.server import journal
+from iostats.server.job_server import JobServer, how_to_add_up
+from iostats.totals.job_totals import Totals
+from iostats.wire import auth, client, secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from iostats.store import Store
+    from iostats.site.store import Store
 
 _SAY_EVERY_S, _LOOK_EVERY_S = 10.0, 0.5
 _MUNGED_WITHIN_S, _MUNGED = 20.0, "answer of munged (was it stopped? site.cfg: [server] auth)"
@@ -111,7 +115,7 @@ def _run(options: argparse.Namespace) -> int:
         return _run_site(options, config)
     job = job_of(options.job, config)
     if options.print_port:
-        print(jobid.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
+        print(job_id.ports(job, config["server.port_first"], config["server.port_last"], 1)[0])
         return DONE
     check_open_files()
     totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
@@ -124,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
         made = secret.make(password)
     with journal.kept(config["node.state_dir"], job, _say) as kept:
         try:
-            checks = post.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: credentials.of_server(
+            checks = client.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: auth.of_server(
                 config, job, password, _say))
             event_loop_policy()
             asyncio.run(_serve(totals, checks, config, options, kept))
@@ -136,15 +140,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _run_site(options: argparse.Namespace, config: site.Config) -> int:
-    from iostats import wire
-    from iostats.store import Store
+    from iostats.site.store import Store
+    from iostats.wire import protocol
     logs.to_standard_error(logging.WARNING if options.quiet else logging.INFO)
     if options.secret is not None:
         config.take("site.secret", options.secret, "--secret")
     if "secret" in config["server.auth"] and secret.make(config["site.secret"]):
         _say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
-    checks = post.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: credentials.of_server(
-        config, wire.SITE, config["site.secret"], _say, uids=credentials.ANYONE))
+    checks = client.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: auth.of_server(
+        config, protocol.SITE, config["site.secret"], _say, uids=auth.ANYONE))
     from iostats import sinks
     store, outlets = Store(config["site.store"]), []
     event_loop_policy()
@@ -158,10 +162,10 @@ def _run_site(options: argparse.Namespace, config: site.Config) -> int:
     return DONE
 
 
-async def _serve_site(store: Store, checks: Sequence[credentials.Credentials], config: site.Config,
+async def _serve_site(store: Store, checks: Sequence[auth.Credentials], config: site.Config,
                       options: argparse.Namespace, outlets: list[Any]) -> None:
-    from iostats.site import SiteServer
     from iostats.sinks import prometheus
+    from iostats.site.receive import SiteServer
     _raise_limits(config, 64 + prometheus.MOST_CONNECTIONS)
     server = SiteServer(store, checks, config, time.time, outlets)
     stopped = asyncio.Event()
@@ -226,7 +230,7 @@ def expected_nodes(given: str | None, most: int,
                          f"number, got {given!r} ({error})") from None
     if not 0 < len(nodes) <= most:
         raise UsageError(f"--nodes: expected 1 to {most} nodes, got {len(nodes)}")
-    return frozenset(jobid.checked_node_name(node, "--nodes") for node in nodes)
+    return frozenset(job_id.checked_node_name(node, "--nodes") for node in nodes)
 
 
 def _check_writable(path: str) -> None:
@@ -274,7 +278,7 @@ def _raise_limits(config: site.Config, others: int = 64) -> None:
     config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
 
 
-async def _serve(totals: Totals, checks: Sequence[credentials.Credentials], config: site.Config,
+async def _serve(totals: Totals, checks: Sequence[auth.Credentials], config: site.Config,
                  options: argparse.Namespace, kept: journal.Journal | None) -> None:
     """Listen until all nodes are heard, the deadline is over, or a signal comes."""
     _raise_limits(config)
@@ -292,7 +296,7 @@ async def _serve(totals: Totals, checks: Sequence[credentials.Credentials], conf
         loop.add_signal_handler(number, stop)
     host, port = "", None
     if options.listen:
-        from iostats.post import split_server
+        from iostats.wire.client import split_server
         host, port = split_server(options.listen)
     await server.listen(host, port)
     say = _Progress(totals, options.quiet)
@@ -372,12 +376,13 @@ class _Progress:
 def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> int:
     """Write the report and the record; exit status."""
     form = config["report.format"]
-    record = report.labelled(totals.record(options.long or form == "json"), config)
-    text = report.text(record, config, form, options.long, options.explain)
+    record = job_tables.labelled(totals.record(options.long or form == "json"), config)
+    text = job_tables.text(record, config, form, options.long, options.explain)
     failed = None
     if options.json:                                   # before what somebody may not read any more
         try:
-            write_whole(options.json, report.as_json(report.labelled(totals.record(), config)))
+            write_whole(options.json, job_tables.as_json(job_tables.labelled(totals.record(),
+                                                                             config)))
         except StateError as error:
             failed = error
     if options.output:

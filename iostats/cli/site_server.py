@@ -6,15 +6,16 @@ import contextlib
 import os
 import pwd
 
-from iostats import credentials, node, post, wire
-from iostats.errors import NotDelivered
+from iostats.base.errors import NotDelivered
+from iostats.node import identity
+from iostats.wire import auth, client, protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from iostats.config import Config
+    from iostats.base.config import Config
 
 _LONGEST = 1 << 28
 WITHIN_S = 30.0
@@ -23,9 +24,10 @@ WITHIN_S = 30.0
 def asked(config: Config, method: str, params: dict[str, Any],
           within_s: float = WITHIN_S) -> Any:
     """The result of a method of the site's server; NotDelivered where it can't be asked."""
-    host, port = post.site_server(config)
-    signs = credentials.of_client(config, wire.SITE, config["site.secret"])
-    return post.call(host, port, wire.SITE, signs, node.name(), method, params, within_s, _LONGEST)
+    host, port = client.site_server(config)
+    signs = auth.of_client(config, protocol.SITE, config["site.secret"])
+    return client.call(host, port, protocol.SITE, signs, identity.name(), method, params, within_s,
+                       _LONGEST)
 
 
 @contextlib.contextmanager

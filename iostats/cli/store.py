@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import sys
 
-from iostats import config as site
-from iostats import store_repair
+from iostats.base import config as site
+from iostats.base.errors import DONE, UNREADABLE, StateError
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.errors import DONE, UNREADABLE, StateError
+from iostats.site import store_repair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from iostats.store_repair import Found
+    from iostats.site.store_repair import Found
 
 HELP = """\
 usage: iostats store [--begin-anew] [--file FILE] [--config FILE]

@@ -19,10 +19,10 @@ import threading
 import time
 import tty
 
-from iostats import config as site
-from iostats import loads, loadtable
+from iostats.base import config as site
+from iostats.base.errors import DONE, IostatsError, NotDelivered, UsageError, one_line
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.errors import DONE, IostatsError, NotDelivered, UsageError, one_line
+from iostats.load import ranking, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from rich.live import Live
 
-    from iostats import on_server
+    from iostats.storage import local_load
 
-    Source = Union["_Site", on_server.Here, on_server.Dumps]
-    Asked = tuple[loads.Ask, dict[str, Any]]      # and its answer
+    Source = Union["_Site", local_load.Here, local_load.Dumps]
+    Asked = tuple[ranking.Ask, dict[str, Any]]      # and its answer
     Line = tuple[str, str]                        # and rich's style
 
 HELP = """\
@@ -106,7 +106,7 @@ exit status:
 _KEYS = "w r i m sort  ocgaxdyl show  % share  j u n s t F by  / find  f fs  q quit"
 _SORT_OF = {"w": "write", "r": "read", "i": "requests", "m": "metadata"}
 _SHOW_OF = {"o": "open", "c": "close", "g": "getattr", "a": "setattr", "x": "getxattr",
-            "d": "unlink", "y": "sync", "l": loads.LATENCY}
+            "d": "unlink", "y": "sync", "l": ranking.LATENCY}
 _BY_OF = {"j": "job", "u": "user", "n": "node", "s": "server", "t": "target", "F": "fs"}
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NO_LETTER = re.compile("\x1b(?:\\[[0-9;?]*.?|O.)")
@@ -149,18 +149,18 @@ def _run(options: argparse.Namespace) -> int:
     return _Live(source, ask, view).run()
 
 
-def _ask(options: argparse.Namespace) -> loads.Ask:
-    by = _one_of("--by", options.by, loads.BY, "job")
+def _ask(options: argparse.Namespace) -> ranking.Ask:
+    by = _one_of("--by", options.by, ranking.BY, "job")
     show = tuple(dict.fromkeys(filter(None, (options.show or "").split(","))))
     for one in show:
-        _one_of("--show", one, loads.SHOWN, "")
-    sort = _one_of("--sort", options.sort, (*loads.SORT, *show), "write")
-    count = _number("--count", options.count, loads.MOST_ROWS) if options.count else 1000
+        _one_of("--show", one, ranking.SHOWN, "")
+    sort = _one_of("--sort", options.sort, (*ranking.SORT, *show), "write")
+    count = _number("--count", options.count, ranking.MOST_ROWS) if options.count else 1000
     if (options.local or options.statsfile) and (options.user or by in ("user", "node")):
         raise UsageError(f"{'--user' if options.user else f'--by {by}'}: expected the site's "
                          f"server to ask, got {'--local' if options.local else '--statsfile'}: "
                          f"job_stats tell no job's user or nodes")
-    return loads.Ask(by, options.fs or "", options.user or "", "", "", sort, count, None, show)
+    return ranking.Ask(by, options.fs or "", options.user or "", "", "", sort, count, None, show)
 
 
 def _source(options: argparse.Namespace, config: site.Config) -> Source:
@@ -174,13 +174,13 @@ def _source(options: argparse.Namespace, config: site.Config) -> Source:
             raise UsageError("--job-id: expected --local or --statsfile with it; the site's server "
                              "has its own ([harvest] job_id)")
         return _Site(config, every_s or 5.0)
-    from iostats import on_server
+    from iostats.storage import local_load
     form = options.job_id or config["harvest.job_id"]
     if options.local:
-        return on_server.Here(options.root or "/", config, form, every_s or 10.0)
+        return local_load.Here(options.root or "/", config, form, every_s or 10.0)
     if len(options.statsfile) > 2:
         raise UsageError(f"--statsfile: expected one file or two, got {len(options.statsfile)}")
-    return on_server.Dumps(options.statsfile, form, every_s)
+    return local_load.Dumps(options.statsfile, form, every_s)
 
 
 def _one_of(name: str, given: str | None, choices: Collection[str], default: str) -> str:
@@ -219,7 +219,7 @@ class _Site:
         """Nothing is kept here."""
         return False
 
-    def answer(self, ask: loads.Ask) -> dict[str, Any]:
+    def answer(self, ask: ranking.Ask) -> dict[str, Any]:
         from iostats.cli.site_server import asked, of_its_form
         params = ask._asdict()
         answer = asked(self._config, "load", params, _WITHIN_S)
@@ -227,7 +227,7 @@ class _Site:
             raise NotDelivered("the site's server answers in another form: use one release of "
                                "iostats here and there")
         with of_its_form("a row"):                      # before anything is on the screen
-            loadtable.parts(answer)
+            table.parts(answer)
         return answer
 
 
@@ -248,11 +248,11 @@ class _View:
         width = None
         if sys.stdout.isatty() or os.environ.get("COLUMNS"):
             width = max(1, shutil.get_terminal_size().columns)
-        put_out(f"{line}\n" for line in loadtable.lines(answer, width, self.units, self.labels,
-                                                        origin=origin, shares=self.shares))
+        put_out(f"{line}\n" for line in table.lines(answer, width, self.units, self.labels,
+                                                    origin=origin, shares=self.shares))
 
 
-def _log(source: Source, ask: loads.Ask, view: _View) -> NoReturn:
+def _log(source: Source, ask: ranking.Ask, view: _View) -> NoReturn:
     """A table now and then, below one another; what fails is said once."""
     said, is_first = None, True
     while True:
@@ -279,7 +279,7 @@ def _log(source: Source, ask: loads.Ask, view: _View) -> NoReturn:
 class _Fetcher(threading.Thread):
     """Asks in the background, so that keys and signals never wait for a disk or a network."""
 
-    def __init__(self, source: Source, ask: loads.Ask, wake: Callable[[], None]) -> None:
+    def __init__(self, source: Source, ask: ranking.Ask, wake: Callable[[], None]) -> None:
         super().__init__(daemon=True)
         self._source, self._wake = source, wake
         self._changed = threading.Condition()
@@ -287,7 +287,7 @@ class _Fetcher(threading.Thread):
         self.found: Asked | None = None
         self.failed: BaseException | None = None
 
-    def want(self, ask: loads.Ask, now: bool = False) -> None:
+    def want(self, ask: ranking.Ask, now: bool = False) -> None:
         """Another question; `now`: and look again for it."""
         with self._changed:
             self._ask, self._is_due = ask, self._is_due or now
@@ -320,7 +320,7 @@ class _Fetcher(threading.Thread):
 class _Live:
     """The table on a terminal, until q or a signal; the terminal is given back in any case."""
 
-    def __init__(self, source: Source, ask: loads.Ask, view: _View) -> None:
+    def __init__(self, source: Source, ask: ranking.Ask, view: _View) -> None:
         self._source, self._ask, self._view = source, ask, view
         self._names: list[str] = []                 # of the file systems
         self._typed: str | None = None              # a text that is just typed after /
@@ -483,7 +483,7 @@ class _Live:
             raise failed
         below = self._footer(width, failed, found)
         if found is None:
-            lines = [(loadtable.cut("reading ...", width), "")]
+            lines = [(table.cut("reading ...", width), "")]
         else:
             answer = found[1]
             if not answer["file_system"]:
@@ -494,8 +494,8 @@ class _Live:
 
     def _table(self, answer: dict[str, Any], width: int, height: int) -> list[Line]:
         def parts(most: int) -> Any:
-            return loadtable.parts(answer, width, self._view.units, self._view.labels, most,
-                                   self._source.origin, self._view.shares)
+            return table.parts(answer, width, self._view.units, self._view.labels, most,
+                               self._source.origin, self._view.shares)
         most = self._ask.count if self._view.is_counted else height
         title, heading, sums, rows, notes = parts(most)
         room = max(0, height - 2 - len(sums) - min(len(notes) or 1, 4))
@@ -507,9 +507,9 @@ class _Live:
     def _footer(self, width: int, failed: BaseException | None, found: Asked | None) -> list[Line]:
         lines = []
         if failed is not None:
-            lines.append((loadtable.cut(one_line(f"{failed}; trying again"), width), "bold"))
+            lines.append((table.cut(one_line(f"{failed}; trying again"), width), "bold"))
         if self._typed is not None:
-            lines.append((loadtable.cut(f"rows with: {self._typed}_", width), "reverse"))
+            lines.append((table.cut(f"rows with: {self._typed}_", width), "reverse"))
         else:
-            lines.append((loadtable.cut(_KEYS, width), "reverse"))
+            lines.append((table.cut(_KEYS, width), "reverse"))
         return lines

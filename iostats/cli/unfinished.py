@@ -13,17 +13,17 @@ import os
 import time
 
 from iostats import schedulers
+from iostats.base.errors import IostatsError, NotYours
+from iostats.base.job_facts import ENDED, RUNNING, WAITING
 from iostats.cli import site_server
-from iostats.errors import IostatsError, NotYours
-from iostats.jobfacts import ENDED, RUNNING, WAITING
-from iostats.report import folded
+from iostats.report.job_tables import folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from iostats.config import Config
-    from iostats.jobfacts import Facts
+    from iostats.base.config import Config
+    from iostats.base.job_facts import Facts
 
 _MOST = 300                     # jobs that are asked for
 

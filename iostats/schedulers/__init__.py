@@ -24,8 +24,8 @@ A scheduler is a module with
                                does.  NotReadable where it does not tell
     parse_*(text)              what those commands print, as {raw job: Facts}; NotReadable
 
-Adding a batch system is adding a file; tests/test_schedulers.py says what one lacks.  `about` and
-`launchers` run on compute nodes, so what only `facts` needs is imported there.
+Adding a batch system is adding a file; tests/schedulers/test_schedulers.py says what one lacks.
+`about` and `launchers` run on compute nodes, so what only `facts` needs is imported there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from __future__ import annotations
 import os
 import sys
 
-from iostats import errors, jobid, nodelist
-from iostats.errors import NotReadable, UsageError
+from iostats.base import errors, job_id, node_list
+from iostats.base.errors import NotReadable, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from iostats.config import Config
+    from iostats.base.config import Config
 
     Run = Callable[[Sequence[str]], CompletedProcess[str]]
 
@@ -142,7 +142,7 @@ def word(environ: Mapping[str, str], *variables: str) -> str:
 def job_in(environ: Mapping[str, str], variable: str) -> str:
     """The job id in `variable`; "" where it is not set, or can't be one."""
     try:
-        return jobid.checked_job_id(environ.get(variable) or "", variable)
+        return job_id.checked_job_id(environ.get(variable) or "", variable)
     except UsageError:
         return ""
 
@@ -182,19 +182,19 @@ def as_list(hosts: Iterable[str]) -> str:
     a list that is not complete would be taken for the whole.
     """
     hosts = list(dict.fromkeys(hosts))
-    return ",".join(hosts) if all(jobid.is_node_name(host) and not host.startswith("-")
+    return ",".join(hosts) if all(job_id.is_node_name(host) and not host.startswith("-")
                                   for host in hosts) else ""
 
 
 def node_names(nodes: str | Iterable[str] | None) -> list[str]:
     """[name] of `nodes`, a node list or names; UsageError.  What comes back can't be an option."""
     try:
-        found = nodelist.expanded(nodes) if isinstance(nodes, str) else list(nodes or ())
+        found = node_list.expanded(nodes) if isinstance(nodes, str) else list(nodes or ())
     except ValueError as error:
         raise UsageError(f"expected a node list such as nid[00001-00128],login1, got "
                          f"{str(error)[:40]!r}") from None
     for name in found:
-        if not jobid.is_node_name(name) or name.startswith("-"):
+        if not job_id.is_node_name(name) or name.startswith("-"):
             raise UsageError(f"expected a node's name (letters, digits and . - _ :), got "
                              f"{str(name)[:40]!r}")
     return list(dict.fromkeys(found))
@@ -243,7 +243,7 @@ def _shown(argv: Sequence[str]) -> str:
 
 def askable(jobs: Iterable[str]) -> list[str]:
     """[job id] that can stand on a command line; UsageError."""
-    found = [jobid.checked_job_id(job, "job id") for job in jobs]
+    found = [job_id.checked_job_id(job, "job id") for job in jobs]
     for job in found:
         if job.startswith("-") or any(c.isspace() or c in ",'\"" for c in job):
             raise UsageError(f"expected a job id, got {job[:40]!r}")

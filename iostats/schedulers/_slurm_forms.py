@@ -12,15 +12,16 @@ All return {raw job: Facts}, or raise NotReadable.
 
 from __future__ import annotations
 
-from iostats import jobfacts, schedulers
-from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+from iostats import schedulers
+from iostats.base import job_facts
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from iostats.jobfacts import Facts
+    from iostats.base.job_facts import Facts
 
 COMMENTS = ("AdminComment", "SystemComment", "Comment")
 # COMPLETING alone is not in it: the processes are gone, and whether the job has ended or is started
@@ -71,7 +72,7 @@ def parse_sacct_lines(text: str) -> dict[str, Facts]:
         rows.sort(key=lambda row: (row[9], row[10]))
         (_, job, state, end, uid, user, account, partition, count, _, started, ended, cluster,
          nodes) = rows[-1]
-        status, signal = jobfacts.parse_exit(end)
+        status, signal = job_facts.parse_exit(end)
         found[raw] = _made(
             raw, _named(job, raw), state.split()[:1],           # "CANCELLED by 1000"
             started=schedulers.seconds(started), ended=schedulers.seconds(ended),
@@ -195,7 +196,7 @@ def _exit(value: object) -> tuple[int | None, int | None]:
     """(exit status, signal) of all forms of exit_code."""
     if not isinstance(value, dict):
         status = _number(value)
-        return (None, None) if status is None or status < 0 else jobfacts.wait_status(status)
+        return (None, None) if status is None or status < 0 else job_facts.wait_status(status)
     signal = value.get("signal")
     if isinstance(signal, dict):
         signal = _number(signal.get("id", signal.get("signal_id")))
@@ -255,7 +256,7 @@ def _made(raw: str, names: dict[str, str], words: list[str], *, started: float |
     if state is WAITING:
         fields.update(node_count=None, nodes="")
     fields["nodes"] = schedulers.listed(fields["nodes"])
-    return jobfacts.Facts(
+    return job_facts.Facts(
         raw_job=raw, state=state, outcome=outcome,
         # Before the start it is when Slurm means to start it, before the end its time limit.
         started=started if fields["nodes"] and started and started > 0 else None,
@@ -318,7 +319,7 @@ def parse_pyslurm(text: str) -> dict[str, Facts]:
             raw, _numbered(raw, array, task, count("heterogeneous_id"),
                            count("heterogeneous_offset")),
             words, started=count("start_time"), ended=count("end_time"),
-            exit_status=0 if signal or (jobfacts.COMPLETED in words and not count("exit_code"))
+            exit_status=0 if signal or (job_facts.COMPLETED in words and not count("exit_code"))
             else None,
             exit_signal=signal or None, user=text_of("user_name"),
             uid=_number(record.get("user_id")), account=text_of("account"),

@@ -18,16 +18,17 @@ Sources: flux-environment(7), flux-exec(1), flux-jobs(1), flux-hostlist(1) of fl
 
 from __future__ import annotations
 
-from iostats import jobfacts, schedulers
-from iostats.errors import NotReadable
-from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+from iostats import schedulers
+from iostats.base import job_facts
+from iostats.base.errors import NotReadable
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from iostats.jobfacts import Facts
+    from iostats.base.job_facts import Facts
 
 NAME = "flux"
 JOB_ID_VARIABLE = "FLUX_JOB_ID"
@@ -44,7 +45,7 @@ FIELDS = ("id.f58", "userid", "username", "state", "result", "returncode", "nnod
 DELIMITER = "\t"
 STATES = {**dict.fromkeys(("NEW", "DEPEND", "PRIORITY", "SCHED"), WAITING), "RUN": RUNNING,
           **dict.fromkeys(("CLEANUP", "INACTIVE"), ENDED)}
-RESULTS = {"CANCELED": jobfacts.CANCELLED}
+RESULTS = {"CANCELED": job_facts.CANCELLED}
 _STATE_BITS = {1: "NEW", 2: "DEPEND", 4: "PRIORITY", 8: "SCHED", 16: "RUN", 32: "CLEANUP",
                64: "INACTIVE"}
 _RESULT_BITS = {1: "COMPLETED", 2: "FAILED", 4: "CANCELED", 8: "TIMEOUT"}
@@ -179,7 +180,7 @@ def _facts(job: str, record: dict[str, Any]) -> Facts:
         status, signal = _end(number(record.get("waitstatus")), number(record.get("returncode")))
     uid = number(record.get("userid"))
     cwd = text("cwd")
-    return jobfacts.Facts(
+    return job_facts.Facts(
         job=job, raw_job=job, user=text("username"), uid=uid, account=text("bank", "project"),
         partition=text("queue"), name=schedulers.label(record, "name"),
         nodes=schedulers.listed(text("nodelist")),
@@ -193,7 +194,7 @@ def _facts(job: str, record: dict[str, Any]) -> Facts:
 def _end(status: int | None, code: int | None) -> tuple[int | None, int | None]:
     """(exit status, signal) of the job's shells."""
     if status is not None and status >= 0:
-        return jobfacts.wait_status(status)
+        return job_facts.wait_status(status)
     if code is None or code == _NEVER_STARTED:
         return None, None
     return (0, -code) if code < 0 else (code, None)

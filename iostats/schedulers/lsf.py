@@ -21,16 +21,17 @@ variables set for job execution", and bhist's table of termination reasons, LSF 
 
 from __future__ import annotations
 
-from iostats import jobfacts, schedulers
-from iostats.errors import NotReadable
-from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+from iostats import schedulers
+from iostats.base import job_facts
+from iostats.base.errors import NotReadable
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from iostats.jobfacts import Facts
+    from iostats.base.job_facts import Facts
 
 NAME = "lsf"
 JOB_ID_VARIABLE = "LSB_JOBID"
@@ -44,10 +45,10 @@ DELIMITER = "^"
 STATES = {**dict.fromkeys(("PEND", "PSUSP", "WAIT", "PROV"), WAITING),
           **dict.fromkeys(("RUN", "USUSP", "SSUSP"), RUNNING),
           **dict.fromkeys(("DONE", "EXIT", "PDONE", "PERR"), ENDED)}
-REASONS = {"TERM_RUNLIMIT": jobfacts.TIMEOUT, "TERM_DEADLINE": jobfacts.TIMEOUT,
-           "TERM_MEMLIMIT": jobfacts.OUT_OF_MEMORY,
+REASONS = {"TERM_RUNLIMIT": job_facts.TIMEOUT, "TERM_DEADLINE": job_facts.TIMEOUT,
+           "TERM_MEMLIMIT": job_facts.OUT_OF_MEMORY,
            **dict.fromkeys(("TERM_OWNER", "TERM_ADMIN", "TERM_FORCE_OWNER", "TERM_FORCE_ADMIN"),
-                           jobfacts.CANCELLED)}
+                           job_facts.CANCELLED)}
 _FORM = 'bjobs\' form, {"RECORDS": [{"JOBID": "4711", ...}]}'
 _UNKNOWN = "is not found"
 
@@ -147,7 +148,7 @@ def _facts(job: str, record: dict[str, Any], now: float | None) -> Facts:
         status, signal, outcome = _end(text("STAT"), number(text("EXIT_CODE")), text("EXIT_REASON"))
         # E, L and X after it are for times to come.
         ended = schedulers.seconds(text("FINISH_TIME").rstrip("ELX "), now)
-    return jobfacts.Facts(
+    return job_facts.Facts(
         job=raw, raw_job=raw,
         array_job=number_of if index else "", array_task=str(index) if index else "",
         user=text("USER"), account=text("PROJ_NAME", "PROJECT"), partition=text("QUEUE"),
@@ -166,8 +167,8 @@ def _job(job: str, index: int | None) -> str:
 def _end(word: str, status: int | None, reason: str) -> tuple[int | None, int | None, str]:
     """(exit status, signal, outcome); LSF adds 128 to the signal that it, or someone, sent."""
     if word in ("DONE", "PDONE"):
-        return 0, None, jobfacts.COMPLETED
-    outcome = REASONS.get(reason.partition(":")[0].strip(), jobfacts.FAILED)
+        return 0, None, job_facts.COMPLETED
+    outcome = REASONS.get(reason.partition(":")[0].strip(), job_facts.FAILED)
     if status is not None and 128 < status < 256 and reason.startswith("TERM_"):
         return 0, status - 128, outcome
     return status, None, outcome

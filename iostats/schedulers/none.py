@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from iostats.jobfacts import Facts
+    from iostats.base.job_facts import Facts
 
 NAME = "none"
 JOB_ID_VARIABLE = ""

@@ -20,16 +20,17 @@ and JOB_SUBSTATE_TERMINATED in job.h; qstat(1B) and job exit statuses of Torque 
 
 from __future__ import annotations
 
-from iostats import jobfacts, schedulers
-from iostats.errors import NotReadable, UsageError
-from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+from iostats import schedulers
+from iostats.base import job_facts
+from iostats.base.errors import NotReadable, UsageError
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from iostats.jobfacts import Facts
+    from iostats.base.job_facts import Facts
 
 NAME = "pbs"
 JOB_ID_VARIABLE = "PBS_JOBID"
@@ -172,7 +173,7 @@ def _facts(job: str, record: dict[str, Any]) -> Facts:
     status, signal, outcome = (None, None, "") if state is not ENDED else _end(record)
     runs = number(record.get("run_count", record.get("start_count")))
     started = schedulers.seconds(text("stime", "start_time"))
-    return jobfacts.Facts(
+    return job_facts.Facts(
         job=job, raw_job=job, array_job=array, array_task=index,
         user=text("euser", "Job_Owner").partition("@")[0],
         account=text("Account_Name", "Account") or _project(text("project")),
@@ -205,13 +206,13 @@ def _end(record: dict[str, Any]) -> tuple[int | None, int | None, str]:
     torque = "exit_status" in record
     status = number(schedulers.field(record, "Exit_status", "exit_status"))
     if number(schedulers.field(record, "substate")) == _TERMINATED:
-        outcome = jobfacts.CANCELLED
+        outcome = job_facts.CANCELLED
     elif status is None:
         return None, None, ""
     elif status == (_TORQUE_KILLED_AT_WALLTIME if torque else _KILLED_AT_WALLTIME):
-        outcome = jobfacts.TIMEOUT
+        outcome = job_facts.TIMEOUT
     else:
-        outcome = jobfacts.FAILED if status else jobfacts.COMPLETED
+        outcome = job_facts.FAILED if status else job_facts.COMPLETED
     if status is not None and _SIGNAL < status < 2 * _SIGNAL:
         return 0, status - _SIGNAL, outcome
     return status, None, outcome

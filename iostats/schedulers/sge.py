@@ -25,15 +25,16 @@ Sources: qsub(1), qrsh(1), qstat(1), qacct(1), accounting(5), sge_pe(5) of 8.1.9
 
 from __future__ import annotations
 
-from iostats import jobfacts, schedulers
-from iostats.jobfacts import ENDED, RUNNING, WAITING, number
+from iostats import schedulers
+from iostats.base import job_facts
+from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from iostats.jobfacts import Facts
+    from iostats.base.job_facts import Facts
 
 NAME = "sge"
 JOB_ID_VARIABLE = "JOB_ID"
@@ -135,7 +136,7 @@ def _of_the_queue(job: str, task: int | None, record: dict[str, str]) -> Facts:
     letters = schedulers.field(record, "state")
     queue, _, host = schedulers.field(record, "queue_name").partition("@")
     waits = "q" in letters or not letters
-    return jobfacts.Facts(
+    return job_facts.Facts(
         job=job, raw_job=job, **_array(job, task),
         user=schedulers.field(record, "JB_owner"), partition=queue,
         name=schedulers.label(record, "JB_name"), nodes=schedulers.as_list([host] if host else []),
@@ -209,14 +210,14 @@ def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Fa
     if failed in (_KILLED, _AT_THE_LIMIT) and status is not None and 128 < status < 256:
         status, signal = 0, status - 128
     if text("deleted_by"):
-        outcome = jobfacts.CANCELLED
+        outcome = job_facts.CANCELLED
     elif failed == _AT_THE_LIMIT:
-        outcome = jobfacts.TIMEOUT
+        outcome = job_facts.TIMEOUT
     elif signal in _DELETES and "deleted_by" not in record:
-        outcome = jobfacts.KILLED
+        outcome = job_facts.KILLED
     else:
-        outcome = jobfacts.FAILED if failed or status or signal else jobfacts.COMPLETED
-    return jobfacts.Facts(
+        outcome = job_facts.FAILED if failed or status or signal else job_facts.COMPLETED
+    return job_facts.Facts(
         job=job, raw_job=job, **_array(job, task), user=text("owner"),
         account=text("project"), partition=text("qname"),
         name="" if record.get("jobname") in _NONE else schedulers.label(record, "jobname"),

@@ -26,15 +26,15 @@ prolog_epilog.html; Slurm 22.05.8 as observed; data_parser v0.0.41 and v0.0.42; 
 from __future__ import annotations
 
 from iostats import schedulers
-from iostats.errors import NotReadable, UsageError
-from iostats.jobfacts import ENDED, number
+from iostats.base.errors import NotReadable, UsageError
+from iostats.base.job_facts import ENDED, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from iostats.jobfacts import Facts
+    from iostats.base.job_facts import Facts
 
 NAME = "slurm"
 JOB_ID_VARIABLE = "SLURM_JOB_ID"

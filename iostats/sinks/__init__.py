@@ -18,7 +18,7 @@ and the sink itself
     beside                [sink] of the others, set by `of`
     close()               what is not handed on yet is kept for the next start
 
-Adding a sink is adding a file; tests/test_sinks.py says what one lacks.
+Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import os
 import sys
 from collections import namedtuple
 
-from iostats.errors import ConfigError
+from iostats.base.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from iostats.config import Config
+    from iostats.base.config import Config
 
 Number = namedtuple("Number", "name kind help value")
 Number.__doc__ = """

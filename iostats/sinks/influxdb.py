@@ -38,20 +38,20 @@ import time
 import zlib
 from collections import namedtuple
 
-from iostats.counters import TRANSFERS, is_operation
-from iostats.errors import ConfigError
+from iostats.base.errors import ConfigError
+from iostats.base.private_files import make_folders
+from iostats.lustre.metrics import TRANSFERS, is_operation
 from iostats.sinks import Number
-from iostats.sinks._tally import AT_ONCE, BYTES, NOBODY, Tally, job_of
-from iostats.state import make_folders
+from iostats.sinks._gains import AT_ONCE, BYTES, NOBODY, Tally, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from typing import Any, Union
 
-    from iostats.config import Config
-    from iostats.harvested import Harvest, Sweep
-    from iostats.sinks._tally import Job, Key, Part
+    from iostats.base.config import Config
+    from iostats.sinks._gains import Job, Key, Part
+    from iostats.site.harvest_intake import Harvest, Sweep
 
     Kept = Union[str, tuple[int, bytes]]                   # a file, or (points, data) in memory
     Table = tuple[Mapping[str, tuple[Any, Any]], int]      # counter -> samples, sums; the row

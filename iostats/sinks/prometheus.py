@@ -27,20 +27,20 @@ import logging
 import threading
 import time
 
-from iostats.counters import TRANSFERS, is_operation
-from iostats.errors import ConfigError
-from iostats.server import Server, bound_to
+from iostats.base.errors import ConfigError
+from iostats.lustre.metrics import TRANSFERS, is_operation
+from iostats.server.job_server import Server, bound_to
 from iostats.sinks import Number
-from iostats.sinks._tally import BYTES, UNATTRIBUTED, Job, Tally, job_of
+from iostats.sinks._gains import BYTES, UNATTRIBUTED, Job, Tally, job_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from iostats.config import Config
-    from iostats.harvested import Harvest, Sweep
-    from iostats.sinks._tally import Columns, Key, Part
+    from iostats.base.config import Config
+    from iostats.sinks._gains import Columns, Key, Part
+    from iostats.site.harvest_intake import Harvest, Sweep
 
 log = logging.getLogger("iostats")
 

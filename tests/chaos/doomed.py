@@ -14,12 +14,13 @@ import os
 import signal
 import sys
 
-from iostats import server as base
-from iostats import journal, site, store
 from iostats.cli import server as role
+from iostats.server import job_server as base
+from iostats.server import journal
+from iostats.site import receive, store
 
-site._SETTLES_S = site._LATE_S = 0.03              # as in site_desk.py
-site._LOOK_EVERY_S = 0.01
+receive._SETTLES_S = receive._LATE_S = 0.03              # as in site_desk.py
+receive._LOOK_EVERY_S = 0.01
 
 STEP, METHOD, NTH = sys.argv[1], sys.argv[2], int(sys.argv[3])
 _seen = {"messages": 0, "is_it": False}
@@ -61,7 +62,7 @@ def _die_if(step):
 if STEP == "hello":
     _around(base.Server, "_hello", before=_count("hello"))
 else:
-    for one in (base.JobServer, site.SiteServer):
+    for one in (base.JobServer, receive.SiteServer):
         if hasattr(one, "_" + METHOD):
             _around(one, "_" + METHOD, before=_count("received"), after=_die_if("counted"))
 _around(store.Store, "commit", after=_die_if("stored"))

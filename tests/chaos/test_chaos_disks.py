@@ -16,10 +16,10 @@ from processes import BEFORE, Desk, until, write_tree
 from site_desk import SiteDesk, a_report, application
 from storage import StorageServer, moved
 
-from iostats import config as site_config
-from iostats import hooks
-from iostats.errors import NotDelivered
-from iostats.post import Refused
+from iostats.base import config as site_config
+from iostats.base.errors import NotDelivered
+from iostats.node import prolog_epilog
+from iostats.wire.client import Refused
 
 pytestmark = [*as_root, pytest.mark.fuse]
 _HOWS = {"write": ("before", "half", "after"), "rename": ("before", "after"),
@@ -94,9 +94,9 @@ def test_whatever_fails_in_the_hooks_folder_a_node_is_counted_or_named(tmp_path,
             return failed
         struck = each_fault("hooks", ("prolog", "epilog"), run)
         config, words = site_config.load(str(desk.folder / "nid00001.cfg"), environ={}), []
-        until(lambda: 0 == hooks.deliver(config, str(desk.folder / "nid00001"), "nid00001",
-                                         time.monotonic() + 10, words.append,
-                                         lambda: time.time() + 900), what=f"{words}")
+        until(lambda: 0 == prolog_epilog.deliver(config, str(desk.folder / "nid00001"), "nid00001",
+                                                 time.monotonic() + 10, words.append,
+                                                 lambda: time.time() + 900), what=f"{words}")
         counted, named = 0, {}
         for job, reads in expected.items():
             def is_right(record, reads=reads):

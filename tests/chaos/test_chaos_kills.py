@@ -20,9 +20,9 @@ from processes import BEFORE, CLIENT, Desk, Done, TinyDisk, until, write_tree
 from site_desk import SiteDesk, application
 from storage import StorageServer, moved
 
-from iostats import hooks
-from iostats import config as site_config
-from iostats.post import Refused
+from iostats.base import config as site_config
+from iostats.node import prolog_epilog
+from iostats.wire.client import Refused
 
 _A, _B = "nid00001", "nid00002"
 _BOTH = {"SLURM_JOB_NODELIST": "nid0000[1-2]"}
@@ -260,9 +260,9 @@ class Storm:
     def _deliver(self, config, node):
         """A quarter of an hour later: what an epilog has left is told."""
         said = []
-        until(lambda: 0 == hooks.deliver(config, str(self.desk.folder / node), node,
-                                         time.monotonic() + 10, said.append,
-                                         lambda: time.time() + 900), what=f"{said}")
+        until(lambda: 0 == prolog_epilog.deliver(config, str(self.desk.folder / node), node,
+                                                 time.monotonic() + 10, said.append,
+                                                 lambda: time.time() + 900), what=f"{said}")
 
 
 _STORMS = {                                        # disk of the nodes, of the server; kills

@@ -16,7 +16,7 @@ from relay import BACK, HALF_OPEN, OUT, Fault, Relay
 from site_desk import THE_WORK, SiteDesk, application
 from storage import StorageServer, moved
 
-from iostats.post import Refused
+from iostats.wire.client import Refused
 
 pytestmark = as_root
 _NODE = "nid00001"

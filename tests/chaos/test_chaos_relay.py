@@ -13,10 +13,11 @@ from relay import BACK, CUT, DELAY, HALF_OPEN, HELD, OUT, RESET, TRICKLE, Fault,
 from site_desk import SiteDesk, a_report, application
 from storage import StorageServer, moved
 
-from iostats import credentials, harvest, post, wire
-from iostats import config as site
-from iostats.errors import NotDelivered
-from iostats.post import Refused
+from iostats.base import config as site
+from iostats.base.errors import NotDelivered
+from iostats.storage import agent as storage_agent
+from iostats.wire import auth, client, protocol
+from iostats.wire.client import Refused
 
 _STEP = 1 if WHOLE else 61             # every byte, or every 61st
 _WITHIN_S = 0.4                        # for an answer that does not come
@@ -74,8 +75,8 @@ def test_a_report_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks
                             about={"nodes": f"n[00000-{of - 1:05}]"})
 
         def send(one, port, within_s=60):
-            return post.call("127.0.0.1", port, wire.SITE, signs, one["node"], "report", one,
-                             within_s)
+            return client.call("127.0.0.1", port, protocol.SITE, signs, one["node"], "report", one,
+                               within_s)
         with Relay(desk.port) as relay:
             send(report(0, "4710"), relay.port)
             until(lambda: relay.passed[-1][1])
@@ -109,12 +110,12 @@ def test_a_stop_to_the_jobs_server_is_counted_once_at_whichever_byte_it_breaks(t
             del one["about"]
             return one
         server = desk.server("--nodes", 99_999, "--format", "json", "--deadline", 9999)
-        signs = credentials.of_client(config, desk.job, str(
+        signs = auth.of_client(config, desk.job, str(
             desk.home / ".iostats" / f"{desk.job}.secret"))
 
         def send(one, port, within_s=60):
-            return post.call("127.0.0.1", port, desk.job, signs, one["node"], "report", one,
-                             within_s)
+            return client.call("127.0.0.1", port, desk.job, signs, one["node"], "report", one,
+                               within_s)
         with Relay(server.port) as relay:
             send(report(0), relay.port)
             until(lambda: relay.passed[-1][1])
@@ -143,8 +144,9 @@ def test_a_sweep_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks(
         desk.site()
         oss, said = StorageServer(desk), []
         oss.show("OST0000", {})
-        agent = harvest.Agent(desk.config, str(oss.root), "oss1", ("127.0.0.1", desk.port), [],
-                              said.append)
+        agent = storage_agent.Agent(desk.config, str(oss.root), "oss1", ("127.0.0.1", desk.port),
+                                    [],
+                                    said.append)
         slot = int(time.time())
 
         def deliver(port, within_s=60.0):
@@ -192,8 +194,9 @@ def test_a_whole_message_that_arrives_late_does_not_turn_the_chain_back(tmp_path
         desk.site()
         oss, said = StorageServer(desk), []
         oss.show("OST0000", {"4711": moved(written=23 * 1009)})
-        agent = harvest.Agent(desk.config, str(oss.root), "oss1", ("127.0.0.1", desk.port), [],
-                              said.append)
+        agent = storage_agent.Agent(desk.config, str(oss.root), "oss1", ("127.0.0.1", desk.port),
+                                    [],
+                                    said.append)
         slot = int(time.time())
         with Relay(desk.port) as relay:
             agent._sweep(slot, 1)

@@ -12,7 +12,6 @@ from processes import AFTER, BEFORE, Desk, Server, until, write_tree
 from site_desk import THE_WORK, SiteDesk, SiteServer, application
 from storage import StorageServer, moved
 
-
 DOOMED = Path(__file__).with_name("doomed.py")
 NODES = ("nid00001", "nid00002", "nid00003")
 _NTHS = (1, 2, 3) if WHOLE else (2,)

@@ -16,14 +16,39 @@ from unittest import mock
 
 import msgspec
 
-from iostats import (config, delta, hooks, journal, jsonrpc, measure, post, secret, snapshot,
-                     sources, spool, state, watch, wire, zeroing)
-from iostats.errors import IostatsError, NotDelivered, StateError, UsageError, WireError
+from iostats.base import config, disk_queue
+from iostats.base.errors import (
+    IostatsError,
+    NotDelivered,
+    StateError,
+    UsageError,
+    WireError,
+)
+from iostats.node import measurement, prolog_epilog, rates, sources, start_files
+from iostats.server import journal
 from iostats.sinks import influxdb
+from iostats.site import resets
+from iostats.totals import delta, snapshot
+from iostats.wire import client, jsonrpc, protocol, secret
 
-from .messages import (_COUNTED, A_REPORT, CALLER, NODE, SECRET, _as_record, _call, _checked_answer,
-                       _config, _documents, _Hostile, _job_server, _made, _raise, _site_documents,
-                       _sweeps)
+from .messages import (
+    _COUNTED,
+    A_REPORT,
+    CALLER,
+    NODE,
+    SECRET,
+    _as_record,
+    _call,
+    _checked_answer,
+    _config,
+    _documents,
+    _Hostile,
+    _job_server,
+    _made,
+    _raise,
+    _site_documents,
+    _sweeps,
+)
 from .texts import NOW, NS, _memory, _pairs, _snapshot
 from .tools import Draw, allowed, checked_line, no_bug_logged, target
 
@@ -60,7 +85,8 @@ def start_file(data):
         with allowed(StateError):
             start = snapshot.decode(one, "here")
             assert snapshot.decode(snapshot.encode(start), "again") == start
-            message = {"elapsed_s": measure._seconds(start, end), "deltas": measure._as_sent(
+            message = {"elapsed_s": measurement._seconds(start, end),
+                       "deltas": measurement._as_sent(
                 delta.between(start, end, known))}
             json.loads(json.dumps(message, allow_nan=False))
 
@@ -101,19 +127,20 @@ def hook_files(data):
                             ("site.secret", os.path.join(at, "secret"))):
             mine.take(name, value, "a test")
         about = {"scheduler": "slurm", "attempt": 0}
-        kept = post._connected
-        post._connected = lambda *address: _Hostile([
-            json.dumps({"jsonrpc": "2.0", "result": {"job": wire.SITE, "protocol": 1,
+        kept = client._connected
+        client._connected = lambda *address: _Hostile([
+            json.dumps({"jsonrpc": "2.0", "result": {"job": protocol.SITE, "protocol": 1,
                                                      "time": NOW}}).encode(),
-            json.dumps(_COUNTED).encode()], True, wire.SITE)
+            json.dumps(_COUNTED).encode()], True, protocol.SITE)
         try:
             with allowed(IostatsError):
-                hooks.prolog(mine, root, NODE, "4714", about, said.append)
+                prolog_epilog.prolog(mine, root, NODE, "4714", about, said.append)
             with allowed(IostatsError):
-                hooks.epilog(mine, root, NODE, "4711", about, said.append)
-            assert hooks.deliver(mine, root, NODE, time.monotonic() + 60, said.append) == 0, said
+                prolog_epilog.epilog(mine, root, NODE, "4711", about, said.append)
+            assert prolog_epilog.deliver(mine, root, NODE, time.monotonic() + 60,
+                                         said.append) == 0, said
         finally:
-            post._connected = kept
+            client._connected = kept
     for line in said:
         checked_line(line.replace("\n", ""))
 
@@ -124,23 +151,23 @@ def kept_report(data):
     """A report that waits for its job's server, as a later `stop` finds it."""
     with _folder() as at:
         os.chmod(at, 0o700)
-        work = measure.Work(_config(), at, NODE, "4711", lambda text: None, at)
+        work = measurement.Work(_config(), at, NODE, "4711", lambda text: None, at)
         with open(work.kept.delta_path("23"), "wb") as file:
             file.write(data)
         reports, failed, damaged = work.end()
         for error in filter(None, (failed, damaged)):
             checked_line(str(error))
         assert bool(reports) != bool(damaged)
-        kept, post._connected = post._connected, lambda *address: _Hostile([b""], False)
+        kept, client._connected = client._connected, lambda *address: _Hostile([b""], False)
         mine = config.Config()
         mine.take("node.try_for", "0", "a test")
         os.environ[secret.VARIABLE] = SECRET.decode()
         try:
             for report in reports.values():
                 with allowed(NotDelivered):
-                    post.deliver(report, "127.0.0.1:23", None, mine)
+                    client.deliver(report, "127.0.0.1:23", None, mine)
         finally:
-            post._connected = kept
+            client._connected = kept
             del os.environ[secret.VARIABLE]
 
 
@@ -148,11 +175,11 @@ def kept_report(data):
         2000)
 def watch_file(data):
     """What `watch` has left: its rates are ones that a server takes, or there are none."""
-    from iostats import server
+    from iostats.server import job_server
     report = {**A_REPORT, "ended": NOW}
-    found = watch.with_tail(data, report)
+    found = rates.with_tail(data, report)
     msgspec.json.decode(json.dumps({**report, "series": found}, allow_nan=False),
-                        type=server.Report)
+                        type=job_server.Report)
 
 
 @target(lambda: [b"twenty-three and thirty-seven\n", b"\0" * 20, b"\xff" * 16], 200)
@@ -162,7 +189,7 @@ def secret_file(data):
         with open(path, "wb", opener=lambda path, how: os.open(path, how, 0o600)) as file:
             file.write(data)
         with allowed(StateError):
-            wire.key_of(secret.load(path), "4711")
+            protocol.key_of(secret.load(path), "4711")
 
 
 # -- what a job's server keeps -------------------------------------------------------------------
@@ -196,7 +223,7 @@ def kept_journal(data):
                         if not part.startswith(b"totals\n"))
     with _folder() as at, no_bug_logged():
         os.chmod(at, 0o700)
-        kept = state.State(at, "4711", NODE)
+        kept = start_files.State(at, "4711", NODE)
         with open(kept.journal_path, "wb") as file:
             file.write(data)
         for _ in range(2):
@@ -228,7 +255,7 @@ def spooled(data):
         if name not in (b"", b".", b"..", b"lock", b"refused"):
             with open(os.path.join(at.encode(), name), "wb") as file:
                 file.write(part)
-        one = spool.Spool(at, 1 << 20, "with a test")
+        one = disk_queue.Spool(at, 1 << 20, "with a test")
         try:
             one.keep("23" * 8, 1, b"{}")
             while one.first() is not None:
@@ -254,10 +281,10 @@ def spooled(data):
 
 @functools.lru_cache
 def _a_state():
-    from iostats import sweeps
-    one = zeroing.Target(zeroing.Names(), "scratch", "OST0000")
+    from iostats.wire.messages import sweep
+    one = resets.Target(resets.Names(), "scratch", "OST0000")
     for document in _sweeps():
-        message = msgspec.convert(document, sweeps.Sweep)
+        message = msgspec.convert(document, sweep.Sweep)
         for block in message.targets:
             one.take(block, message.node, message.boot_id, message.full)
     return one.state()
@@ -266,19 +293,19 @@ def _a_state():
 @target(lambda: [_a_state(), _a_state()[:200]], 8000)
 def target_state(data):
     """A target's saved entries, also with their checksum right."""
-    start = len(zeroing._MAGIC) + 9
-    sealed = data[:len(zeroing._MAGIC)] + b"%08x\n" % zlib.crc32(data[start:]) + data[start:]
+    start = len(resets._MAGIC) + 9
+    sealed = data[:len(resets._MAGIC)] + b"%08x\n" % zlib.crc32(data[start:]) + data[start:]
     for one in (data, sealed):
         with allowed(StateError):
-            found = zeroing.Target.from_state(zeroing.Names(), one)
+            found = resets.Target.from_state(resets.Names(), one)
             list(found.ids())
 
 
 @functools.lru_cache
 def _a_store():
     """The bytes of a store with reports, records, sweeps, a checkpoint and a settled job."""
-    from iostats.site import SiteServer
-    from iostats.store import Store
+    from iostats.site.receive import SiteServer
+    from iostats.site.store import Store
     with _folder() as at:
         path = os.path.join(at, "site.sqlite")
         store = Store(path)
@@ -338,8 +365,8 @@ def _damaged_seeds():
 @target(_damaged_seeds, 60)
 def damaged_store(data):
     """The server says in one line that its store is damaged, or answers."""
-    from iostats.site import SiteServer
-    from iostats.store import Store
+    from iostats.site.receive import SiteServer
+    from iostats.site.store import Store
     with _folder() as at:
         path = os.path.join(at, "site.sqlite")
         _damage(path, Draw(data))
@@ -357,9 +384,9 @@ def damaged_store(data):
 @target(_damaged_seeds, 60)
 def repaired_store(data):
     """`iostats store --begin-anew` makes one of it with which the server begins, and answers."""
-    from iostats import store_repair
-    from iostats.site import SiteServer
-    from iostats.store import Store
+    from iostats.site import store_repair
+    from iostats.site.receive import SiteServer
+    from iostats.site.store import Store
     with _folder() as at:
         path = os.path.join(at, "site.sqlite")
         _damage(path, Draw(data))
@@ -428,7 +455,7 @@ def command_line(data):
                 top._ask(options), top._source(options, found)
             elif role[0] % 8 in (6, 7):
                 module = query if role[0] % 8 == 6 else report_command
-                with mock.patch("iostats.post.call", _not_there):
+                with mock.patch("iostats.wire.client.call", _not_there):
                     module.main(["--config", os.devnull, *(
                         word for word in words if not word.startswith("--config"))])
     except SystemExit as error:

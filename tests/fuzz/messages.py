@@ -18,19 +18,23 @@ import zlib
 import msgspec
 from kernel import Agent, Kernel
 
-from iostats import (config, credentials, jobid, jsonrpc, post, report, server, sweep_reader,
-                     sweeps, wire, zeroing)
-from iostats.aggregate import Totals
-from iostats.credentials import Disbelieved
-from iostats.errors import IostatsError, NotDelivered
+from iostats.base import config, job_id
+from iostats.base.errors import IostatsError, NotDelivered
+from iostats.report import job_tables
+from iostats.server import job_server
 from iostats.sinks import influxdb, prometheus
+from iostats.site import resets
+from iostats.totals.job_totals import Totals
+from iostats.wire import auth, client, jsonrpc, protocol
+from iostats.wire.auth import Disbelieved
+from iostats.wire.messages import sweep, sweep_reader
 
 from .texts import NOW, NS, a_record
 from .tools import Draw, allowed, bent, checked_line, no_bug_logged, target
 
 SECRET = b"twenty-three and thirty-seven"
 NONCE, NODE = "23" * 16, "nid00001"
-CALLER = server.Caller(NODE, None)
+CALLER = job_server.Caller(NODE, None)
 _CODES = {*range(-32004, -32000), -32700, -32600, -32601, -32602, -32603}
 
 
@@ -49,7 +53,7 @@ def _checked_answer(reply, may_fail=False):
         assert one["jsonrpc"] == "2.0" and ("result" in one) != ("error" in one), one
         if "error" in one:
             assert one["error"]["code"] in _CODES
-            assert may_fail or one["error"]["code"] != wire.INTERNAL_ERROR, one
+            assert may_fail or one["error"]["code"] != protocol.INTERNAL_ERROR, one
             assert len(one["error"]["message"]) < 3000
     return found.get("result") if isinstance(found, dict) else None
 
@@ -92,7 +96,7 @@ def _config():
 def _documents():
     """What is bent: requests that are right."""
     totals = Totals("4711", 2)
-    taken = [msgspec.convert({**A_REPORT, "node": f"nid0000{number}"}, server.Report)
+    taken = [msgspec.convert({**A_REPORT, "node": f"nid0000{number}"}, job_server.Report)
              for number in (1, 2)]
     for one in taken:
         totals.add(one)
@@ -103,8 +107,8 @@ def _documents():
 
 
 def _job_server(checks=()):
-    totals = Totals("4711", 3, fold=report.folded)
-    return server.JobServer(totals, checks, _config(), lambda: NOW)
+    totals = Totals("4711", 3, fold=job_tables.folded)
+    return job_server.JobServer(totals, checks, _config(), lambda: NOW)
 
 
 def _bent_seeds(documents):
@@ -116,7 +120,7 @@ def _bent_seeds(documents):
 @target(lambda: [json.dumps(one).encode() for one in _documents()], 8192)
 def rpc_bytes(data):
     """The body of a POST to a job's server: from somebody who is believed, and from anybody."""
-    for who in (CALLER, None, Disbelieved(wire.STALE, "stale", NODE)):
+    for who in (CALLER, None, Disbelieved(protocol.STALE, "stale", NODE)):
         one = _job_server()
         methods = one.methods if who is CALLER else one._methods_of_strangers()
         _checked_answer(jsonrpc.dispatch(data, methods, who, _raise))
@@ -132,7 +136,7 @@ def rpc_report(data):
         _checked_answer(jsonrpc.dispatch(body.encode("utf-8", "replace"), one.methods, CALLER,
                                          _raise))
     _as_record(one.totals, ("grid", "json", "csv", "markdown")[len(data) % 4])
-    again = Totals("4711", 3, fold=report.folded)
+    again = Totals("4711", 3, fold=job_tables.folded)
     with contextlib.suppress(AssertionError):
         assert not again.merge(Totals.from_state(json.loads(json.dumps(one.totals.state())))
                                ).counted, "counted"
@@ -143,7 +147,7 @@ def _as_record(totals, form="json"):
     record = totals.record()
     json.loads(json.dumps(record, allow_nan=False))
     msgspec.json.encode(record)
-    report.text(record, _config(), form, long=True)
+    job_tables.text(record, _config(), form, long=True)
 
 
 # -- and to the site's -------------------------------------------------------------------------
@@ -186,8 +190,8 @@ def _site_documents():
         800)
 def rpc_site(data):
     """Everything that the site's server can be asked, in any order; then its records are made."""
-    from iostats.site import SiteServer
-    from iostats.store import Store
+    from iostats.site.receive import SiteServer
+    from iostats.site.store import Store
     draw = Draw(data)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as at:
         store = Store(os.path.join(at, "site.sqlite"))
@@ -242,7 +246,7 @@ def packed_sweep(data):
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         assert len(str(error)) < 1000
         return
-    one = zeroing.Target(zeroing.Names(), "scratch", "OST0000")
+    one = resets.Target(resets.Names(), "scratch", "OST0000")
     for rows, kept in taken.blocks:
         assert len(rows.started) == len(rows.seen) == len(rows.values) == len(rows.head.ids)
         one.take(rows, taken.head.node, taken.head.boot_id, taken.head.full)
@@ -250,28 +254,28 @@ def packed_sweep(data):
             again = sweep_reader.rows_of(kept)
             assert again.columns == rows.columns and (again.values == rows.values).all()
         else:
-            msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=sweeps.Block)
+            msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=sweep.Block)
     ids = list(one.ids())
-    assert zeroing.Target.from_state(zeroing.Names(), one.state()).ids() == ids
+    assert resets.Target.from_state(resets.Names(), one.state()).ids() == ids
     one.totals(ids)
 
 
 @target(lambda: _bent_seeds(_sweeps()), 600)
 def sweep_blocks(data):
     """Sweeps that the types have taken: the entries corrected, kept, and the same again."""
-    draw, names = Draw(data), zeroing.Names()
-    one = zeroing.Target(names, "scratch", "OST0000")
+    draw, names = Draw(data), resets.Names()
+    one = resets.Target(names, "scratch", "OST0000")
     for document in _sweeps():
         body = bent(document, Draw(draw.take(draw.number(64))))
         try:
-            message = msgspec.json.decode(body.encode("utf-8", "replace"), type=sweeps.Sweep)
+            message = msgspec.json.decode(body.encode("utf-8", "replace"), type=sweep.Sweep)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             continue
         for block in message.targets:
             one.take(block, message.node, message.boot_id, message.full)
     ids = list(one.ids())
     state = one.state()
-    other = zeroing.Target.from_state(zeroing.Names(), state)
+    other = resets.Target.from_state(resets.Names(), state)
     assert other.state() == state
     for found in (one, other):
         found.totals(ids)
@@ -316,10 +320,10 @@ class _Loop:
 
 
 def _post(body, headers=(), header=None):
-    key = wire.key_of(SECRET, "4711")
+    key = protocol.key_of(SECRET, "4711")
     lines = [b"POST / HTTP/1.1", b"Host: a", b"Content-Length: %d" % len(body), *headers]
     if header is None:
-        header = wire.authorization(key, NODE, int(NOW), NONCE, body)
+        header = protocol.authorization(key, NODE, int(NOW), NONCE, body)
     if header:
         lines.append(b"Authorization: " + header.encode())
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
@@ -343,13 +347,13 @@ def _http_seeds():
 @target(_http_seeds, 8192)
 def http(data):
     """Raw bytes at the port, however the network cuts them: whole answers, and then nothing."""
-    checks = [credentials.Secret("4711", SECRET, now=lambda: NOW)]
+    checks = [auth.Secret("4711", SECRET, now=lambda: NOW)]
     one, transport = _job_server(checks), _Transport()
     one.connections._loop = _Loop()
     draw, data = Draw(data[:1]), data[1:]
     ways = Draw(data[-8:]) if draw.number(2) else Draw(b"")
     with no_bug_logged():
-        connection = server._Connection(one)
+        connection = job_server._Connection(one)
         connection.connection_made(transport)
         for part in ways.parts(data):
             if transport.closing:
@@ -392,9 +396,9 @@ class _Munge:
 
 
 def _headers():
-    key = wire.key_of(SECRET, "4711")
-    return [wire.authorization(key, NODE, int(NOW), NONCE, b"{}").encode(),
-            b"MUNGE " + wire.munge_request(NODE, "4711", NONCE, b"{}"), b"Basic YTpi", b"MUNGE"]
+    key = protocol.key_of(SECRET, "4711")
+    return [protocol.authorization(key, NODE, int(NOW), NONCE, b"{}").encode(),
+            b"MUNGE " + protocol.munge_request(NODE, "4711", NONCE, b"{}"), b"Basic YTpi", b"MUNGE"]
 
 
 def _fields(header):
@@ -405,24 +409,24 @@ def _fields(header):
 def authorization(data):
     """Nobody is believed but by the right header; who is not is refused by a documented code."""
     text = data.decode("latin-1")
-    one = credentials.Munge.__new__(credentials.Munge)
+    one = auth.Munge.__new__(auth.Munge)
     one._name, one._socket, one._munge, one._uids, one._believed = "4711", "", _Munge(), {0}, {0}
     one._late, one.doubt = {}, ""
     right = _headers()[0].decode()
-    for check in (credentials.Secret("4711", SECRET, now=lambda: NOW), one):
+    for check in (auth.Secret("4711", SECRET, now=lambda: NOW), one):
         try:
             node, _, nonce = check.check(text, b"{}")
         except Disbelieved as error:
             assert error.code in _CODES
             checked_line(str(error))
             continue
-        assert len(nonce) == 32 and jobid.is_node_name(node)
+        assert len(nonce) == 32 and job_id.is_node_name(node)
         # The munge of here signs for everybody; the secret's mac is one, in any order of fields.
         assert check is one or _fields(text) == _fields(right), text
-    headers = {wire.MAC_HEADER.lower(): text, wire.MUNGE_HEADER.lower(): text}
-    for check in (credentials.Secret("4711", SECRET), one):
+    headers = {protocol.MAC_HEADER.lower(): text, protocol.MUNGE_HEADER.lower(): text}
+    for check in (auth.Secret("4711", SECRET), one):
         assert not check.proves(headers, NONCE, b"another body")
-    wire.munge_fields(data, b"{}")
+    protocol.munge_fields(data, b"{}")
 
 
 # -- what a node, or a user's command, hears of a server ---------------------------------------
@@ -432,7 +436,7 @@ class _Hostile:
 
     def __init__(self, answers, proves, name="4711"):
         self._answers, self._proves, self._left = answers, proves, b""
-        self._key = wire.key_of(SECRET, name)
+        self._key = protocol.key_of(SECRET, name)
 
     def __enter__(self):
         return self
@@ -448,9 +452,9 @@ class _Hostile:
         nonce = head.partition(b"nonce=")[2][:32].decode("latin-1")
         answer = self._answers.pop(0) if self._answers else b""
         if self._proves:
-            mac = wire.answer_mac(self._key, nonce, answer)
+            mac = protocol.answer_mac(self._key, nonce, answer)
             answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s: %s\r\n\r\n%s" % (
-                len(answer), wire.MAC_HEADER.encode(), mac.encode(), answer)
+                len(answer), protocol.MAC_HEADER.encode(), mac.encode(), answer)
         self._left += answer
 
     def recv(self, most):
@@ -481,14 +485,14 @@ def hostile_server(data):
         second = _COUNTED if how == 1 else _ERROR
         connection = _Hostile([bent(one, Draw(draw.take(draw.number(24)))).encode(
             "utf-8", "replace") for one in (_HELLO, second)], proves=how < 3)
-    signs = [credentials.Secret("4711", SECRET)]
-    kept, post._connected = post._connected, lambda *address: connection
+    signs = [auth.Secret("4711", SECRET)]
+    kept, client._connected = client._connected, lambda *address: connection
     try:
         with allowed(NotDelivered):
-            post.call("127.0.0.1", 23, "4711", signs, NODE, "report", A_REPORT,
-                      learn=lambda ahead_s: json.dumps(ahead_s, allow_nan=False))
+            client.call("127.0.0.1", 23, "4711", signs, NODE, "report", A_REPORT,
+                        learn=lambda ahead_s: json.dumps(ahead_s, allow_nan=False))
     finally:
-        post._connected = kept
+        client._connected = kept
 
 
 _ASKED = {}
@@ -520,8 +524,8 @@ def _config_file():
 @functools.lru_cache
 def _site_answers():
     """(role and arguments, what the site's server answers) of each question there is."""
-    from iostats.site import SiteServer
-    from iostats.store import Store
+    from iostats.site.receive import SiteServer
+    from iostats.site.store import Store
     with tempfile.TemporaryDirectory() as at:
         store = Store(os.path.join(at, "site.sqlite"))
         one = SiteServer(store, [], _config(), lambda: NOW + 100)
@@ -557,7 +561,7 @@ def site_answers(data):
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
-        return                                            # post.py has refused it
+        return                                            # client.py has refused it
     kept = [(module, module.asked) for module in (jobs, query, site_server)]
     try:
         for module, _ in kept:
@@ -573,11 +577,11 @@ def site_answers(data):
 @target(lambda: [json.dumps({"files": [{"source": "llite", "name": "scratch-ffff", "path": "proc/x",
                                         "errno": 0, "text": "a"}]}).encode(), b"[]"], 2000)
 def reader_answer(data):
-    from iostats import reader
-    from iostats.snapshot import Snapshot, decode, encode
+    from iostats.node import reader_client
+    from iostats.totals.snapshot import Snapshot, decode, encode
     try:
-        found = reader._files_in(data)
-    except reader.ReaderError:
+        found = reader_client._files_in(data)
+    except reader_client.ReaderError:
         return
     for (source, name), file in found.items():
         if (source, name) == ("llite", "scratch-ffff"):
@@ -660,13 +664,13 @@ def hostile_database(data):
                  b"\0GET /metrics HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n"], 2000)
 def scrape(data):
     """Raw bytes at the page for Prometheus: the page, or an error, and no other word of ours."""
-    one, transport = server.Server(prometheus.NAME, [], _config()), _Transport()
+    one, transport = job_server.Server(prometheus.NAME, [], _config()), _Transport()
     one.pages["/metrics"] = lambda packed: (
         f"Content-Encoding: {'gzip' if packed else 'identity'}\r\n", b"page 1\n")
     one.connections._loop = _Loop()
     ways = Draw(data[-8:]) if data[:1] and data[0] % 2 else Draw(b"")
     with no_bug_logged():
-        connection = server._Connection(one)
+        connection = job_server._Connection(one)
         connection.connection_made(transport)
         for part in ways.parts(data[1:]):
             if transport.closing:

@@ -10,14 +10,27 @@ from pathlib import Path
 import job_stats_text
 import msgspec
 
-from iostats import (compact, config, delta, job_stats, job_stats_rows, jobid, joblist, lustre,
-                     measure, moments,
-                     nodelist, post, report, rpc_histogram, schedulers, server, snapshot, sources)
-from iostats.aggregate import Totals
-from iostats.compact import CompactError
-from iostats.fingerprints import Fingerprints
-from iostats.errors import (ConfigError, JobStatsSyntaxError, NotReadable, StateError,
-                            StatsSyntaxError, UsageError)
+from iostats import schedulers
+from iostats.base import config
+from iostats.base import job_id as base_job_id
+from iostats.base import node_list as base_node_list
+from iostats.base.errors import (
+    ConfigError,
+    JobStatsSyntaxError,
+    NotReadable,
+    StateError,
+    StatsSyntaxError,
+    UsageError,
+)
+from iostats.lustre import job_stats, job_stats_rows, paths, rpc_stats, stats
+from iostats.node import measurement, sources
+from iostats.report import accounting_comment, job_list, job_tables, sacct_time
+from iostats.report.accounting_comment import CompactError
+from iostats.server import job_server
+from iostats.storage.fingerprints import Fingerprints
+from iostats.totals import delta, snapshot
+from iostats.totals.job_totals import Totals
+from iostats.wire import client
 
 from .tools import Draw, allowed, target
 
@@ -39,7 +52,7 @@ def _files(pattern, most=6, longest=3000):
 @target(lambda: _files("lustre-*/**/stats") + _files("lustre-*/**/md_stats"))
 def stats_file(data):
     """A counter has whole numbers, or its line is named."""
-    found = lustre.parse(data.decode("latin-1"), "stats")
+    found = stats.parse(data.decode("latin-1"), "stats")
     for name, counter in found.counters.items():
         assert 0 < len(name) <= 100
         assert counter.samples >= 0
@@ -50,7 +63,7 @@ def stats_file(data):
 @target(lambda: _files("lustre-*/**/rpc_stats"))
 def rpc_stats_file(data):
     with allowed(StatsSyntaxError):
-        found = rpc_histogram.parse(data.decode("latin-1"), "rpc_stats")
+        found = rpc_stats.parse(data.decode("latin-1"), "rpc_stats")
         assert all(counter.samples >= 0 for counter in found.counters.values())
 
 
@@ -99,15 +112,16 @@ def job_stats_file(data):
 @target(lambda: [b"obdfilter.scratch-OST0000.job_stats=\n" + one for one in _entries()], 16_384)
 def job_stats_dump(data):
     """What `lctl get_param` printed, as `top --statsfile` reads it."""
-    from iostats import loads, on_server
+    from iostats.load import ranking
+    from iostats.storage import local_load
     with tempfile.NamedTemporaryFile(dir=_memory()) as file:
         file.write(data)
         file.flush()
         with allowed(NotReadable, UsageError, JobStatsSyntaxError, StateError):
             try:
-                dumps = on_server.Dumps([file.name], "%j", None)
+                dumps = local_load.Dumps([file.name], "%j", None)
                 dumps.look()
-                dumps.answer(loads.Ask())
+                dumps.answer(ranking.Ask())
             except NotReadable:
                 raise
             except Exception as error:
@@ -121,9 +135,9 @@ def _memory():
 
 
 def _snapshot(texts, wall_ns, mark=""):
-    files = [snapshot.File("llite", "scratch-ffff9a3c5d1e0800", _PATHS["llite"], 0, texts[0]),
-             snapshot.File("osc", "scratch-OST0000-osc-ffff9a3c5d1e0800", _PATHS["osc"], 0,
-                           texts[1])]
+    files = [paths.File("llite", "scratch-ffff9a3c5d1e0800", _PATHS["llite"], 0, texts[0]),
+             paths.File("osc", "scratch-OST0000-osc-ffff9a3c5d1e0800", _PATHS["osc"], 0,
+                        texts[1])]
     return snapshot.Snapshot("4711", "nid00023", "9f2c31d0a4b85e67", "b" * 36, wall_ns,
                              wall_ns // 2, tuple(files), mark)
 
@@ -147,15 +161,15 @@ def two_snapshots(data):
     known = sources.of_side("node")
     parts = delta.between(start, end, known)
     message = {"protocol": 1, "job": "4711", "node": "nid00023", "seq": "23", "ended": NOW,
-               "elapsed_s": 37.0, "deltas": measure._as_sent(parts)}
-    taken = msgspec.json.decode(json.dumps(message), type=server.Report)
+               "elapsed_s": 37.0, "deltas": measurement._as_sent(parts)}
+    taken = msgspec.json.decode(json.dumps(message), type=job_server.Report)
     totals = Totals("4711", 1)
     assert totals.add(taken).counted
     record = totals.record()
     json.loads(json.dumps(record, allow_nan=False))
     found = config.Config()
     for form in ("grid", "json", "csv"):
-        report.text(record, found, form, long=True)
+        job_tables.text(record, found, form, long=True)
 
 
 # -- names, lists, times -----------------------------------------------------------------------
@@ -164,35 +178,35 @@ def two_snapshots(data):
 def node_list(data):
     """Names that a user would call names, in bounded space; or the part that is off."""
     text = data.decode("utf-8", "replace")
-    kept, nodelist.MOST_NODES = nodelist.MOST_NODES, 5000            # a million takes a second
+    kept, base_node_list.MOST_NODES = base_node_list.MOST_NODES, 5000     # a million: a second
     try:
-        names = nodelist.expanded(text)
+        names = base_node_list.expanded(text)
     except ValueError:
         names = []
     finally:
-        nodelist.MOST_NODES = kept
+        base_node_list.MOST_NODES = kept
     assert len(names) <= 5000
     assert sum(map(len, names[:10])) <= 10 * 2000
     if 0 < len(names) < 1000:
         with allowed(UsageError):
             for name in schedulers.node_names(text):
-                assert jobid.is_node_name(name)
-        report.folded([name for name in names if jobid.is_node_name(name)])
+                assert base_job_id.is_node_name(name)
+        job_tables.folded([name for name in names if base_job_id.is_node_name(name)])
 
 
 @target(lambda: [b"4711", b"4711[3].pbs01", b"143_7", b"12+1", b"f2Jx9k", "été".encode()], 300)
 def job_id(data):
     text = data.decode("utf-8", "surrogateescape")
-    found = jobid.ports(text, 20000, 29999, 10)
+    found = base_job_id.ports(text, 20000, 29999, 10)
     assert found and all(20000 <= port <= 29999 for port in found)
-    name = jobid.as_filename(text, "nid00023")
+    name = base_job_id.as_filename(text, "nid00023")
     assert name.isascii() and "/" not in name and 0 < len(name) <= 200
     with allowed(UsageError):
-        assert jobid.checked_job_id(text).isprintable()
+        assert base_job_id.checked_job_id(text).isprintable()
     with allowed(UsageError):
         schedulers.askable([text])
     with allowed(UsageError):
-        host, port = post.split_server(text)
+        host, port = client.split_server(text)
         assert host and (port is None or 0 < port < 65536)
 
 
@@ -201,7 +215,7 @@ def job_id(data):
 def moment(data):
     text = data.decode("utf-8", "replace")
     with allowed(UsageError):
-        assert abs(moments.moment(text, NOW, "-S")) < 1e12
+        assert abs(sacct_time.moment(text, NOW, "-S")) < 1e12
     found = schedulers.seconds(text, NOW)
     assert found is None or abs(found) < 1e12
 
@@ -211,11 +225,11 @@ def fields(data):
     """-o, --sort, --delimiter of `iostats jobs`."""
     text = data.decode("utf-8", "replace")
     with allowed(UsageError):
-        assert joblist.columns_of(text)
+        assert job_list.columns_of(text)
     with allowed(UsageError):
-        joblist.sort_of(text)
+        job_list.sort_of(text)
     with allowed(UsageError):
-        joblist.checked_delimiter(text)
+        job_list.checked_delimiter(text)
 
 
 @target(lambda: [(Path(__file__).parents[2] / "site.cfg").read_bytes()[:3000],
@@ -265,7 +279,8 @@ def _takes(parse, data):
 @target(_outputs, 8000)
 def batch_output(data):
     """What squeue, sacct, pyslurm, qstat, bjobs, qacct and flux print: facts, or NotReadable."""
-    from iostats import jobfacts, loads
+    from iostats.base import job_facts
+    from iostats.load import ranking
     from iostats.schedulers import _slurm_forms as forms
     draw = Draw(data)
     parse = draw.choice(_parsers())
@@ -276,8 +291,8 @@ def batch_output(data):
             # As they are kept and shown.
             json.dumps(one._asdict(), allow_nan=False)
             msgspec.json.encode(one._asdict())
-            loads.node_count(one)
-            assert one.state in (None, jobfacts.WAITING, jobfacts.RUNNING, jobfacts.ENDED)
+            ranking.node_count(one)
+            assert one.state in (None, job_facts.WAITING, job_facts.RUNNING, job_facts.ENDED)
 
 
 @target(lambda: [b"SLURM_JOB_ID=4711\0SLURM_JOB_NODELIST=nid[1-3]\0SLURM_RESTART_COUNT=1",
@@ -303,8 +318,8 @@ def batch_environment(data):
 def a_record():
     """The record of two nodes, with all that a record can have."""
     from conftest import report as of_node
-    from test_aggregate import llite, osc
-    totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=report.folded)
+    from test_job_totals import llite, osc
+    totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=job_tables.folded)
     for number in (1, 2):
         totals.add(of_node(f"nid0000{number}", [
             llite("snx11001", read_bytes=16_777_216, read_calls=23, open=23, open_us=61_403,
@@ -315,7 +330,7 @@ def a_record():
 
 
 def _lines():
-    line = compact.encode(a_record())
+    line = accounting_comment.encode(a_record())
     return [line.encode(), b"some words " + line.encode() + b" more", line.upper().encode()]
 
 
@@ -324,17 +339,17 @@ def short_form(data):
     """A comment of the accounting, as other people have edited it; also with its checksum right."""
     from binascii import crc32
     text = data.decode("utf-8", "surrogateescape")
-    small = compact._small(text.strip())
+    small = accounting_comment._small(text.strip())
     body = small.rpartition(":")[0]
     found = config.Config()
     for one in (text, f"{body}:{crc32(body.encode('utf-8', 'surrogateescape')):08x}"):
         with allowed(CompactError):
-            one = compact.find(one)
+            one = accounting_comment.find(one)
             if one is None:
                 continue
-            record = compact.as_record(compact.decode(one))
+            record = accounting_comment.as_record(accounting_comment.decode(one))
             for form in ("grid", "plain", "json", "csv", "markdown"):
                 for long in (False, True):
-                    report.text(record, found, form, long)
-            joblist.summary_of(record)
-            compact.encode(record, 4000)
+                    job_tables.text(record, found, form, long)
+            job_list.summary_of(record)
+            accounting_comment.encode(record, 4000)

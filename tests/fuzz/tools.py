@@ -8,7 +8,7 @@ import signal
 from collections import namedtuple
 from pathlib import Path
 
-from iostats.errors import IostatsError
+from iostats.base.errors import IostatsError
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 CPU_S = 20.0                       # of one input; what takes so long is called a hang

@@ -1,0 +1,426 @@
+"""
+A site's choices: site.cfg, in four places, the later one wins.
+
+    1. /etc/iostats/site.cfg, or else the site.cfg beside the scripts     the system's
+    2. ~/.iostats/site.cfg                                                the user's own
+    3. IOSTATS_SECTION_KEY=value in the environment                       IOSTATS_SERVER_HOST=..
+    4. the command line
+
+`--config FILE` stands for 1 and 2.  The form is ini: "[section]", "key = value", and lines
+that begin with "#" or ";" are comments.  Nodes read it at every job start, where `configparser`
+would cost as much as a bare interpreter, so it is read here, in a few lines.
+
+A mistake names the file, the line, the section, the key, and what is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+
+from iostats.base.errors import ConfigError
+from iostats.base.private_files import read_text
+
+LONGEST_PAUSE_S = 3600          # between two sweeps; job_stats forget after 600 s by default
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Option = namedtuple("Option", "default check expected help")
+Option.__doc__ = """
+One choice.
+
+Attributes:
+    default: as it would stand in site.cfg.
+    check: text -> value, raising ValueError.
+    expected: what is allowed, for the error message.
+    help: for site.cfg and the documentation.
+"""
+
+FORMATS = ("grid", "plain", "json", "csv", "markdown")
+UNITS = ("binary", "decimal", "bytes")
+
+
+def _text(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError
+    return _text(value)
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def check(value: str) -> int:
+        if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
+            raise ValueError
+        return int(value)
+    return check
+
+
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0 <= seconds <= 1e7:
+        raise ValueError
+    return seconds
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if value not in choices:
+            raise ValueError
+        return value
+    return check
+
+
+def _words_of(*choices: str) -> Callable[[str], list[str]]:
+    def check(value: str) -> list[str]:
+        if not set(value.split()) <= set(choices):
+            raise ValueError
+        return value.split()
+    return check
+
+
+def _ways(value: str) -> list[str]:
+    words = value.split()
+    if not words or len(set(words)) < len(words) or not set(words) <= {"secret", "munge"}:
+        raise ValueError
+    return words
+
+
+def _number(low: int, high: int, default: int, help: str) -> Option:
+    return Option(str(default), _integer(low, high), f"a number from {low} to {high}", help)
+
+
+def _wait(default: float, help: str) -> Option:
+    return Option(str(default), _seconds, "seconds, from 0 to 10000000", help)
+
+
+def _kept(default: str, what: str, help: str) -> Option:
+    """Where a service or a hook keeps something: where it runs is nobody's choice."""
+    return Option(default, _absolute, f"{what} whose path begins with /", help)
+
+
+OPTIONS = {
+    "node.state_dir": Option("", _text, "a folder", (
+        "Where `start` keeps its snapshot until `stop`, and a job's server what it has counted "
+        "until its report is written; it must be the user's own.  Empty: a private folder with a "
+        "name that others cannot guess, below /tmp.")),
+    "node.job_id_variables": Option(
+        "SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID COBALT_JOBID", str.split,
+        "names of environment variables", "Where the job id is looked for; the first one set."),
+    "node.file_systems": Option("", str.split, "names of file systems, or globs of them", (
+        "File systems whose counters are read, such as scratch snx1100*.  Empty: all.")),
+    "node.try_for": _wait(60, (
+        "`stop` tries to reach the server for so many seconds, with growing waits, then keeps "
+        "the delta for a later `stop`.")),
+    "node.reader": Option("/run/iostats/reader.sock", _text, "a socket", (
+        "Where the reader listens, which gives ordinary users the counters that only root may "
+        "read; asked when a counter file is refused, and the socket is there.  Empty: never.")),
+    "node.public_dir": Option("/run/iostats/start", _text, "a folder", (
+        "Where root's `start --public` keeps a snapshot that the job's user can use, but not "
+        "change.")),
+    "node.python": Option("python3", _text, "a command", (
+        "Python 3.9 or newer on the nodes, for `iostats run`.")),
+    "node.hook_dir": _kept("/var/lib/iostats/node", "a folder", (
+        "Where prolog and epilog keep a node's starts, and the reports that wait for the site's "
+        "server; root's own, on the node's own disk.")),
+    "node.hook_within": _wait(0.9, (
+        "Prolog and epilog end after so many seconds, whatever they have reached.")),
+    "server.host": Option("", _text, "a host name", "Where the job's server runs; stop --server."),
+    "server.port_first": _number(1, 65535, 20000, (
+        "First of the ports that job ids are mapped to; keep them out of the kernel's "
+        "ephemeral ports (sysctl net.ipv4.ip_local_port_range).")),
+    "server.port_last": _number(1, 65535, 29999, "Last of them."),
+    "server.port_tries": _number(1, 1000, 16, (
+        "So many ports are tried when the first one is taken by somebody else.")),
+    "server.deadline": _wait(60, (
+        "The server waits so many seconds for the other nodes after the first `stop`.")),
+    "server.max_message_bytes": _number(1024, 1 << 30, 16 << 20, (
+        "A larger message is refused unread.")),
+    "server.max_nodes": _number(1, 10_000_000, 100_000, "More nodes are refused."),
+    "server.max_connections": _number(16, 1_000_000, 20_000, (
+        "At so many open connections the ones that say nothing are closed first.")),
+    "server.silence": _wait(10, "A connection that says nothing is closed after so many seconds."),
+    "server.clock_tolerance": _wait(300, (
+        "A message is stale when its time is further than so many seconds from the server's.")),
+    "server.auth": Option("secret", _ways, "secret or munge, or both, the preferred one first", (
+        "How nodes and server know each other.  secret: by the job's secret, in a folder that they "
+        "share.  munge: by munged, on each of them; a server then takes messages of its own user "
+        "and of root alone.  Of both a node takes the first that works, and a server takes both.")),
+    "server.munge_socket": Option("", _text, "a socket", (
+        "Where munged listens.  Empty: where munge has it.")),
+    "server.munge_users": Option("", str.split, "names or numbers of users", (
+        "Whose server a node believes where munge is used, beside its user's own and root's.")),
+    "batch.system": Option("", _text, "flux, lsf, none, pbs, sge or slurm", (
+        "The batch system.  Empty: the one whose job id is in the environment.")),
+    "run.output": Option("", _text, "a file", (
+        "Where `iostats run` puts its report, %j being the job's id.  Empty: standard error.")),
+    "run.start_within": _wait(30, (
+        "`iostats run` starts its command after so many seconds at the latest; nodes that are not "
+        "ready by then are missing in the report.")),
+    "run.grace": _wait(1, (
+        "When the batch system ends a job (SIGTERM), its command has so many seconds to end before "
+        "the nodes read their counters all the same.")),
+    "run.deadline": _wait(5, (
+        "And so many for the nodes to report after that; keep grace and deadline together below "
+        "the time until SIGKILL (Slurm: KillWait).")),
+    "site.host": Option("", _text, "a host name", (
+        "Where the site's server runs, to which all prologs and epilogs report.")),
+    "site.port": _number(1, 65535, 19990, "The port of the site's server."),
+    "site.secret": Option("/etc/iostats/site.secret", _text, "a file", (
+        "The secret of the site's server and the nodes' root; the same on all of them, readable "
+        "by root alone.")),
+    "site.store": _kept("/var/lib/iostats/site.sqlite", "a file", (
+        "Where the site's server keeps reports and records.")),
+    "site.deadline": _wait(300, (
+        "A job's record is made so many seconds after its first epilog, if not all of its nodes "
+        "have reported by then; later reports are added to it.")),
+    "site.keep_reports_days": _number(1, 3650, 7, (
+        "The nodes' reports are kept for so many days: one that comes later is not added.")),
+    "site.keep_days": _number(1, 36500, 365, "Records are removed after so many days."),
+    "site.show": Option("", _words_of("output", "home", "comment"),
+                        "words out of: output home comment", (
+        "Where the site's server shows a job's report.  output: at the end of the job's own output "
+        "file.  home: in ~/.iostats/JOB.txt of a user who has that folder.  comment: in short, in "
+        "the batch system's accounting, where every user can read it by sacct, unless slurm.conf "
+        "and slurmdbd.conf have PrivateData=jobs.")),
+    "site.comment_fields": Option("AdminComment", str.split, "names of fields", (
+        "Slurm's fields for the short report; the first one that nobody else has used.")),
+    "site.readers": Option("root", str.split, "names of users", (
+        "Users who may read all records; others may read their own, where auth is munge.")),
+    "site.mail_program": Option("/usr/bin/mail", _text, "a command", (
+        "What `iostats mail` hands its mail to.")),
+    "harvest.job_id": Option("%j", _text, "a form with one %j, such as %j or %j:%u:%H", (
+        "How the ids of jobs look in job_stats, as jobid_name has it (lctl get_param jobid_name): "
+        "%j the job, %e program, %u user, %g group, %H or %h host, %p process.  What does not look "
+        "so is no job's: cp.0, kworker.")),
+    "harvest.every": _number(0, LONGEST_PAUSE_S, 0, (
+        "On storage servers: seconds between two sweeps over job_stats, the same on all of them, "
+        "so that they are in step; at most a third of job_cleanup_interval.  0: just that.")),
+    "harvest.file_systems": Option("", str.split, "names of file systems", (
+        "File systems that are harvested.  Empty: all.")),
+    "harvest.spool_dir": _kept("/var/lib/iostats/harvest", "a folder", (
+        "Where sweeps wait for the site's server; on the storage server's own disk.")),
+    "harvest.spool_bytes": _number(1 << 20, 1 << 40, 64 << 20, (
+        "When more of them wait, the oldest are dropped.")),
+    "harvest.cpu_percent": _number(1, 100, 25, (
+        "A sweep takes no more of one core; it waits between two parts of its work.")),
+    "secret.dir": Option("~/.iostats", _text, "a folder", (
+        "Where the server puts the job's secret; a folder that the nodes share.")),
+    "influxdb.url": Option("", _text, "http://HOST:PORT or https://HOST:PORT", (
+        "The database that gets a point of each job that did something in a sweep: InfluxDB 2, "
+        "VictoriaMetrics, or another one with /api/v2/write.  Empty: none.")),
+    "influxdb.org": Option("", _text, "a name", "The organization there."),
+    "influxdb.bucket": Option("iostats", _text, "a name", "The bucket there."),
+    "influxdb.token_file": Option("", _text, "a file", (
+        "Has the database's token, one line; its mode must be 0600.  Empty: no token.")),
+    "influxdb.file": Option("", _text, "a file", (
+        "jobHarvest's file in place of these four: URL, organization, bucket and token, a line "
+        "each; its mode must be 0600.")),
+    "influxdb.ca_file": Option("", _text, "a file", (
+        "Certificates of who signs for the database, for https.  Empty: the usual ones.")),
+    "influxdb.schema": Option("full", _one_of(("full", "jobharvest", "both")),
+                              "full, jobharvest or both", (
+        "full: measurement lustre_job.  jobharvest: measurement lustre, as jobHarvest writes it.  "
+        "docs/sinks.md has both.")),
+    "influxdb.by_target": Option("no", _one_of(("yes", "no")), "yes or no", (
+        "yes: a point for each target (OST, MDT) that the job used, in the full schema; that is "
+        "many more points.")),
+    "influxdb.timeout": _wait(10, "A write that takes more seconds is tried again later."),
+    "influxdb.spool_dir": _kept("/var/lib/iostats/influxdb", "a folder", (
+        "Where points wait for the database.")),
+    "influxdb.spool_bytes": _number(1 << 16, 1 << 40, 1 << 30, (
+        "So much waits at most, compressed; then the oldest points go.")),
+    "prometheus.listen": Option("", _text, "HOST:PORT", (
+        "Where GET /metrics is answered, such as 127.0.0.1:9464; whoever reaches it sees all "
+        "users' jobs.  Empty: nowhere.")),
+    "prometheus.max_jobs": _number(1, 1_000_000, 1000, (
+        "So many jobs, the busiest, have lines of their own; the others are added up as "
+        "\"(others)\".")),
+    "prometheus.by_target": Option("no", _one_of(("yes", "no")), "yes or no", (
+        "yes: a line for each target (OST, MDT); that is many more lines.")),
+    "report.format": Option("grid", _one_of(FORMATS), " or ".join(FORMATS), "Form of the tables."),
+    "report.units": Option("binary", _one_of(UNITS), " or ".join(UNITS), (
+        "binary: 1 MiB = 1048576 bytes.  decimal: 1 MB = 1000000 bytes.  bytes: as they are.")),
+    "report.columns": Option("", str.split, "names of operations", (
+        "Operations that the tables show, in this order.  Empty: every operation that happened.")),
+    "report.job_fields": Option("", _text, "names of fields, as `iostats jobs -e` lists them", (
+        "What `iostats jobs` shows, as its -o takes it.  Empty: its own choice.")),
+    "report.file_systems": Option("", str.split, "names of file systems", (
+        "File systems that the tables show, in this order.  Empty: all.")),
+}
+
+def _of_path(glob: str) -> str:
+    """The names of file systems that a glob of the directories of mounts or OSTs stands for."""
+    last = glob.rstrip("/").rpartition("/")[2].partition("-OST")[0]
+    name, dash, instance = last.rpartition("-")
+    is_instance = dash and (instance == "*" or not instance.strip("0123456789abcdef*?"))
+    return name if is_instance else last
+
+
+# Old key -> (the one that it is now, its value's text -> the new one's).
+RENAMED: dict[str, tuple[str, Callable[[str], str]]] = {
+    "node.mdc_path": ("node.file_systems", _of_path),
+    "node.osc_path": ("node.file_systems", _of_path),
+}
+
+# Sections whose keys a site makes up: file system = its name in tables.
+FREE_SECTIONS = {"labels": "What the tables call a file system: snx11001 = BW Home"}
+
+BESIDE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__)))), "site.cfg")
+
+
+class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not there at run time
+    """
+    What is in force: "section.key" -> value.
+
+    Attributes:
+        origin: "section.key" -> where the value came from, in words.
+        labels: file system -> its name in tables.
+        files: paths of the files that were read.
+        notes: a line for each old key that was read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.origin: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
+        self.files: list[str] = []
+        self.notes: list[str] = []
+        for name in OPTIONS:
+            self.take(name, OPTIONS[name].default, "the default")
+
+    def take(self, name: str, text: str, where: str) -> None:
+        """Put the value of `text` in force; ConfigError names `where`."""
+        if name in RENAMED:
+            old, (name, as_new) = name, RENAMED[name]
+            if not text:
+                return
+            text = as_new(text)
+            self.notes.append(f"{where}: [{old.partition('.')[0]}] {old.partition('.')[2]} is "
+                              f"old: write {name.partition('.')[2]} = {text}")
+        option = OPTIONS[name]
+        try:
+            self[name] = option.check(text)
+        except ValueError:
+            section, _, key = name.partition(".")
+            raise ConfigError(f"{where}: [{section}] {key}: expected {option.expected}, "
+                              f"got {text!r}") from None
+        self.origin[name] = where
+
+
+def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Config:
+    """
+    The Config of this machine and user; `path` stands for the system's and the user's file.
+
+    Raises ConfigError.
+    """
+    config = Config()
+    if path:
+        _read_file(config, path, unless=())
+    else:
+        system = "/etc/iostats/site.cfg"
+        _read_file(config, system if _is_there(system) else BESIDE)
+        folder = os.path.join(environ.get("HOME", ""), ".iostats")
+        if folder.startswith("/") and _is_believed(folder):
+            _read_file(config, os.path.join(folder, "site.cfg"),
+                       unless=(*_NOT_THERE, PermissionError))
+    # Each look into os.environ that finds nothing is an exception: none of them where none is set.
+    if any(variable.startswith("IOSTATS_") for variable in environ):
+        for variable, name in in_environment(environ).items():
+            config.take(name, environ[variable], f"environment: {variable}")
+    if config["server.port_first"] > config["server.port_last"]:
+        raise ConfigError(f"{config.origin['server.port_last']}: [server] port_last: expected a "
+                          f"port of at least port_first = {config['server.port_first']}, got "
+                          f"'{config['server.port_last']}'")
+    return config
+
+
+def in_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """{variable: the key that it sets, which may be an old one} of what is there."""
+    known = {"IOSTATS_" + name.upper().replace(".", "_"): name for name in (*OPTIONS, *RENAMED)}
+    return {variable: name for variable, name in known.items() if variable in environ}
+
+
+def _is_believed(folder: str) -> bool:
+    """Root believes no other user's folder: a sudo may leave HOME as it was."""
+    try:
+        return os.geteuid() != 0 or (os.stat(os.path.dirname(folder)).st_uid == 0
+                                     and os.lstat(folder).st_uid == 0)
+    except OSError:
+        return False
+
+
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+
+
+def _is_there(path: str) -> bool:
+    """Also where it may not be read: then that is said, and no other one is taken."""
+    try:
+        os.stat(path)
+    except _NOT_THERE:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _read_file(config: Config, path: str,
+               unless: tuple[type[OSError], ...] = _NOT_THERE) -> None:
+    try:
+        text = read_text(path, of_any_kind=not unless)
+    except unless:
+        return
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        text = text.encode("latin-1").decode()
+    except UnicodeDecodeError as error:
+        lineno = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{lineno}: expected text in UTF-8") from None
+    config.files.append(path)
+    section: str | None = None
+    seen: dict[tuple[str, str], int] = {}
+    for lineno, line in enumerate(text.split("\n"), 1):
+        line = line.strip()
+        if not line or line[0] in "#;":
+            continue
+        where = f"{path}:{lineno}"
+        if line[0] == "[" and line[-1] == "]":
+            section = line[1:-1].strip()
+            if section not in SECTIONS:
+                raise ConfigError(f"{where}: expected one of the sections "
+                                  f"{' '.join(SECTIONS)}, got {line!r}")
+            continue
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not key:
+            raise ConfigError(f"{where}: expected [section], key = value or # comment, "
+                              f"got {line!r}")
+        if section is None:
+            raise ConfigError(f"{where}: expected [section] before the first key, got {line!r}")
+        if (section, key) in seen:
+            raise ConfigError(f"{where}: [{section}] {key} stands in line "
+                              f"{seen[section, key]} already; remove one")
+        seen[section, key] = lineno
+        name = f"{section}.{key}"
+        if section in FREE_SECTIONS:
+            config.labels[key] = value
+        elif name in OPTIONS or name in RENAMED:
+            config.take(name, value, where)
+        else:
+            raise ConfigError(f"{where}: [{section}] has no key {key!r}; it has: "
+                              f"{' '.join(keys_of(section))}")
+
+
+def keys_of(section: str) -> list[str]:
+    """The keys that `section` can have."""
+    return [name.partition(".")[2] for name in OPTIONS if name.startswith(section + ".")]
+
+
+SECTIONS = list(dict.fromkeys(name.partition(".")[0] for name in OPTIONS)) + list(FREE_SECTIONS)

@@ -1,0 +1,6 @@
+"""
+What is in the way here, and the command that fixes it.
+
+Standard library only.
+Pure: check.
+"""

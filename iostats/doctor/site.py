@@ -1,0 +1,217 @@
+"""
+What is in the way of all jobs of a site, on a host with any part in that, for the doctor: prologs'
+directory, the batch system, the site's server.  Changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+import time
+
+from iostats import schedulers
+from iostats.base import config as site
+from iostats.base import private_files
+from iostats.base.errors import (
+    IostatsError,
+    NotDelivered,
+    NotReadable,
+    StateError,
+    UsageError,
+    one_line,
+)
+from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
+from iostats.node import start_files
+from iostats.wire import auth, client, protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from iostats.base.config import Config
+
+_FREE_BYTES = 16 << 20
+_CLOCK_OFF_S = 60.0
+
+
+def examine(config: Config, node: str) -> list[Check]:
+    """[Check] of this host; `node`: its name."""
+    return (_hooks(config) + _batch(config) + _comments(config) + _secret(config)
+            + _site(config, node))
+
+
+def fetch(host: str, path: str) -> str:
+    """The command that gets a secret, with its mode: of a file that is there scp keeps the mode."""
+    return f"scp -p {host}:{quoted(path)} {quoted(path)}"
+
+
+def at(host: str, node: str, command: str) -> str:
+    """`command`, to be run on `host`."""
+    here = host in (node, os.uname().nodename, "localhost", "::1") or host.startswith("127.")
+    return command if here else f"ssh {host} {quoted(command)}"
+
+
+def _batch(config: Config) -> list[Check]:
+    """Which batch system it is, and where the server of a site would hear of its jobs."""
+    try:
+        system = schedulers.that_answers(config, os.environ)
+    except UsageError as error:
+        return [Check(PROBLEM, "batch system", f"{config.origin['batch.system']}: {error}",
+                      "iostats config --check")]
+    if system is None:
+        return []
+    if not hasattr(system, "way"):
+        return [Check(OK, "batch system", system.NAME)]
+    try:
+        return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from "
+                                          f"{_way(system.NAME)}")]
+    except NotReadable as error:
+        return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
+
+
+def _way(system: str) -> str:
+    """
+    Where facts of jobs come from, tried in a process of its own, by the Python of the site's server
+    where that is here: its packages (pyslurm) are not ours.
+    """
+    home = os.path.dirname(site.BESIDE)
+    python = os.path.join(home, "venv/bin/python")
+    status, text, wrong = schedulers.ask([
+        python if os.path.exists(python) else sys.executable, "-I", "-c", _TRY_WAY, home, system])
+    if status:
+        raise NotReadable(wrong.rpartition("\n")[2] or f"the look-up ended with status {status}")
+    return text.strip()
+
+
+_TRY_WAY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from iostats import schedulers
+from iostats.base.errors import IostatsError
+try:
+    print(schedulers.named(sys.argv[2]).way())
+except IostatsError as error:
+    sys.exit(str(error))
+"""
+
+
+def _comments(config: Config) -> list[Check]:
+    """Who reads what [site] show = comment has written of a job."""
+    private, said = schedulers.who_reads_comments(config)
+    return [Check(OK if private else NOTE, "comments", said)] if said else []
+
+
+def _secret(config: Config) -> list[Check]:
+    """[Check] of a secret that others can read, of which munge says nothing, as it needs none."""
+    try:
+        mode = stat.S_IMODE(os.stat(config["site.secret"]).st_mode)
+    except OSError:
+        return []
+    if not mode & 0o077 or {"munge", "secret"}.difference(config["server.auth"]):
+        return []
+    path = config["site.secret"]
+    return [Check(PROBLEM, "site secret", f"{path}: expected mode 0600, got {mode:04o}: who has "
+                                          f"read it can forge reports, until the site has a new "
+                                          f"one", f"chmod 600 {quoted(path)}")]
+
+
+def _site(config: Config, node: str) -> list[Check]:
+    """The site's server, which prologs, epilogs and the harvest need."""
+    if not config["site.host"]:
+        return []
+    try:
+        host, port = client.site_server(config)
+    except UsageError as error:
+        return [Check(PROBLEM, "site", str(error), "iostats config --check")]
+    where, get = f"{host}:{port}", fetch(host, config["site.secret"])
+    try:
+        signs = auth.of_client(config, protocol.SITE, config["site.secret"])
+    except IostatsError as error:
+        if os.geteuid():
+            return [Check(NOTE, "site", f"{where}; only root reports there: {error}")]
+        return [Check(PROBLEM, "site", str(error), get)]
+    try:
+        hello, by = client.who_listens(host, port, protocol.SITE, signs, node)
+    except socket.gaierror as error:
+        return [Check(PROBLEM, "site", f"{where}: {error.strerror or error} ([site] host)",
+                      "iostats config --check")]
+    except OSError as error:
+        return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
+                      at(host, node, "systemctl start iostats-site.service"))]
+    except NotDelivered as error:                      # munge: it believes root alone
+        return [Check(NOTE if os.geteuid() else PROBLEM, "site", str(error),
+                      "sudo iostats_client.py doctor" if os.geteuid() else
+                      "iostats config --check")]
+    if by is not None and hello.get("trouble"):
+        return [Check(PROBLEM, "site", f"{where}: the server cannot keep what it gets: "
+                                       f"{one_line(str(hello['trouble']))[:400]}",
+                      f"ssh {host} df -h")]
+    if by is not None:
+        return [Check(OK, "site", f"{where} is the site's server"), *clock("site clock", hello),
+                *_munge_unused(config)]
+    if hello.get("job") != protocol.SITE:
+        return [Check(PROBLEM, "site", f"{where}: something else listens there",
+                      at(host, node, f"ss -ltnp sport = :{port}"))]
+    return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.doubt for one in signs),
+                  get if any(isinstance(one, auth.Secret) for one in signs) else
+                  "iostats config --check"),
+            # MUNGE takes nothing that is minutes old, and says so in its own words.
+            *(one for one in clock("site clock", hello) if one.state != OK)]
+
+
+def clock(name: str, hello: dict[str, Any]) -> list[Check]:
+    """[Check] of this host's clock beside that of the server whose `hello` this is."""
+    theirs: Any = hello.get("time")
+    if type(theirs) not in (int, float) or not abs(theirs) < 1e12:
+        return []
+    ahead = time.time() - theirs
+    text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
+    return [Check(OK, name, text) if abs(ahead) <= _CLOCK_OFF_S else
+            Check(PROBLEM, name, text, "chronyc makestep")]
+
+
+def _munge_unused(config: Config) -> list[Check]:
+    """[Check] where users could read their own jobs' records, and may not."""
+    from iostats.wire import munge
+    if "munge" in config["server.auth"] or munge.available(config["server.munge_socket"]):
+        return []
+    return [Check(NOTE, "auth", f"munged works here, and is not used ([server] auth = "
+                                f"{' '.join(config['server.auth'])}): users may not read their own "
+                                f"jobs' records; here and at the site's server",
+                  f"sed -i 's/^#*auth = .*/auth = munge secret/' {quoted(config.files[0])}"
+                  if config.files else "iostats config --check")]
+
+
+def _hooks(config: Config) -> list[Check]:
+    """[Check] of where prolog and epilog keep what they have read; root's."""
+    folder, name = config["node.hook_dir"], "hook_dir"
+    if os.geteuid() or not (config["site.host"] or os.path.lexists(folder)):
+        return []
+    there = folder
+    while not os.path.exists(there):
+        there = os.path.dirname(os.path.abspath(there))
+    if not os.access(there, os.W_OK | os.X_OK) or os.statvfs(there).f_flag & os.ST_RDONLY:
+        return [Check(PROBLEM, name, f"{folder}: {there} cannot be written to: no job is measured "
+                                     f"([node] hook_dir)", f"mount -o remount,rw {quoted(there)}")]
+    about = os.statvfs(there)
+    free = about.f_bavail * about.f_frsize
+    if free < _FREE_BYTES:
+        return [Check(PROBLEM, name, f"{folder}: {free >> 20} MiB free: no job is measured ([node] "
+                                     f"hook_dir)", f"du -xd1 {quoted(there)}")]
+    if not os.path.lexists(folder):
+        return [Check(NOTE, name, f"{folder}: not there yet: no prolog has run on this host")]
+    try:
+        private_files.check_private(folder, start_files.BY_HOOK_DIR)
+    except StateError as error:
+        ours = not os.path.islink(folder) and os.stat(folder).st_uid == 0
+        return [Check(PROBLEM, name, str(error), f"chmod 700 {quoted(folder)}" if ours else
+                      f"mv {quoted(folder)} {quoted(folder + '.old')}")]
+    names = os.listdir(folder)
+    waiting = [one for one in names if one.endswith(".delta")]
+    refused = sum(one.endswith(".refused") for one in names)
+    text = f"{folder}: {len(waiting) or 'no'} reports wait" + (
+        f", {refused} were refused and put aside (*.refused)" if refused else "")
+    return [Check(NOTE if waiting or refused else OK, name, text,
+                  "iostats_client.py deliver" if waiting else "")]

@@ -1,0 +1,179 @@
+"""
+What is in the way of the harvest on a storage server, for the doctor; changes nothing.
+
+Who has no OST and no MDT gets no line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from iostats.base import disk_queue, private_files
+from iostats.base.errors import StateError
+from iostats.base.private_files import read_text
+from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
+from iostats.lustre.job_tags import Form
+from iostats.storage import agent as storage_agent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from iostats.base.config import Config
+
+_AS_ROOT = "sudo iostats_client.py doctor"
+_ON_THE_HOST = "nsenter -t 1 -m iostats_client.py doctor"
+_LIST = "iostats_client.py harvest --list"
+_START = "systemctl enable --now iostats-harvest.service"
+_CLEANUP_S = 600                       # the kernel's own
+_FREE_BYTES = 16 << 20
+_LATE_S = 120                          # the site's server takes a sweep at once, when it is there
+
+
+def examine(config: Config, root: str) -> list[Check]:
+    """[Check] of this storage server; [] where it is none."""
+    here = storage_agent.targets(root)
+    if not here:
+        return []
+    wanted = config["harvest.file_systems"]
+    found = [one for one in here if not wanted or one.file_system in wanted]
+    checks = [_targets(here, wanted)]
+    if found:
+        try:
+            job_of = Form(config["harvest.job_id"], config["batch.system"]).job_of
+            looks = [storage_agent.look(one, job_of) for one in found]
+            checks.append(_job_stats(looks, root))
+            if checks[-1].state == OK:
+                checks.append(_job_ids(looks, config, root))
+        except ValueError as error:
+            checks.append(Check(PROBLEM, "job ids", f"{config.origin['harvest.job_id']}: [harvest] "
+                                f"job_id: {error}", "iostats config --check"))
+        checks.append(_cleanup(found, config))
+    if not config["site.host"]:
+        checks.append(Check(NOTE, "site", "no server named: give it to `harvest`, or set [site] "
+                                          "host in site.cfg"))
+    return [*checks, *_spool(config)]
+
+
+def _targets(here: Sequence[storage_agent.Target], wanted: Sequence[str]) -> Check:
+    names: dict[str, list[str]] = {}
+    for one in here:
+        names.setdefault(one.file_system, []).append(one.name)
+    shown = "; ".join(f"{file_system}: {targets[0]}"
+                      + (f" and {len(targets) - 1} more" if len(targets) > 1 else "")
+                      for file_system, targets in names.items())
+    for name in wanted:
+        if name not in names:
+            # Its targets may just be on the other server of a pair.
+            return Check(NOTE, "targets", f"none of {name!r} ([harvest] file_systems) now; there "
+                                          f"are: {shown}", _LIST)
+    return Check(OK, "targets", shown)
+
+
+def _job_stats(looks: Sequence[storage_agent.Look], root: str) -> Check:
+    closed = [one for one in looks if one.entries is None]
+    if closed:
+        text = f"{len(closed)} of {len(looks)} not read: {closed[0].path}: {closed[0].why}"
+        # A container has its /sys without its /proc; root may read all of them.
+        mend = (_AS_ROOT if os.geteuid() else
+                _LIST if os.path.exists(closed[0].path) else _ON_THE_HOST)
+        return Check(PROBLEM, "job_stats", text, mend)
+    entries, bad = (sum(getattr(one, name) for one in looks) for name in ("entries", "bad"))
+    if bad:
+        why = next(one.why for one in looks if one.bad)
+        return Check(PROBLEM, "job_stats", f"{bad} of {entries} entries not understood, the first: "
+                                           f"{why}; please send us what this prints", _LIST)
+    places = sorted({f"/{os.path.relpath(os.path.join(one.path, '../..'), root)}" for one in looks})
+    return Check(OK, "job_stats", f"{len(looks)} in {', '.join(places)}; {entries} entries")
+
+
+def _job_ids(looks: Sequence[storage_agent.Look], config: Config, root: str) -> Check:
+    """Whether those who do I/O tell their jobs; each of them has its jobid_var."""
+    entries, jobs = (sum(getattr(one, name) for one in looks) for name in ("entries", "jobs"))
+    form = config["harvest.job_id"]
+    shown = _jobid_var(root)
+    here = f"; jobid_var is {shown!r} here" if shown else ""
+    variables = config["node.job_id_variables"] or ["SLURM_JOB_ID"]
+    mend = f"lctl set_param -P jobid_var={variables[0]}"
+    if jobs:
+        return Check(OK, "job ids", f"{jobs} of {entries} entries are of jobs ({form}){here}")
+    if entries:
+        return Check(NOTE, "job ids", f"none of {entries} entries is of a job ({form}){here}; "
+                                      f"on the MGS, for all nodes", mend)
+    if shown == "disable":
+        return Check(PROBLEM, "job ids", f"no entry{here}: nobody tells his job; on the MGS, for "
+                                         f"all nodes", mend)
+    return Check(NOTE, "job ids", f"no entry: no job of late, or none tells its id{here}")
+
+
+def _jobid_var(root: str) -> str:
+    for place in ("sys", "proc"):
+        try:
+            return read_text(os.path.join(root, place, "fs/lustre/jobid_var")).strip()[:40]
+        except OSError:
+            continue
+    return ""
+
+
+def _cleanup(found: Sequence[storage_agent.Target], config: Config) -> Check:
+    """job_cleanup_interval against the pause between two sweeps."""
+    said: list[str] = []
+    pause_s = storage_agent.pause_s(config["harvest.every"], found, said.append)
+    hidden = [one for one in found if one.cleanup_s is None]
+    if hidden:
+        return Check(NOTE, "cleanup", f"{hidden[0].file_system}-{hidden[0].name}: "
+                     f"job_cleanup_interval not shown; totals will be marked; a sweep every "
+                     f"{pause_s} s", _AS_ROOT if os.geteuid() else "")
+    known = sorted({one.cleanup_s for one in found})
+    told = f"job_cleanup_interval {', '.join(map(str, known))} s, a sweep every {pause_s} s"
+    command = "lctl set_param *.*.job_cleanup_interval="
+    if said:
+        return Check(NOTE, "cleanup", f"{told}: {said[0].partition('; ')[0]}",
+                     f"{command}{3 * config['harvest.every']}")
+    if 0 in known:
+        return Check(NOTE, "cleanup", f"{told}: with 0 no entry expires, and job_stats only grow",
+                     f"{command}{_CLEANUP_S}")
+    return Check(OK, "cleanup", told)
+
+
+def _spool(config: Config) -> list[Check]:
+    """[Check] of the folder where sweeps wait, and of the agent that uses it."""
+    folder = config["harvest.spool_dir"]
+    there = folder
+    while not os.path.lexists(there):
+        there = os.path.dirname(os.path.abspath(there))
+    if os.geteuid() and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        return [Check(NOTE, "spool", f"{folder}: of the user who harvests", _AS_ROOT)]
+    try:
+        private_files.check_private(folder, storage_agent.HOW)
+        waits = disk_queue.backlog(folder)
+    except FileNotFoundError:
+        if not os.access(there, os.W_OK | os.X_OK):
+            return [Check(PROBLEM, "spool", f"{folder}: {there} cannot be written to",
+                          f"mount -o remount,rw {quoted(there)}")]
+        waits = disk_queue.Backlog(0, 0, 0.0, 0, 0)
+    except StateError as error:
+        is_ours = not os.path.islink(folder) and os.stat(folder).st_uid == os.geteuid()
+        return [Check(PROBLEM, "spool", str(error), f"chmod 700 {quoted(folder)}" if is_ours else
+                      f"mv {quoted(folder)} {quoted(folder + '.old')}")]
+    agent = (Check(OK, "agent", f"process {waits.process} harvests") if waits.process else
+             Check(NOTE, "agent", f"none harvests by way of {folder}", _START))
+    return [agent, _backlog(waits, folder, there, config["harvest.spool_bytes"], agent.mend)]
+
+
+def _backlog(waits: disk_queue.Backlog, folder: str, there: str, most: int, mend: str) -> Check:
+    disk = os.statvfs(there)
+    free = disk.f_bavail * disk.f_frsize
+    if free < _FREE_BYTES:
+        return Check(PROBLEM, "spool", f"{folder}: {free >> 20} MiB free: without the site's "
+                                       f"server sweeps are left out", f"du -xd1 {quoted(there)}")
+    if not waits.messages:
+        return Check(OK, "spool", f"{folder}: nothing waits")
+    age_s = max(0.0, time.time() - waits.oldest)
+    text = (f"{folder}: {waits.messages} messages wait, {waits.bytes} of at most {most} bytes, the "
+            f"oldest for {age_s:.0f} s")
+    if waits.bytes > most // 2:
+        return Check(PROBLEM, "spool", f"{text}; then the oldest are dropped",
+                     mend or "systemctl restart iostats-site.service")
+    return Check(NOTE if age_s > _LATE_S or mend else OK, "spool", text, mend)

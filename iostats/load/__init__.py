@@ -1,0 +1,8 @@
+"""
+Who loads the file systems: what ids did at targets -> rows by job, user, node, server, target.
+
+It asks nobody: the site's server, a storage server and a saved dump all give it the same lists.
+
+Standard library only.
+Pure: all.
+"""

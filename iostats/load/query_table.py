@@ -1,0 +1,142 @@
+"""
+What the storage servers counted, as tables for a terminal of any width: the answer of `query` ->
+lines.
+
+Bytes are scaled, as in `iostats jobs`; the forms of a cell are those of table.py.
+"""
+
+from __future__ import annotations
+
+from iostats.base.errors import one_line
+from iostats.base.units import bytes_text
+from iostats.load import table
+from iostats.load.table import (
+    Column,
+    ago,
+    count_text,
+    fitted,
+    label_of,
+    name_of,
+    share_text,
+    wrapped,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    Cell = Callable[[dict[str, Any]], str]
+
+_MOST_JOBS = 5                  # that a note names
+_TITLES = {"write_bytes": "WRITTEN", "read_bytes": "READ", "requests": "REQUESTS",
+           "metadata": "METADATA"}
+
+
+def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary",
+          labels: Any = (), page: int = 1) -> list[str]:
+    """
+    [line] of all tables and notes.
+
+    `width`: characters in a line, None for as many as it takes; `labels`: the site's names for its
+    file systems; `page`: which one of several answers it is.
+    """
+    labels = dict(labels)
+    found = [table.cut(table.title(answer, labels, ""), width)]
+    rows = answer["rows"]
+    found += _table(_columns(answer, units, labels), rows, width, answer["sort"]) if rows else [
+        "(no row)"]
+    left = answer["left_off"]
+    if left:
+        found += wrapped(f"({left} more {'row' if left == 1 else 'rows'}: --page {page + 1}, or "
+                          f"--all)", width)
+    if answer.get("targets"):
+        found += ["", *_table(_of_targets(labels), answer["targets"], width, "requests")]
+    for note in _notes(answer, labels):
+        found += wrapped(one_line(f"note: {note}"), width)
+    return found
+
+
+def _table(columns: Sequence[tuple[str, Cell, int | None, str | None]],
+           rows: Sequence[dict[str, Any]], width: int | None, sort: str) -> list[str]:
+    """`columns`: (title, text of a row, what it is narrowed to at the least, its metric)."""
+    made = []
+    for title, text, least, metric in columns:
+        cells = [one_line(text(row)) or "-" for row in rows]
+        if metric or title in ("JOB", "FS") or set(cells) - {"-"}:     # else nobody knows it
+            made.append(Column(title, cells, least, least is None, metric))
+    gap = fitted(made, width, sort)
+    return [table.cut(line, width) for line in table.drawn(made, gap)]
+
+
+def _columns(answer: dict[str, Any], units: str,
+             labels: Mapping[str, str]) -> list[tuple[str, Cell, int | None, str | None]]:
+    level, row = answer["level"], (answer["rows"] or [{}])[0]
+    found: list[tuple[str, Cell, int | None, str | None]] = []
+    if "job" in row:
+        found.append(("JOB", lambda row: name_of(row, "job", {}), 8, None))
+    if "file_system" in row:
+        found.append(("FS", lambda row: label_of(row["file_system"], labels), 8, None))
+    if "target" in row:
+        found += [("TARGET", lambda row: row["target"], 7, None),
+                  ("SERVER", lambda row: row["server"], 6, None)]
+    for suffix, bound in (("", "lower_bound"), ("_per_s", "rates_lower_bound" if level == "e" else
+                                                "lower_bound")):
+        found += [(title + ("/S" if suffix else ""), _amounts(metric + suffix, bound, units), None,
+                   metric) for metric, title in _TITLES.items() if metric + suffix in row]
+    if "job" in row:
+        found += [("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8, None),
+                  ("ACCOUNT", lambda row: row["account"], 6, None),
+                  ("NAME", lambda row: row["name"], 6, None),
+                  ("NODES", lambda row: count_text(row["nodes"]), None, None)]
+    else:
+        found += [("TARGETS", lambda row: count_text(row["targets"]), None, None),
+                  ("JOBS", lambda row: count_text(row["jobs"]), None, None),
+                  ("NO JOB", lambda row: share_text(row["no_job_share"]), None, None)]
+    return [*found, ("SWEPT", lambda row: ago(row.get("age_s")), None, None)]
+
+
+def _of_targets(labels: Mapping[str, str]) -> list[tuple[str, Cell, int | None, str | None]]:
+    """What is told of each target."""
+    return [("FS", lambda row: label_of(row["file_system"], labels), 8, None),
+            ("TARGET", lambda row: row["target"], 7, None),
+            ("SERVER", lambda row: row["server"], 6, None),
+            ("REQUESTS", lambda row: _number(row["requests"], row["lower_bound"]), None,
+             "requests"),
+            ("NO JOB", lambda row: _number(row["no_job_requests"], row["lower_bound"]), None,
+             None),
+            ("SHARE", lambda row: share_text(row["no_job_share"]), None, None),
+            ("SWEPT", lambda row: ago(row["age_s"]), None, None)]
+
+
+def _amounts(name: str, bound: str, units: str) -> Cell:
+    is_bytes, is_rate = "_bytes" in name, name.endswith("_per_s")
+
+    def text(row: dict[str, Any]) -> str:
+        value, low = row[name], row[bound]
+        if value is None or not is_bytes:
+            return _number(value, low, is_rate)
+        if 0 < value < 1:                               # there is something
+            return "> 0 bytes" if low else "< 1 byte"
+        return (">= " if low else "") + bytes_text(round(value), units)
+    return text
+
+
+def _number(value: float | None, low: bool, is_rate: bool = False) -> str:
+    if value is None:
+        return "-"
+    if is_rate and 0 < value < 0.05:
+        return "> 0.0" if low else "< 0.1"
+    return (">= " if low else "") + (f"{value:.1f}" if is_rate else str(value))
+
+
+def _notes(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
+    of: dict[str, dict[str, None]] = {}                 # note -> its jobs, each once
+    for row in answer["rows"]:
+        for note in row.get("notes", ()):
+            of.setdefault(note, {})[row["job"]] = None
+    for note, jobs in of.items():
+        names = " ".join(list(jobs)[:_MOST_JOBS]) + (" ..." if len(jobs) > _MOST_JOBS else "")
+        yield f"{names}: {note}: lower bounds (>=)"
+    yield from table.notes_of(answer, labels)
+

@@ -1,0 +1,399 @@
+"""
+Who loads the file systems, as a table for a terminal of any width: the answer of loads.answer ->
+lines.
+
+A number is shown whole or not at all: names are cut first ("+" stands for what was cut, as in
+sacct), then whole columns go, the least important one first.  "-" is what is not known, ">=" a
+lower bound, "~" a job's load in equal parts on its nodes.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import datetime
+
+from iostats.base.errors import one_line
+from iostats.base.units import duration_in_words
+from iostats.load.ranking import (
+    GAINS,
+    JOB_SUMMED,
+    JOB_TARGET,
+    LATENCY,
+    METRICS,
+    RATES,
+    SORT,
+    share,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    _Sum = tuple[str, str, dict[str, Any], bool, str]
+
+_UNIT = {"binary": ("MiB", 1 << 20), "decimal": ("MB", 10**6), "bytes": ("B", 1)}
+_TITLES = ("WR", "RD", "REQS", "META")
+_SORTED = {"write": "written", "read": "read", "requests": "requests",
+           "metadata": "metadata"}
+_BY = {"job": "by job", "user": "by user", "node": "by compute node", "server":
+       "by storage server", "target": "by target", "fs": "by file system",
+       JOB_TARGET: "by job and target", JOB_SUMMED: "by job, file systems together"}
+_MOST_SUMS = 4                # file systems that have their sums on top; more have them together
+_GAPS = ("  ", " ")           # between columns: where there is room, and where there is not
+_NAMELESS = {True: "(not known)", False: "(no job)"}
+
+_SWEPT = ("SWEPT", lambda row: ago(row.get("age_s")), None)
+# (title, text of a row, what it is narrowed to at the least) of the columns after the numbers.
+_AFTER: dict[str, tuple[tuple[str, Callable[[dict[str, Any]], str], int | None], ...]] = {
+    "job": (("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8),
+            ("NAME", lambda row: row["name"], 6),
+            ("NODES", lambda row: count_text(row["nodes"]), None)),
+    "user": (("JOBS", lambda row: count_text(row["jobs"]), None),),
+    "node": (("JOBS", lambda row: count_text(row["jobs"]), None),),
+    "server": (("TARGETS", lambda row: count_text(row["targets"]), None),
+               ("JOBS", lambda row: count_text(row["jobs"]), None),
+               ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
+    "target": (("SERVER", lambda row: row["server"], 6),
+               ("JOBS", lambda row: count_text(row["jobs"]), None),
+               ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
+    "fs": (("TARGETS", lambda row: count_text(row["targets"]), None),
+           ("JOBS", lambda row: count_text(row["jobs"]), None),
+           ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
+}
+
+
+def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),
+          most: int | None = None, origin: str = "", shares: bool = False) -> list[str]:
+    """
+    [line] of the whole table.
+
+    `width`: characters in a line; None for as many as it takes.  `labels`: the site's names for its
+    file systems.  `most`: rows below the heading.  `origin`: what it was read from.  `shares`: each
+    row's numbers as part of its file system's sums, in percent.
+    """
+    title, heading, sums, rows, notes = parts(answer, width, units, labels, most, origin, shares)
+    return [title, heading, *sums, *rows, *notes]
+
+
+def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),
+          most: int | None = None, origin: str = "",
+          shares: bool = False) -> tuple[str, str, list[str], list[str], list[str]]:
+    """The same in parts: (title, heading, [sums of file systems], [rows], [notes])."""
+    labels = dict(labels)
+    shown = [row for row in answer["rows"] if not _is_on_top(row, answer)]
+    rows = shown[:most]
+    left_off = answer["left_off"] + len(shown) - len(rows)
+    sums = _sums(answer, labels, "_per_s" if answer["kind"] == RATES else "")
+    columns = _columns(answer, sums, rows, units, labels, shares)
+    gap = fitted(columns, width, answer["sort"])
+    found = drawn(columns, gap)
+    for place, (*_, part) in enumerate(sums, 1):
+        for text in (f"{part} of requests", part) if part else ():
+            longer = f"{found[place]}{gap}{text}"
+            if width is None or len(longer) <= width:
+                found[place] = longer
+                break
+    found = [cut(line, width) for line in found]
+    notes = [] if rows else [_nothing(answer)]
+    if left_off:
+        notes.append(f"({left_off} more {'row' if left_off == 1 else 'rows'})")
+    bound = "shares are of what was counted" if shares else "numbers are lower bounds (>=)"
+    notes += [f"note: {note}" for note in notes_of(answer, labels, bound)]
+    return (cut(title(answer, labels, origin), width), found[0], found[1:1 + len(sums)],
+            found[1 + len(sums):], [line for note in notes for line in wrapped(note, width)])
+
+
+def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str:
+    at = answer["at"]
+    words = [] if at is None else [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")]
+    ages = [answer[name] for name in ("newest_reading_s", "oldest_reading_s")
+            if answer.get(name) is not None]
+    if ages:
+        words.append("swept " + " to ".join(dict.fromkeys(map(duration_in_words, ages))) + " ago")
+    if answer["kind"] == RATES:
+        words.append(f"rates over {answer['span_s']:.{0 if answer['span_s'] >= 10 else 1}f} s")
+    elif answer["kind"] == GAINS:
+        words.append("what came in between (how long it took is not known: --every S)")
+    elif answer["began"] is not None:
+        words.append("totals since " + _moment(answer["began"], at))
+    else:
+        words.append("totals since the entries began")
+    words += [_BY[answer["by"]], f"{_SORTED.get(answer['sort'], answer['sort'])} first"]
+    if answer["file_system"]:
+        words.append(labels.get(answer["file_system"], answer["file_system"]))
+    if answer["user"]:
+        words.append(f"user {answer['user']}")
+    if answer["text"]:
+        words.append(f"with {answer['text']!r}")
+    if origin:
+        words.append(origin)
+    return one_line(", ".join(words))
+
+
+def _moment(began: float, at: float | None) -> str:
+    """The time, and the day where it is another one."""
+    moment = datetime.fromtimestamp(began)
+    is_today = at is not None and moment.date() == datetime.fromtimestamp(at).date()
+    return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+
+
+def _nothing(answer: dict[str, Any]) -> str:
+    if answer["file_system"] and not answer["file_systems"]:
+        return "(no row: nothing is known of this file system)"
+    what = "nothing was done" if answer["kind"] == RATES else "nothing has been done"
+    if answer["text"] or answer["user"]:
+        return f"(no row: {what} that is asked for)"
+    return f"(no row: {what})"
+
+
+def notes_of(answer: dict[str, Any], labels: Mapping[str, str],
+             bound: str = "numbers are lower bounds (>=)") -> Iterator[str]:
+    """Sentences on what the rows are, and why numbers may be too low; `bound`: what follows."""
+    if answer["only"]:
+        yield (f"rows are of {answer['only']}'s jobs alone; (all) and (no job) are of everybody's")
+    if answer["by"] == "node" and any(row["is_shared"] for row in answer["rows"]):
+        yield "~ job_stats do not tell a job's nodes apart: its load, in equal parts"
+    if answer.get("is_old"):
+        yield (f"nothing has come for {duration_in_words(answer['newest_reading_s'])}: these rates "
+               f"are of then")
+    for fs, missing in answer["missing"].items():
+        by_why: dict[str, list[str]] = {}
+        for target, why in missing.items():
+            by_why.setdefault(why, []).append(target)
+        for why, targets in by_why.items():
+            named = " ".join(targets[:8]) + (f" and {len(targets) - 8} more"
+                                             if len(targets) > 8 else "")
+            yield one_line(f"{label_of(fs, labels)}: {named}: {why}; {bound}")
+
+
+# -- columns -----------------------------------------------------------------------------------
+
+class Column:
+    """Cells from the heading to the last row; `least` is None for what must not be cut."""
+
+    def __init__(self, title: str, cells: list[str], least: int | None = None, right: bool = True,
+                 metric: str | None = None) -> None:
+        self.title, self.cells, self.least, self.right = title, cells, least, right
+        self.metric = metric
+        self.width = self.natural = max(map(_cells, (title, *cells)))
+
+    def padded(self, place: int, last: bool = False) -> str:
+        text = self.title if place < 0 else self.cells[place]
+        text = cut(text, self.width)
+        blanks = " " * (self.width - _cells(text))
+        return blanks + text if self.right else text if last else text + blanks
+
+
+def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]], units: str,
+             labels: Mapping[str, str], shares: bool) -> list[Column]:
+    by, per_second = answer["by"], answer["kind"] == RATES
+    unit, per = _UNIT[units][0], "/S" if per_second else ""
+    columns = [Column(by.upper(), [f"{name} {fs}" if by == "fs" else name
+                                    for name, fs, *_ in sums] + [
+        name_of(row, "file_system" if by == "fs" else by, labels) for row in rows], 8, False)]
+    if by != "fs":
+        columns.append(Column("FS", [fs for _, fs, *_ in sums] + [
+            label_of(row["file_system"], labels) for row in rows], 8, False))
+    wholes = {fs["file_system"]: fs for fs in answer["file_systems"]}
+    for place, metric in enumerate((*METRICS, *answer["show"])):
+        name = metric + ("_per_s" if per_second else "")
+        if metric == LATENCY:
+            columns.append(Column("MS/REQ", [_milliseconds(amounts["latency_ms"])
+                                             for _, _, amounts, *_ in sums] + [
+                _milliseconds(row["latency_ms"]) for row in rows], metric=metric))
+            continue
+        title = (*_TITLES, metric.upper())[min(place, 4)]
+        title += " %" if shares else f"_{unit}{per}" if place < 2 else per
+        columns.append(Column(title, [
+            _part_of(amounts[name], wholes.get(fs, amounts)[name]) if shares else
+            _amount(amounts[name], place, per_second, units, low)
+            for (_, _, amounts, low, _), fs in zip(sums, _sum_of(answer))] + [
+            _part_of(row[name], wholes[row["file_system"]][name]) if shares else
+            _amount(row[name], place, per_second, units, row["lower_bound"], row.get("is_shared"))
+            for row in rows], metric=metric))
+    for title, text, least in _AFTER[by]:
+        cells = [one_line(text(row)) or "-" for row in rows]
+        if set(cells) - {"-"}:                      # else nobody knows: it is not worth a column
+            columns.append(Column(title, [""] * len(sums) + cells, least, least is None))
+    return columns
+
+
+def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> list[_Sum]:
+    """[(name, file system, amounts, is a lower bound, share of no jobs)]."""
+    found = answer["file_systems"]
+    if answer["by"] == "fs" and not answer["user"]:
+        return []                                   # the rows are the sums
+    if len(found) > _MOST_SUMS:
+        found = [_together(found, suffix)]
+    lines = []
+    for fs in found:
+        name = label_of(fs["file_system"], labels)
+        lines.append(("(all)", name, fs, fs["lower_bound"], ""))
+        lines.append(("(no job)", name, fs["no_job"], fs["lower_bound"],
+                      "" if fs["no_job_share"] is None else share_text(fs["no_job_share"])))
+    return lines
+
+
+def _sum_of(answer: dict[str, Any]) -> list[str]:
+    """The file system of each line of _sums; "" for all together."""
+    found = [fs["file_system"] for fs in answer["file_systems"]]
+    return [fs for fs in (found if len(found) <= _MOST_SUMS else [""]) for _ in range(2)]
+
+
+def _part_of(part: float | None, whole: float | None) -> str:
+    return "-" if part is None or whole is None else share_text(share(part, whole))
+
+
+def _milliseconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "<0.01" if 0 < value < 0.005 else f"{value:.2f}"
+
+
+def _is_on_top(row: dict[str, Any], answer: dict[str, Any]) -> bool:
+    """True for what users and nodes without a job did, where the sums on top say it already."""
+    return (answer["by"] in ("user", "node") and not row["is_job"] and not answer["text"]
+            and len(answer["file_systems"]) <= _MOST_SUMS)
+
+
+def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
+    names = [name for name in found[0]["no_job"] if name != "latency_ms"]
+    known = [fs for fs in found if fs[names[0]] is not None]
+
+    def added(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {name: sum(row[name] for row in rows) if known else None for name in names}
+    whole, no_job = added(known), added([fs["no_job"] for fs in known])
+    # A mean of means is none, and how many requests were timed is not told.
+    return {"file_system": f"({len(found)})", **whole, "latency_ms": None,
+            "no_job": {**no_job, "latency_ms": None},
+            "lower_bound": any(fs["lower_bound"] for fs in found),
+            "no_job_share": share(no_job[names[2]], whole[names[2]])}
+
+
+def fitted(columns: list[Column], width: int | None, sort: str) -> str:
+    """
+    What stands between columns, after they were narrowed, and taken away, until a line has `width`
+    characters.
+    """
+    if width is None:
+        return _GAPS[0]
+    while True:
+        for gap in _GAPS:
+            if _line(columns, gap) <= width:
+                return gap
+        can_be_cut = [(column.width - column.least, -place) for place, column in enumerate(columns)
+                      if column.least is not None and column.width > column.least]
+        if can_be_cut:
+            columns[-max(can_be_cut)[1]].width -= 1          # the first of the widest
+            continue
+        # Names of what a job is first, then the numbers that it is not sorted by.
+        sorted_by = METRICS[SORT[sort]] if sort in SORT else sort
+        spare = [column for column in columns[1:] if column.metric != sorted_by]
+        spare.sort(key=lambda column: (column.metric is not None, column.least is None))
+        if spare:
+            kind = [column for column in spare if (column.metric is None, column.least is None) == (
+                spare[0].metric is None, spare[0].least is None)]
+            columns.remove(kind[-1])
+            for column in columns:
+                column.width = column.natural           # there may be room again
+        elif columns[0].width > 1:
+            columns[0].least = 1
+        else:
+            return gap
+
+
+def drawn(columns: list[Column], gap: str) -> list[str]:
+    """The heading, and a line for each cell of a column."""
+    return [gap.join(column.padded(place, column is columns[-1]) for column in columns).rstrip()
+            for place in range(-1, len(columns[0].cells))]
+
+
+def _line(columns: list[Column], gap: str) -> int:
+    return sum(column.width for column in columns) + len(gap) * (len(columns) - 1)
+
+
+# -- cells -------------------------------------------------------------------------------------
+
+def name_of(row: dict[str, Any], key: str, labels: Mapping[str, str]) -> str:
+    name = row[key]
+    if key == "file_system":
+        return label_of(name, labels)
+    if name is None:
+        return _NAMELESS[row["is_job"]]
+    return name or ("(empty)" if key == "job" else "(not known)")
+
+
+def label_of(name: str, labels: Mapping[str, str]) -> str:
+    return one_line(labels.get(name, name)) or "-"
+
+
+def _amount(value: float | None, place: int, per_second: bool, units: str, low: bool = False,
+            shared: bool | None = False) -> str:
+    if value is None:
+        return "-"
+    mark = ">=" if low else ""
+    mark += "~" if shared else ""
+    unit = _UNIT[units][1] if place < 2 else 1
+    if unit == 1 and (not per_second or place < 2):
+        return f"{mark}{value:.0f}"
+    value /= unit
+    if 0 < value < 0.05:                            # there is something
+        return ">0.0" if low else f"{mark}<0.1"
+    return f"{mark}{value:.1f}"
+
+
+def ago(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{duration_in_words(seconds)} ago"
+
+
+def count_text(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def share_text(part: float | None) -> str:
+    """
+    A share for people; none that is there is shown as 0, and none that is not whole as 100.
+
+    >>> [share_text(part) for part in (0.123, 0.0001, 0.9999, 1.0, 0.0, None)]
+    ['12.3 %', '<0.1 %', '>99.9 %', '100.0 %', '0.0 %', '-']
+    """
+    if part is None:
+        return "-"
+    if 0 < part < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= part < 1:
+        return ">99.9 %"
+    return f"{100 * part:.1f} %"
+
+
+def _cells(text: str) -> int:
+    """How many places a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+               for c in text)
+
+
+def cut(text: str, width: int | None) -> str:
+    """`text` in at most `width` places, with a + for what was cut off."""
+    if width is None or _cells(text) <= width:
+        return text
+    while text and _cells(text) > width - 1:
+        text = text[:-1]
+    return text + "+" if width > 0 else ""
+
+
+def wrapped(text: str, width: int | None) -> list[str]:
+    """Lines of at most `width` places; words that are longer are cut."""
+    if width is None:
+        return [text]
+    found, line = [], ""
+    for word in re.split(r" ", text):
+        if line and _cells(line) + 1 + _cells(word) > width:
+            found.append(line)
+            line = "  " + word if width > 20 else word
+        else:
+            line = f"{line} {word}" if line else word
+    return [cut(one, width) for one in (*found, line)]

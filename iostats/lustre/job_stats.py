@@ -1,0 +1,345 @@
+"""
+Lustre `job_stats` files of OSTs and MDTs: what each job has done to one target.
+
+    file    = ["job_stats:"] entry*                     2.17: the header anywhere, or not at all
+    entry   = "- job_id:" ID newline times counter*
+    times   = snapshot_time [start_time elapsed_time]   of the job's last and first request
+    counter = NAME ":" "{ samples:" N ", unit:" UNIT [", min:" N ", max:" N ", sum:" N]
+              [", sumsq:" N] [", hist: {" ... "}"] " }"
+
+    job_stats:
+    - job_id:          "my\\x20prog:1.1000"
+      snapshot_time:   1795224957.690335940 secs.nsecs
+      start_time:      1795224957.674899850 secs.nsecs
+      elapsed_time:    0.015436090 secs.nsecs
+      read_bytes:      { samples:           0, unit: bytes, min:        0, max:        0, sum: ...
+      write_bytes:     { samples:           1, unit: bytes, min:     8192, max:     8192, sum: ...
+
+It looks like YAML and is none: up to 2.14 a large number stands without a blank (`max:16777216`),
+up to 2.15.1 ids are raw (`kworker/13:2.0`, nothing at all, up to 2.7 even with a newline), and
+quotes are a part of them; from then on quotes are the kernel's, around what needs them.  What the
+file shows decides, never the release: that one prints snapshot_time in nanoseconds, and in a line
+of another form than 2.15.1.  A counter at zero has a line; it is left out here.
+
+A server has tens of thousands of entries, of which few change between two sweeps, so that there
+are three steps, each as cheap as it can be: `pieces` cuts the file into entries, fingerprints.py
+says which of them changed, `parse` reads those.  A line that cannot be understood costs its entry.
+
+Source: lprocfs_jobstats_seq_show(), lustre/obdclass/lprocfs_jobstats.c, 2.5 to 2.17.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+from itertools import groupby
+
+from iostats.base.errors import JobStatsSyntaxError, one_line
+from iostats.lustre import stats
+from iostats.lustre.stats import Counter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Entry = namedtuple("Entry", "job_id started_ns seen_ns counters")
+Entry.__doc__ = """
+One job on one target.
+
+Attributes:
+    job_id: text of at most 128 characters, unescaped; what cannot be printed stands as \\xHH.
+        May be empty.
+    started_ns: when the kernel made this entry, ns of the wall clock; with the id it tells one
+        life of an entry from the next.  0 where the file does not show it (up to 2.14, and
+        enable_stats_header=0) or only as time since boot (2.15.0, 2.15.1).
+    seen_ns: when the job's last request came, ns of the wall clock.  The kernel writes it before
+        the counters: one that has not changed is no proof that they have not.
+    counters: name -> lustre.Counter of those that are not at 0.  `read_bytes` and `write_bytes`
+        are bytes in every release.
+"""
+
+LONGEST_ID = 128                   # characters; the kernel keeps 31 bytes, each at most `\xHH`
+_LONGEST_PIECE = 64 * 1024         # bytes; an MDT's entry of 2.17 has 4 kB
+_BLOCK = 64 * 1024                 # cut at once: so much stays in the cache
+_LONGEST_START = 32                # bytes of a newline, an indentation and "- job_id:"
+_KEY, _NEWLINE = b"- job_id:", ord("\n")
+
+# In each of these no text can match in many ways, so that the time is a line in the length,
+# whatever the file.
+# The id goes up to the line of snapshot_time: up to 2.7 it may have newlines in it.  2.15.0 and
+# 2.15.1 print `snapshot_time   :` and do not indent it.
+_ID = re.compile(rb"[ \t]*- job_id:(?: {10}|[ \t]{0,20})(.{0,600}?)\n[ \t]*snapshot_time( *): *"
+                 rb"(?=(\d{1,10}\.)?)", re.S)
+_TIMES = re.compile(rb"([0-8]?\d{1,9})(?:\.(\d{1,9}) secs\.nsecs)?\n"      # below 2**63 ns
+                    rb"(?:[ \t]*start_time *: *([0-8]?\d{1,9})\.(\d{1,9}) secs\.nsecs\n)?"
+                    rb"(?:[ \t]*elapsed_time *: *[\d.]{1,30} secs\.nsecs\n)?")
+# A counter that is not at 0, in the forms of the kernel.  Up to 2**64 in sumsq, which wraps; what
+# does not fit here is looked at by _unusual().
+_BUSY = re.compile(
+    rb"^[ \t]*(\w{1,100}): *\{ samples: *([1-9]\d{0,17}), unit: *(\w{1,20})"
+    rb"(?:, min: *(\d{1,19}), max: *(\d{1,19}), sum: *(\d{1,19})"
+    rb"(?:, sumsq: *(1[0-7]\d{18}|\d{1,19})(?:, hist: \{[^{}\n]*\})?)?)? \}$", re.M)
+_COUNTER = re.compile(rb"\s*(\w{1,100})\s*:\s*\{([^{}]*)(?:\{[^{}]*\}\s*)?\}\s*")
+_FIELD = re.compile(rb"\s*(\w+)\s*:\s*([^\s:]*)\s*")
+_HEADER = re.compile(rb"\s*(?:job_stats:\s*|\w{1,100} *: *[^\s{}][^{}]*)?")
+_ESCAPED = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+_LIKE_AN_ESCAPE = re.compile(rb"\\(?=x(?:[01][0-9a-f]|5c|7f|[89a-f][0-9a-f]))")
+_PARAMETER = re.compile(rb"([A-Za-z][^\s=]*)=")
+
+_COUNTER_FORM = '"<name>: { samples: <n>, unit: <unit> ... }"'
+
+# Two memories that make it fast, and never make a difference: the lines of counters at 0, which
+# are the most of a file and all alike, and what the names are as text.
+_at_zero: set[bytes] = set()
+_names: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+_MOST_REMEMBERED = 2000            # there are some 30 in a release
+_LONGEST_REMEMBERED = 300          # bytes
+
+
+def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """
+    The bytes of one entry after the other: its `- job_id:` line and what follows.
+
+    `chunks` are the file's bytes as read(2) gives them.  What is no entry comes as a piece as
+    well, so that parse() refuses it and nothing is lost in silence.  Memory is bounded whatever
+    the file: of an entry that does not end, its beginning is given, which is too long for parse().
+    """
+    rest = b"\n"                   # from the newline before the entry at hand
+    begun = too_long = False       # there is one; its beginning was given, and it did not end
+    for block in _blocks(chunks):
+        text = b"".join([rest, *block])
+        at, find = 0, text.find
+        first = 1 if begun and not too_long else 0         # at 0 stands the entry at hand itself
+        # By the one character that is nowhere else but in ids, memchr() passes over the rest.
+        dash = find(b"-")
+        while dash >= 0:
+            if not text.startswith(_KEY, dash):
+                dash = find(_KEY, dash + 1)                # of an id, or of what is no job_stats
+                if dash < 0:
+                    break
+            start = dash - 1 if text[dash - 1] == _NEWLINE else _start(text, dash)
+            if start >= first:
+                if begun and not too_long:
+                    yield text[at + 1:start]
+                elif not (too_long or _is_header(text[:start])):
+                    yield text[1:start]
+                at, begun, too_long = start, True, False
+            dash = find(b"-", dash + len(_KEY))
+        rest = text[at:]
+        if len(rest) > _LONGEST_PIECE + 1:
+            if not too_long:
+                yield rest[1:_LONGEST_PIECE + 2]
+            too_long, rest = True, rest[-_LONGEST_START:]
+    if not too_long and (begun or not _is_header(rest)):
+        # Without its last newline, as in front of another one: its fingerprint is the same there.
+        yield rest[1:-1] if rest.endswith(b"\n") else rest[1:]
+
+
+def dump(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+    """
+    (parameter, piece) of each entry in what `lctl get_param *.*.job_stats` printed; (parameter,
+    b"") of a target that has none.
+
+    The parameter is as lctl names it, "obdfilter.scratch-OST0000.job_stats", or "" where none
+    stands before (`lctl get_param -n`, or a file itself).  Parameters of another form in the same
+    text are passed over.
+    """
+    for name, lines in groupby(_named_lines(chunks), lambda pair: pair[0]):
+        if not name or name.endswith(".job_stats"):
+            piece = None
+            for piece in pieces(line for _, line in lines):
+                yield name, piece
+            if name and piece is None:
+                yield name, b""
+
+
+def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:
+    """
+    The Entry of one piece.
+
+    `boot_ns` is when this machine was booted, ns of the wall clock: 2.15.0 and 2.15.1 print
+    snapshot_time as time since then.  Raises JobStatsSyntaxError, which names `origin`, the job
+    and the line.
+    """
+    job_id, started_ns, seen_ns, at = head_of(piece, boot_ns, origin)
+    lines = [line for line in piece[at:].split(b"\n") if line not in _at_zero]
+    busy = _BUSY.findall(b"\n".join(lines))
+    counters: dict[str, Counter] = {}
+    known, new = _names.get, tuple.__new__
+    for name, samples, unit, low, high, total, squares in busy:
+        name, unit = known((name, unit)) or named(name, unit)
+        # Not Counter(...), which takes twice the time.
+        counter = new(Counter, (int(samples), unit, int(low), int(high), int(total),
+                                int(squares) if squares else None)
+                      if low else (int(samples), unit, None, None, None, None))
+        if name in counters:
+            raise JobStatsSyntaxError(origin, job_id, f"{name} twice", "one line for each counter")
+        counters[name] = counter
+    if len(busy) != len(lines):
+        for line in lines:
+            if not _BUSY.fullmatch(line):
+                _unusual(line, counters, job_id, origin)
+    for name, counter in counters.items():
+        expected = stats.impossible(counter)
+        if expected:
+            raise JobStatsSyntaxError(origin, job_id, f"{name}: {counter[:1] + counter[2:]}",
+                                      expected)
+    if not counters and b" samples:" not in piece:
+        raise JobStatsSyntaxError(origin, job_id, "nothing", "its counters")
+    return Entry(job_id, started_ns, seen_ns, counters)
+
+
+def head_of(piece: bytes, boot_ns: int, origin: str) -> tuple[str, int, int, int]:
+    """(id, started_ns, seen_ns, where its counters begin) of one piece, as parse() has them."""
+    head = _ID.match(piece)
+    times = _TIMES.match(piece, head.end()) if head else None
+    if not head or not times or len(piece) > _LONGEST_PIECE:
+        raise _not_an_entry(piece, head, origin)
+    job_id = _id_of(head)
+    if b"\0" in head[1]:                        # %s never prints one: it is damaged
+        raise JobStatsSyntaxError(origin, "", job_id, "a job id without a NUL")
+    if len(job_id) > LONGEST_ID:
+        raise JobStatsSyntaxError(origin, "", job_id, f"at most {LONGEST_ID} characters of job id")
+    seen, seen_part, started, started_part = times.groups()
+    seen_ns = _ns(seen, seen_part)
+    started_ns = _ns(started, started_part) if started else 0
+    return (job_id, started_ns if started_ns >= stats.FIRST_WALL_CLOCK_NS else 0,
+            seen_ns if seen_ns >= stats.FIRST_WALL_CLOCK_NS else seen_ns + boot_ns, times.end())
+
+
+def id_of(piece: bytes) -> bytes | None:
+    """The id of one piece, as parse() has it, in UTF-8; None where it is no entry."""
+    head = _ID.match(piece)
+    return _id_of(head).encode() if head and len(piece) <= _LONGEST_PIECE else None
+
+
+def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Lists of chunks that together are worth cutting, and no longer than twice _BLOCK."""
+    held, size = [], 0
+    for chunk in chunks:
+        for at in range(0, len(chunk), _BLOCK):
+            held.append(chunk[at:at + _BLOCK])             # the chunk itself, if it is short
+            size += len(held[-1])
+            if size >= _BLOCK:
+                yield held
+                held, size = [], 0
+    yield held
+
+
+def _start(text: bytes, dash: int) -> int:
+    """Where the entry begins whose `- job_id:` is not at the beginning of a line, or -1."""
+    newline = text.rfind(b"\n", max(dash - _LONGEST_START, 0), dash)
+    return newline if newline >= 0 and text[newline + 1:dash].isspace() else -1
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Line after line, each with its newline; one that is too long for an entry in parts."""
+    rest = b""
+    for block in _blocks(chunks):
+        lines = b"".join([rest, *block]).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            yield line + b"\n"
+        if len(rest) > _LONGEST_PIECE:
+            yield rest
+            rest = b""
+    yield rest
+
+
+def _named_lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+    """(name of the parameter it belongs to, line) of the text of lctl."""
+    belongs_to = ""
+    for line in _lines(chunks):
+        parameter = _PARAMETER.match(line)
+        if parameter:
+            belongs_to, line = parameter[1].decode("latin-1"), line[parameter.end():]
+        yield belongs_to, line
+
+
+def _is_header(text: bytes) -> bool:
+    """True where no line says anything."""
+    return all(line.strip() in (b"", b"job_stats:") for line in text.split(b"\n"))
+
+
+def _id_of(head: re.Match[bytes]) -> str:
+    """
+    The id of an _ID: without quotes and escapes where they are the kernel's.
+
+    These never stand around what does not need them, so no two ids of a file become one.
+    """
+    raw, blanks, has_fraction = head.groups()
+    if raw[:1] == raw[-1:] == b'"' and len(raw) > 1 and has_fraction and not blanks:
+        inner = raw[1:-1]
+        plain = _ESCAPED.sub(b"", inner)            # there a backslash is always \xHH
+        if b'"' not in plain and b"\\" not in plain and (
+                len(plain) < len(inner) or b":" in inner or inner[:1] == b"@"):
+            raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), inner)
+    return _as_text(raw)
+
+
+def _as_text(raw: bytes) -> str:
+    """An id as UTF-8, safe on a terminal."""
+    if raw.isalnum():
+        return raw.decode("ascii")
+    # Two ids must not become one: what is no UTF-8 is not taken for Latin-1, and where an id has
+    # in it what one that cannot be printed is written as, its backslash is written so, too.
+    if b"\\x" in raw:
+        raw = _LIKE_AN_ESCAPE.sub(rb"\\x5c", raw)
+    return one_line(raw.decode("utf-8", "backslashreplace"))
+
+
+def _ns(seconds: bytes, part: bytes | None) -> int:
+    return int(seconds) * 1_000_000_000 + (int(part.ljust(9, b"0")) if part else 0)
+
+
+def named(name: bytes, unit: bytes) -> tuple[str, str]:
+    """(name, unit) as text, and by what they mean."""
+    text, measured = name.decode("ascii"), one_line(unit.decode("ascii", "backslashreplace"))
+    if measured == "bytes" and text in ("read", "write"):      # OST of 2.5
+        text += "_bytes"
+    elif text in ("read_bytes", "write_bytes"):                # MDT of 2.11 and 2.12: "reqs"
+        measured = "bytes"
+    if len(_names) < _MOST_REMEMBERED:
+        _names[name, unit] = text, measured
+    return text, measured
+
+
+def _unusual(line: bytes, counters: dict[str, Counter], job_id: str, origin: str) -> None:
+    """Take a line that is no counter in use, or one in an unusual form, or raise."""
+    found = _COUNTER.fullmatch(line)
+    if not found:
+        if not _HEADER.fullmatch(line):        # also of a later release: `<name>: <value>`
+            raise JobStatsSyntaxError(origin, job_id, line.decode("latin-1"), _COUNTER_FORM)
+        return
+    pairs = [_FIELD.fullmatch(field) for field in found[2].split(b",")]
+    fields = {pair[1]: pair[2] for pair in pairs if pair}
+    numbers = [fields.get(key, b"") for key in (b"samples", b"min", b"max", b"sum", b"sumsq")]
+    if not (all(pairs) and numbers[0] and all(map(_is_number, filter(None, numbers)))
+            and (all(numbers[1:4]) or not any(numbers[1:]))):
+        raise JobStatsSyntaxError(origin, job_id, line.decode("latin-1"), _COUNTER_FORM)
+    samples, *rest = (int(number) if number else None for number in numbers)
+    if samples:
+        name, unit = named(found[1], fields.get(b"unit", b""))
+        counter = Counter(samples, unit, *rest)
+        if name in counters:
+            raise JobStatsSyntaxError(origin, job_id, f"{name} twice", "one line for each counter")
+        counters[name] = counter
+    elif len(_at_zero) < _MOST_REMEMBERED and len(line) <= _LONGEST_REMEMBERED:
+        _at_zero.add(line)
+
+
+def _is_number(text: bytes) -> bool:
+    """True for what an unsigned 64-bit integer of the kernel looks like."""
+    return text.isdigit() and len(text) <= 20 and int(text) < 2**64
+
+
+def _not_an_entry(piece: bytes, head: re.Match[bytes] | None, origin: str) -> JobStatsSyntaxError:
+    """The error for a piece without id or times, or without end."""
+    start = piece[:200].decode("latin-1")
+    if len(piece) > _LONGEST_PIECE:
+        return JobStatsSyntaxError(origin, "", start, f"an entry of {_LONGEST_PIECE} bytes at most")
+    if head:
+        line = piece[head.end():].partition(b"\n")[0].decode("latin-1")
+        return JobStatsSyntaxError(origin, _as_text(head[1]), f"snapshot_time: {line}",
+                                   '"snapshot_time: <seconds>"')
+    return JobStatsSyntaxError(origin, "", start, '"- job_id: <id>" and "snapshot_time: <seconds>"')

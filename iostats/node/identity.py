@@ -1,0 +1,94 @@
+"""
+This node: its name, its job, its boot, its clocks, and a snapshot of its counters.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from iostats.base import job_id
+from iostats.base.errors import UsageError
+from iostats.base.private_files import read_text
+from iostats.lustre.paths import File
+from iostats.node.cgroups import jobs_here
+from iostats.totals.snapshot import Snapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from iostats.base.config import Config
+
+REFUSED = (errno.EACCES, errno.EPERM)
+
+
+def name(given: str | None = None) -> str:
+    """`given`, or Slurm's name of this node, or its host name without the domain."""
+    if given is not None:
+        return job_id.checked_node_name(given)
+    slurm = os.environ.get("SLURMD_NODENAME", "")
+    return slurm if job_id.is_node_name(slurm) else os.uname().nodename.partition(".")[0]
+
+
+def job(given: str | None, config: Config) -> str:
+    """`given`, or the id in the first variable of site.cfg that is set; UsageError for none."""
+    if given is not None:
+        return job_id.checked_job_id(given)
+    variables = config["node.job_id_variables"]
+    for variable in variables:
+        if os.environ.get(variable):
+            return job_id.checked_job_id(os.environ[variable], variable)
+    raise UsageError(f"no job id: give --job ID, or set one of {' '.join(variables)} "
+                     f"(site.cfg: [node] job_id_variables)")
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot; "" where it does not tell."""
+    try:
+        return read_text("/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return ""
+
+
+def other_jobs(job: str, *snapshots: Snapshot) -> int | None:
+    """
+    How many other jobs were on the node at any of `snapshots`; None where no cgroup tells.
+
+    Its own job is the one of that id, or the one whose cgroup we are in.
+    """
+    jobs = {name for snapshot in snapshots for file in snapshot.files if file.source == "jobs"
+            for name in file.text.split("\n") if name}
+    try:
+        own = read_text("/proc/self/cgroup").replace("job_", "").replace("\n", "/").split("/")
+    except OSError:
+        own = []
+    return len(jobs.difference(own, (job,))) if jobs else None
+
+
+def snapshot(root: str, config: Config, sources: dict[str, ModuleType], job: str, node: str,
+             seq: str, mark: str = "", say: Callable[[str], None] = lambda text: None,
+             by_reader: set[str] | None = None) -> Snapshot:
+    """
+    The Snapshot of all counter files below `root`, now.
+
+    What is refused comes by the reader where there is one (site.cfg: [node] reader); `say` is
+    told when it should have and did not, and the names of the sources that did are added to
+    the set `by_reader`.
+    """
+    files: list[File] = []
+    for source in sources.values():
+        files += source.read(root, config)
+    if config["node.reader"] and any(file.errno in REFUSED for file in files):
+        path = os.path.join(root, config["node.reader"].lstrip("/"))
+        if os.path.exists(path):
+            from iostats.node import reader_client  # json and socket: only where needed
+            files, gave = reader_client.filled(files, REFUSED, path, say)
+            if by_reader is not None:
+                by_reader |= gave
+    files.append(File("jobs", "-", "sys/fs/cgroup", 0, "\n".join(jobs_here(root))))
+    boot = getattr(time, "CLOCK_BOOTTIME", None)        # Linux; sleeping time counts too
+    return Snapshot(job, node, seq, boot_id(), time.time_ns(),
+                    time.clock_gettime_ns(boot) if boot is not None else 0, tuple(files), mark)

@@ -1,0 +1,302 @@
+"""
+One job on one node: its start, its marks, and what lies between them as a report.
+
+A start is kept on disk, and so is the report that `end` makes of it, until somebody has it: a
+crash at any point leaves either the one or the other.
+"""
+
+from __future__ import annotations
+
+import os
+
+from iostats.base.errors import IostatsError, NoStart, StateError, UsageError
+from iostats.base.job_id import is_node_name
+from iostats.node import identity as this_node
+from iostats.node import sources, start_files
+from iostats.totals import snapshot as snapshots
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
+    from typing import Any, Optional
+
+    from iostats.base.config import Config
+    from iostats.totals.delta import Delta
+    from iostats.totals.snapshot import Snapshot
+
+    # ({path: report}, failed, damaged), see Work.end
+    Ended = tuple[dict[str, dict[str, Any]], Optional[IostatsError], Optional[IostatsError]]
+
+_MOST_MARKS = 99
+
+
+def why_without(failed: IostatsError) -> str:
+    """Why a node that could not make a report has no numbers, for the coverage line."""
+    # "no start" is also what a second epilog, or a `stop` too many, says: see job_totals.py.
+    return "no start" if isinstance(failed, NoStart) else "the start snapshot is damaged"
+
+
+class Work:
+    """
+    What one job does on this node.
+
+    Attributes:
+        kept: the state.State with its files.
+    """
+
+    def __init__(self, config: Config, root: str, node: str, job: str,
+                 say: Callable[[str], None] = lambda text: None, folder: str | None = None,
+                 known_as: str | None = None) -> None:
+        """
+        `folder`: [node] hook_dir, where its files are instead of in state_dir; `known_as`: the job
+        in reports, where that is not its name here.
+        """
+        self.config, self.root, self.node, self.job, self.say = config, root, node, job, say
+        where, how = ((config["node.state_dir"], start_files.BY_OPTION) if folder is None else
+                      (folder, start_files.BY_HOOK_DIR))
+        self.kept = start_files.open_state(where, job, node, config["node.public_dir"], how=how)
+        self._known_as = job if known_as is None else known_as
+        self._known = sources.of_side("node")
+
+    def snapshot(self, seq: str, mark: str = "", sources: dict[str, ModuleType] | None = None,
+                 say: Callable[[str], None] | None = None) -> Snapshot:
+        """The Snapshot of now; `sources`: not all, but these."""
+        return this_node.snapshot(self.root, self.config, sources or self._known, self.job,
+                                  self.node, seq, mark, say or self.say)
+
+    def _after_the_start(self) -> dict[str, ModuleType]:
+        return {**self._known, **sources.of_side("node, after the start")}
+
+    # -- before the work, and during it ------------------------------------------------------
+
+    def start(self, again: bool = False) -> Snapshot | None:
+        """Keep the counters as they are; the Snapshot, or None where an earlier start stands."""
+        now = self.snapshot(os.urandom(8).hex())
+        if again:
+            self.kept.forget_start()
+        if not self.kept.keep_start(snapshots.encode(now), replace=again):
+            earlier = self._earlier_start()
+            if earlier is not None and earlier.boot_id == now.boot_id:
+                self.say(f"job {self.job} was started on {self.node} already, "
+                         f"{max(0, now.wall_ns - earlier.wall_ns) / 1e9:.0f} s ago; that start is "
+                         f"kept (--again forgets it)")
+                return None
+            self.say(f"an earlier start of job {self.job} on {self.node} is "
+                     f"{'damaged' if earlier is None else 'from another boot'}; begun again")
+            self.kept.forget_start()
+            self.kept.keep_start(snapshots.encode(now), replace=True)
+        return now
+
+    def start_public(self) -> Snapshot:
+        """As root, keep the counters where the job's user finds them; the Snapshot."""
+        now = self.snapshot(os.urandom(8).hex())
+        self.kept.leave()
+        self.kept.keep_public_start(snapshots.encode(now))
+        return now
+
+    def mark(self, name: str) -> Snapshot:
+        """A part of the work begins; the Snapshot."""
+        start = self.begun("the first mark")
+        if len(self.kept.marks()) >= _MOST_MARKS:
+            raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
+                             f"mark larger parts")
+        now = self.snapshot(start.seq, name, self._after_the_start())
+        self.kept.keep_mark(snapshots.encode(now))
+        return now
+
+    def watch(self, every_s: float) -> None:
+        """Look every so many seconds until the job's end; see rates.py."""
+        from iostats.node import rates
+        seq, llite = self.begun("`watch`").seq, {"llite": self._known["llite"]}
+        rates.run(self.kept, seq, lambda: self.snapshot(seq, "", llite, lambda text: None), llite,
+                  every_s)
+
+    def begun(self, what: str) -> Snapshot:
+        """The start's Snapshot, without which `what` makes no sense; NoStart, StateError."""
+        begun = self.kept.load_start()
+        if begun is None:
+            self.kept.leave()
+            raise self._no_start(what)
+        return snapshots.decode(begun, self.kept.loaded_from)
+
+    def _no_start(self, what: str) -> NoStart:
+        return NoStart(f"{self.node}: job {self.job} was not started here: no snapshot in "
+                       f"{self.kept.folder}; run `iostats_client.py start` before {what}")
+
+    def _earlier_start(self) -> Snapshot | None:
+        try:
+            return snapshots.decode(self.kept.load_start() or b"", self.kept.start_path)
+        except IostatsError:
+            return None
+
+    # -- after the work ------------------------------------------------------------------------
+
+    def end(self, about: dict[str, Any] | None = None, cut: str = "",
+            also_here: dict[str, Any] | None = None) -> Ended:
+        """
+        ({path: report}, failed, damaged): this job's reports that wait for delivery, the one of
+        the work that ends now among them; the IostatsError that says why it is not, or None; and
+        one that says which other one can't be sent, or None.
+
+        `path` is where a report is kept; `about`: what the batch system tells of the job, for the
+        report; `cut`: why the work may have gone on after this, "" where it is over; `also_here`:
+        the other jobs that were seen on the node, as members of the report: other_jobs, others.
+        """
+        import json
+        waiting = self.kept.deltas()
+        failed: IostatsError | None = None
+        damaged: IostatsError | None = None
+        try:
+            begun = self.kept.load_start()
+            if begun is not None:
+                data, path = self._kept_report(begun, waiting, about, cut, also_here)
+                waiting.setdefault(path, data)
+                if os.path.exists(path):
+                    self.kept.forget_start()
+            elif not waiting:
+                failed = self._no_start("the work")
+        except IostatsError as error:
+            failed = error
+        reports = {}
+        for path, data in waiting.items():
+            try:
+                reports[path] = json.loads(data)
+                if not is_of_its_form(reports[path]):
+                    del reports[path]
+                    raise ValueError
+            except (ValueError, RecursionError):
+                damaged = StateError(f"{path}: the report is cut off or damaged, and cannot be "
+                                     f"sent; remove the file")
+        return reports, failed, damaged
+
+    def kept_at(self, path: str) -> str:
+        """Where the report of `path` really is: with a full disk its start still stands."""
+        return path if os.path.exists(path) else self.kept.loaded_from
+
+    def delivered(self) -> None:
+        """All reports have been delivered: nothing of this job stays here."""
+        self.kept.forget_start()                        # still there if the disk was full
+        self.kept.forget_public_start()
+        self.kept.forget_pieces()
+        self.kept.leave()
+
+    def without_numbers(self, why: str, about: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A report which says that this node has no numbers."""
+        import time
+
+        from iostats.wire import protocol
+        return {
+            "protocol": protocol.PROTOCOL, "job": self._known_as, "node": self.node,
+            "seq": os.urandom(8).hex(), "boot_id": this_node.boot_id(), "user": _user(about),
+            "reason": why, "ended": time.time(), "elapsed_s": 0.0, "clock_ahead_s": 0.0,
+            "mounts": {}, "deltas": [], **_about(about)}
+
+    def _kept_report(self, begun: bytes, waiting: dict[str, bytes], about: dict[str, Any] | None,
+                     cut: str, also_here: dict[str, Any] | None) -> tuple[bytes, str]:
+        """(the report as it is sent, where it is kept) of the start snapshot `begun`."""
+        import json
+        start = snapshots.decode(begun, self.kept.loaded_from)
+        path = self.kept.delta_path(start.seq)
+        if path in waiting:                             # ended before, between two steps
+            return waiting[path], path
+        end = self.snapshot(start.seq, sources=self._after_the_start())
+        marks = []
+        for at in self.kept.marks():
+            try:
+                marks.append(snapshots.decode(self.kept.load(at) or b"", at))
+            except StateError:                          # the start and the end still stand
+                self.say(f"{at}: the mark is cut off or damaged; its part is in the one before")
+        marks = [mark for mark in marks if mark.seq == start.seq]
+        found = report([one._replace(job=self._known_as) for one in (start, *marks, end)],
+                       self._known, self.root, self.config, about, cut)
+        if also_here is not None:
+            seen = found["other_jobs"] or 0
+            found.update(also_here, other_jobs=max(also_here["other_jobs"], seen))
+            if "others" in also_here:
+                found["in_cgroups"] = seen
+        watched = self.kept.load(self.kept.watch_path)
+        if watched:
+            from iostats.node import rates
+            found["series"] = rates.with_tail(watched, found)
+        data = json.dumps(found, separators=(",", ":")).encode()
+        try:
+            self.kept.keep_delta(start.seq, data)
+        except IostatsError as error:
+            # The disk is full: the start snapshot still stands, and the report may yet arrive.
+            self.say(str(error))
+        return data, path
+
+
+def is_of_its_form(found: object) -> bool:
+    """Whether what was read from a file can be sent as a report; the server looks at the rest."""
+    return (isinstance(found, dict) and isinstance(found.get("job"), str)
+            and isinstance(found.get("node"), str) and is_node_name(found["node"])
+            and found["job"].isprintable())
+
+
+def report(snapshots: Sequence[Snapshot], known: dict[str, ModuleType], root: str, config: Config,
+           about: dict[str, Any] | None = None, cut: str = "") -> dict[str, Any]:
+    """
+    The params of the method `report`, docs/wire.md, for what lies between the snapshots: the
+    start, the marks, and the end.
+    """
+    from iostats.lustre import paths
+    from iostats.totals import delta
+    from iostats.wire import protocol
+    start, end = snapshots[0], snapshots[-1]
+    pairs = list(zip(snapshots, snapshots[1:]))
+    parts = [delta.between(before, after, known) for before, after in pairs]
+    whole = _without_osts(delta.over(snapshots, known) if parts[1:] else parts[0], delta.merged)
+    if cut:
+        whole = [one._replace(lower_bound=True, why="; ".join(filter(None, (one.why, cut))))
+                 for one in whole]
+    return {
+        "protocol": protocol.PROTOCOL, "job": end.job, "node": end.node, "seq": start.seq,
+        "boot_id": end.boot_id, "user": _user(about), "reason": "", "ended": end.wall_ns / 1e9,
+        "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
+        "mounts": paths.mount_points(root),
+        "deltas": _as_sent(whole),
+        "dirty_bytes": known["dirty"].by_file_system(end.files),
+        "other_jobs": this_node.other_jobs(end.job, start, end),
+        "phases": [{"name": before.mark or f"(before {after.mark})",
+                    "elapsed_s": _seconds(before, after),
+                    "deltas": _as_sent(one for one in part if one.source == "llite")}
+                   for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
+        **_about(about),
+    }
+
+
+def _about(about: dict[str, Any] | None) -> dict[str, Any]:
+    return {"about": about} if about else {}
+
+
+def _without_osts(deltas: Iterable[Delta],
+                  merged: Callable[[Iterable[list[Delta]]], list[Delta]]) -> list[Delta]:
+    """The deltas with one of rpc_stats for each file system: no report shows it by OST."""
+    return merged([[one._replace(target="", instance="")] if one.source == "rpc_stats" else [one]
+                   for one in deltas])
+
+
+def _as_sent(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
+    """The deltas by name, without what is "", false, or of no use to the server."""
+    return [{name: value for name, value in one._replace(why=one.why[:500])._asdict().items()
+             if name == "values" or (value and name != "instance")} for one in deltas]
+
+
+def _seconds(before: Snapshot, after: Snapshot) -> float:
+    """Seconds between two snapshots; by the clock that nobody sets, where there is one."""
+    ns: int = after.wall_ns - before.wall_ns
+    if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:
+        ns = after.boot_ns - before.boot_ns
+    return max(0, ns) / 1e9
+
+
+def _user(about: dict[str, Any] | None) -> str:
+    """Whose job it is."""
+    name: str | None
+    for name in ((about or {}).get("user", ""), *map(os.environ.get, (
+            "SLURM_JOB_USER", "USER", "LOGNAME"))):
+        if name and name.isprintable():
+            return name[:64]
+    return str(os.geteuid())

@@ -1,0 +1,125 @@
+"""
+Ask the reader for the counter files that only root may read.
+
+The reader is `iostats_client.py show --json`, started by systemd for each connection to its socket,
+with CAP_DAC_READ_SEARCH and nothing else (systemd/).  It takes no input, so there is nothing that
+a user could ask it but this; its answer has each file's text as the kernel printed it.
+
+It is believed when the socket was made by root or by ourselves (SO_PEERCRED), and is given little
+time and space: without it a node has what it could read itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import sys
+import time
+
+from iostats.base.errors import one_line
+from iostats.lustre.paths import File
+from iostats.totals.snapshot import reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+ANSWER_WITHIN_S = 5.0
+LONGEST_ANSWER = 64 << 20
+
+
+class ReaderError(Exception):
+    """The reader gave nothing that can be used; the text says why."""
+
+
+def filled(files: list[File], refused: Container[int], path: str,
+           say: Callable[[str], None]) -> tuple[list[File], set[str]]:
+    """
+    (`files` with those that were refused as the reader at `path` sees them, {sources it gave}).
+
+    Everything else stays as it is.  `refused`: the errnos that count as a refusal.  `say` is
+    told, in one line, where the reader was of no use.
+    """
+    try:
+        answer = ask(path)
+    except ReaderError as error:
+        say(f"reader {path}: {one_line(error)}; going on without")
+        return files, set()
+    found: list[File] = []
+    gave: set[str] = set()
+    still = ""
+    for file in files:
+        if file.errno in refused:
+            theirs = answer.get((file.source, file.name))
+            if theirs is not None and not theirs.errno:
+                file = theirs
+                gave.add(file.source)
+            else:
+                if theirs is not None and theirs.errno == errno.EPERM:
+                    file = theirs                # our EACCES hides that not even root may
+                still = reason(file.errno if theirs is None else theirs.errno)
+        found.append(file)
+    if still and not gave:
+        say(f"reader {path}: it may not read them either ({still}); going on without")
+    return found, gave
+
+
+def ask(path: str) -> dict[tuple[str, str], File]:
+    """{(source, name): File} of what the reader at `path` sees; ReaderError."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            return _files_in(_answer(connection, path, time.monotonic() + ANSWER_WITHIN_S))
+    except socket.timeout:
+        raise ReaderError(f"no whole answer within {ANSWER_WITHIN_S:g} s") from None
+    except OSError as error:
+        raise ReaderError(error.strerror or str(error)) from None
+
+
+def _answer(connection: socket.socket, path: str, until: float) -> bytes:
+    connection.settimeout(ANSWER_WITHIN_S)
+    connection.connect(path)
+    # struct ucred: pid, uid, gid of who called listen(), three ints (unix(7)).
+    owner = int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8],
+                           sys.byteorder)
+    if owner not in (0, os.geteuid()):
+        raise ReaderError(f"expected a socket of root, got one of user {owner}")
+    parts: list[bytes] = []
+    length = 0
+    while True:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise socket.timeout
+        connection.settimeout(left)
+        part = connection.recv(1 << 18)
+        if not part:
+            break
+        parts.append(part)
+        length += len(part)
+        if length > LONGEST_ANSWER:
+            raise ReaderError(f"expected at most {LONGEST_ANSWER >> 20} MiB, got more")
+    if not parts:
+        raise ReaderError("it closed the connection without an answer (too many at once, or see "
+                          "its journal)")
+    return b"".join(parts)
+
+
+def _files_in(data: bytes) -> dict[tuple[str, str], File]:
+    try:
+        found = {}
+        for one in json.loads(data)["files"]:
+            file = File(*(one[name] for name in File._fields))
+            if not (all(type(value) is str for value in (*file[:3], file.text))
+                    and type(file.errno) is int and 0 <= file.errno < 4096):
+                raise ValueError
+            # What a snapshot on disk can hold: a byte a character, names of one line.
+            file.text.encode("latin-1")
+            file.path.encode("utf-8", "surrogateescape")
+            if "\n" in file.path:
+                raise ValueError
+            found[file.source, file.name] = file
+        return found
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ReaderError(f"expected the answer of `show --json`, got {len(data)} bytes that begin "
+                          f"with {data[:30].decode('latin-1')!r}") from None

@@ -1,0 +1,109 @@
+"""
+`show`: this node's counters as they are, for a person or as JSON; no server, nothing kept.
+
+The sums are those of a job that began when the counters did, made by the same aggregation.
+"""
+
+from __future__ import annotations
+
+from iostats.base.units import bytes_text
+from iostats.lustre import paths
+from iostats.totals import bounds, delta
+from iostats.totals.job_totals import Report, Totals
+from iostats.totals.snapshot import readings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from iostats.base.config import Config
+    from iostats.totals.snapshot import Snapshot
+
+def record(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> dict[str, Any]:
+    """The JSON record of everything since the counters began, of this node alone."""
+    totals = Totals(snapshot.job, 1)
+    totals.add(Report(snapshot.node, snapshot.seq, snapshot.boot_id, "", "",
+                      snapshot.wall_ns / 1e9, 0.0, 0.0, paths.mount_points(root),
+                      delta.between(None, snapshot, sources)))
+    return totals.record()
+
+
+def broken(snapshot: Snapshot, sources: dict[str, ModuleType]) -> list[str]:
+    """What is wrong with each counter file, or line of one, that is not of its form."""
+    read, refused = readings(snapshot, sources)
+    return [why for _, why in sorted(refused.items()) if "/" in why] + [
+        why for _, reading in sorted(read.items()) for why in reading.bad.values()]
+
+
+def as_json(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> dict[str, Any]:
+    """
+    {node, file_systems (as in docs/record.schema.json), files}.
+
+    Each of `files` has its counters, and what a snapshot needs: errno, and the text as the kernel
+    printed it, a character a byte (latin-1); this is what the reader answers.
+    """
+    read, refused = readings(snapshot, sources)
+    listed = []
+    for file in snapshot.files:
+        key = file.source, file.name
+        reading = read.get(key)
+        listed.append({
+            "source": file.source, "name": file.name, "path": file.path,
+            "errno": file.errno, "unreadable": refused.get(key), "text": file.text,
+            "snapshot_ns": reading and reading.snapshot_ns,
+            "start_ns": reading and reading.start_ns,
+            "bad": reading and reading.bad,
+            "counters": reading and {name: {field: value for field, value
+                                            in counter._asdict().items() if value is not None}
+                                     for name, counter in reading.counters.items()},
+        })
+    return {"node": snapshot.node, "file_systems": record(snapshot, sources, root)["file_systems"],
+            "files": listed}
+
+
+def as_text(snapshot: Snapshot, sources: dict[str, ModuleType], root: str, config: Config,
+            by_reader: Iterable[str] = ()) -> str:
+    """The tables of `show`; `by_reader`: the sources that were not read by this process."""
+    units, lines = config["report.units"], []
+    for fs in record(snapshot, sources, root)["file_systems"]:
+        label = config.labels.get(fs["name"], fs["name"])
+        on = f" on {', '.join(fs['mounts'])}" if fs["mounts"] else ""
+        lines.append(f"{label}{on}: since the counters began on {snapshot.node}")
+        rows = []
+        for layer, calls in (("application", "calls"), ("network", "rpcs")):
+            numbers = fs[layer] or {}
+            for way in ("read", "write"):
+                amount = numbers.get(f"{way}_bytes")
+                sign = bounds.mark(fs, f"{way}_bytes") if layer == "application" else ""
+                rows.append((f"{way} ({layer})",
+                             "-" if amount is None else sign + bytes_text(amount, units),
+                             _count(numbers.get(f"{way}_{calls}"), calls.replace("rpcs", "RPCs"))))
+        for name, row in (fs["operations"] or {}).items():
+            seconds = row["seconds"]
+            rows.append((name, f"{row['count']:,}",
+                         "" if seconds is None else f"{seconds:.3f} s"))
+        if fs["operations"] is None:
+            rows += [(f"{name} ({target})", f"{count:,}", "")
+                     for target, values in fs["targets"].items() if target.startswith("MDT")
+                     for name, count in values.items()]
+        lines += _columns(rows)
+        if by_reader:
+            lines.append(f"  note: for root alone, and read by the reader: "
+                         f"{', '.join(sorted(by_reader))}")
+        lines += [f"  note: {note}" for note in fs["notes"]]
+        lines.append("")
+    if not lines:
+        lines = [f"{snapshot.node}: no Lustre file system is mounted", ""]
+    return "\n".join(lines)
+
+
+def _count(number: int | None, what: str) -> str:
+    return "-" if number is None else f"{number:,} {what}"
+
+
+def _columns(rows: list[tuple[str, str, str]]) -> list[str]:
+    widths = [max(len(row[place]) for row in rows) for place in range(3)]
+    return [f"  {name:<{widths[0]}}  {middle:>{widths[1]}}  {last:>{widths[2]}}".rstrip()
+            for name, middle, last in rows]

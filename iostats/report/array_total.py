@@ -1,0 +1,92 @@
+"""
+The records of an array's tasks, or of a heterogeneous job's components, as one.
+
+Tasks that were on a node at the same time have each the whole node's numbers, so the sum of tasks
+that shared a node with anybody is an upper bound.
+"""
+
+from __future__ import annotations
+
+from iostats.base.errors import one_line
+from iostats.base.units import bytes_text
+from iostats.report.job_tables import table
+from iostats.totals import bounds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NUMBERS = ("read_bytes", "write_bytes", "operations")
+
+
+def whole_of(records: list[dict[str, Any]], job: str) -> bool:
+    """Whether these are parts, more than one, of what is `job` as a whole."""
+    return len(records) > 1 and all(
+        job in (record["batch"]["array_job"], record["batch"]["het_job"]) if record["batch"]
+        else False for record in records)
+
+
+def as_text(job: str, records: list[dict[str, Any]], config: Any, form: str, others: str) -> str:
+    """The total, below the reports of the parts; `others`: what to say of those without one."""
+    units = config["report.units"]
+    ends: dict[str, int] = {}
+    for record in records:
+        word = record["batch"]["outcome"] or "of unknown end"
+        ends[word] = ends.get(word, 0) + 1
+    shared = sum(map(_is_shared, records))
+    lacking = sum(not record["coverage"]["reported"] for record in records)
+    is_array = bool(records[0]["batch"]["array_job"])
+    kind = "tasks" if is_array else "components"
+    lines = [f"{'Array' if is_array else 'Job'} {job}: {len(records)} {kind} together ("
+             + ", ".join(f"{count} {word}" for word, count in sorted(ends.items())) + ")"
+             + (f"; {others}" if others else "")]
+    wanted = config["report.file_systems"]
+    names = {fs["name"]: fs["label"] for record in records for fs in record["file_systems"]}
+    rows = []
+    for name in [one for one in wanted if one in names] or sorted(names):
+        sums = [_sum(records, name, number, bool(shared), bool(lacking or others))
+                for number in _NUMBERS]
+        rows.append((names[name], *(
+            "-" if value is None else
+            mark + (str(value) if number == "operations" else bytes_text(value, units))
+            for number, (value, mark) in zip(_NUMBERS, sums))))
+    if rows:
+        lines.append(table(("File System", "File Read", "File Write", "Operations"), rows, form,
+                           ("left", "left", "left", "right")))
+    if shared:
+        lines.append(f"note: other jobs were on nodes of {shared} of these {kind}, each of which "
+                     f"has the whole node's numbers: the sum is at most this")
+    if lacking:
+        lines.append(f"note: of {lacking} of these {kind} no node has reported: the sum is at "
+                     f"least this")
+    return "\n".join(map(one_line, "\n".join(lines).split("\n"))) + "\n"
+
+
+def _is_shared(record: dict[str, Any]) -> bool:
+    """The short form of a report, from a comment, says so in its notes."""
+    return bool(record["coverage"]["shared"]) or (
+        record["short"] and any(note.startswith("other jobs were on") for note in record["notes"]))
+
+
+def _sum(records: list[dict[str, Any]], name: str, number: str, high: bool,
+         low: bool) -> tuple[int | None, str]:
+    """(sum of what is known of a number on a file system, or None; its mark)."""
+    values: list[int | None] = []
+    for record in records:
+        for fs in record["file_systems"]:
+            if fs["name"] == name:
+                values.append(_value(fs, number))
+                low = low or number in bounds.numbers_too_low(fs)
+                high = high or number in fs.get("too_high", ())
+    known = [value for value in values if value is not None]
+    if not known:
+        return None, ""
+    return sum(known), bounds.mark_of(low or len(known) < len(values), high)
+
+
+def _value(fs: dict[str, Any], number: str) -> int | None:
+    if number == "operations":
+        return None if fs["operations"] is None else sum(
+            row["count"] for row in fs["operations"].values())
+    found: int | None = fs["application"] and fs["application"][number]
+    return found

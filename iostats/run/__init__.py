@@ -1,0 +1,3 @@
+"""
+`iostats run`: one command, measured on all nodes of its job.
+"""

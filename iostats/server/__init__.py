@@ -1,0 +1,3 @@
+"""
+HTTP and JSON-RPC, and the server of one job.
+"""

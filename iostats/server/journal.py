@@ -1,0 +1,309 @@
+"""
+What a job's server has counted, on its node's disk before it is acknowledged: when the server is
+killed, the next one of this job there counts it again, and the nodes need not.
+
+    file    = record record*
+    record  = LENGTH CRC CHECK payload     three numbers of 32 bits, little-endian: the payload's
+                                           bytes, its crc32, and these two and a third one by XOR
+    payload = "whose" LF JSON              the first one: of which run of which job, in which boot
+            | "totals" LF JSON             all that was counted before, added up
+            | "node " NAME LF JSON         a message that was counted, as it came, and from whom
+
+A message is added by one write.  Where that did not come to its end the record is shorter than it
+says: nobody was told that it is counted, and it is passed over.  What is damaged anywhere else is
+said.  Nothing is synced: the file is there for the death of the process, and where the machine
+dies, the job dies with it (which `boot_id` tells).
+
+The file is locked as long as its server lives.  It is the user's own, in the directory of
+start_files.py, and is removed when the report is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import struct
+import time
+from zlib import crc32
+
+from iostats import schedulers
+from iostats.base import private_files
+from iostats.base.errors import StateError
+from iostats.node import identity, start_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+_FORM = 1
+_HEAD, _MARK = struct.Struct("<III"), 0x6a6f7572
+_LEAST_BETWEEN = 64 << 20         # bytes between two times at which all is added up
+_TIMES_TOTALS = 8                 # or so many times what that takes, where this is more
+_LOCKED_WITHIN_S, _LOOK_EVERY_S = 1.0, 0.02     # a server that was killed this moment holds it yet
+_WILL_BE_LOST = "going on, but what is counted will be lost if this server is killed"
+
+
+@contextlib.contextmanager
+def kept(folder: str, job: str, say: Callable[[str], None]) -> Iterator[Journal | None]:
+    """
+    The Journal of `job` on this node, which is removed when the block comes to its end, and stays
+    when it fails; None where there can be none, which is said.
+
+    `folder`: as of state.open_state.
+    """
+    journal = None
+    try:
+        journal = _opened(folder, job, say)
+    except StateError as error:
+        say(f"{error}; {_WILL_BE_LOST}")
+    except OSError as error:
+        say(f"{folder or start_files.TMP}: {error.strerror}; {_WILL_BE_LOST}")
+    is_done = False
+    try:
+        yield journal
+        is_done = True
+    except BrokenPipeError:                            # nobody wants the report
+        is_done = True
+        raise
+    except StateError as error:                        # it could not be written
+        if journal is None or not journal.has_all:
+            raise
+        raise StateError(f"{error}; what was counted is kept: the same command again has it"
+                         ) from None
+    finally:
+        if journal is not None:
+            journal.close(is_done)
+
+
+def _opened(folder: str, job: str, say: Callable[[str], None]) -> Journal:
+    about = schedulers.here(os.environ).about(os.environ)
+    run = f"{about['job']} {about.get('attempt') or 0}" if about.get("job") else ""
+    return Journal(start_files.open_state(folder, job, identity.name(),
+                                          holds=lambda one: os.path.lexists(one.journal_path)),
+                   {"form": _FORM, "job": job, "run": run, "boot_id": identity.boot_id()}, say)
+
+
+class Journal:
+    """
+    The file of one server; made and locked, or StateError or OSError.
+
+    `whose`: JSON object; `say`: is told what is wrong with the file, once.
+    """
+
+    def __init__(self, kept: start_files.State, whose: dict[str, Any],
+                 say: Callable[[str], None]) -> None:
+        self.path, self._kept, self._whose, self._say = kept.journal_path, kept, whose, say
+        self._beside = self.path + ".next"             # no ".new": those a node's `stop` removes
+        self._handle = self._locked()
+        self._end = self._add_up_at = 0
+        self._holds_any = os.fstat(self._handle).st_size > 0
+        self._is_well = True              # False: the disk did not take all that was counted
+        with contextlib.suppress(OSError):
+            private_files.forget(self._beside)           # of a server that was killed just then
+
+    # -- what an earlier server has left -------------------------------------------------------
+
+    def read(self) -> Iterator[tuple[str | None, bytes]]:
+        """
+        (node, message), or (None, totals), of all that an earlier server had counted.
+
+        To be read to its end before anything is added.
+        """
+        any_found = False
+        try:
+            for one in self._read():
+                any_found = True
+                yield one
+        except OSError as error:
+            self._is_well = False
+            self._say(f"{self.path}: cannot be read: {error.strerror}; going on without what an "
+                      f"earlier server of this job had counted")
+            return
+        self._holds_any = any_found
+        try:
+            if os.fstat(self._handle).st_size > self._end:
+                os.ftruncate(self._handle, self._end)
+            if not self._end:
+                self._write(b"whose\n", json.dumps(self._whose).encode())
+        except OSError as error:
+            self._give_up(error)
+        self._add_up_at = self._end + _LEAST_BETWEEN
+
+    def _read(self) -> Iterator[tuple[str | None, bytes]]:
+        damaged = 0
+        with open(self._handle, "rb", closefd=False) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            while size - self._end >= _HEAD.size:
+                length, crc, check = _HEAD.unpack(file.read(_HEAD.size))
+                if length ^ crc ^ _MARK != check:
+                    self._say(f"{self.path}: damaged from byte {self._end} on: what an earlier "
+                              f"server of this job had counted after that is not counted")
+                    break
+                if length > size - self._end - _HEAD.size:
+                    break                              # the write that did not come to its end
+                payload = file.read(length)
+                is_first, self._end = self._end == 0, self._end + _HEAD.size + length
+                kind, _, body = payload.partition(b"\n")
+                if crc32(payload) != crc:
+                    damaged, kind = damaged + 1, b""
+                if is_first:
+                    wrong = self._is_of_another(body) if kind == b"whose" else "damaged"
+                    if wrong:
+                        self._say(f"{self.path}: {wrong}: what is in it is not counted")
+                        self._end = 0
+                        return
+                elif kind == b"totals" or kind.startswith(b"node "):
+                    sender = kind[len(b"node "):].decode("ascii", "replace")
+                    yield None if kind == b"totals" else sender, body
+        if damaged:
+            self._say(f"{self.path}: {damaged} of its messages {'is' if damaged == 1 else 'are'} "
+                      f"damaged: what an earlier server of this job had counted there is not "
+                      f"counted")
+
+    def _is_of_another(self, body: bytes) -> str:
+        """What it is of, if it is not of this run of this job; "" if it is."""
+        try:
+            found = json.loads(body)
+            if found["form"] != _FORM:
+                return "of another release of iostats"
+            if found["job"] != self._whose["job"]:
+                return "of another job"
+            if found["boot_id"] != self._whose["boot_id"]:
+                return "of the time before this node's boot"
+            # One of them may have been started by hand, where no batch system tells.
+            if found["run"] and self._whose["run"] and found["run"] != self._whose["run"]:
+                return "of an earlier run of this job"
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return "damaged"
+        return ""
+
+    def refused(self, why: str) -> None:
+        """What an earlier server had added up is no part of this job's."""
+        self._say(f"{self.path}: totals of an earlier server of this job are not counted: {why}")
+
+    # -- what this server counts ---------------------------------------------------------------
+
+    @property
+    def has_all(self) -> bool:
+        """True when all that was counted is in it, and something was."""
+        return self._is_well and self._holds_any
+
+    def add(self, sender: str, message: bytes) -> None:
+        """Keep what was counted; where the disk does not take it, this is said once."""
+        if self._is_well:
+            self._holds_any = True
+            try:
+                self._write(b"node %s\n" % sender.encode(), message)
+            except OSError as error:
+                self._give_up(error)
+
+    @property
+    def is_long(self) -> bool:
+        """True when it is time to add up what is in it."""
+        return self._end > self._add_up_at and self._is_well
+
+    def replace(self, totals: bytes) -> None:
+        """`totals` of all that is in it take its place; on a disk that fails all stays as it is."""
+        handle, before, end = None, self._handle, self._end
+        try:
+            private_files.forget(self._beside)
+            handle = os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+                             | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._handle, self._end = handle, 0
+            self._write(b"whose\n", json.dumps(self._whose).encode())
+            self._write(b"totals\n", totals)
+            try:
+                os.rename(self._beside, self.path)
+            except OSError:
+                if not _is_at(handle, self.path):      # else it is done, and was called a failure
+                    raise
+            handle = before
+        except OSError:
+            self._handle, self._end = before, end
+            with contextlib.suppress(OSError):
+                private_files.forget(self._beside)
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                os.close(handle)                       # that which is not gone on with
+        self._add_up_at = self._end + max(_LEAST_BETWEEN, _TIMES_TOTALS * len(totals))
+
+    def close(self, is_done: bool) -> None:
+        """Remove it when all that was counted is in a report, or nothing was."""
+        if is_done or not self._holds_any:
+            # While it is locked: who waits for it looks again where it is.
+            with contextlib.suppress(OSError):
+                private_files.forget(self.path)
+        os.close(self._handle)
+        self._kept.leave()
+
+    # -- the file ------------------------------------------------------------------------------
+
+    def _locked(self) -> int:
+        ends = time.monotonic() + _LOCKED_WITHIN_S
+        while True:
+            try:
+                handle = self._made()
+            except FileNotFoundError:                  # another job has just left the folder
+                os.mkdir(self._kept.folder, 0o700)
+                handle = self._made()
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(handle, self.path):
+                    return handle
+            except BlockingIOError:
+                if time.monotonic() > ends:
+                    os.close(handle)
+                    raise StateError(f"{self.path}: another server of this job runs on this node"
+                                     ) from None
+                time.sleep(_LOOK_EVERY_S)
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+    def _made(self) -> int:
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+                             | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StateError(f"{self.path}: cannot be opened: {error.strerror}") from None
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            os.close(handle)
+            raise StateError(f"{self.path}: expected a file of user {os.geteuid()}, got no file, "
+                             f"or one of user {found.st_uid}; remove it")
+        return handle
+
+    def _write(self, kind: bytes, body: bytes) -> None:
+        length, crc = len(kind) + len(body), crc32(body, crc32(kind))
+        parts = _HEAD.pack(length, crc, length ^ crc ^ _MARK), kind, body
+        written = os.writev(self._handle, parts)
+        if written < _HEAD.size + length:              # the rest fails, and says why
+            rest = b"".join(parts)[written:]
+            while rest:
+                rest = rest[os.write(self._handle, rest):]
+        self._end += _HEAD.size + length
+
+    def _give_up(self, error: OSError) -> None:
+        self._is_well = False
+        with contextlib.suppress(OSError):             # else the next one sees that it is too short
+            os.ftruncate(self._handle, self._end)
+        self._say(f"{self.path}: {error.strerror}; {_WILL_BE_LOST}")
+
+
+def _is_at(handle: int, path: str) -> bool:
+    """True when the open file is the one that is found at `path`."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(handle)
+    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)

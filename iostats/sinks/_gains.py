@@ -1,0 +1,289 @@
+"""
+What all jobs have done so far, as of one sweep and of the one before.
+
+A Part is a table: a row for each job id of job_stats, a column for each counter's samples and sums,
+of one target, or of all targets of one kind (ost, mdt) of a file system added up.  What a job did
+between two sweeps is the difference of two tables, so nothing is lost or counted twice when a sweep
+was missed, and what a target forgets is no loss of anybody.
+
+    targets -> Parts -> jobs, by what the batch system calls them -> a database
+
+The walk over the targets is a generator, so that a loop can do other things between two of them.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    import numpy.typing
+
+    from iostats.site.harvest_intake import Harvest, Sweep
+    from iostats.site.resets import Target
+
+    Array = numpy.typing.NDArray[Any]
+    Columns = dict[str, tuple[Array, Array]]        # counter -> samples, sums
+    Key = tuple[str, str, str]                      # fs, component, target or ""
+
+UNATTRIBUTED = "(unattributed)"         # the ids that are no jobs' (cp.0, kworker), added up
+BYTES = ("read_bytes", "write_bytes")
+_DEAD_ROWS = 1000
+AT_ONCE = 500                           # ids that are looked at in one step of the walk
+
+Job = namedtuple("Job", "cluster job raw_job user account")
+Job.__doc__ = """
+Whose I/O it was.
+
+Attributes:
+    job: as users write it; as job_stats have it where no batch system tells; or UNATTRIBUTED.
+    raw_job: the batch system's own id.
+    cluster, user, account: "" where they are not known.
+"""
+NOBODY = Job("", UNATTRIBUTED, UNATTRIBUTED, "", "")
+
+
+def component_of(target: str) -> str:
+    """
+    What kind of target it is, as exporters call it.
+
+    >>> component_of("OST000a"), component_of("MDT0000")
+    ('ost', 'mdt')
+    """
+    return target[:3].lower()
+
+
+class Part:
+    """
+    A table of job ids.
+
+    Attributes:
+        fs, component, target: what it is of; target is "" for all of that component.
+        ids: the id of each row; `index`: the row of each id.
+        now, before: {counter: (samples, sums)}, arrays as long as `ids`, at this sweep and at
+            the one before.  They are not changed any more once the walk is over.
+        here, was_here: whether a target knew the id then.
+        is_job: whether the id is a job's; `low`: what is there may be too low, for good.
+    """
+
+    def __init__(self, fs: str, component: str, target: str) -> None:
+        self.fs, self.component, self.target = fs, component, target
+        self.ids: list[str] = []
+        self.index: dict[str, int] = {}
+        self._rows_of: dict[str, tuple[list[str], Array]] = {}
+        self.now: Columns = {}
+        self.before: Columns = {}
+        self.here = self.was_here = self.low = self.is_job = np.zeros(0, bool)
+        self._anew: list[int] = []
+
+    def begin(self, forgotten: Iterable[str]) -> None:
+        """A new sweep: what was now is before; these ids count from 0 since then."""
+        dead = len(self.ids) - int(self.here.sum())
+        if dead > _DEAD_ROWS and 2 * dead > len(self.ids):
+            self._keep(np.flatnonzero(self.here))
+        self.before, self.now = self.now, {}
+        self.was_here, self.here = self.here, np.zeros(len(self.ids), bool)
+        self._anew = [self.index[job_id] for job_id in forgotten if job_id in self.index]
+
+    def _keep(self, rows: Array) -> None:
+        self.ids = [self.ids[row] for row in rows.tolist()]
+        self.index = {job_id: row for row, job_id in enumerate(self.ids)}
+        self.now = {name: (samples[rows], sums[rows])
+                    for name, (samples, sums) in self.now.items()}
+        self.here, self.low, self.is_job = self.here[rows], self.low[rows], self.is_job[rows]
+        self._rows_of = {}
+
+    def add(self, target: Target, is_job: Callable[[str], bool]) -> set[str]:
+        """Add what `target` has; {id} that it did not have the last time."""
+        totals, new, came = target.totals(), [], set()
+        ids = list(totals.ids)
+        known = self._rows_of.get(target.target)
+        if known is None or known[0] != ids:
+            came = set(ids).difference(known[0] if known else ())
+            new = [job_id for job_id in ids if job_id not in self.index]
+            for job_id in new:
+                self.index[job_id] = len(self.ids)
+                self.ids.append(job_id)
+            rows = np.fromiter(map(self.index.__getitem__, ids), np.int64, len(ids))
+            known = self._rows_of[target.target] = (ids, rows)
+        rows, size = known[1], len(self.ids)
+        if new:
+            self._grow(size, np.fromiter(map(is_job, new), bool, len(new)))
+        self.here[rows] = True
+        for name, column in totals.counters.items():
+            if name not in self.now:
+                self.now[name] = (np.zeros(size, np.int64), np.zeros(size, np.int64))
+            samples, sums = self.now[name]
+            samples[rows] += np.asarray(column.samples).astype(np.int64)
+            if column.sums is not None and name in BYTES:
+                sums[rows] += np.asarray(column.sums).astype(np.int64)
+        return came
+
+    def _grow(self, size: int, are_jobs: Array) -> None:
+        self.here, self.was_here, self.low = (_longer(flags, size) for flags in
+                                              (self.here, self.was_here, self.low))
+        self.is_job = np.concatenate((self.is_job, are_jobs))
+        self.now, self.before = ({name: (_longer(samples, size), _longer(sums, size))
+                                  for name, (samples, sums) in columns.items()}
+                                 for columns in (self.now, self.before))
+
+    def end(self) -> None:
+        """
+        No row falls as long as it is here: a job may have been forgotten while we went from one
+        target to the next, and a counter that falls is a new one to a database.
+
+        One that was forgotten before that, and is back at once, is a new one.
+        """
+        anew = [row for row in self._anew if self.here[row]]
+        if anew:                                     # others may still read these arrays
+            self.before = {name: (_without(samples, anew), _without(sums, anew))
+                           for name, (samples, sums) in self.before.items()}
+        stays = self.here & self.was_here
+        zeros = np.zeros(len(self.ids), np.int64)
+        for name, then in self.before.items():
+            now = self.now.get(name, (zeros, zeros))
+            if any((old[stays] > new[stays]).any() for old, new in zip(then, now)):
+                samples, sums = (np.where(stays, np.maximum(old, new), new)
+                                 for old, new in zip(then, now))
+                self.now[name] = samples, sums
+
+    def gains(self) -> Columns:
+        """{counter: (samples, sums)} of what came since the sweep before; all of a new id."""
+        zeros = np.zeros(len(self.ids), np.int64)
+        found = {}
+        for name, (samples, sums) in self.now.items():
+            then = self.before.get(name, (zeros, zeros))
+            # What a target has forgotten is gone, and was not undone.
+            found[name] = (np.maximum(samples - then[0], 0), np.maximum(sums - then[1], 0))
+        return found
+
+
+def _without(array: Array, rows: list[int]) -> Array:
+    copy: Array = array.copy()
+    copy[rows] = 0
+    return copy
+
+
+def _longer(array: Array, size: int) -> Array:
+    longer = np.zeros(size, array.dtype)
+    longer[:len(array)] = array
+    return longer
+
+
+class Tally:
+    """
+    All Parts, from sweep to sweep.
+
+    `by_target`: a Part for each target, else one for each kind of target of a file system.
+
+    Attributes:
+        parts: {(fs, component, target or ""): Part}.
+        slot, slot_before: the times of this sweep and of the one before, s; None for none.
+        first: {id: the sweep before the one that it was first seen in, or None}.
+        names: {id: its job, as job_stats have it; "" for no job}.
+    """
+
+    def __init__(self, by_target: bool) -> None:
+        self.parts: dict[Key, Part] = {}
+        self.first: dict[str, float | None] = {}
+        self.names: dict[str, str] = {}
+        self.slot: float | None = None
+        self.slot_before: float | None = None
+        self._by_target = by_target
+        self._gaps: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._without_start: set[str] = set()    # ids of which nobody has told when their job began
+        self._forgotten: set[str] = set()        # ids, since the last walk began
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """The targets have forgotten these ids: if they come back, they count from 0."""
+        self._forgotten.update(ids)
+
+    def walk(self, sweep: Sweep, harvest: Harvest) -> Iterator[None]:
+        """Generator: take all targets, one at a step."""
+        self.slot_before, self.slot = self.slot, sweep.slot
+        forgotten, self._forgotten = self._forgotten, set()
+        for part in self.parts.values():
+            part.begin(forgotten)
+
+        def is_job(job_id: str) -> bool:
+            if job_id not in self.names:
+                self.names[job_id] = harvest.job_of(job_id)
+            return bool(self.names[job_id])
+        for fs, name in sorted(harvest.targets):
+            target = harvest.targets.get((fs, name))
+            if target is None:                           # it was forgotten meanwhile
+                continue
+            part = self._part(fs, name)
+            came = part.add(target, is_job)
+            for job_id in came:
+                self.first.setdefault(job_id, self.slot_before)
+            yield
+            yield from self._mark(part, target, harvest, came)
+        for part in self.parts.values():
+            part.end()
+        self._forget()
+
+    def _part(self, fs: str, name: str) -> Part:
+        key = self.key_of(fs, name)
+        if key not in self.parts:
+            self.parts[key] = Part(*key)
+        return self.parts[key]
+
+    def key_of(self, fs: str, name: str) -> Key:
+        """Of the Part that a target is a part of."""
+        return fs, component_of(name), f"{fs}-{name}" if self._by_target else ""
+
+    def _mark(self, part: Part, target: Target, harvest: Harvest, came: set[str]) -> Iterator[None]:
+        """
+        Generator: note whose totals may be too low.
+
+        A doubt that was not there before is one of an id that is new there, of one that is told
+        now when it began, of a suspect; or comes with a gap, which is everybody's.
+        """
+        key, gaps = (part.fs, target.target), (target.cleanup_s is None, target.gaps[-1:])
+        everyone = self._gaps.get(key) != gaps
+        self._gaps[key] = gaps
+        suspects = set(target.suspects())
+        since = float("inf") if target.swept_since is None else target.swept_since
+        ids = target.ids() if everyone else {
+            **dict.fromkeys(came), **dict.fromkeys(suspects),
+            **dict.fromkeys(job_id for job_id in target.changed() if job_id in self._without_start)}
+        for number, job_id in enumerate(ids):
+            if number % AT_ONCE == 0:
+                yield
+            row = part.index.get(job_id)
+            if row is None or part.low[row] or not part.is_job[row]:
+                continue
+            facts = harvest.facts(job_id)
+            began = facts.started if facts is not None else None
+            if not began:
+                self._without_start.add(job_id)
+                began = self.first.get(job_id) or target.swept_since or 0.0
+            else:
+                self._without_start.discard(job_id)
+            # marks() of all ids of all targets would take longer than a sweep on a large system.
+            if ((began < since or gaps[0] or target.gaps or job_id in suspects)
+                    and target.marks(job_id, began, None)):
+                part.low[row] = True
+
+    def _forget(self) -> None:
+        if len(self.first) > _DEAD_ROWS + 2 * max(
+                (len(part.ids) for part in self.parts.values()), default=0):
+            alive = set().union(*(part.ids for part in self.parts.values()))
+            self.first = {job_id: slot for job_id, slot in self.first.items()
+                          if job_id in alive}
+            self._without_start &= alive
+            self.names = {job_id: job for job_id, job in self.names.items() if job_id in alive}
+
+
+def job_of(job_id: str, harvest: Harvest) -> Job:
+    """The Job of an id that is a job's, as far as it is known now."""
+    facts, job = harvest.facts(job_id), harvest.job_of(job_id)
+    if facts is None:
+        return Job("", job, job, "", "")
+    return Job(facts.cluster, facts.job or job, facts.raw_job or job, facts.user, facts.account)

@@ -1,0 +1,171 @@
+"""
+The table of summaries in the store: one short row for each record, and the SQL that asks for them.
+
+Beside the records and not among their columns: a record has some KiB, and SQLite would have to read
+through each to get to what stands behind it.  100,000 rows here are 20 MiB.
+
+`began` and `over` are when the job was there: as its nodes or the storage servers say, or else from
+the first word of it to its record.
+"""
+
+from collections.abc import Iterable, Sized
+from typing import Annotated, Any, Optional, Union
+
+import msgspec
+
+from iostats.report.job_list import NAMES, SOME_LOW, Summary, bits_of, wrong_of
+
+MOST_ROWS = 5_000                   # in one answer
+MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 takes 999 values
+
+# Version 2 of the store has this form: other columns are another version.
+MAKE = """
+CREATE TABLE summaries (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
+    shown_as TEXT NOT NULL, user TEXT NOT NULL,
+    account TEXT NOT NULL, partition TEXT NOT NULL, name TEXT NOT NULL, outcome TEXT NOT NULL,
+    exit_code TEXT NOT NULL, started REAL, ended REAL, elapsed_s REAL, nodes INTEGER,
+    reported INTEGER NOT NULL, shared INTEGER NOT NULL, file_systems TEXT NOT NULL,
+    source TEXT NOT NULL, read_bytes INTEGER, write_bytes INTEGER, opens INTEGER, creates INTEGER,
+    operations INTEGER, lower_bound INTEGER NOT NULL, net_read_bytes INTEGER,
+    net_write_bytes INTEGER, net_lower_bound INTEGER NOT NULL, server_read_bytes INTEGER,
+    server_write_bytes INTEGER, server_operations INTEGER, server_lower_bound INTEGER NOT NULL,
+    final INTEGER NOT NULL, began REAL NOT NULL, over REAL NOT NULL,
+    PRIMARY KEY (cluster, job, attempt)) WITHOUT ROWID;
+CREATE INDEX summaries_over ON summaries (over);
+CREATE INDEX summaries_user ON summaries (user, over);
+"""
+
+_RUN = ("cluster", "job", "attempt", "shown_as", "user")
+_OF_SUMMARY = {**dict.fromkeys(Summary._fields, "?"), "began": "coalesce(?, min(first, made))",
+               "over": "coalesce(?, made)"}
+# Of `jobs`, whose row for this run is there by now.
+PUT = (f"INSERT OR REPLACE INTO summaries ({', '.join((*_RUN, *_OF_SUMMARY))}) "
+       f"SELECT {', '.join((*_RUN, *_OF_SUMMARY.values()))} FROM jobs "
+       f"WHERE cluster = ? AND job = ? AND attempt = ?")
+FORGET = ("DELETE FROM summaries WHERE (cluster, job, attempt) IN "
+          "(SELECT cluster, job, attempt FROM jobs WHERE first < ? AND closed)")
+
+_Name = Annotated[str, msgspec.Meta(max_length=128)]
+_Text = Annotated[str, msgspec.Meta(max_length=4096)]
+_Names = Annotated[list[_Name], msgspec.Meta(max_length=MOST_NAMES)]
+_Integer = Annotated[int, msgspec.Meta(ge=-2**63, le=2**63 - 1)]
+_Attempt = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+
+
+class Question(msgspec.Struct):
+    """
+    Which jobs, in which order: the params of the site server's `jobs`.
+
+    Attributes:
+        users, accounts, partitions, clusters, jobs, states: one of these; [] for any.
+        since, until: seconds since 1970; jobs that were there in between, or None.
+        all_runs: a job that was started again has a row for each run.
+        sort: a name of joblist.NAMES.
+        limit: rows in this answer.
+        after: `next` of the answer before, to go on from there.
+    """
+
+    users: _Names = []
+    accounts: _Names = []
+    partitions: _Names = []
+    clusters: _Names = []
+    jobs: Annotated[list[_Name], msgspec.Meta(max_length=MOST_JOBS)] = []
+    states: _Names = []
+    since: Optional[float] = None
+    until: Optional[float] = None
+    all_runs: bool = False
+    sort: _Name = "started"
+    descending: bool = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)] = 1000
+    after: Optional[tuple[Union[_Integer, float, _Text, None], _Text, _Text, _Attempt]] = None
+
+
+# What a row of `jobs` is called -> the column.
+_SQL = {"job_id": "shown_as", "raw_job_id": "job", "too_low": "lower_bound",
+        "too_high": "lower_bound", "lower_bound": f"(lower_bound & {SOME_LOW} != 0)"}
+_FLAGS = ("lower_bound", "net_lower_bound", "server_lower_bound", "final")
+# What there is a list of in a question -> the column.
+_ONE_OF = {"users": "user", "accounts": "account", "partitions": "partition",
+           "clusters": "cluster", "states": "upper(outcome)"}
+
+
+def values_to_put(key: tuple[Any, ...], summary: Summary) -> tuple[Any, ...]:
+    """The values of PUT."""
+    return (*summary, *key)
+
+
+def select(question: Question) -> tuple[str, list[Any]]:
+    """
+    (SQL, values) for the rows that a question asks for; one more than its `limit`.
+
+    Unknown values come last, whatever the order.  ValueError for an unknown `sort`.
+    """
+    if question.sort not in NAMES:
+        raise ValueError(f"sort: expected one of {', '.join(NAMES)}, got {question.sort!r}")
+    where, values = _conditions(question)
+    key = _SQL.get(question.sort, question.sort)
+    if question.after is not None:
+        last, *run = question.after
+        behind = "(cluster, job, attempt) > (?, ?, ?)"
+        if last is None:
+            where.append(f"{key} IS NULL AND {behind}")
+            values += run
+        else:
+            where.append(f"({key} {'<' if question.descending else '>'} ? OR {key} IS NULL "
+                         f"OR ({key} = ? AND {behind}))")
+            values += [last, last, *run]
+    columns = ", ".join(_SQL.get(name, name) for name in NAMES)
+    return (f"SELECT {columns} FROM summaries AS one"
+            f"{' WHERE ' if where else ''}{' AND '.join(where)} "
+            f"ORDER BY {key} IS NULL, {key} {'DESC' if question.descending else 'ASC'}, "
+            f"cluster, job, attempt LIMIT ?", [*values, question.limit + 1])
+
+
+def _conditions(question: Question) -> tuple[list[str], list[Any]]:
+    where, values = [], []
+    for name, column in _ONE_OF.items():
+        wanted = getattr(question, name)
+        if wanted:
+            where.append(f"{column} IN ({_marks(wanted)})")
+            values += wanted
+    if question.jobs:
+        marks = _marks(question.jobs)
+        where.append(
+            "(cluster, job, attempt) IN (SELECT cluster, job, attempt FROM jobs WHERE shown_as IN "
+            f"({marks}) OR whole IN ({marks}) OR job IN ({marks}))")
+        values += [*question.jobs] * 3
+    if question.since is not None:
+        where.append("over >= ?")
+        values.append(question.since)
+    if question.until is not None:
+        where.append("began <= ?")
+        values.append(question.until)
+    if not question.all_runs:
+        where.append("NOT EXISTS (SELECT 1 FROM summaries AS later WHERE later.cluster = "
+                     "one.cluster AND later.job = one.job AND later.attempt > one.attempt)")
+    return where, values
+
+
+def _marks(values: Sized) -> str:
+    return ", ".join("?" * len(values))
+
+
+def row_of(values: Iterable[Any]) -> dict[str, Any]:
+    """{name: value} of a row that `select` has found."""
+    row = dict(zip(NAMES, values))
+    for name in _FLAGS:
+        row[name] = bool(row[name])
+    row["too_low"], row["too_high"] = wrong_of(row["too_low"])
+    row["file_systems"] = row["file_systems"].split(",") if row["file_systems"] else []
+    return row
+
+
+def mark_of(row: dict[str, Any], question: Question) -> tuple[Any, str, str, int]:
+    """Where the next question goes on: `after` this row."""
+    last = row[question.sort]
+    if question.sort in ("too_low", "too_high"):
+        last = bits_of(row["too_low"], row["too_high"])
+    last = (",".join(last) if isinstance(last, list) else int(last) if isinstance(last, bool)
+            else last)
+    return last, row["cluster"], row["raw_job_id"], row["attempt"]

@@ -1,0 +1,59 @@
+"""
+The life of a job, as the storage servers and the batch system show it together.
+
+    ACTIVE   a sweep in which one of its entries in job_stats has changed
+    SILENT   job_cleanup_interval has gone by without that: its entries may expire
+    OVER     the batch system says that it has ended
+    CALM     nothing has come for so long that nothing will come: its totals are final
+
+A job is ENDED, and not SETTLED, for some time after its end: nodes still write back what was in
+their page cache, under the job's id.  Where no batch system knows of a job, silence alone settles
+it.  What comes in after that is a life of its own, and is added to the record of the first.
+
+Source: lprocfs_job_cleanup(), lustre/obdclass/lprocfs_jobstats.c, for when entries expire.
+"""
+
+from __future__ import annotations
+
+RUNNING, QUIET, ENDED, SETTLED = "running", "quiet", "ended", "settled"
+ACTIVE, SILENT, OVER, CALM = "active", "silent", "over", "calm"
+
+NEXT = {
+    RUNNING: {ACTIVE: RUNNING, SILENT: QUIET, OVER: ENDED},
+    QUIET:   {ACTIVE: RUNNING, SILENT: QUIET, OVER: ENDED, CALM: SETTLED},
+    ENDED:   {ACTIVE: ENDED, SILENT: ENDED, OVER: ENDED, CALM: SETTLED},
+    SETTLED: {},
+}
+
+SETTLES_AFTER, SETTLES_ALONE = 1.5, 3.0       # cleanup intervals; an entry lives at most 1.5
+WRITES_BACK_S = 60.0            # nodes, after a job's end: dirty pages are some 30 s old at most
+
+
+def after(state: str, event: str) -> str:
+    """The state that follows; ValueError where `event` cannot be in `state`."""
+    try:
+        return NEXT[state][event]
+    except KeyError:
+        raise ValueError(f"a job that is {state} can't be {event}") from None
+
+
+def event(state: str, now: float, last: float, over_at: float | None, is_known: bool,
+          cleanup_s: float) -> str | None:
+    """
+    What has happened to a job by `now`, or None: the events but ACTIVE, which a sweep shows.
+
+    `last`: when a sweep last showed a change; `over_at`: when the batch system was seen to say that
+    it is over, None while it does not; `is_known`: it has a batch system that knows of it;
+    `cleanup_s`: the longest job_cleanup_interval of the targets.  All in seconds.
+    """
+    if state != SETTLED:
+        if over_at is not None and state != ENDED:
+            return OVER
+        waits_for = SETTLES_AFTER if over_at is not None else SETTLES_ALONE
+        since = max(last, over_at) if over_at is not None else last
+        if (state == ENDED or (state == QUIET and not is_known)) and (
+                now - since >= max(waits_for * cleanup_s, WRITES_BACK_S)):
+            return CALM
+        if state == RUNNING and now - last >= cleanup_s:
+            return SILENT
+    return None

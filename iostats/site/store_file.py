@@ -1,0 +1,105 @@
+"""
+The store's files on the disk: made whole, and still those that were opened.
+
+SQLite goes on with a file that was removed or cut under it, and says that all is well: what it is
+given then is nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+
+from iostats.base.errors import StateError
+from iostats.base.private_files import make_folders
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HOW_ON = "`iostats store` says what is lost, and how to go on"
+ENDS = ("", "-wal", "-shm", "-journal")
+
+
+def make(path: str, prepare: Callable[[sqlite3.Connection], object]) -> None:
+    """
+    A new store at `path`, with what `prepare` puts into it; nothing where there is one.
+
+    It is there whole or not at all: one of 0 bytes was never made by us.
+    """
+    make_folders(os.path.dirname(path))
+    if os.path.lexists(path):
+        return
+    beside = f"{path}.{os.urandom(8).hex()}.new"
+    try:
+        os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        new = sqlite3.connect(beside, isolation_level=None)
+        try:
+            prepare(new)
+        finally:
+            new.close()
+        with contextlib.suppress(FileExistsError):             # another server was faster
+            os.link(beside, path)
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        for end in ENDS:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside + end)
+
+
+class Opened:
+    """The files of an open store."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files: dict[str, tuple[int, int]] = {}           # its end -> device, inode
+        self._size = 0
+        self.check()
+
+    def check(self) -> None:
+        """StateError where one of them was removed, replaced or cut."""
+        for end in ("", "-wal"):
+            try:
+                found = os.stat(self._path + end)
+            except FileNotFoundError:
+                if end in self._files:
+                    raise Removed(f"{self._path}{end}: was removed while the server has it open"
+                                  ) from None
+                continue
+            if self._files.setdefault(end, (found.st_dev, found.st_ino)) != (
+                    found.st_dev, found.st_ino):
+                raise Removed(f"{self._path}{end}: another file was put in its place while the "
+                              f"server has it open")
+            if not end:
+                if found.st_size < self._size:
+                    raise StateError(f"{self._path}: was cut from {self._size} to {found.st_size} "
+                                     f"bytes while the server has it open; nothing more is "
+                                     f"acknowledged; stop the server; {HOW_ON}")
+                self._size = found.st_size
+
+
+class Removed(StateError):
+    """The file has no name any more, or another one; what is in it can still be read."""
+
+
+def rescued(file: sqlite3.Connection, path: str) -> str:
+    """What is to be said after all of a removed store was copied beside its place, or was not."""
+    beside = f"{path}.rescued-{time.strftime('%Y%m%d-%H%M%S')}"
+    try:
+        os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        copy = sqlite3.connect(beside)
+        try:
+            file.backup(copy)
+        finally:
+            copy.close()
+    except (OSError, sqlite3.Error) as error:
+        return (f"nothing more is acknowledged, and what it had could not be copied ({error}); "
+                f"stop the server, and restore the file")
+    return (f"nothing more is acknowledged; all that it had is in {beside}: stop the server, move "
+            f"that to {path}, and start it")

@@ -1,0 +1,138 @@
+"""
+What is in a store, damaged or not, and a new one in its place with all of it that can be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections import namedtuple
+
+from iostats.base.errors import StateError
+from iostats.site.store import Store
+from iostats.site.store_file import ENDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+# Table -> what its rows are called, most precious first.
+TABLES = {"jobs": "jobs (records, and those that wait for one)", "reports": "reports",
+          "summaries": "rows of `iostats jobs`", "harvests": "settled totals of storage servers",
+          "lives": "jobs at the storage servers", "agents": "agents", "targets": "targets",
+          "blocks": "parts of sweeps", "damaged_reports": "damaged reports, put aside",
+          "damaged": "damaged rows, put aside", "clock": "clock"}
+# Of these a part says nothing true without the rest; agents send it all anew.
+_TOGETHER = ("targets", "blocks", "agents")
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+
+Found = namedtuple("Found", "count why")
+Found.__doc__ = """How many rows of a table could be read, and why not all; "" for all."""
+
+
+def look(path: str) -> dict[str, Found]:
+    """{table: Found} of the store at `path`; StateError for none, or one that a server has open."""
+    found = {}
+    with _opened(path) as file:
+        for table in _tables(file):
+            count, why = 0, ""
+            try:
+                for _ in file.execute(f"SELECT * FROM {table}"):
+                    count += 1
+            except _ERRORS as error:
+                why = str(error)
+            found[table] = Found(count, why)
+    return found
+
+
+def begin_anew(path: str) -> tuple[str, dict[str, Found]]:
+    """
+    Set the store at `path` aside and put a new one in its place, with all that can be read: (path
+    of the old one, {table: Found}); StateError.
+    """
+    beside, new = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", f"{path}.anew"
+    with _opened(path):
+        owner = os.stat(path)
+    for end in ENDS:                                   # of one that was interrupted
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new + end)
+    Store(new).close()
+    with contextlib.suppress(PermissionError):         # the server's user has to be able to open it
+        os.chown(new, owner.st_uid, owner.st_gid)
+    with _opened(path) as old, contextlib.closing(sqlite3.connect(
+            new, isolation_level=None)) as file:
+        file.execute("BEGIN")
+        known = set(_tables(file))
+        found = {}
+        for table in _tables(old):
+            if table not in known and table == "damaged":
+                [(made,)] = old.execute("SELECT sql FROM sqlite_master WHERE name = 'damaged'")
+                file.execute(made)
+            found[table] = _copied(old, file, table)
+        if any(found[table].why for table in _TOGETHER if table in found):
+            for table in _TOGETHER:
+                file.execute(f"DELETE FROM {table}")
+                found[table] = Found(0, found.get(table, Found(0, "")).why or "not whole")
+        file.execute("COMMIT")
+    for end in reversed(ENDS):                         # the file itself last
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path + end, beside + end)
+    os.rename(new, path)
+    return beside, found
+
+
+def _copied(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> Found:
+    """All rows of a table that can be read from its one end, and from the other."""
+    why = ""
+    try:
+        columns = [row[1] for row in old.execute(f"PRAGMA table_info({table})")]
+        keys = [row[1] for row in old.execute(f"PRAGMA table_info({table})") if row[5]]
+    except _ERRORS as error:
+        return Found(0, str(error))
+    put = (f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) "
+           f"VALUES ({', '.join('?' * len(columns))})")
+    for order in ("ASC", "DESC"):
+        by = ", ".join(f"{key} {order}" for key in keys)
+        try:
+            for row in old.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {by}"):
+                with contextlib.suppress(sqlite3.Error):       # not of its form: it is lost
+                    new.execute(put, row)
+            break
+        except _ERRORS as error:
+            why = str(error)
+    [(count,)] = new.execute(f"SELECT count(*) FROM {table}")
+    return Found(count, why)
+
+
+def _tables(file: sqlite3.Connection) -> list[str]:
+    try:
+        there = {name for name, in file.execute("SELECT name FROM sqlite_master "
+                                                "WHERE type = 'table'")}
+    except _ERRORS:
+        return []
+    return [table for table in TABLES if table in there]
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    if not os.path.isfile(path):
+        raise StateError(f"{path}: there is no store; the site's server makes one when it begins "
+                         f"(site.cfg: [site] store)")
+    file = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        file.execute("PRAGMA locking_mode = EXCLUSIVE")
+        file.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        file.close()
+        what = "a server has it open; stop that first" if "locked" in str(error) else (
+            f"cannot be opened: {error}")
+        raise StateError(f"{path}: {what}") from None
+    except _ERRORS:
+        pass                                           # no database at all: it has no tables
+    try:
+        yield file
+    finally:
+        file.close()

@@ -1,0 +1,8 @@
+"""
+From snapshots to a job's totals: snapshot -> delta -> totals -> record.
+
+It knows nothing of files, of messages, or of who asks.
+
+Standard library only.
+Pure: all.
+"""

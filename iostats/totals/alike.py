@@ -1,0 +1,184 @@
+"""
+Reports of one shape, added up as one list each.
+
+The nodes of a job mostly tell of the same targets, with the same metrics in the same order.  The
+first report of such a shape is added Delta by Delta (file_system.py), with its marks and names; of
+the others only the numbers are new, and these wait here as one list, to which those of the next
+report are added in one go.  `settle` gives them to the file systems, which then are the same as if
+each report had been added on its own.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from itertools import chain
+from operator import add, attrgetter
+
+from iostats.totals.file_system import (
+    IMPOSSIBLE,
+    added,
+    is_made_of_one,
+    made_once,
+    short_of,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from iostats.totals.file_system import FileSystem
+
+    # Of each Delta (source, file system, target, lower_bound, proved, why), its number of values
+    # or -1 without any, and the names of all.
+    Shape = tuple[tuple[tuple[Any, ...], ...], tuple[int, ...], tuple[str, ...]]
+
+_MOST_SHAPES, _MOST_NUMBERS = 64, 100_000       # more are added one by one
+head = attrgetter("source", "file_system", "target", "lower_bound", "proved", "why")
+
+
+class _Plan:
+    """What is the same for all reports of one shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.told: dict[str, set[str]] = {}     # file system -> sources
+        self.notes: list[tuple[str, str]] = []  # (file system, text)
+        # (source, file system, target, names, places of their numbers), of each Delta with numbers
+        self.parts: list[tuple[str, str, str, tuple[str, ...], list[int]]] = []
+        # The same of what a node's short record has, and of what it asked of MDTs.
+        self.short: list[tuple[str, tuple[str, ...], list[int]]] = []
+        self.metadata: list[tuple[tuple[str, str], tuple[str, ...], list[int]]] = []
+        heads, lengths, names = shape
+        at = 0
+        for (source, name, target, _, _, why), length in zip(heads, lengths):
+            self.told.setdefault(name, set()).add(source)
+            if why:
+                self.notes.append((name, f"{source}: {why}"))
+            if length < 0:
+                continue
+            # From 1 on: what is largest of several names is the one that is there.
+            places = {metric: at + number
+                      for number, metric in enumerate(names[at:at + length], 1)}
+            at += length
+            if source == "llite":
+                places = made_once(places)
+                kept = short_of(tuple(places))
+                self.short.append((name, kept, [places[metric] - 1 for metric in kept]))
+            where = tuple(places), [place - 1 for place in places.values()]
+            if source == "md_stats":
+                self.metadata.append(((name, target), *where))
+            self.parts.append((source, name, target, *where))
+
+
+
+class Waiting:
+    """
+    The sums of reports of one shape; without a plan it has come once.
+
+    Attributes:
+        shape: heads, lengths, names.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.plan: _Plan | None = None
+        self.sums: list[int] = []
+
+
+Same = namedtuple("Same", "waiting numbers")
+Same.__doc__ = """
+In the place of a report's deltas: their numbers, where the rest is known.
+
+Attributes:
+    waiting: the Waiting with its shape.
+    numbers: [integer], none of them IMPOSSIBLE.
+"""
+
+
+class Alike:
+    """
+    The numbers of reports whose shapes have come before.
+
+    Attributes:
+        likely: the Waiting whose shape the next report has, when all goes on as it does; None
+            where one report is not like the other.
+    """
+
+    def __init__(self) -> None:
+        self.likely: Waiting | None = None
+        self._last: Waiting | None = None
+        self._waiting: dict[Shape, Waiting] = {}
+        self._numbers = 0
+
+    def add(self, deltas: Sequence[Any], note: Callable[[str, str], None],
+            short: dict[str, dict[str, int]],
+            metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]] | None:
+        """
+        Take the numbers of one report; {file system: sources it told of}, or None when it has to be
+        added Delta by Delta.
+
+        `note`: called with (file system, text) of each note; `short`, `metadata`: as for
+        FileSystem.add.
+        """
+        found = [delta.values for delta in deltas]
+        if None in found:
+            lengths = tuple([-1 if values is None else len(values) for values in found])
+            found = [values or {} for values in found]
+        else:
+            lengths = tuple(map(len, found))
+        shape = tuple(map(head, deltas)), lengths, tuple(chain.from_iterable(found))
+        waiting = self._waiting.get(shape)
+        self.likely, self._last = waiting if waiting is self._last else None, waiting
+        if waiting is None:
+            more = self._numbers + len(shape[2]) + len(lengths)
+            if len(self._waiting) < _MOST_SHAPES and more <= _MOST_NUMBERS and _is_plain(shape):
+                self._waiting[shape], self._numbers = Waiting(shape), more
+            return None
+        numbers = list(chain.from_iterable([values.values() for values in found]))
+        if not are_possible(numbers):
+            return None
+        return self.add_same(Same(waiting, numbers), note, short, metadata)
+
+    def add_same(self, same: Same, note: Callable[[str, str], None],
+                 short: dict[str, dict[str, int]],
+                 metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]]:
+        """The same of a report whose shape is known to have come before."""
+        waiting, numbers = same
+        waiting.sums = list(map(add, waiting.sums, numbers)) if waiting.sums else numbers
+        plan = waiting.plan = waiting.plan or _Plan(waiting.shape)
+        for file_system, text in plan.notes:
+            note(file_system, text)
+        for file_system, names, places in plan.short:
+            added(short.setdefault(file_system, {}),
+                  dict(zip(names, [numbers[place] for place in places])))
+        for key, names, places in plan.metadata:
+            added(metadata.setdefault(key, {}),
+                  dict(zip(names, [numbers[place] for place in places])))
+        return plan.told
+
+    def settle(self, file_systems: dict[str, FileSystem]) -> None:
+        """Give all that waits here to `file_systems`."""
+        for waiting in self._waiting.values():
+            if not waiting.plan:
+                continue
+            sums, waiting.sums = waiting.sums, [0] * len(waiting.sums)
+            for source, file_system, target, names, places in waiting.plan.parts:
+                file_systems[file_system].add_sums(
+                    source, target, dict(zip(names, [sums[place] for place in places])))
+
+
+def are_possible(numbers: Sequence[int]) -> bool:
+    """Whether a node can have gained them; most are told by their sum, which is faster."""
+    return sum(numbers) < IMPOSSIBLE or max(numbers) < IMPOSSIBLE
+
+
+def _is_plain(shape: Shape) -> bool:
+    """Whether what is made of its numbers does not depend on their values."""
+    heads, lengths, names = shape
+    at = 0
+    for head, length in zip(heads, lengths):
+        if length > 0:
+            if head[0] == "llite" and not is_made_of_one(names[at:at + length]):
+                return False
+            at += length
+    return True

@@ -1,0 +1,9 @@
+"""
+Messages, and who sent them: JSON-RPC, authentication, and the client that delivers.
+
+It does not add up, and knows no job's life.
+
+Standard library only: all but jsonrpc, messages.totals, messages.sweep, messages.sweep_reader,
+messages.foreseen.
+Pure: protocol, jsonrpc, messages.
+"""

@@ -1,0 +1,377 @@
+"""
+Deliver a report to a server, or ask it something, from a node.
+
+The ports of a job are tried in their order.  Whoever answers `hello` with another job, or cannot
+prove whose it is (by the job's secret, or by munge), is not our server.  What fails is tried again
+with growing waits, until `try_for` seconds are over.
+
+HTTP/1.1 by hand over one socket: http.client and what it imports would cost a node more than
+everything else that it does here.
+
+What has been encoded before (a storage server's sweeps) is sent compressed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+
+from iostats.base import job_id
+from iostats.base.errors import NotDelivered, UsageError, one_line
+from iostats.wire import auth
+from iostats.wire import protocol as wire_protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Union
+
+    Params = Union[dict[str, Any], bytes]
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 8.0
+_REPLY_WITHIN_S = 10.0
+_ONE_TRY_S = 2.0
+_BESIDE_AFTER_S = 0.5                # from one port to the next, where nobody answers
+_LONGEST_ANSWER, _LONGEST_HEAD = 1 << 20, 1 << 16
+
+
+in_time = auth.in_time
+
+
+class _NotOurs(Exception):
+    """What listens on this port is not the server that we want; the text says why."""
+
+
+class Refused(NotDelivered):
+    """
+    The server itself said no: trying again would not help.
+
+    Attributes:
+        code: of the error, as in docs/wire.md.
+    """
+
+    later = False
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
+    """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; UsageError says `where`."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest[1:] if rest[:1] == ":" else rest
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    else:
+        host, port = text, ""
+    if not host or (port and not (port.isdigit() and 0 < int(port) < 65536)):
+        raise UsageError(f"{where}: expected HOST or HOST:PORT, got {text!r}")
+    return host, int(port) if port else None
+
+
+def site_server(config: Mapping[str, Any]) -> tuple[str, int]:
+    """(host, port) of the site's server, by site.cfg; UsageError, NotDelivered for none."""
+    if not config["site.host"]:
+        raise NotDelivered("no site server is named ([site] host in site.cfg)")
+    host, port = split_server(config["site.host"], "[site] host")
+    return host, port or config["site.port"]
+
+
+def deliver(report: dict[str, Any], server: str, secret_path: str | None, config: Mapping[str, Any],
+            say: Callable[[str], None] = lambda text: None,
+            sleep: Callable[[float], object] = time.sleep, job_uid: int | None = None,
+            method: str = "report") -> Any:
+    """
+    Send `report` (the params of the method `report`) to its job's server; what that answered.
+
+    `job_uid`: the job's user, whose server root believes as well where munge is used; `method`:
+    another one, whose params name job and node as well.  Raises NotDelivered, with everything that
+    was tried, when it was not taken.
+    """
+    host, port = split_server(server)
+    job = report["job"]
+    ports = [port] if port else job_id.ports(job, config["server.port_first"],
+                                             config["server.port_last"],
+                                             config["server.port_tries"])
+    began, wait, tries, said = time.monotonic(), _FIRST_WAIT_S, 0, set()
+
+    def say_once(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    last = None
+    while True:
+        tries += 1
+        try:
+            # Anew with each try: the server may have made the secret, or munged come up, by now.
+            signs = auth.of_client(config, job, secret_path, say_once, job_uid)
+            # Also where there is to be but one try, a server that has much to do may answer.
+            within_s = max(began + config["node.try_for"] - time.monotonic(),
+                           _ONE_TRY_S if tries == 1 else 0.0)
+            return _try_ports(report, host, ports, job, signs, method, within_s)
+        except Refused:
+            raise
+        except NotDelivered as error:
+            failed = error
+        left = began + config["node.try_for"] - time.monotonic()
+        if left <= 0:
+            raise NotDelivered(f"{report['node']}: {tries} tries in "
+                               f"{time.monotonic() - began:.0f} s: {failed}")
+        # Nodes that ended in the same second do not come back in the same one.
+        pause = min(wait * (0.5 + os.urandom(1)[0] / 256), left)
+        if str(failed) != last:
+            last = str(failed)
+            say(f"{last}; trying again for {left:.0f} s")
+        sleep(pause)
+        wait = min(wait * 2, _LONGEST_WAIT_S)
+
+
+def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str,
+               signs: Sequence[auth.Credentials], method: str, within_s: float) -> Any:
+    """
+    What the job's server answers, on whichever port; NotDelivered after `within_s` at the latest.
+
+    Who is on a port may be somebody else who says nothing: after a moment the next one is tried
+    beside it.  Each try has a thread, as no signal ends a resolver that does not answer.
+    """
+    import _thread
+    from _queue import Empty, SimpleQueue
+    until = time.monotonic() + within_s
+    ended: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+
+    def attempt(port: int) -> None:
+        try:
+            ended.put((port, _asked(host, port, job, signs, report["node"], method, report,
+                                    max(0.001, min(0.9 * (until - time.monotonic()),
+                                                   _REPLY_WITHIN_S))),
+                       None))
+        except BaseException as error:
+            ended.put((port, None, error))
+    others, silent, left = [], None, list(ports)
+    tried: set[int] = set()
+    while left or tried:
+        now = time.monotonic()
+        if left and now < until:
+            tried.add(left[0])
+            _thread.start_new_thread(attempt, (left.pop(0),))
+        try:
+            port, answer, error = ended.get(
+                timeout=max(0.0, min(until - now, _BESIDE_AFTER_S) if left else until - now))
+        except Empty:
+            if now >= until:
+                break
+            continue
+        tried.discard(port)
+        if error is None:
+            return answer
+        if isinstance(error, _NotOurs):
+            others.append(f"port {port}: {error}")
+        elif not isinstance(error, (OSError, ValueError)):
+            raise error
+        elif not isinstance(error, ConnectionRefusedError) or silent is None:
+            silent = f"{host}:{port}: {_in_words(error)}"
+        if isinstance(error, socket.gaierror):
+            break                              # the next port of that host is as unknown
+    others += [f"port {port}: no answer within {within_s:.1f} s" for port in sorted(tried)]
+    raise NotDelivered(f"no answer from {wire_protocol.server_of(job)}: "
+                       + "; ".join(others + ([silent] if silent else [])))
+
+
+def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], node: str,
+         method: str, params: Params, within_s: float | None = None, longest: int = _LONGEST_ANSWER,
+         learn: Callable[[float], object] = lambda clock_ahead_s: None) -> Any:
+    """
+    The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
+
+    `params`: by name; or bytes: a packed sweep, sent as it is with clock_ahead_s beside it.
+    `signs`: credentials.of_client(...); `within_s`: for everything, from the connection to the
+    answer, 10 if not given (only the resolver and munged have their own times); `longest`: bytes of
+    the answer's body; `learn`: is told how far this clock is ahead of the server's, when `hello`
+    has told.  For the method `report` clock_ahead_s is filled in; for `hello` nothing else is
+    asked.  Raises Refused where the server itself said no, and any other NotDelivered where it was
+    not reached.
+    """
+    try:
+        return _asked(host, port, name, signs, node, method, params, within_s, longest, learn)
+    except _NotOurs as error:
+        raise NotDelivered(f"{host}:{port}: expected {wire_protocol.server_of(name)}: "
+                           f"{error}") from None
+    except (OSError, ValueError) as error:
+        raise NotDelivered(f"no answer from {wire_protocol.server_of(name)}: {host}:{port}: "
+                           f"{_in_words(error)}") from None
+
+
+def who_listens(host: str, port: int, name: str, signs: Sequence[auth.Credentials],
+                node: str) -> tuple[dict[str, Any], auth.Credentials | None]:
+    """
+    (hello's result, the one of `signs` that it was proved by, or None) of who is on a port.
+
+    {} for what is no server of ours.  Raises OSError where nobody answers.
+    """
+    until = time.monotonic() + _REPLY_WITHIN_S
+    with _connected(host, port, until) as connection:
+        try:
+            return _Conversation(connection, host, port, name, signs, node, until).hello()
+        except (_NotOurs, ValueError):
+            return {}, None
+
+
+def _asked(host: str, port: int, name: str, signs: Sequence[auth.Credentials], node: str,
+           method: str, params: Params, within_s: float | None = None,
+           longest: int = _LONGEST_ANSWER,
+           learn: Callable[[float], object] = lambda clock_ahead_s: None) -> Any:
+    until = time.monotonic() + (_REPLY_WITHIN_S if within_s is None else within_s)
+    with _connected(host, port, until) as connection:
+        return _Conversation(connection, host, port, name, signs, node, until,
+                             longest, learn).ask(method, params)
+
+
+def _connected(host: str, port: int, until: float) -> socket.socket:
+    """A connection; each address of `host` has an equal part of the time that is left."""
+    # Of a text it would load the tables of international names, 8 % of a `stop` (CPU).
+    name = host.encode() if host.isascii() else host
+    addresses = socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)
+    for place, (family, kind, protocol, _, address) in enumerate(addresses):
+        one = socket.socket(family, kind, protocol)
+        try:
+            one.settimeout(max(0.001, (until - time.monotonic()) / (len(addresses) - place)))
+            one.connect(address)
+            return one
+        except OSError as error:
+            one.close()
+            failed = error
+    raise failed
+
+
+def _in_words(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+class _Conversation:
+    """One connection to one port; every answer is checked before it is believed."""
+
+    def __init__(self, connection: socket.socket, host: str, port: int, name: str,
+                 signs: Sequence[auth.Credentials], node: str, until: float,
+                 longest: int = _LONGEST_ANSWER,
+                 learn: Callable[[float], object] = lambda clock_ahead_s: None) -> None:
+        self._connection, self._name, self._signs, self._node = connection, name, signs, node
+        self._host = f"{host}:{port}"
+        self._clock_ahead_s = 0.0
+        self._buffer = bytearray()
+        # One bound for the whole conversation: an answer that trickles has no more time.
+        self._until, self._longest, self._learn = until, longest, learn
+
+    def ask(self, method: str, params: Params) -> Any:
+        """Say hello, then call `method`; the server's result."""
+        hello, proved = self.hello()
+        if hello["job"] != self._name:
+            raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
+        if not proved:
+            raise _NotOurs("; ".join(dict.fromkeys(one.doubt for one in self._signs)))
+        theirs: Any = hello.get("time")
+        if type(theirs) not in (int, float) or not abs(theirs) < 1e12:
+            raise _NotOurs("its `hello` does not tell the time")
+        self._clock_ahead_s = time.time() - theirs
+        self._learn(self._clock_ahead_s)
+        if method == "hello":
+            return hello
+        if method == "report" and isinstance(params, dict):
+            params = {**params, "clock_ahead_s": round(self._clock_ahead_s, 3)}
+        result, is_proved = self._call(method, params, proved)
+        if not is_proved:
+            raise _NotOurs("it could not prove its answer")
+        return result
+
+    def hello(self) -> tuple[dict[str, Any], auth.Credentials | None]:
+        """(the server's result, the one of our credentials that it was proved by, or None)."""
+        for one in self._signs:
+            hello, is_proved = self._call("hello", {"job": self._name}, one)
+            if not isinstance(hello, dict) or "job" not in hello:
+                raise _NotOurs("something else listens there")
+            if is_proved:
+                return hello, one
+            if hello["job"] != self._name:
+                break
+        return hello, None
+
+    def _call(self, method: str, params: Params,
+              signs: auth.Credentials) -> tuple[Any, bool]:
+        """(result, the answer was authenticated) of one call."""
+        body = self._body(method, params)
+        nonce = os.urandom(16).hex()
+        now = int(time.time() - self._clock_ahead_s)
+        header = signs.authorization(self._node, now, nonce, body)
+        self._connection.settimeout(self._left())
+        self._connection.sendall(
+            b"POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\nAuthorization: %s\r\n\r\n"
+            % (self._host.encode(), len(body), header.encode()) + body)
+        headers, body = self._answer()
+        is_proved = signs.proves(headers, nonce, body)
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            raise _NotOurs("something else listens there") from None
+        if not isinstance(answer, dict):
+            raise _NotOurs("something else listens there")
+        if "error" in answer:
+            error = answer["error"]
+            is_form = isinstance(error, dict)
+            message = error.get("message") if is_form else error
+            if is_proved:
+                what = "the report" if method == "report" else f"`{method}`"
+                raise Refused(f"{self._host}: the server refused {what}: {message}",
+                              error.get("code") if is_form else None)
+            if is_form and error.get("code") == wire_protocol.INTERNAL_ERROR:
+                # It was proved by its `hello`; what fails now may keep it from signing as well.
+                raise NotDelivered(f"{self._host}: the server cannot keep what it gets: "
+                                   f"{one_line(str(message))[:400]}")
+            raise _NotOurs(str(message))
+        return answer.get("result"), is_proved
+
+    def _body(self, method: str, params: Params) -> bytes:
+        if isinstance(params, bytes):
+            import binascii  # a `stop` has no use for it
+            return (b'{"jsonrpc":"2.0","method":"%s","params":{"protocol":2,"clock_ahead_s":%.3f,'
+                    b'"sweep":"%s"},"id":1}' % (method.encode(), self._clock_ahead_s,
+                                                binascii.b2a_base64(params, newline=False)))
+        return json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, "id": 1},
+                          separators=(",", ":")).encode()
+
+    def _answer(self) -> tuple[dict[str, str], bytes]:
+        """({lower-case header: value}, body) of one HTTP answer."""
+        while b"\r\n\r\n" not in self._buffer:
+            if len(self._buffer) > _LONGEST_HEAD:
+                raise _NotOurs("something else listens there")
+            self._receive()
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        length = int(headers.get("content-length", "0"))
+        if not lines[0].startswith("HTTP/1.") or not 0 <= length <= self._longest:
+            raise _NotOurs("something else listens there")
+        while len(self._buffer) < length:
+            self._receive()
+        body, self._buffer = bytes(self._buffer[:length]), self._buffer[length:]
+        return headers, body
+
+    def _receive(self) -> None:
+        self._connection.settimeout(self._left())
+        try:
+            part = self._connection.recv(65536)
+        except socket.timeout:
+            raise _NotOurs("something that does not answer listens there") from None
+        if not part:
+            raise ConnectionError("it closed the connection")
+        self._buffer += part
+
+    def _left(self) -> float:
+        return max(0.001, self._until - time.monotonic())

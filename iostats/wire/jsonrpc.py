@@ -1,0 +1,195 @@
+"""
+JSON-RPC 2.0: the bytes of a request (or a batch) in, the bytes of the answer out.
+
+In the wire form of python-jsonrpc: one request object in the body of a POST; batches and
+notifications as the specification has them.  Not pjrpc, whose dispatcher takes eight times as
+long for a `hello` and twice as long for a `report` (benchmarks/README.md): a server has all nodes
+of a job at its door in the same second.
+
+Source: https://www.jsonrpc.org/specification, sections 4 to 7.
+"""
+
+import json
+from collections import namedtuple
+from collections.abc import Callable, Generator, Mapping
+from functools import lru_cache
+from types import GeneratorType
+from typing import Any, Optional, Union
+
+import msgspec
+
+from iostats.base.cooperative import finished
+from iostats.base.errors import WireError
+from iostats.wire.protocol import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+)
+
+Method = namedtuple("Method", "function params quickly keys_once", defaults=(None, False))
+Method.__doc__ = """
+What can be called.
+
+Attributes:
+    function: (params, context) -> result that msgspec can encode, or a generator that returns it
+        (cooperative.py), for what takes long; may raise WireError.
+    params: the type that the params are decoded to: a msgspec.Struct (by name, or by position
+        in the order of its fields), or any other type; None for a method without params.
+    quickly: the bytes of the params -> what they are decoded to, or None where that is to be done
+        as ever; for what is called often.
+    keys_once: a message in which a key stands twice in one object, and so could be read in two
+        ways, is refused; the look takes about as long as its decoding.
+"""
+
+_MESSAGES = {
+    PARSE_ERROR: "Parse error", INVALID_REQUEST: "Invalid Request",
+    METHOD_NOT_FOUND: "Method not found", INVALID_PARAMS: "Invalid params",
+    INTERNAL_ERROR: "Internal error",
+}
+_MOST_IN_BATCH = 1000
+_MOST_ANSWERED = 16 << 20        # bytes, after which a batch is not gone on with
+
+
+class _Request(msgspec.Struct):
+    jsonrpc: str
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"")
+    id: Union[int, str, float, msgspec.UnsetType, None] = msgspec.UNSET
+
+
+_request_of = msgspec.json.Decoder(_Request).decode
+
+@lru_cache
+def _first_of(most: int) -> Callable[[bytes], tuple[msgspec.Raw, ...]]:
+    """
+    JSON array -> its first elements, at most so many.
+
+    What comes behind them is passed over, and costs nothing: a list of it would take 30 bytes of
+    memory for each byte of "[0,0,0,...".
+    """
+    decode = msgspec.json.Decoder(msgspec.defstruct("_First", [
+        (f"at_{number}", msgspec.Raw, msgspec.Raw(b"")) for number in range(most)],
+        array_like=True)).decode
+    return lambda body: tuple(filter(bytes, msgspec.structs.astuple(decode(body))))
+
+
+_encode = msgspec.json.encode
+
+
+def dispatch(body: bytes, methods: Mapping[str, Method], context: Any = None,
+             on_bug: Callable[[Exception], object] = lambda error: None) -> Optional[bytes]:
+    """
+    The answer to `body`, as bytes; None when none is due (notifications alone).
+
+    `methods`: name -> Method.  A bug in a method is answered with -32603 and given to `on_bug`.
+    """
+    return finished(answering(body, methods, context, on_bug))
+
+
+def answering(body: bytes, methods: Mapping[str, Method], context: Any,
+              on_bug: Callable[[Exception], object]) -> Generator[None, None, Optional[bytes]]:
+    """The same in steps, where a method takes them; otherwise in one."""
+    if body.lstrip()[:1] != b"[":
+        return (yield from _one(body, methods, context, on_bug))
+    try:
+        requests = _first_of(_MOST_IN_BATCH + 1)(body)
+    except (msgspec.DecodeError, RecursionError):
+        return error_answer(PARSE_ERROR)
+    if not requests or len(requests) > _MOST_IN_BATCH:
+        return error_answer(INVALID_REQUEST, detail="" if not requests else
+                            f"at most {_MOST_IN_BATCH} requests in a batch")
+    answers, size = [], 0
+    for request in requests:
+        if size > _MOST_ANSWERED:
+            answers.append(error_answer(INVALID_REQUEST, detail=(
+                f"the answers before it have more than {_MOST_ANSWERED >> 20} MiB; it was not "
+                f"looked at")))
+            break
+        answer = yield from _one(bytes(request), methods, context, on_bug)
+        if answer is not None:
+            answers.append(answer)
+            size += len(answer)
+    return b"[" + b",".join(answers) + b"]" if answers else None
+
+
+def error_answer(code: int, id: Any = None, detail: str = "") -> bytes:
+    """The bytes of an answer that is an error."""
+    message = _MESSAGES.get(code, "")
+    message = f"{message}: {detail}" if message and detail else message or detail
+    return _encode({"jsonrpc": "2.0", "error": {"code": code, "message": message}, "id": id})
+
+
+def _one(body: bytes, methods: Mapping[str, Method], context: Any,
+         on_bug: Callable[[Exception], object]) -> Generator[None, None, Optional[bytes]]:
+    try:
+        request = _request_of(body)
+    except msgspec.ValidationError:
+        return error_answer(INVALID_REQUEST)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return error_answer(PARSE_ERROR)
+    raw = bytes(request.params)
+    if request.jsonrpc != "2.0" or raw[:1] not in (b"", b"[", b"{"):
+        return error_answer(INVALID_REQUEST)
+    notification = request.id is msgspec.UNSET
+    id = None if notification else request.id
+    try:
+        method = methods.get(request.method)
+        if method is None:
+            raise WireError(METHOD_NOT_FOUND, "")
+        if method.keys_once:
+            _check_keys(raw)
+        params = method.quickly(raw) if method.quickly else None
+        if params is None:
+            params = _params(raw, method.params)
+        result = method.function(params, context)
+        if isinstance(result, GeneratorType):
+            result = yield from result
+        answer = _encode({"jsonrpc": "2.0", "result": result, "id": id})
+    except WireError as error:
+        answer = error_answer(error.code, id, str(error))
+    except Exception as error:      # whatever it is, the caller gets an answer and we a report
+        on_bug(error)
+        answer = error_answer(INTERNAL_ERROR, id)
+    return None if notification else answer
+
+
+def _check_keys(raw: bytes) -> None:
+    """WireError where a key stands twice in an object of `raw`, which is JSON."""
+    # Of two that are equal one is lost when it is read: then `":` stands there less often.  Where
+    # it may stand for something else, or a key may have blanks behind it, the slower look decides.
+    try:
+        if not any(one in raw for one in (b"\\", b" :", b"\t:", b"\n:", b"\r:")) and raw.count(
+                b'":') == _encode(msgspec.json.decode(raw or b"{}")).count(b'":'):
+            return
+        json.loads(raw or b"{}", object_pairs_hook=_once, parse_int=len)
+    except (ValueError, RecursionError):                   # who decodes it says what is wrong
+        return
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise WireError(INVALID_PARAMS, f"expected each key once in an object, got {twice[:40]!a} "
+                                        f"twice")
+
+
+def _params(raw: bytes, kind: Any) -> Any:
+    """The params as `kind`; WireError -32602, which says what was expected, when they are not."""
+    try:
+        if kind is None:
+            if raw[1:-1].strip():
+                raise WireError(INVALID_PARAMS, "expected none")
+            return None
+        if raw[:1] == b"[" and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            names = kind.__struct_fields__
+            values = _first_of(len(names) + 1)(raw)
+            if len(values) > len(names):
+                raise WireError(INVALID_PARAMS, f"expected at most {len(names)}, got more")
+            raw = b"{" + b",".join(b'"%s":%s' % (name.encode(), bytes(value))
+                                   for name, value in zip(names, values)) + b"}"
+        return msgspec.json.decode(raw or b"{}", type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise WireError(INVALID_PARAMS, str(error)) from None

@@ -1,0 +1,3 @@
+"""
+One file for each message that is more than a method's parameters.
+"""

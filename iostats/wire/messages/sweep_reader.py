@@ -1,0 +1,142 @@
+"""
+The bytes of a `packed_sweep` -> its blocks, as arrays: docs/wire.md has the form.
+
+    message_of(params, most)    what an agent sent, authenticated, and not yet inflated
+    rows_of(data)               one block, as the store keeps it
+
+All that is in a message is checked before it is used: its length when it is inflated, how many
+blocks, ids, counters and bytes there are, names, and that times fit in 63 bits.
+"""
+
+import zlib
+from functools import lru_cache
+from typing import Annotated, Literal
+
+import msgspec
+import numpy
+
+from iostats.wire.messages import sweep as messages_sweep
+
+PROTOCOL = 2
+MAGIC = b"iostats sweep 2\n"
+_Width = Literal[0, 1, 2, 4, 8]
+_Some = Literal[1, 2, 4, 8]
+
+
+class Packed(msgspec.Struct):
+    """
+    The params of the method `packed_sweep`.
+
+    Attributes:
+        sweep: the message, compressed (in JSON: base64).
+        clock_ahead_s: the agent's clock less the server's, now.
+    """
+
+    protocol: int
+    sweep: bytes
+    clock_ahead_s: messages_sweep.Seconds = 0.0
+
+
+class _Head(messages_sweep.Head, kw_only=True):
+    blocks: Annotated[int, msgspec.Meta(ge=0, le=messages_sweep.MOST_BLOCKS)]
+
+
+class _BlockHead(messages_sweep.BlockHead, kw_only=True):
+    times: tuple[_Some, _Some] = (1, 1)
+    counters: Annotated[
+        dict[messages_sweep.Counter, tuple[messages_sweep.Unit, _Some, _Width, _Width, _Width,
+                                           _Width]],
+        msgspec.Meta(max_length=messages_sweep.MOST_COUNTERS)] = {}
+
+
+_head_of = msgspec.json.Decoder(_Head).decode
+_block_head_of = msgspec.json.Decoder(_BlockHead).decode
+_old_of = msgspec.json.Decoder(messages_sweep.Sweep).decode
+
+
+def message_of(packed: Packed, most: int) -> messages_sweep.Taken:
+    """
+    The sweep in `packed`, of which no more than `most` bytes are inflated; ValueError.
+
+    What has waited in the spool of an agent of before is one JSON object, as of `sweep`.
+    """
+    inflate = zlib.decompressobj()
+    try:
+        data = inflate.decompress(packed.sweep, most + 1)
+    except zlib.error as error:
+        raise ValueError(f"expected a whole compressed sweep, got: {error}") from None
+    if len(data) > most:
+        raise ValueError(f"expected at most {most} bytes, inflated (site.cfg: [server] "
+                         f"max_message_bytes)")
+    if not inflate.eof or inflate.unused_data:
+        raise ValueError("expected one whole compressed sweep, got "
+                         f"{'more' if inflate.eof else 'a part of one'}")
+    if data[:len(MAGIC)] != MAGIC:
+        return _old_of(data).taken(packed.clock_ahead_s)
+    line, at = _line(data, len(MAGIC))
+    head, blocks = _head_of(line), []
+    if head.protocol != PROTOCOL:
+        raise ValueError(f"protocol {head.protocol} is not spoken here, only {PROTOCOL}; use one "
+                         f"release on all servers")
+    for number in range(head.blocks):
+        begin = at
+        try:
+            rows, at = _block(data, begin)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise ValueError(f"block {number + 1} of {head.blocks}: {error}") from None
+        blocks.append((rows, data[begin:at]))
+    if at != len(data):
+        raise ValueError(f"expected {head.blocks} blocks, got {len(data) - at} bytes more")
+    return messages_sweep.Taken(head, packed.clock_ahead_s, blocks)
+
+
+def rows_of(data: bytes) -> messages_sweep.Rows:
+    """The Rows of one block; ValueError or msgspec.MsgspecError."""
+    rows, end = _block(data, 0)
+    if end != len(data):
+        raise ValueError(f"expected one block, got {len(data) - end} bytes more")
+    return rows
+
+
+def _line(data: bytes, at: int) -> tuple[bytes, int]:
+    """(a line of JSON, where the next byte is)."""
+    end = data.find(b"\n", at)
+    if end < 0:
+        raise ValueError("expected a line of JSON, got no end of line")
+    return data[at:end], end + 1
+
+
+def _block(data: bytes, at: int) -> tuple[messages_sweep.Rows, int]:
+    """(the block that begins at `at`, where it ends)."""
+    line, at = _line(data, at)
+    head = _block_head_of(line)
+    rows, columns = len(head.ids), []
+    widths: list[int] = list(head.times)
+    for name, (_, *each) in head.counters.items():
+        for field, width in zip(messages_sweep.FIELDS, each):
+            if width:
+                columns.append((name, field))
+                widths.append(width)
+    if rows * sum(widths) > len(data) - at:
+        raise ValueError(f"expected {rows * sum(widths)} bytes of {rows} entries, got "
+                         f"{len(data) - at}")
+    values, order = numpy.empty((len(widths), rows), numpy.uint64), _order(tuple(widths))
+    place = 0
+    for width in (8, 4, 2, 1):
+        count = widths.count(width)
+        if count:
+            values[order[place:place + count]] = numpy.frombuffer(
+                data, f"<u{width}", count * rows, at).reshape(count, rows)
+            at, place = at + count * rows * width, place + count
+    times = values[:2].view(numpy.int64)
+    if rows and times.min() < 0:
+        raise ValueError("expected times below 2^63 nanoseconds")
+    return messages_sweep.possible(messages_sweep.Rows(
+        head, times[0], times[1], {name: unit for name, (unit, *_) in head.counters.items()},
+        columns, values[2:].T)), at
+
+
+@lru_cache(1000)
+def _order(widths: tuple[int, ...]) -> list[int]:
+    """Places of the columns, the widest first; those of one width in their order."""
+    return sorted(range(len(widths)), key=lambda place: -widths[place])

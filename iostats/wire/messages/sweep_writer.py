@@ -1,0 +1,174 @@
+"""
+What an agent read, as the bytes of a message: docs/wire.md, "packed_sweep".
+
+    Block      entries of one target, in columns
+    Parts      the messages of one sweep: blocks, until one is long enough; compressed, once
+
+A column is an array of unsigned integers, as wide as its largest number: 1, 2, 4 or 8 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from array import array
+from operator import gt, mul
+
+from iostats.base.errors import JobStatsSyntaxError
+from iostats.lustre.job_stats import LONGEST_ID
+from iostats.lustre.job_stats_rows import FIELDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from iostats.lustre.job_stats_rows import Form, Row
+
+PROTOCOL, _MAGIC = 2, b"iostats sweep 2\n"
+LONGEST_WHY = 400
+_MOST_ROWS = 1000                  # of a block
+_LIMIT = 2**63 - 1                 # sums stay there from 2.17 on; larger ones are none
+_HEAD, _OF_COUNTER = 300, 60       # about so many bytes of JSON
+_COUNTED = ("samples", "sum")      # all that matters where each entry has a start_time
+_TYPES = {array(code).itemsize: code for code in "BHIQ"}
+
+
+def length(ids: Iterable[str]) -> int:
+    """Bytes of ids in JSON, where all but ASCII takes six."""
+    return sum(3 + (len(one) if one.isascii() else 6 * len(one)) for one in ids)
+
+
+class Block:
+    """
+    A part of one reading of a target.
+
+    `head`: {"file_system", "target", "read_at", "cleanup_s"}.
+
+    Attributes:
+        bytes: it will have so many at most.
+        bad, why: entries that could not be understood, and the first of them.
+    """
+
+    _MOST_REFUSED = 1000                # ids that are told of them
+
+    def __init__(self, head: dict[str, Any]) -> None:
+        self.bytes, self.bad, self.why = _HEAD, 0, ""
+        self._head, self._refused = head, dict[str, None]()
+        self._form: Form | None = None
+        self._rows: dict[str, Row] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def refuse(self, error: JobStatsSyntaxError) -> None:
+        """An entry could not be understood."""
+        self.bad += 1
+        self.why = self.why or str(error)[:LONGEST_WHY]
+        if 0 < len(error.job_id) <= LONGEST_ID and len(self._refused) < self._MOST_REFUSED:
+            self._refused[error.job_id] = None
+            self.bytes += length((error.job_id,))
+
+    def _leave_out(self, bad: Iterable[int]) -> None:
+        """What no kernel can have kept: more than its samples and its maximum allow."""
+        rows = list(self._rows.values())
+        for at in sorted(bad):
+            del self._rows[rows[at].job_id]
+            self.refuse(JobStatsSyntaxError(
+                f"{self._head['file_system']}-{self._head['target']}", rows[at].job_id,
+                "a larger one", "a sum of at most samples x maximum, below 2**63"))
+
+    def has_place_for(self, form: Form, row: Row) -> bool:
+        """False where it begins another block: an id comes once, and all rows have one form."""
+        return not self._rows or (form is self._form and len(self._rows) < _MOST_ROWS
+                                  and row.job_id not in self._rows)
+
+    def add(self, form: Form, row: Row) -> None:
+        """One row more."""
+        if not self._rows:
+            self._form = form
+            self.bytes += sum(_OF_COUNTER + len(one.name) + len(one.unit) for one in form.columns)
+        self._rows[row.job_id] = row
+        name = row.job_id
+        self.bytes += 16 + 8 * len(row.numbers) + (3 + len(name) if name.isascii()
+                                                   else 6 * len(name) + 3)
+
+    def packed(self, ended: bool, entries: int = 0, gone: Sequence[str] = (),
+               unreadable: str = "") -> bytes:
+        """The bytes that are sent: a line of JSON, and its columns."""
+        rows = list(self._rows.values())
+        started, seen = [row.started_ns for row in rows], [row.seen_ns for row in rows]
+        columns: list[tuple[int, array[int]]] = []
+        times = [_column(columns, started), _column(columns, seen)]
+        wanted = _COUNTED if all(started) else FIELDS
+        numbers = iter(zip(*(row.numbers for row in rows)))
+        counters: dict[str, list[Any]] = {}
+        bad: set[int] = set()
+        for name, unit, fields in self._form.columns if self._form is not None and rows else ():
+            values = {field: list(map(int, column)) for field, column in zip(fields, numbers)
+                      if field in wanted or field == "max"}
+            samples = values["samples"]
+            if any(samples):
+                if "sum" in values and (max(values["sum"]) > _LIMIT or any(map(
+                        gt, values["sum"], map(mul, samples, values["max"])))):
+                    bad.update(at for at, (total, most) in enumerate(zip(values["sum"], map(
+                        mul, samples, values["max"]))) if total > min(most, _LIMIT))
+                counters[name] = [unit, *(
+                    _column(columns, values[field])
+                    if field in fields and field in wanted else 0 for field in FIELDS)]
+        if bad:
+            self._leave_out(bad)
+            return self.packed(ended, entries, gone, unreadable)
+        head = {**self._head, "ended": ended, "entries": entries, "bad": self.bad, "why": self.why,
+                "unreadable": unreadable, "ids": list(self._rows), "gone": list(gone),
+                "refused": list(self._refused),
+                "times": times, "counters": counters}
+        columns.sort(key=lambda pair: -pair[0])        # the widest first; otherwise as they came
+        return b"".join([_line(head), *(column.tobytes() for _, column in columns)])
+
+
+def _column(columns: list[tuple[int, array[int]]], numbers: list[int]) -> int:
+    """Add a column; the bytes of each of its numbers."""
+    bits = max(numbers, default=0).bit_length()
+    width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
+    column = array(_TYPES[width], numbers)
+    if sys.byteorder == "big":
+        column.byteswap()
+    columns.append((width, column))
+    return width
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+class Parts:
+    """The messages of one sweep: blocks are added, and a message goes when it is long enough."""
+
+    def __init__(self, keep: Callable[[bytes], None], head: Callable[[], dict[str, Any]],
+                 longest: int) -> None:
+        """`keep`: gets each message; `head`: what it begins with; `longest`: bytes of a part."""
+        self._keep, self._head, self._longest = keep, head, longest
+        self._blocks: list[bytes] = []
+        self._bytes = 0
+
+    def has_place_for(self, block: Block) -> bool:
+        return self._bytes + block.bytes < self._longest
+
+    def add(self, block: Block, ended: bool, entries: int = 0, gone: Sequence[str] = (),
+            unreadable: str = "") -> None:
+        """One block more; `ended`, `entries`, `gone`, `unreadable`: of its reading."""
+        self._blocks.append(block.packed(ended, entries, gone, unreadable))
+        self._bytes += len(self._blocks[-1])
+        if self._bytes >= self._longest or not ended:
+            self._send(last=False)
+
+    def end(self) -> None:
+        """The last one, which may be empty: it tells that there is nothing more."""
+        self._send(last=True)
+
+    def _send(self, last: bool) -> None:
+        blocks, self._blocks, self._bytes = self._blocks, [], 0
+        head = {"protocol": PROTOCOL, **self._head(), "last": last, "blocks": len(blocks)}
+        self._keep(zlib.compress(b"".join([_MAGIC, _line(head), *blocks]), 1))

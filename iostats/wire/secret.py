@@ -1,0 +1,94 @@
+"""
+The job's secret: 32 random bytes, as 64 hex digits in a file that only its user can read.
+
+The server makes it, the nodes read it; it lies in a folder that they share (site.cfg: [secret]
+dir, ~/.iostats by default), or comes in the environment as IOSTATS_SECRET.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from iostats.base.errors import ConfigError, NotDelivered, StateError
+from iostats.base.job_id import as_filename
+from iostats.base.private_files import make_folders, read_text
+
+VARIABLE = "IOSTATS_SECRET"
+_SHORTEST = 16
+
+
+def where(named: str | None, folder: str, job: str) -> str | None:
+    """
+    The path of the secret of `job`, or None for the environment.
+
+    `named` (--secret) wins, then IOSTATS_SECRET, then a file in `folder` ([secret] dir).
+    """
+    if named:
+        return named
+    if os.environ.get(VARIABLE):
+        return None
+    home = os.path.expanduser(folder)
+    if home.startswith("~"):
+        raise ConfigError(f"[secret] dir: expected a folder, got {folder!r}, and nobody tells "
+                          f"where that home is; name a file with --secret")
+    return os.path.join(home, as_filename(job) + ".secret")
+
+
+def load(path: str | None) -> bytes:
+    """
+    The secret's bytes, from `path`, or from the environment when that is None.
+
+    Raises NotDelivered when there is none (yet), StateError when it is not safe to use.
+    """
+    text = (os.environ[VARIABLE] if path is None else _read(path)).strip()
+    if len(text) < _SHORTEST:
+        raise StateError(f"{path or VARIABLE}: expected a secret of at least {_SHORTEST} "
+                         f"characters, got {len(text)}; remove it where the server runs, and that "
+                         f"makes a new one")
+    return text.encode("latin-1", "replace")
+
+
+def _read(path: str) -> str:
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+            raise StateError(f"{path}: expected a file of mode 0600, got mode "
+                             f"{stat.S_IMODE(found.st_mode):04o}; others could have read it: "
+                             f"remove it where the server runs, and that makes a new one")
+        return read_text(path)
+    except FileNotFoundError:
+        raise NotDelivered(f"{path}: no secret; the server makes it: is that running, and is the "
+                           f"folder shared, or the file copied to here?") from None
+    except PermissionError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}; it is another user's.  The "
+                         f"site's server knows ordinary users by munge: [server] auth = munge "
+                         f"secret in site.cfg, here and there") from None
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def make(path: str | None) -> bool:
+    """Make a new secret in `path`, unless one is there already; True when it was made."""
+    if path is None or os.path.lexists(path):      # its directory may be read-only, and rightly
+        return False
+    beside = f"{path}.{os.urandom(8).hex()}.new"
+    try:
+        make_folders(os.path.dirname(path))
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                         | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                os.write(handle, os.urandom(32).hex().encode() + b"\n")
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.link(beside, path)                      # whole, or not at all
+        finally:
+            os.unlink(beside)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise StateError(f"{path}: the secret cannot be made: {error.strerror}; name another "
+                         f"file with --secret") from None
+    return True

@@ -1,0 +1,268 @@
+"""
+site.cfg: four places, the later one wins, and every mistake is told in one line.
+"""
+
+import re
+
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iostats.base import config
+from iostats.base.config import FREE_SECTIONS, OPTIONS, SECTIONS, Config, load
+from iostats.base.errors import ConfigError
+
+
+@pytest.fixture
+def nobody(tmp_path, monkeypatch):
+    """A machine without any configuration; the environment of a user whose home is tmp_path."""
+    monkeypatch.setattr(config, "BESIDE", str(tmp_path / "beside.cfg"))
+    monkeypatch.setattr(config.os.path, "exists", lambda path: False)       # no /etc/iostats
+    (tmp_path / ".iostats").mkdir()
+    return {"HOME": str(tmp_path)}
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+# -- defaults ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_default_is_itself_a_choice_that_is_allowed(name):
+    """A default that its own check refuses would stop every command."""
+    option = OPTIONS[name]
+    choices = Config()
+    choices.take(name, option.default, "the test")
+    assert choices[name] == Config()[name]
+    assert option.help.endswith(".") and option.expected
+
+
+def test_without_any_file_the_defaults_are_in_force(nobody):
+    """And they say so."""
+    choices = load(environ=nobody)
+    assert (20000, 29999, 60.0, "grid", "binary", []) == tuple(choices[name] for name in (
+        "server.port_first", "server.port_last", "server.deadline", "report.format",
+        "report.units", "report.columns"))
+    assert {"the default"} == set(choices.origin.values())
+    assert {} == choices.labels
+
+
+# -- which one wins ----------------------------------------------------------------------
+
+
+def test_the_later_place_wins_and_each_value_knows_where_it_came_from(nobody, tmp_path):
+    """System's file < user's own < environment < command line; what one does not say stays."""
+    system = write(tmp_path / "beside.cfg", "[server]\nport_first = 10023\nport_last = 10037\n"
+                                            "deadline = 41\nsilence = 43\n")
+    user = write(tmp_path / ".iostats" / "site.cfg", "[server]\nport_last = 10047\ndeadline = 53\n")
+    choices = load(environ={**nobody, "IOSTATS_SERVER_DEADLINE": "59"})
+    choices.take("server.silence", "61", "--silence")
+    assert (10023, 10047, 59.0, 61.0) == tuple(choices[f"server.{key}"] for key in (
+        "port_first", "port_last", "deadline", "silence"))
+    assert (f"{system}:2", f"{user}:2", "environment: IOSTATS_SERVER_DEADLINE", "--silence",
+            "the default") == tuple(choices.origin[f"server.{key}"] for key in (
+                "port_first", "port_last", "deadline", "silence", "max_nodes"))
+
+
+def test_config_stands_for_both_files(nobody, tmp_path):
+    """--config FILE: neither the system's nor the user's file is read then."""
+    write(tmp_path / "beside.cfg", "[server]\ndeadline = 41\n")
+    write(tmp_path / ".iostats" / "site.cfg", "[server]\nsilence = 43\n")
+    path = write(tmp_path / "mine.cfg", "[report]\nunits = decimal\n")
+    choices = load(path, nobody)
+    assert ("decimal", 60.0, 10.0) == (choices["report.units"], choices["server.deadline"],
+                                       choices["server.silence"])
+
+
+def test_labels_of_both_files_are_known(nobody, tmp_path):
+    """The user's own name for a file system wins over the site's."""
+    write(tmp_path / "beside.cfg", "[labels]\nsnx11001 = BW Home\nsnx11002 = BW Projects\n")
+    write(tmp_path / ".iostats" / "site.cfg", "[labels]\nsnx11002 = mine\n")
+    assert {"snx11001": "BW Home", "snx11002": "mine"} == load(environ=nobody).labels
+
+
+@pytest.mark.parametrize("home", ["", "relative/path", "/nowhere/at/all"])
+def test_a_home_that_is_not_there_is_no_mistake(nobody, home):
+    """Prologs run without HOME, or before it is mounted."""
+    assert 60.0 == load(environ={"HOME": home})["server.deadline"]
+
+
+# -- the form ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [
+    "[server]\nhost = login1\n",
+    "[server]\nhost=login1\n",
+    "  [server]  \n\t host  =  login1  \n",
+    "# a comment\n; another\n\n[server]\n# host = other\nhost = login1",
+    "[server]\r\nhost = login1\r\n",
+    "[ server ]\nhost = login1\n",
+    "[report]\n[server]\nhost = login1\n[report]\n",
+], ids=["plain", "without blanks", "with many blanks", "comments, no newline at the end",
+        "line ends of Windows", "blanks in the section", "sections again and empty"])
+def test_the_form_is_ini(tmp_path, text):
+    """As people write it by hand."""
+    assert "login1" == load(write(tmp_path / "site.cfg", text), {})["server.host"]
+
+
+def test_a_value_may_contain_what_looks_like_the_form(tmp_path):
+    """Only the first = divides, and a # inside a value is a #."""
+    path = write(tmp_path / "site.cfg", "[labels]\nsnx11001 = Home = #1 [fast]\n")
+    assert {"snx11001": "Home = #1 [fast]"} == load(path, {}).labels
+
+
+def test_a_label_may_be_in_any_language(tmp_path):
+    """The file is UTF-8, as are the tables."""
+    path = write(tmp_path / "site.cfg", "[labels]\nsnx11001 = Größe ☃\n")
+    assert {"snx11001": "Größe ☃"} == load(path, {}).labels
+
+
+@pytest.mark.parametrize("text, message", [
+    ("[sever]\n", ":1: expected one of the sections node server batch run site harvest "
+                  "secret influxdb prometheus report "
+                  "labels, got '[sever]'"),
+    ("[server]\ndealine = 60\n",
+     ":2: [server] has no key 'dealine'; it has: host port_first port_last"),
+    ("[server]\ndeadline = soon\n",
+     ":2: [server] deadline: expected seconds, from 0 to 10000000, got 'soon'"),
+    ("[server]\ndeadline = -1\n",
+     ":2: [server] deadline: expected seconds, from 0 to 10000000, got '-1'"),
+    ("[server]\ndeadline = nan\n",
+     ":2: [server] deadline: expected seconds, from 0 to 10000000, got 'nan'"),
+    ("[server]\ndeadline = inf\n",
+     ":2: [server] deadline: expected seconds, from 0 to 10000000, got 'inf'"),
+    ("[server]\nport_first = 0\n",
+     ":2: [server] port_first: expected a number from 1 to 65535, got '0'"),
+    # Of what root's services and hooks keep: where they run is nobody's choice.
+    ("[node]\nhook_dir = iostats/node\n",
+     ":2: [node] hook_dir: expected a folder whose path begins with /, got 'iostats/node'"),
+    ("[site]\nstore = site.sqlite\n",
+     ":2: [site] store: expected a file whose path begins with /, got 'site.sqlite'"),
+    ("[harvest]\nspool_dir =\n",
+     ":2: [harvest] spool_dir: expected a folder whose path begins with /, got ''"),
+    ("[influxdb]\nspool_dir = ~/influxdb\n",
+     ":2: [influxdb] spool_dir: expected a folder whose path begins with /, got '~/influxdb'"),
+    ("[server]\nport_first = 65536\n",
+     ":2: [server] port_first: expected a number from 1 to 65535, got '65536'"),
+    ("[server]\nport_first = 20000.5\n",
+     ":2: [server] port_first: expected a number from 1 to 65535, got '20000.5'"),
+    ("[server]\nport_first = \uff12\uff13\n",
+     ":2: [server] port_first: expected a number from 1 to 65535, got '"),
+    ("[server]\nport_first =\n",
+     ":2: [server] port_first: expected a number from 1 to 65535, got ''"),
+    ("[server]\nport_first = 20000 # first\n",
+     ":2: [server] port_first: expected a number from 1 to 65535, got '20000 # first'"),
+    ("[server]\nport_first = 20023\nport_last = 20000\n",
+     ":3: [server] port_last: expected a port of at least port_first = 20023, got '20000'"),
+    ("[report]\nformat = html\n", ":2: [report] format: expected grid or plain or json or csv or "
+                                  "markdown, got 'html'"),
+    ("[report]\nunits = Binary\n",
+     ":2: [report] units: expected binary or decimal or bytes, got 'Binary'"),
+    ("[server]\nhost\n", ":2: expected [section], key = value or # comment, got 'host'"),
+    ("[server]\n= login1\n", ":2: expected [section], key = value or # comment, got '= login1'"),
+    ("[server\n", ":1: expected [section], key = value or # comment, got '[server'"),
+    ("[server] # ours\n", ":1: expected [section], key = value or # comment, got "),
+    ("host = login1\n", ":1: expected [section] before the first key, got 'host = login1'"),
+    ("[server]\nhost = a\n\nhost = b\n",
+     ":4: [server] host stands in line 2 already; remove one"),
+    ("[server]\nhost = \x1b[2Jlogin1\n",
+     ":2: [server] host: expected a host name, got '\\x1b[2Jlogin1'"),
+    ("\x7fELF\x02\x01\x01\x00", ":1: expected [section], key = value or # comment, got "),
+], ids=["unknown section", "a typo in a key", "a word for a number", "negative seconds",
+        "not a number", "for ever", "port 0", "hooks somewhere", "a store somewhere", "no spool",
+        "a spool at home", "a port too high", "a port with a fraction",
+        "fullwidth digits", "an empty number", "a comment behind a value", "an empty range",
+        "an unknown format", "a capital", "no =", "no key", "an open bracket",
+        "a comment behind a section", "no section", "a key twice", "a terminal's escape",
+        "a program"])
+def test_a_mistake_names_file_line_section_key_and_what_is_allowed(tmp_path, text, message):
+    """One line, that can be acted on without the documentation."""
+    path = write(tmp_path / "site.cfg", text)
+    with pytest.raises(ConfigError) as refusal:
+        load(path, {})
+    assert str(refusal.value).startswith(path + message)
+    assert 2 == refusal.value.exit_status
+    assert str(refusal.value).isprintable()
+
+
+def test_a_mistake_in_the_environment_names_the_variable(nobody):
+    """There is no line to name."""
+    with pytest.raises(ConfigError) as refusal:
+        load(environ={**nobody, "IOSTATS_REPORT_UNITS": "miles"})
+    assert ("environment: IOSTATS_REPORT_UNITS: [report] units: expected binary or decimal or "
+            "bytes, got 'miles'") == str(refusal.value)
+
+
+@pytest.mark.parametrize("name, why", [("missing.cfg", "No such file or directory"),
+                                       (".", "Is a directory")])
+def test_a_file_that_was_named_and_cannot_be_read_is_a_mistake(tmp_path, name, why):
+    """Else a typo in --config would silently give the defaults."""
+    with pytest.raises(ConfigError) as refusal:
+        load(str(tmp_path / name), {})
+    assert f"{tmp_path / name}: cannot be read: {why}" == str(refusal.value)
+
+
+def test_bytes_that_are_no_utf_8_are_a_mistake(tmp_path):
+    """A label in another encoding would come out wrong in every table."""
+    path = write(tmp_path / "site.cfg", b"[labels]\nsnx11001 = Gr\xf6\xdfe\n")
+    with pytest.raises(ConfigError) as refusal:
+        load(path, {})
+    assert f"{path}:2: expected text in UTF-8" == str(refusal.value)
+
+
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(
+    lambda text: text.encode("utf-8", "surrogatepass")), st.lists(st.sampled_from([
+        "[server]", "[labels]", "[report]", "port_first = 23", "port_last=9", "host", "=", "#x",
+        "units = binary", "a = b", "\x00", "deadline = 1e3"])).map(
+            lambda lines: "\n".join(lines).encode())))
+def test_no_file_at_all_raises_anything_but_a_config_error(tmp_path_factory, data):
+    """And what it raises is one printable line."""
+    path = tmp_path_factory.getbasetemp() / "fuzz.cfg"
+    path.write_bytes(data)
+    try:
+        load(str(path), {})
+    except ConfigError as refusal:
+        assert str(refusal).isprintable()
+
+
+# -- the site.cfg that is shipped --------------------------------------------------------
+
+
+def lines_by_section():
+    sections, section = {}, None
+    for line in (ROOT / "site.cfg").read_text(encoding="utf-8").splitlines():
+        found = re.fullmatch(r"\[(\w+)\]", line)
+        section = found[1] if found else section
+        sections.setdefault(section, []).append(line)
+    return sections
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_site_cfg_shows_every_choice_with_its_default(name):
+    """Commented out, under its section: a site takes the "#" away."""
+    section, _, key = name.partition(".")
+    assert f"#{key} = {OPTIONS[name].default}".rstrip() in lines_by_section()[section]
+
+
+def test_site_cfg_shows_the_sections_whose_keys_a_site_makes_up():
+    """[labels] has no fixed keys, and its help."""
+    assert list(FREE_SECTIONS) == [section for section in SECTIONS if section in FREE_SECTIONS]
+    assert all(f"# {text}" in lines_by_section()[section]
+               for section, text in FREE_SECTIONS.items())
+
+
+def test_site_cfg_as_it_is_shipped_changes_nothing():
+    """It loads without error, and each value is still the default."""
+    choices = load(str(ROOT / "site.cfg"), {})
+    assert dict(Config()) == dict(choices)
+    assert {"the default"} == set(choices.origin.values())
+
+
+def test_site_cfg_with_every_comment_sign_taken_away_is_still_good(tmp_path):
+    """The form shown for each key is the form that is read."""
+    text = re.sub(r"(?m)^#(\w+ =)", r"\1", (ROOT / "site.cfg").read_text(encoding="utf-8"))
+    assert dict(Config()) == dict(load(write(tmp_path / "site.cfg", text), {}))

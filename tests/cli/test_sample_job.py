@@ -1,0 +1,132 @@
+"""
+The whole main job, as its user runs it: sample_job.sh over four simulated nodes.
+
+The answer is known from the script (23 files of 37 MiB, 41 more opens, 13 folders); the second
+witness is what the FUSE layer counted by itself.
+"""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import new_job
+
+HOME = Path(__file__).resolve().parents[2]
+CHECK = subprocess.run([sys.executable, "-m", "simlustre", "--check"], cwd=HOME,
+                       capture_output=True, text=True)
+needs_fuse = pytest.mark.skipif(CHECK.returncode != 0,
+                                reason=f"no FUSE: {(CHECK.stderr or CHECK.stdout).strip()}")
+
+
+def demo():
+    spec = importlib.util.spec_from_file_location("demo", HOME / "tools" / "demo.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLES = """\
+Job JOB: 4 of 4 nodes reported, HH:MM:SS
+File data transfer statistics for this job:
++---------------+-------------+--------------+
+| File System   | File Read   | File Write   |
++===============+=============+==============+
+| scratch       | 851.0 MiB   | 851.0 MiB    |
++---------------+-------------+--------------+
+Metadata statistics for this job:
++---------------+--------+---------+----------+---------+
+| File System   |   open |   close |   create |   mkdir |
++===============+========+=========+==========+=========+
+| scratch       |     87 |      87 |       23 |      13 |
++---------------+--------+---------+----------+---------+
+"""
+
+
+def without_time(text):
+    """How long the job takes is not known beforehand."""
+    first, _, rest = text.partition("\n")
+    return (re.sub(r"\d\d:\d\d:\d\d$", "HH:MM:SS", first) + "\n"
+            + rest.partition("iostats: server of job")[0])
+
+
+@needs_fuse
+@pytest.mark.fuse
+@pytest.mark.parametrize("release", ["2.10", "2.12", "2.15", "2.17"])
+def test_the_table_says_what_the_programs_did(tmp_path, release):
+    """On every release's counters the sample job's table is its workload, and nothing else."""
+    record = tmp_path / "record.json"
+
+    job = new_job()
+
+    status, text, witness = demo().run(tmp_path, release, True, ("--json", str(record)), job=job)
+
+    assert without_time(text) == TABLES.replace("JOB", job)
+    assert status == 0
+    [scratch] = json.loads(record.read_text())["file_systems"]
+    assert scratch["application"] == {
+        "read_bytes": 892338176, "write_bytes": 892338176,       # 23 x 37 x 1048576
+        "read_calls": 13616, "write_calls": 13616,               # 23 x 592
+        "lower_bound": False}
+    assert scratch["network"]["read_bytes"] == 892338176
+    assert scratch["network"]["write_bytes"] == 892338176
+    assert sum(node["write"]["bytes"] for node in witness.values()) == 892338176
+    assert sum(node["read"]["bytes"] for node in witness.values()) == 892338176
+    assert sum(node["write"]["calls"] for node in witness.values()) == 13616
+    assert sum(node["read"]["calls"] for node in witness.values()) == 13616
+    # node1 also made the folder to work in, before the start: 13 + 1
+    assert sum(node["mkdir"] for node in witness.values()) == 14
+
+
+def test_without_fuse_the_demo_says_that_its_counters_are_simulated(tmp_path):
+    """Where no FUSE can be had the same job runs, and nobody takes it for a measurement."""
+    done = subprocess.run([sys.executable, HOME / "tools" / "demo.py", "--no-fuse",
+                           "--job", new_job()],
+                          capture_output=True, text=True, env={"PATH": "/usr/bin:/bin",
+                                                               "HOME": str(tmp_path)})
+
+    assert "SIMULATED COUNTERS" in done.stdout
+    assert TABLES.partition("\n")[2] in done.stdout
+    assert "note:" not in done.stdout
+    assert done.returncode == 0
+
+
+def test_one_node_without_a_batch_system_and_without_lustre(tmp_path):
+    """The sample job runs on any machine, and says that there was no Lustre to measure."""
+    done = subprocess.run(
+        ["bash", HOME / "sample_job.sh"], cwd=tmp_path, capture_output=True, text=True,
+        env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(tmp_path), "JOB": "23",
+             "PYTHON": sys.executable, "SERVER_HOST": "localhost",
+             "IOSTATS_OPTIONS": f"--root {tmp_path} --node node7 --state-dir {tmp_path}/state"})
+
+    assert done.stdout.startswith("Job 23: 1 of 1 nodes reported, 00:")
+    assert "No Lustre file system was seen." in done.stdout
+    assert done.returncode == 0
+    assert not list(tmp_path.glob("iostats-sample-*"))
+
+
+@pytest.mark.parametrize("batch, ends_as", [
+    ({"SLURM_JOB_ID": "4733", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "node7",
+      "SLURMD_NODENAME": "node7"}, "Job 4733: 1 of 1 nodes reported"),
+    ({"PBS_JOBID": "4737.pbs01", "PBS_NODEFILE": "hosts"},
+     "Job 4737.pbs01: 1 of 1 nodes reported"),
+], ids=["slurm", "pbs"])
+def test_the_batch_systems_variables_are_enough(tmp_path, batch, ends_as):
+    """Slurm and PBS name the job, the nodes and the rank; here with a launcher of one node."""
+    launcher = tmp_path / "launch"
+    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.chmod(0o755)
+    (tmp_path / "hosts").write_text("node7\nnode7\n")
+
+    done = subprocess.run(
+        ["bash", HOME / "sample_job.sh"], cwd=tmp_path, capture_output=True, text=True,
+        env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(tmp_path),
+             "LAUNCH": str(launcher), "PYTHON": sys.executable, "SERVER_HOST": "localhost",
+             "IOSTATS_OPTIONS": f"--root {tmp_path} --node node7 --state-dir {tmp_path}/state",
+             **batch})
+
+    assert done.stdout.startswith(ends_as), done.stderr
+    assert done.returncode == 0

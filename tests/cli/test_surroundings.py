@@ -1,0 +1,148 @@
+"""
+Commands whose surroundings are bad: standard streams that are closed or full, no memory, no more
+open files, a directory that goes away meanwhile.  Never a traceback, and nothing else is lost.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from processes import AFTER, BEFORE, Desk, write_tree
+
+from iostats.base import config
+from iostats.cli import run
+from iostats.node import start_files
+from iostats.totals import job_totals
+
+CLOSED = [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full"]
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A user's home and processes."""
+    with Desk(tmp_path) as one:
+        yield one
+
+
+def in_shell(desk, before, words, after=""):
+    """The command `words` of a shell, with `before` it (ulimit) and with redirections after it."""
+    text = " ".join(f"'{word}'" for word in words)
+    return subprocess.run(["bash", "-c", f"{before or ':'}; {text} {after}"], cwd=ROOT, text=True,
+                          capture_output=True, timeout=120,
+                          env={**os.environ, "HOME": str(desk.home)})
+
+
+def client(desk, *words):
+    desk.folder.joinpath("site.cfg").write_text(f"[node]\nhook_dir = {desk.folder}/hooks\n")
+    return [sys.executable, "-I", "-S", "iostats_client.py", *words, "--config",
+            desk.folder / "site.cfg", "--state-dir", desk.folder / "state"]
+
+
+def no_traceback(done):
+    return "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("streams", CLOSED)
+@pytest.mark.parametrize("role", ["prolog", "epilog", "start"])
+def test_closed_and_full_streams_fail_no_prolog(desk, role, streams):
+    """Status 0, also where there is something to say: the root is not there, or has no Lustre."""
+    for root in (desk.folder, desk.folder / "none"):
+        done = in_shell(desk, "", client(desk, role, "--job", "4711", "--root", root,
+                                         "--never-fail"), streams)
+        assert (0, True) == (done.returncode, no_traceback(done))
+
+
+@pytest.mark.parametrize("streams, status", [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0),
+                                             (">/dev/full", 1)])
+def test_show_with_closed_and_full_streams(desk, streams, status):
+    """Only what could not be written is a failure."""
+    done = in_shell(desk, "", client(desk, "show", "--root", desk.tree(**BEFORE)), streams)
+    assert (status, True) == (done.returncode, no_traceback(done))
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "| true", ">/dev/full"])
+def test_a_job_s_server_without_streams_writes_its_json(desk, streams):
+    """Its record is there, whoever reads the rest."""
+    path = desk.folder / "record.json"
+    secret = desk.folder / "secret"
+    words = [sys.executable, "iostats_server.py", "--job", desk.job, "--nodes", "1",
+             "--deadline", "0", "--secret", secret, "--json", path, "--state-dir",
+             desk.folder / "state", "--listen", "127.0.0.1"]
+    root = desk.tree(**BEFORE)
+    assert 0 == desk.client("start", *desk.on("nid00023", root)).status
+    write_tree(root, **AFTER)
+    text = " ".join(f"'{word}'" for word in words)
+    server = subprocess.Popen(["bash", "-c", f"{text} {streams}"], cwd=ROOT, text=True,
+                              stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    done = desk.client("stop", "--server", "127.0.0.1", "--secret", secret,
+                       *desk.on("nid00023", root))
+    _, err = server.communicate(timeout=60)
+    assert 0 == done.status
+    assert "Traceback" not in err and "Exception ignored" not in err
+    assert 1 == json.loads(path.read_text())["coverage"]["reported"]
+
+
+@pytest.mark.parametrize("limit", ["ulimit -n 12", "ulimit -v 22000", "ulimit -v 30000",
+                                   "ulimit -v 60000"])
+@pytest.mark.parametrize("words", [
+    ["-I", "-S", "iostats_client.py", "show"], ["-I", "-S", "iostats_client.py", "doctor"],
+    ["-m", "iostats", "jobs"], ["-m", "iostats", "report", "4711"], ["-m", "iostats", "top"],
+    ["-m", "iostats", "config"], ["iostats_server.py", "--print-port", "--job", "4711"],
+], ids=lambda words: " ".join(words[-3:]))
+def test_without_memory_or_open_files_it_is_a_line(desk, words, limit):
+    """Or it works: never a traceback."""
+    done = in_shell(desk, limit, [sys.executable, *words])
+    assert no_traceback(done)
+    assert done.returncode in (0, 1, 2, 3)
+
+
+def test_a_job_s_server_names_the_limit_of_open_files(desk):
+    """It could serve nobody."""
+    done = in_shell(desk, "ulimit -n 12", [
+        sys.executable, "iostats_server.py", "--job", desk.job, "--nodes", "1", "--secret",
+        desk.folder / "secret"])
+    assert (1, "iostats: open files: expected a limit of at least 32, got 12 (ulimit -Hn)\n") == (
+        done.returncode, done.stderr)
+
+
+def test_the_command_runs_where_it_can_not_be_measured(desk):
+    """Its exit status is its own."""
+    done = in_shell(desk, "ulimit -n 12", [sys.executable, "-m", "iostats", "run", "--", "sh", "-c",
+                                           "echo done; exit 23"])
+    assert (23, "done\n") == (done.returncode, done.stdout)
+    assert "got 12 (ulimit -Hn); the command runs, and is not measured" in done.stderr
+
+
+def test_a_folder_of_another_job_that_goes_away_is_none(desk, monkeypatch, tmp_path):
+    """Between the list of /tmp and a look at each, another job's last file went, and it left."""
+    monkeypatch.setattr(start_files, "TMP", str(tmp_path))
+    gone, ours = (tmp_path / f"iostats-{os.geteuid()}-{name}" for name in ("a", "b"))
+    gone.mkdir(0o700)
+    ours.mkdir(0o700)
+    listed = os.listdir
+
+    def leaves(path):
+        found = listed(path)
+        if gone.exists():
+            gone.rmdir()
+        return found
+    monkeypatch.setattr(os, "listdir", leaves)
+    assert str(ours) == start_files.open_state("", "4711", "nid00023").folder
+
+
+@pytest.mark.parametrize("given, records", [({}, [False]), ({"--json": "record"}, [False, True])])
+def test_run_makes_the_whole_record_for_json_alone(desk, tmp_path, given, records):
+    """With thousands of nodes it takes as long as all else, and the job may end meanwhile."""
+    made = []
+
+    class Watched(job_totals.Totals):
+        def record(self, per_node=True):
+            made.append(per_node)
+            return super().record(per_node)
+    given = {option: str(tmp_path / name) for option, name in given.items()}
+    run._print(Watched("4711", 1), config.Config(), {**given, "--output": str(tmp_path / "out")},
+               print)
+    assert records == made

@@ -1,0 +1,577 @@
+"""
+`iostats top` as its users start it: from saved dumps, on trees of a storage server that change
+between two looks, and live in a pseudo terminal.
+"""
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from conftest import shared
+from processes import REPOSITORY, Done, Listener, put, until
+
+from iostats.cli.top import main
+
+T = 1_795_225_380
+MIB = 1 << 20
+OST = "proc/fs/lustre/obdfilter/scratch-OST0000/job_stats"
+MDT = "proc/fs/lustre/mdt/scratch-MDT0000/job_stats"
+
+
+def entry(job, seen=1, start=0, **counters):
+    """An entry as Lustre 2.15.8 prints it; name=(samples, unit, sum); times in s after T."""
+    lines = [f"- job_id:          {job}", f"  snapshot_time:   {T + seen}.500000000 secs.nsecs"]
+    if start is not None:
+        lines += [f"  start_time:      {T + start}.250000000 secs.nsecs",
+                  f"  elapsed_time:    {seen - start}.250000000 secs.nsecs"]
+    for name, (samples, unit, total) in counters.items():
+        lines.append(f"  {name + ':':<17}{{ samples: {samples:>11}, unit: {unit:>5}, min: "
+                     f"{1:>8}, max: {total:>8}, sum: {total:>16}, sumsq: {total:>18} }}")
+    return "\n".join(lines) + "\n"
+
+
+def tree(root, k):
+    """
+    Write a storage server's tree after k rounds.  In each of them job 4711 has read 23 times a MiB,
+    written 37 times a MiB, punched once, opened 41 times and renamed 7 times; cp.0 has written 5
+    MiB: 37 + 23 + 1 + 41 + 7 = 109 requests, 48 of them to the MDT, and 5 of no job.
+    """
+    put(root, OST, "job_stats:\n" + entry(
+        4711, k, read_bytes=(23 * k, "bytes", 23 * k * MIB), read=(23 * k, "usecs", 99),
+        write_bytes=(37 * k, "bytes", 37 * k * MIB), write=(37 * k, "usecs", 99),
+        punch=(k, "usecs", 9)) + entry("cp.0", k, write_bytes=(5 * k, "bytes", 5 * k * MIB)))
+    put(root, MDT, "job_stats:\n" + entry(
+        4711, k, open=(41 * k, "usecs", 99), rename=(7 * k, "usecs", 9),
+        samedir_rename=(7 * k, "usecs", 9)))
+
+
+def top(*arguments, env=None, **how):
+    """Run `iostats top`; the Done."""
+    done = subprocess.run(
+        [sys.executable, "-m", "iostats", "top", *map(str, arguments)], capture_output=True,
+        text=True, timeout=60, stdin=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "TZ": "UTC",
+             "LC_ALL": "C.UTF-8", **(env or {})}, **how)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def dump(path, ost, mdt=""):
+    """What `lctl get_param *.*.job_stats` printed."""
+    path.write_text(f"obdfilter.scratch-OST0000.job_stats=\njob_stats:\n{ost}"
+                    + (f"mdt.scratch-MDT0000.job_stats=\njob_stats:\n{mdt}" if mdt else ""))
+    return path
+
+
+# -- dumps -----------------------------------------------------------------------------------------
+
+def test_a_dump_is_shown_as_totals_since_the_entries_began(tmp_path):
+    """The whole text, 80 columns wide and in a pipe: names are cut, numbers never."""
+    dump(tmp_path / "dump", entry(
+        4711, 700, read_bytes=(23, "bytes", 94208), write_bytes=(37, "bytes", 41 * 1024 * MIB),
+        punch=(3, "usecs", 9)) + entry("kworker/13:2.0", 600, write_bytes=(7, "bytes", 5 * MIB)),
+        entry(4711, 650, open=(53, "usecs", 99)) + entry("", 10, getattr=(11, "usecs", 9)))
+    done = top("--statsfile", "dump", cwd=tmp_path)
+    assert (0, "", """\
+2026-11-21 01:54:40, totals since 01:43:00, by job, written first, dump
+JOB             FS        WR_MiB  RD_MiB  REQS  META  USER
+(all)           scratch  41989.0     0.1   134    64
+(no job)        scratch      5.0     0.0    18    11  13.4 % of requests
+4711            scratch  41984.0     0.1   116    53  -
+kworker/13:2.0  scratch      5.0     0.0     7     0  (no job)
+(empty)         scratch      0.0     0.0    11    11  (no job)
+""") == (done.status, done.err, done.out)
+    narrow = top("--statsfile", "dump", cwd=tmp_path, env={"COLUMNS": "40"})
+    assert """\
+2026-11-21 01:54:40, totals since 01:43+
+JOB             WR_MiB RD_MiB REQS META
+(all)          41989.0    0.1  134   64
+(no job)           5.0    0.0   18   11
+4711           41984.0    0.1  116   53
+kworker/13:2.0     5.0    0.0    7    0
+(empty)            0.0    0.0   11   11
+""" == narrow.out
+
+
+def test_two_dumps_show_what_came_in_between(tmp_path):
+    """60 s: 4711 has written 600 MiB more; 4712 began again (its start says so) and wrote 6 MiB."""
+    before = dump(tmp_path / "before", entry(4711, 0, -50, write_bytes=(10, "bytes", 100 * MIB))
+                  + entry(4712, 0, -900, write_bytes=(99, "bytes", 5 * MIB)))
+    after = dump(tmp_path / "after", entry(4711, 60, -50, write_bytes=(70, "bytes", 700 * MIB))
+                 + entry(4712, 59, 40, write_bytes=(120, "bytes", 6 * MIB)))
+    done = top("--statsfile", before, after, "--json")
+    answer = json.loads(done.out)
+    assert (0, "rates", 60.0) == (done.status, answer["kind"], answer["span_s"])
+    assert [("4711", 10 * MIB, 1.0), ("4712", 0.1 * MIB, 2.0)] == [
+        (row["job"], row["write_bytes_per_s"], row["requests_per_s"]) for row in answer["rows"]]
+    assert 5 * MIB == json.loads(top("--statsfile", before, after, "--json", "--every", "120").out)[
+        "rows"][0]["write_bytes_per_s"]
+
+
+def test_between_dumps_without_start_time_a_counter_that_went_back_is_the_proof(tmp_path):
+    before = dump(tmp_path / "before", entry(4711, 0, None, write_bytes=(10, "bytes", 23 * MIB)))
+    after = dump(tmp_path / "after", entry(4711, 20, None, write_bytes=(4, "bytes", 60 * MIB)))
+    [row] = json.loads(top("--statsfile", before, after, "--json").out)["rows"]
+    assert (3 * MIB, 0.2) == (row["write_bytes_per_s"], row["requests_per_s"])
+
+
+_WENT = "1 entry went or began again in between: what came before that is not known"
+
+
+@pytest.mark.parametrize("first, then, apart, why", [
+    ((0, -900), (59, 40), 60, _WENT),
+    ((0, None), (59, None), 60, _WENT),
+    ((0, -900), None, 60, _WENT),
+    ((-700, -900), None, 60, ""),
+    ((0, -900), (59, -900), 60, ""),
+    ((0, -900), (659, -900), 660, "660 s apart: what came and expired in between is not known"),
+], ids=["began again", "fell, no start_time", "gone", "expired", "went on", "far apart"])
+def test_dumps_between_which_something_may_have_been_lost_make_lower_bounds(tmp_path, first, then,
+                                                                            apart, why):
+    """4712 is what it happens to; 4711 goes on."""
+    def file(name, at, times, samples):
+        one = {"write_bytes": (samples, "bytes", samples * MIB)}
+        return dump(tmp_path / name, entry(4711, at, -950, write_bytes=(at + 1, "bytes", 37))
+                    + (entry(4712, *times, **one) if times else ""))
+    before = file("before", 0, first, 37)
+    after = file("after", apart, then, 23 if then and then[1] is None else 41)
+    answer = json.loads(top("--statsfile", before, after, "--json").out)
+    assert [why] == [fs["missing"].get("OST0000", "") for fs in answer["file_systems"]]
+    assert [bool(why)] == [fs["lower_bound"] for fs in answer["file_systems"]]
+
+
+def test_dumps_of_one_moment_show_no_rate(tmp_path):
+    """How long it took is not known: what came in is a sum."""
+    before = dump(tmp_path / "before", entry(4711, 0, -5, write_bytes=(10, "bytes", 23 * MIB)))
+    after = dump(tmp_path / "after", entry(4711, 0, -5, write_bytes=(11, "bytes", 60 * MIB)))
+    done = top("--statsfile", before, after)
+    assert "how long it took is not known: --every S" in done.out.splitlines()[0]
+    assert re.search(r"(?m)^4711 +scratch +37\.0 +0\.0 +1 +0$", done.out)
+
+
+@pytest.mark.parametrize("nothing", ["", "job_stats:\n"], ids=["2.17", "up to 2.16"])
+def test_a_dump_of_targets_without_a_job_is_one_of_nothing(tmp_path, nothing):
+    """As after a clear: what is there later came in between; 2.17 prints no header then."""
+    before = tmp_path / "before"
+    before.write_text(f"obdfilter.scratch-OST0000.job_stats=\n{nothing}"
+                      f"mdt.scratch-MDT0000.job_stats=\n{nothing}")
+    after = dump(tmp_path / "after", entry(4711, 20, write_bytes=(37, "bytes", 23 * MIB)),
+                 entry(4711, 20, open=(41, "usecs", 9)))
+    done = top("--statsfile", before, after)
+    assert (0, "") == (done.status, done.err) and ">=" not in done.out
+    assert "what came in between (how long it took is not known" in done.out
+    assert re.search(r"(?m)^4711 +scratch +23\.0 +0\.0 +78 +41$", done.out)
+    done = top("--statsfile", before)
+    assert (0, "(no row: nothing has been done)") == (done.status, done.out.splitlines()[-1])
+
+
+def test_a_target_of_one_dump_alone_makes_lower_bounds(tmp_path):
+    before = dump(tmp_path / "before", entry(4711, 0, write_bytes=(10, "bytes", 23 * MIB)))
+    after = dump(tmp_path / "after", entry(4711, 20, write_bytes=(30, "bytes", 63 * MIB)),
+                 entry(4711, 20, open=(41, "usecs", 9)))
+    done = top("--statsfile", before, after)
+    assert ">=2.0" in done.out and ">=1.0" in done.out
+    assert f"note: scratch: MDT0000: not in {before}; numbers are lower bounds (>=)" in done.out
+
+
+def test_a_damaged_entry_costs_that_entry_and_says_so(tmp_path):
+    path = dump(tmp_path / "dump", entry(4711, write_bytes=(23, "bytes", 37 * MIB))
+                + "- job_id:          4712\n  snapshot_time:   yesterday\n"
+                + entry(4713, write_bytes=(41, "bytes", MIB)))
+    done = top("--statsfile", path)
+    assert 0 == done.status and ">=37.0" in done.out and ">=1.0" in done.out
+    assert "note: scratch: OST0000: 1 entry not understood" in done.out
+
+
+def test_a_real_dump_of_slurm_jobs():
+    """2.14 of DDN: 16 entries of one OST; the largest is known by hand."""
+    path = shared("fixtures", "whamcloud__lustrefs-exporter", "unknown-2.14-ddn",
+                  "lctl_job_stats_ost_mdt_slurm.txt")
+    answer = json.loads(top("--statsfile", path, "--json").out)
+    found = {row["job"]: row for row in answer["rows"]}
+    assert 16 == len(found)
+    row = found["SLURM_JOB10:0:es18kxe-co-client"]
+    assert (11025514496, 0, 861 + 85, 0) == (row["write_bytes"], row["read_bytes"],
+                                             row["requests"], row["metadata"])
+    assert 1.0 == answer["file_systems"][0]["no_job_share"]      # not of the form %j
+
+
+def test_a_real_dump_among_other_parameters():
+    """EXAScaler 6.2: two empty OSTs, and an MDT with df.0 and bash.0."""
+    path = shared("fixtures", "whamcloud__lustre-collector", "unknown-exa6.2",
+                  "lctl_server_params_with_job_stats.txt")
+    done = top("--statsfile", path)
+    assert (0, "") == (done.status, done.err)
+    assert re.search(r"(?m)^df\.0 +fs +0\.0 +0\.0 +1 +1 ", done.out)
+    assert re.search(r"(?m)^bash\.0 +fs +0\.0 +0\.0 +2 +2 ", done.out)
+
+
+# -- one storage server ----------------------------------------------------------------------------
+
+def local(root, *arguments):
+    """`top --local` on a tree that is one round old at its first look, and three at the others."""
+    tree(root, 1)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _TWO_LOOKS, str(root), "--local", "--root", str(root), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={
+            "PATH": os.environ["PATH"], "TZ": "UTC", "COLUMNS": "80",
+            "PYTHONPATH": ":".join([str(REPOSITORY), *sys.path])})
+    out, err = process.communicate(timeout=60)
+    return Done(process.returncode, out, err)
+
+
+# The clock stands at 20 s between the looks, whatever the machine is busy with.
+_TWO_LOOKS = """
+import sys
+from test_top import tree
+from iostats.storage import local_load as on_server
+from iostats.cli import top
+looks = []
+real = on_server.Here.look
+def look(self):
+    on_server.time.monotonic = lambda: 20.0 * len(looks)
+    looks.append(1)
+    if len(looks) == 2:
+        tree(sys.argv[1], 3)
+    return real(self)
+on_server.Here.look = look
+top.time.sleep = lambda s: None
+sys.exit(top.main(sys.argv[2:]))
+"""
+
+
+def test_a_storage_server_shows_the_rates_between_two_looks(tmp_path):
+    """Two rounds in 20 s: 109 x 2 / 20 = 10.9 requests a second of 4711, 4.8 to the MDT."""
+    done = local(tmp_path, "--once")
+    assert (0, "") == (done.status, done.err)
+    lines = done.out.splitlines()
+    assert "rates over 20 s, by job, written first" in lines[0]
+    assert """\
+JOB       FS       WR_MiB/S  RD_MiB/S  REQS/S  META/S  USER
+(all)     scratch       4.2       2.3    11.4     4.8
+(no job)  scratch       0.5       0.0     0.5     0.0  4.4 % of requests
+4711      scratch       3.7       2.3    10.9     4.8  -
+cp.0      scratch       0.5       0.0     0.5     0.0  (no job)
+""".splitlines() == lines[1:]
+
+
+def test_a_storage_server_by_its_targets(tmp_path):
+    answer = json.loads(local(tmp_path, "--once", "--json", "--by", "target", "--sort",
+                              "requests").out)
+    assert [("OST0000", 6.6, 1, 0.5 / 6.6), ("MDT0000", 4.8, 1, 0.0)] == [
+        (row["target"], row["requests_per_s"], row["jobs"], pytest.approx(row["no_job_share"]))
+        for row in answer["rows"]]
+
+
+def test_where_there_is_no_target_it_says_so_and_what_to_do(tmp_path):
+    done = top("--local", "--root", tmp_path, "--once")
+    assert 1 == done.status and "no OST or MDT here" in done.line
+    assert "ask the site's server: iostats top" in done.line
+
+
+def test_a_storage_server_needs_python_and_nothing_else(tmp_path):
+    """No package is found with -S: neither rich nor numpy nor tabulate."""
+    tree(tmp_path, 1)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"""
+import sys
+sys.path.insert(0, {str(REPOSITORY)!r})
+from iostats.__main__ import main
+sys.exit(main(["top", "--local", "--root", {str(tmp_path)!r}, "--once", "--every", "0.1"]))
+"""], capture_output=True, text=True, timeout=60)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert re.search(r"(?m)^\(all\) +scratch +0\.0", done.stdout)
+
+
+# -- what cannot be --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("content, why", [
+    (None, "No such file"), (b"", "got an empty file"), (b"\x7fELF" + bytes(range(256)) * 999,
+                                                         "got something else"),
+    (b"job_stats:\n- job_id: 4711\n  snapshot_time: \xff\x00\n", 'expected "snapshot_time'),
+    (b"<html>job_stats</html>", "expected")], ids=["missing", "empty", "binary", "torn", "html"])
+def test_a_file_that_is_no_dump_is_one_line_and_1(tmp_path, content, why):
+    path = tmp_path / "dump"
+    if content is not None:
+        path.write_bytes(content)
+    done = top("--statsfile", path)
+    assert (1, "") == (done.status, done.out) and why in done.line and str(path) in done.line
+
+
+def test_dumps_in_the_wrong_order_are_said(tmp_path):
+    old = dump(tmp_path / "old", entry(4711, 0, write_bytes=(10, "bytes", 23)))
+    new = dump(tmp_path / "new", entry(4711, 60, write_bytes=(10, "bytes", 23)))
+    assert "expected the older file first" in top("--statsfile", new, old).line
+
+
+@pytest.mark.parametrize("arguments, why", [
+    (("--by", "disk"), "--by: expected job, user, node, server, target, fs, got 'disk'"),
+    (("--sort", "name"), "--sort: expected write, read, requests, metadata, got 'name'"),
+    (("--count", "0"), "--count: expected a number from 1 to 10000"),
+    (("--every", "-1"), "--every: expected seconds"), (("--every", "nan"), "--every: expected"),
+    (("--root", "/x"), "--root: expected --local with it"),
+    (("--job-id", "%j"), "--job-id: expected --local or --statsfile with it"),
+    (("--local", "--statsfile", "x"), "expected --local or --statsfile, got both"),
+    (("--local", "--user", "alice"), "--user: expected the site's server to ask, got --local"),
+    (("--statsfile", "x", "--by", "node"), "--by node: expected the site's server to ask"),
+    (("--statsfile", "a", "b", "c"), "expected one file or two, got 3"),
+    (("--local", "--job-id", "%u"), "--job-id: expected a form such as"),
+    (("--bogus",), "unrecognized arguments: --bogus")])
+def test_bad_usage_is_one_line_and_2(capsys, arguments, why):
+    status = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert (2, "") == (status, out) and why in Done(status, out, err).line
+
+
+def test_a_server_that_is_not_there_is_one_line_and_3(tmp_path):
+    config = tmp_path / "site.cfg"
+    config.write_text("")
+    done = top("--config", config, "--once")
+    assert (3, "iostats: no site server is named ([site] host in site.cfg)") == (
+        done.status, done.line)
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    ids = "".join(entry(4700 + number, write_bytes=(23, "bytes", MIB)) for number in range(3000))
+    path = dump(tmp_path / "dump", ids)
+    done = subprocess.run(
+        ["/bin/bash", "-c", 'set -o pipefail; "$@" | head -1', "sh", sys.executable, "-m",
+         "iostats", "top", "--statsfile", path, "--count", "3000"], capture_output=True, text=True,
+        timeout=60, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)})
+    assert (0, "") == (done.returncode, done.stderr) and 1 == len(done.stdout.splitlines())
+
+
+# -- live ------------------------------------------------------------------------------------------
+
+class Terminal:
+    """`iostats top` in a pseudo terminal of some size."""
+
+    def __init__(self, *arguments, columns=80, rows=16, program=None):
+        self.master, slave = pty.openpty()
+        self.output = b""
+        self.size(columns, rows)
+        self._slave = slave
+        self.before = self.modes()
+        command = [sys.executable, *(["-c", program] if program else ["-m", "iostats", "top"]),
+                   *map(str, arguments)]
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env={
+                "PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "TERM": "xterm",
+                "TZ": "UTC"})
+
+    def size(self, columns, rows):
+        self.columns, self.rows = columns, rows
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def modes(self):
+        """How the terminal is set; what a shell would find after us."""
+        return termios.tcgetattr(self._slave)
+
+    def read(self):
+        while select.select([self.master], [], [], 0.02)[0]:
+            try:
+                self.output += os.read(self.master, 65536)
+            except OSError:
+                break
+        return self.output
+
+    def screen(self):
+        """[line] of what was drawn last and is here to its end; [] when nothing is."""
+        for frame in reversed(self.read().split(b"\x1b[H")):
+            text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame.decode(errors="replace"))
+            lines = text.split("\r\n")
+            if [self.columns] * self.rows == list(map(len, lines)):
+                return [line.rstrip() for line in lines]
+        return []
+
+    def shows(self, words):
+        """Wait for a screen that matches the expression; its lines."""
+        return until(lambda: (lines := self.screen()) and re.search(
+            words, "\n".join(lines), re.M) and lines, what=f"a screen with {words!r}")
+
+    def press(self, keys):
+        os.write(self.master, keys.encode())
+
+    def end(self):
+        """The exit status, when it has ended."""
+        until(lambda: self.read() is None or self.process.poll() is not None, what="its end")
+        self.read()
+        return self.process.returncode
+
+    def is_given_back(self):
+        """As it was: modes, the cursor shown, the other screen left; it may come a moment later."""
+        def as_before():
+            output = self.read()
+            return (self.before == self.modes()
+                    and output.rfind(b"\x1b[?25h") > output.rfind(b"\x1b[?25l")
+                    and output.rfind(b"\x1b[?1049l") > output.rfind(b"\x1b[?1049h"))
+        return until(as_before, what="the terminal as it was")
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+        os.close(self._slave)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """A function that starts a live `top --local` on a tree that a call of `tree` changes."""
+    started = []
+
+    def start(*arguments, **how):
+        tree(tmp_path, 1)
+        one = Terminal("--local", "--root", tmp_path, "--every", "0.3", *arguments, **how)
+        started.append(one)
+        one.shows(r"^\(all\) +scratch")
+        return one
+    start.root = tmp_path
+    yield start
+    for one in started:
+        one.close()
+
+
+def test_keys_sort_group_filter_and_quit(terminal):
+    live = terminal("--by", "target")
+    live.shows("by target, written first")
+    for key, words in (("m", "by target, metadata first"), ("r", "by target, read first"),
+                       ("i", "by target, requests first"), ("o", "by target, open first"),
+                       ("%", r"OPEN %"), ("%", r"OPEN/S"), ("l", "by target, latency first"),
+                       ("l", "by target, written first"), ("o", "META/S +SERVER"),
+                       ("w", "by target, written first"),
+                       ("s", "by storage server, written first"), ("F", "by file system"),
+                       ("j", "by job"), ("t", "by target"), ("f", "written first, scratch"),
+                       ("f", "written first, below")):
+        live.press(key)
+        live.shows(words)
+    live.press("/mdt")
+    live.shows("^rows with: mdt_")
+    live.press("\r")
+    lines = live.shows("with 'mdt'")
+    assert ["MDT0000"] == [line.split()[0] for line in lines if line[:3] in ("MDT", "OST")]
+    live.press("/ost\x1b")                         # not this one
+    live.press("\x1b[A\x1bOP")                     # nor the keys up and F1
+    live.press("w")
+    assert "written first, with 'mdt'" in live.shows("q quit$")[0]
+    live.press("/\x15\r")
+    lines = live.shows("(?s)MDT0000.*OST0000")
+    assert lines[-1] == ("w r i m sort  ocgaxdyl show  % share  j u n s t F by  / find  f fs  "
+                         "q quit")
+    live.press("q")
+    assert (0, True) == (live.end(), live.is_given_back())
+
+
+def test_a_grouping_that_nobody_can_tell_here_is_left_alone(terminal):
+    """Nothing on a storage server knows of users: the key does nothing."""
+    live = terminal()
+    live.press("u")
+    live.press("m")
+    assert "by job, metadata first" in live.shows("metadata first")[0]
+
+
+def test_what_happens_is_shown(terminal):
+    """Round after round, until one of them falls between two looks."""
+    live, rounds = terminal(), iter(range(2, 2000))
+
+    def moved():
+        tree(terminal.root, next(rounds))
+        return any(re.match(r"4711 +scratch +\d*[1-9]", line) for line in live.screen())
+    until(moved, what="a rate of job 4711")
+
+
+@pytest.mark.parametrize("number, status", [
+    (signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP,
+                                                                 128 + signal.SIGHUP)])
+def test_a_signal_gives_the_terminal_back(terminal, number, status):
+    live = terminal()
+    assert live.before != live.modes()
+    live.process.send_signal(number)
+    assert (status, True) == (live.end(), live.is_given_back())
+    assert b"Traceback" not in live.output
+
+
+def test_a_bug_of_ours_gives_the_terminal_back_and_is_not_hidden(terminal):
+    live = terminal(program="""
+import sys
+from iostats.load import table as loadtable
+from iostats.cli import top
+real, calls = loadtable.parts, []
+def parts(answer, *rest):
+    if answer["sort"] == "metadata":
+        raise ZeroDivisionError("a bug")
+    return real(answer, *rest)
+loadtable.parts = parts
+sys.exit(top.main())
+""")
+    live.press("m")
+    assert (1, True) == (live.end(), live.is_given_back())
+    assert b"ZeroDivisionError: a bug" in live.output
+
+
+def test_targets_that_go_away_are_said_and_the_terminal_is_as_before(terminal):
+    """The last table stays; with the targets back it goes on."""
+    live = terminal()
+    for path in (OST, MDT):
+        (terminal.root / path).unlink()
+        (terminal.root / path).parent.rmdir()
+    live.shows("no OST or MDT here")
+    tree(terminal.root, 5)
+    until(lambda: (lines := live.screen()) and "no OST" not in "\n".join(lines),
+          what="the end of the message")
+    live.press("q")
+    assert (0, True) == (live.end(), live.is_given_back())
+
+
+def test_a_server_that_never_answers_keeps_no_key_waiting(tmp_path):
+    """It accepts, and says nothing: q works all the same, and gives the terminal back."""
+    with Listener(0, None) as silent:
+        (tmp_path / "site.secret").write_text("s" * 64)
+        (tmp_path / "site.secret").chmod(0o600)
+        (tmp_path / "site.cfg").write_text(
+            f"[site]\nhost = 127.0.0.1\nport = {silent.port}\nsecret = {tmp_path}/site.secret\n")
+        live = Terminal("--config", tmp_path / "site.cfg")
+        try:
+            live.shows("^reading")
+            until(lambda: silent.met, what="a question")
+            live.press("q")
+            assert (0, True) == (live.end(), live.is_given_back())
+        finally:
+            live.close()
+
+
+@pytest.mark.parametrize("columns, rows", [(20, 16), (20, 2), (5, 3), (1, 1), (300, 60)])
+def test_any_size_of_terminal_will_do(terminal, columns, rows):
+    """Also when it changes while we run."""
+    live = terminal()
+    live.size(columns, rows)
+    live.process.send_signal(signal.SIGWINCH)
+    live.press("m")
+    until(live.screen, what=f"{rows} lines of {columns}")
+    assert live.process.poll() is None
+    live.press("q")
+    assert (0, True) == (live.end(), live.is_given_back())
+
+
+def test_stopped_by_ctrl_z_it_gives_the_terminal_back_until_it_goes_on(terminal):
+    live = terminal()
+    live.process.send_signal(signal.SIGTSTP)
+    status = pathlib.Path(f"/proc/{live.process.pid}/stat")
+    until(lambda: live.read() and status.read_text().rpartition(")")[2].split()[0] == "T",
+          what="the stop")
+    live.read()
+    assert live.is_given_back()
+    live.process.send_signal(signal.SIGCONT)
+    until(lambda: live.read() and live.before != live.modes(), what="going on")
+    live.press("q")
+    assert (0, True) == (live.end(), live.is_given_back())

@@ -1,0 +1,163 @@
+"""
+`iostats doctor` on the hosts of a site: where facts of jobs come from, prologs' directory, and
+whether users may read their own records.  From outside: processes and small trees.
+"""
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from processes import BEFORE, Desk, free_port
+from site_desk import SiteDesk, script
+
+from iostats.base import config as site_config
+from iostats.doctor import site
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: prologs are root's")
+SQUEUE, SACCT = '#!/bin/sh\necho \'{"jobs": []}\'\n', "#!/bin/sh\nexit 0\n"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    with Desk(tmp_path) as made:
+        made.bin = tmp_path / "bin"
+        made.bin.mkdir()
+        yield made
+
+
+def checks_of(desk, **choices):
+    """{name: (state, text, mend)} outside of a job, with these choices in force."""
+    config = desk.folder / "site.cfg"
+    sections = {}
+    for name, value in choices.items():
+        section, _, key = name.partition("_")
+        sections.setdefault(section, []).append(f"{key} = {value}\n")
+    config.write_text("".join(f"[{name}]\n{''.join(lines)}" for name, lines in sections.items()))
+    done = desk.client("doctor", "--json", "--config", config, "--root", desk.tree(**BEFORE),
+                       job=False, env={"PATH": f"{desk.bin}:/usr/bin-of-nobody"})
+    assert "" == done.err
+    return {one["name"]: (one["state"], one["text"], one["mend"]) for one in done.record["checks"]}
+
+
+# -- the batch system ------------------------------------------------------------------------------
+
+def test_a_host_without_a_job_says_where_facts_of_jobs_come_from(desk):
+    """The management host is such a one, and its server asks."""
+    script(desk.bin / "squeue", SQUEUE)
+    script(desk.bin / "sacct", SACCT)
+    assert ("ok", "slurm; facts of jobs come from squeue --json; of older ones from sacct", ""
+            ) == checks_of(desk)["batch system"]
+
+
+def test_a_controller_that_does_not_answer_is_named(desk):
+    """`squeue --version` would have been fine."""
+    script(desk.bin / "squeue", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n"
+           "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n")
+    state, text, _ = checks_of(desk)["batch system"]
+    assert "note" == state and text.startswith("slurm; no facts of jobs: squeue ")
+    assert "Unable to contact slurm controller" in text
+
+
+def test_without_a_batch_system_there_is_no_line(desk):
+    assert "batch system" not in checks_of(desk)
+
+
+# -- the site's server -----------------------------------------------------------------------------
+
+@as_root
+@pytest.mark.parametrize("host, said, fix", [
+    ("127.0.0.1", "Connection refused", "systemctl start iostats-site.service"),
+    ("localhost", "Connection refused", "systemctl start iostats-site.service"),
+    ("no-host.invalid", "([site] host)", "iostats config --check")])
+def test_a_server_that_is_not_reached_is_started_where_it_runs(desk, host, said, fix):
+    """And one whose name nobody knows is not started at all."""
+    path = desk.folder / "site.secret"
+    path.write_text("0" * 64)
+    path.chmod(0o600)
+    port = free_port()
+    state, text, mend = checks_of(desk, site_host=host, site_port=port, site_secret=path)["site"]
+    assert ("problem", fix) == (state, mend)
+    assert text.startswith(f"{host}:{port}: ") and text.endswith(said)
+
+
+@pytest.mark.parametrize("auth, mode, found", [
+    ("munge secret", 0o644, True), ("munge secret", 0o640, True), ("munge secret", 0o600, False),
+    ("munge", 0o644, False)])
+def test_a_secret_that_others_can_read_is_found_also_where_munge_does_without_it(
+        desk, auth, mode, found):
+    """The site's server believes whoever has it."""
+    path = desk.folder / "site.secret"
+    path.write_text("0" * 64)
+    path.chmod(mode)
+    checks = checks_of(desk, server_auth=auth, site_secret=path)
+    assert found == ("site secret" in checks)
+    if found:
+        assert ("problem", f"{path}: expected mode 0600, got {mode:04o}: who has read it can forge "
+                f"reports, until the site has a new one", f"chmod 600 {path}") == (
+                    checks["site secret"])
+
+
+@pytest.mark.parametrize("host, fix", [("mgmt1", "ssh mgmt1 'systemctl start iostats-site'"),
+                                       ("nid00023", "systemctl start iostats-site")])
+def test_a_command_names_the_host_that_it_is_for(host, fix):
+    assert fix == site.at(host, "nid00023", "systemctl start iostats-site")
+
+
+# -- prologs' directory ----------------------------------------------------------------------------
+
+@as_root
+def test_prologs_directory_before_the_first_prolog(desk):
+    folder = desk.folder / "hooks"
+    assert ("note", f"{folder}: not there yet: no prolog has run on this host", "") == checks_of(
+        desk, node_hook_dir=folder, site_host="127.0.0.1")["hook_dir"]
+    assert "hook_dir" not in checks_of(desk, node_hook_dir=folder)
+
+
+@as_root
+def test_prologs_directory_that_is_not_roots_alone_is_named_by_its_key(desk):
+    """Not as --state-dir, which prologs do not have."""
+    folder = desk.folder / "hooks"
+    folder.mkdir()
+    folder.chmod(0o755)
+    state, text, mend = checks_of(desk, node_hook_dir=folder)["hook_dir"]
+    assert ("problem", f"chmod 700 {folder}") == (state, mend)
+    assert f"{folder}: expected a folder of user 0 with mode 0700" in text
+    assert text.endswith("name another in site.cfg: [node] hook_dir")
+    done = desk.client("prolog", "--config", desk.folder / "site.cfg", "--job", "4711",
+                       "--root", desk.folder / "node", job=False)
+    assert "[node] hook_dir" in done.err and "--state-dir" not in done.err
+
+
+@as_root
+def test_reports_that_wait_are_told_and_those_that_were_refused(desk):
+    folder = desk.folder / "hooks"
+    folder.mkdir(0o700)
+    assert ("ok", f"{folder}: no reports wait", "") == checks_of(
+        desk, node_hook_dir=folder)["hook_dir"]
+    for name in ("a.delta", "b.delta", "c.delta.refused"):
+        (folder / name).write_text("{}")
+    assert ("note", f"{folder}: 2 reports wait, 1 were refused and put aside (*.refused)",
+            "iostats_client.py deliver") == checks_of(desk, node_hook_dir=folder)["hook_dir"]
+
+
+# -- the site's server -----------------------------------------------------------------------------
+
+@as_root
+@pytest.mark.parametrize("ahead_s, state", [(23, "ok"), (-23, "ok"), (137, "problem"),
+                                            (-4711, "problem")])
+def test_a_host_whose_clock_is_not_that_of_the_sites_server(tmp_path, monkeypatch, ahead_s, state):
+    """Nodes and storage servers alike; the clock of this process stands for the host's."""
+    with SiteDesk(tmp_path) as desk:
+        desk.site()
+        here = site_config.load(str(desk.cfg), environ={})
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + ahead_s)
+        checks = {one.name: one for one in site.examine(here, "nid00001")}
+    assert "ok" == checks["site"].state
+    found = checks["site clock"]
+    seconds, rest = found.text.split(maxsplit=1)
+    assert (state, f"s {'ahead of' if ahead_s > 0 else 'behind'} the server's") == (
+        found.state, rest)
+    assert abs(abs(ahead_s) - float(seconds)) < 20
+    assert ("chronyc makestep" if state == "problem" else "") == found.mend

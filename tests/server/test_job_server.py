@@ -1,0 +1,901 @@
+"""
+iostats_server.py as a user starts it: whole jobs, its end, its files, its ports, and what comes in
+over HTTP.
+
+Every node of every job here does the same: 23 reads of together 41,003 bytes, 37 writes of
+together 53,007 bytes, 43 opens, 13 mkdirs, 19 RPCs each way (processes.AFTER less BEFORE).
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import csv
+import http.client
+import io
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import msgspec
+import pytest
+from conftest import shared
+from processes import (
+    AFTER,
+    BEFORE,
+    REPOSITORY,
+    SERVER,
+    Desk,
+    Listener,
+    http_answer,
+    job_with_free_ports,
+    two_jobs_with_one_port,
+    until,
+    write_tree,
+)
+
+from iostats.base import config as site
+from iostats.server.job_server import Server
+from iostats.wire.jsonrpc import Method
+
+HELLO = b'{"jsonrpc": "2.0", "method": "hello", "id": 23}'
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A user's home and processes."""
+    with Desk(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop(request, tmp_path):
+    """The environment of a server that has uvloop, and of one that has not."""
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop")
+        return {}
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "uvloop.py").write_text(
+        "raise ModuleNotFoundError('hidden by a test', name='uvloop')\n")
+    return {"PYTHONPATH": str(tmp_path / "without")}
+
+
+def started_nodes(desk, names):
+    """Nodes that have done their work since `start`: {name: options of their client}."""
+    found = {}
+    for name in names:
+        root = desk.tree(name, **BEFORE)
+        assert 0 == desk.client("start", *desk.on(name, root)).status
+        write_tree(root, **AFTER)
+        found[name] = desk.on(name, root)
+    return found
+
+
+def stop_all(desk, server, nodes):
+    """All nodes stop at once; every stop is delivered."""
+    running = [desk.begin_client("stop", "--server", f"127.0.0.1:{server.port}", *options)
+               for options in nodes.values()]
+    assert [0] * len(nodes) == [finish().status for finish in running]
+
+
+# -- a whole job -----------------------------------------------------------------------------
+
+def test_a_job_of_four_nodes_ends_with_the_sum_of_all_four(desk, loop):
+    """4 x 41,003 bytes read, 4 x 53,007 written, 4 x 43 opens, 4 x 13 mkdirs, 4 x 19 RPCs."""
+    server = desk.server("--nodes", "nid[00001-00004]", "--format", "json", env=loop)
+    stop_all(desk, server, started_nodes(desk, ["nid00001", "nid00002", "nid00003", "nid00004"]))
+    done = server.wait()
+    assert 0 == done.status
+    record = done.record
+    coverage = record["coverage"]
+    assert (4, 4, True) == (coverage["expected"], coverage["reported"], coverage["complete"])
+    assert ({}, 0, {}) == (coverage["missing"], coverage["missing_count"], coverage["refused"])
+    [fs] = record["file_systems"]
+    assert {"read_bytes": 164_012, "write_bytes": 212_028, "read_calls": 92, "write_calls": 148,
+            "lower_bound": False} == fs["application"]
+    assert {"read_bytes": 164_012, "write_bytes": 212_028, "read_rpcs": 76, "write_rpcs": 76,
+            "lower_bound": False} == fs["network"]
+    assert {"open": (172, 0.172), "mkdir": (52, 0.104)} == {
+        name: (row["count"], row["seconds"]) for name, row in fs["operations"].items()}
+    assert ["/scratch"] == fs["mounts"]
+    assert ["nid00001", "nid00002", "nid00003", "nid00004"] == list(record["nodes"])
+    assert "alice" == record["job"]["user"]
+    assert desk.job == record["job"]["id"]
+
+
+def test_four_nodes_of_a_real_lustre_give_four_times_the_true_counts(desk):
+    """
+    captures/2.16.1, s01 to s02: 16,600,064 bytes each way, 70 opens, 26 fsyncs, 14 mkdirs, 26
+    files created, as counted by the program that did it (true_counts.txt); here times four.
+    """
+    before = shared("captures", "2.16.1", "s01_before_w1")
+    after = shared("captures", "2.16.1", "s02_after_w1")
+    server = desk.server("--nodes", "nid[00001-00004]", "--format", "json")
+    for name in ("nid00001", "nid00002", "nid00003", "nid00004"):
+        assert 0 == desk.client("start", *desk.on(name, before)).status
+        assert 0 == desk.client("stop", "--server", f"127.0.0.1:{server.port}",
+                                *desk.on(name, after)).status
+    [fs] = server.wait().record["file_systems"]
+    assert 66_400_256 == fs["application"]["read_bytes"]
+    assert 66_400_256 == fs["application"]["write_bytes"]
+    assert 280 == fs["operations"]["open"]["count"]
+    assert 104 == fs["operations"]["fsync"]["count"]
+    assert 56 == fs["operations"]["mkdir"]["count"]
+    assert 104 == fs["operations"]["create"]["count"]
+
+
+def test_the_first_line_says_where_it_listens_and_for_whom_it_waits(desk):
+    """For the log of the job."""
+    server = desk.server("--nodes", "37")
+    assert (f"iostats: server of job {desk.job} on {os.uname().nodename}:{server.port}, "
+            f"waiting for 37 nodes\n") == server.err
+
+
+def test_a_job_of_a_number_of_nodes_ends_when_so_many_have_reported(desk):
+    """--nodes 2, whatever their names are."""
+    server = desk.server("--nodes", "2", "--format", "json")
+    stop_all(desk, server, started_nodes(desk, ["one", "another"]))
+    record = server.wait().record
+    assert ["another", "one"] == list(record["nodes"])
+    assert record["coverage"]["complete"]
+
+
+def test_a_server_that_listens_everywhere_is_reached_by_name(desk):
+    """Without --listen: IPv4 and IPv6, and `localhost` may be either."""
+    server = desk.server("--nodes", "1", "--format", "json", listen=None)
+    root = desk.tree(**BEFORE)
+    desk.client("start", *desk.on("nid00001", root))
+    assert 0 == desk.client("stop", "--server", "localhost", *desk.on("nid00001", root)).status
+    assert 1 == server.wait().record["coverage"]["reported"]
+
+
+@pytest.mark.parametrize("variables, expected", [
+    ({"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "nid[00001-00128,200]"}, 129),
+    ({"PBS_JOBID": "4711.pbs01", "PBS_NODEFILE": "{folder}/nodes"}, 2),
+    ({"LSB_JOBID": "4711", "LSB_DJOB_HOSTFILE": "{folder}/nodes"}, 2),
+    ({}, None),
+], ids=["Slurm", "PBS", "LSF", "none"])
+def test_the_nodes_of_the_job_are_those_of_the_batch_system(desk, variables, expected):
+    """PBS names a node once for each of its processes; it counts once."""
+    (desk.folder / "nodes").write_text("n23\nn23\nn37\n")
+    env = {name: value.format(folder=desk.folder) for name, value in variables.items()}
+    server = desk.server("--format", "json", env=env)
+    assert expected == server.stop().record["coverage"]["expected"]
+
+
+# -- its end ---------------------------------------------------------------------------------
+
+def test_at_the_deadline_the_missing_node_is_named(desk):
+    """Three of four report; eight seconds after the first of them the report comes."""
+    nodes = started_nodes(desk, ["nid00001", "nid00002", "nid00003"])
+    server = desk.server("--nodes", "nid[00001-00004]", "--deadline", "8")
+    stop_all(desk, server, nodes)
+    done = server.wait()
+    assert 0 == done.status
+    assert re.fullmatch(rf"Job {desk.job}: 3 of 4 nodes reported, \d\d:\d\d:\d\d; "
+                        r"missing: nid00004 \(no report\)", done.out.splitlines()[0])
+    # What is missing makes every sum a lower bound: 3 x 41,003 bytes are 120.1 KiB.
+    assert ">= 120.1 KiB" in done.out
+
+
+def test_the_deadline_does_not_run_before_the_first_report(desk):
+    """The job itself may take days: --deadline 0.05 and half a second without a word."""
+    server = desk.server("--nodes", "1", "--deadline", "0.05")
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.process.wait(0.5)
+    assert 0 == desk.whole_job(server, "nid00001").status
+    assert "1 of 1 nodes reported" in server.wait().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+                         ids=lambda number: number.name)
+def test_a_signal_ends_it_with_what_is_there(desk, loop, number):
+    """A job script that is killed still has its table; status 0, and who is missing."""
+    server = desk.server("--nodes", "nid[00001-00003]", "--format", "json", env=loop)
+    assert 0 == desk.whole_job(server, "nid00002").status
+    done = server.stop(number)
+    assert 0 == done.status
+    assert {"nid00001": "no report", "nid00003": "no report"} == done.record["coverage"]["missing"]
+    assert 41_003 == done.record["file_systems"][0]["application"]["read_bytes"]
+    assert "Traceback" not in done.err
+
+
+def test_a_signal_before_any_report_still_prints_the_coverage(desk):
+    """Nothing is known, and nothing is printed as 0."""
+    done = desk.server("--nodes", "nid[00001-00003]").stop()
+    assert 0 == done.status
+    assert (f"Job {desk.job}: 0 of 3 nodes reported; missing: nid[00001-00003] (no report)\n"
+            f"No numbers: no node has reported.\n") == done.out
+
+
+def test_a_node_that_never_started_is_not_waited_for(desk):
+    """`stop` without `start` tells the server, which then need not wait for its deadline."""
+    server = desk.server("--nodes", "nid[00001-00002]")
+    desk.whole_job(server, "nid00001")
+    done = desk.client("stop", "--server", f"127.0.0.1:{server.port}",
+                       *desk.on("nid00002", desk.folder))
+    assert 2 == done.status
+    assert "missing: nid00002 (no start)" in server.wait().out.splitlines()[0]
+
+
+# -- its forms and files ---------------------------------------------------------------------
+
+GRID = """\
+File data transfer statistics for this job:
++---------------+-------------+--------------+
+| File System   | File Read   | File Write   |
++===============+=============+==============+
+| BW Home       | 40.0 KiB    | 51.8 KiB     |
++---------------+-------------+--------------+
+Metadata statistics for this job:
++---------------+--------+---------+
+| File System   |   open |   mkdir |
++===============+========+=========+
+| BW Home       |     43 |      13 |
++---------------+--------+---------+
+"""
+PLAIN = """\
+File data transfer statistics for this job:
+File System    File Read    File Write
+BW Home        40.0 KiB     51.8 KiB
+Metadata statistics for this job:
+File System      open    mkdir
+BW Home            43       13
+"""
+MARKDOWN = """
+File data transfer statistics for this job:
+
+| File System   | File Read   | File Write   |
+|:--------------|:------------|:-------------|
+| BW Home       | 40.0 KiB    | 51.8 KiB     |
+
+Metadata statistics for this job:
+
+| File System   |   open |   mkdir |
+|:--------------|-------:|--------:|
+| BW Home       |     43 |      13 |
+"""
+
+
+@pytest.fixture
+def labelled(desk):
+    """--config with a name for the file system."""
+    path = desk.folder / "site.cfg"
+    path.write_text("[labels]\nscratch = BW Home\n")
+    return ("--config", path)
+
+
+@pytest.mark.parametrize("form, tables", [
+    ((), GRID), (("--format", "grid"), GRID), (("--format", "plain"), PLAIN),
+    (("--format", "markdown"), MARKDOWN),
+], ids=["default", "grid", "plain", "markdown"])
+def test_the_tables_of_a_job(desk, labelled, form, tables):
+    """A coverage line and two tables; integers are integers."""
+    server = desk.server("--nodes", "1", *form, *labelled)
+    desk.whole_job(server, "nid00001")
+    first, _, rest = server.wait().out.partition("\n")
+    assert re.fullmatch(rf"Job {desk.job}: 1 of 1 nodes reported, \d\d:\d\d:\d\d", first)
+    assert tables == rest
+
+
+def test_csv_has_one_line_for_each_number(desk, labelled):
+    """Job, file system, layer, metric, value, lower bound."""
+    server = desk.server("--nodes", "1", "--format", "csv", *labelled)
+    desk.whole_job(server, "nid00001")
+    rows = list(csv.DictReader(io.StringIO(server.wait().out)))
+    assert {desk.job} == {row["job"] for row in rows}
+    assert {"BW Home"} == {row["file_system"] for row in rows}
+    assert {"0"} == {row["lower_bound"] for row in rows}
+    assert {("application", "read_bytes"): "41003", ("application", "write_bytes"): "53007",
+            ("application", "read_calls"): "23", ("application", "write_calls"): "37",
+            ("network", "read_bytes"): "41003", ("network", "write_bytes"): "53007",
+            ("network", "read_rpcs"): "19", ("network", "write_rpcs"): "19",
+            ("operations", "open"): "43", ("operations", "open_seconds"): "0.043",
+            ("operations", "mkdir"): "13", ("operations", "mkdir_seconds"): "0.026"} == {
+                (row["layer"], row["metric"]): row["value"] for row in rows}
+
+
+def test_long_adds_calls_network_times_and_the_busiest_node(desk):
+    """--long: what the default leaves out."""
+    server = desk.server("--nodes", "1", "--long", "--format", "plain")
+    desk.whole_job(server, "nid00001")
+    text = server.wait().out
+    assert re.search(r"scratch +read, by the application +40\.0 KiB +23 +1\.7 KiB", text)
+    assert re.search(r"scratch +write, over the network +51\.8 KiB +19 +2\.7 KiB", text)
+    assert re.search(r"scratch +open +43 +0\.043 +1\.000", text)
+    assert re.search(r"scratch +mkdir +13 +13 +13 +nid00001", text)
+
+
+def test_the_report_and_the_record_go_to_their_files(desk, labelled):
+    """--output and --json together; nothing on standard output, no temporary file left."""
+    (desk.folder / "results").mkdir()
+    server = desk.server("--nodes", "1", "--output", "results/table", "--json", "results/record",
+                         *labelled)
+    desk.whole_job(server, "nid00001")
+    done = server.wait()
+    assert (0, "") == (done.status, done.out)
+    assert (desk.folder / "results" / "table").read_text().endswith(GRID)
+    record = json.loads((desk.folder / "results" / "record").read_text())
+    assert (1, 41_003) == (record["schema"],
+                           record["file_systems"][0]["application"]["read_bytes"])
+    assert ["record", "table"] == sorted(os.listdir(desk.folder / "results"))
+
+
+def test_the_record_goes_to_its_file_and_the_table_to_standard_output(desk, labelled):
+    """--json alone."""
+    server = desk.server("--nodes", "1", "--json", "record.json", *labelled)
+    desk.whole_job(server, "nid00001")
+    assert server.wait().out.endswith(GRID)
+    assert 1 == json.loads((desk.folder / "record.json").read_text())["coverage"]["reported"]
+
+
+@pytest.mark.parametrize("option", ["--output", "--json"])
+def test_a_file_that_cannot_be_written_is_told_before_the_job_and_not_after(desk, option):
+    """Status 2 at once: after a day of work it would be too late."""
+    done = desk.run_server("--nodes", "1", option, "no/such/folder/file")
+    assert 2 == done.status
+    assert "no/such/folder/file: cannot be written" in done.line
+
+
+@pytest.mark.parametrize("option", ["--output", "--json"])
+def test_a_folder_that_goes_away_meanwhile_costs_the_file_and_not_the_report(desk, option):
+    """Status 1, one line, and the table is on standard output."""
+    (desk.folder / "results").mkdir()
+    server = desk.server("--nodes", "1", option, "results/file")
+    os.rmdir(desk.folder / "results")
+    desk.whole_job(server, "nid00001")
+    done = server.wait()
+    assert 1 == done.status
+    assert "40.0 KiB" in done.out
+    assert ["iostats: results/file: cannot be written: No such file or directory; what was counted "
+            "is kept: the same command again has it"] == done.lines[1:]
+
+
+def test_quiet_says_nothing(desk):
+    """Standard error is empty; the report is on standard output as ever."""
+    desk.job, [port] = job_with_free_ports(1)
+    server = desk.begin_server("--nodes", "1", "--quiet")
+    server.port = port
+    until(lambda: answers_hello(server), what="an answer to hello")
+    assert 0 == desk.whole_job(server, "nid00001").status
+    done = server.wait()
+    assert (0, "") == (done.status, done.err)
+    assert "1 of 1 nodes reported" in done.out
+
+
+def answers_hello(server):
+    assert server.process.poll() is None, server.err
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return server.call("hello")["result"]["job"] == server.job
+
+
+# -- the secret ------------------------------------------------------------------------------
+
+def test_the_secret_is_private_while_the_server_runs_and_gone_afterwards(desk):
+    """0600 in a folder of 0700, both the user's; nothing stays in the home."""
+    server = desk.server("--nodes", "1")
+    folder = desk.home / ".iostats"
+    path = folder / f"{desk.job}.secret"
+    assert 0o700 == stat.S_IMODE(folder.stat().st_mode)
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    assert os.geteuid() == path.stat().st_uid
+    desk.whole_job(server, "nid00001")
+    assert 0 == server.wait().status
+    assert [] == os.listdir(folder)
+
+
+def test_the_secret_is_gone_after_a_signal_too(desk):
+    """A cancelled job leaves nothing."""
+    desk.server("--nodes", "1").stop(signal.SIGINT)
+    assert [] == os.listdir(desk.home / ".iostats")
+
+
+def test_a_secret_that_was_there_is_used_and_stays(desk):
+    """--secret FILE of the user; nodes name the same file."""
+    path = desk.folder / "mine"
+    path.write_text("0123456789abcdef0123456789abcdef\n")
+    path.chmod(0o600)
+    server = desk.server("--nodes", "1", "--secret", path)
+    root = desk.tree(**BEFORE)
+    desk.client("start", *desk.on("nid00001", root))
+    assert 0 == desk.client("stop", "--server", "127.0.0.1", "--secret", path,
+                            *desk.on("nid00001", root)).status
+    assert 0 == server.wait().status
+    assert "0123456789abcdef0123456789abcdef\n" == path.read_text()
+    assert not (desk.home / ".iostats").exists()
+
+
+def test_a_secret_in_the_environment_needs_no_file(desk):
+    """IOSTATS_SECRET on both sides; no file is made."""
+    env = {"IOSTATS_SECRET": "0123456789abcdef0123456789abcdef"}
+    server = desk.server("--nodes", "1", env=env)
+    root = desk.tree(**BEFORE)
+    desk.client("start", *desk.on("nid00001", root))
+    assert 0 == desk.client("stop", "--server", "127.0.0.1", *desk.on("nid00001", root),
+                            env=env).status
+    assert 0 == server.wait().status
+    assert not (desk.home / ".iostats").exists()
+
+
+# -- ports -----------------------------------------------------------------------------------
+
+def test_print_port_prints_the_port_of_the_job_and_ends(desk):
+    """20000 + 1234567 mod 10000; the range is site.cfg's."""
+    done = desk.run_server("--print-port", job="1234567", listen=None)
+    assert (0, "24567\n", "") == (done.status, done.out, done.err)
+    done = desk.run_server("--print-port", job="1234567", listen=None,
+                           env={"IOSTATS_SERVER_PORT_FIRST": "31000",
+                                "IOSTATS_SERVER_PORT_LAST": "31009"})
+    assert "31007\n" == done.out
+
+
+def test_the_server_takes_the_jobs_port(desk):
+    """The one that --print-port prints."""
+    desk.job, [port] = job_with_free_ports(1)
+    assert port == desk.server("--nodes", "1").port
+    done = desk.run_server("--print-port")
+    assert (0, f"{port}\n") == (done.status, done.out)
+
+
+STRANGERS = {
+    "a web server": http_answer(b"<html>It works!</html>"),
+    "a web server that says 404": http_answer(b"not here", "404 Not Found"),
+    "JSON of another kind": http_answer(b"[23, 37]"),
+    "null": http_answer(b"null"),
+    "JSON-RPC without us": http_answer(
+        b'{"jsonrpc": "2.0", "error": {"code": -32601, "message": "no hello here"}, "id": 1}'),
+    "JSON-RPC with an odd error": http_answer(b'{"jsonrpc": "2.0", "error": 23, "id": 1}'),
+    "JSON nested 300,000 deep": http_answer(b"[" * 300_000),
+    "a hello of another job": http_answer(
+        b'{"jsonrpc": "2.0", "result": {"job": "4711", "protocol": 1, "time": 1}, "id": 1}'),
+    "a length that is no number": b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+    "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+    "a length of 2 GB": b"HTTP/1.1 200 OK\r\nContent-Length: 2147483648\r\n\r\n{",
+    "a mail server": b"220 mail.example.org ESMTP\r\n\r\n",
+    "headers of 2 MB": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2_000_000,
+    "binary": bytes(range(256)) * 37 + b"\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("answer", list(STRANGERS.values()), ids=list(STRANGERS))
+def test_a_server_finds_another_port_and_the_node_finds_it_past_a_stranger(desk, answer):
+    """The port of the job is taken by something that answers with anything."""
+    desk.job, [first, second] = job_with_free_ports(2)
+    with Listener(first, answer) as stranger:
+        server = desk.server("--nodes", "1", "--format", "json")
+        assert second == server.port
+        root = desk.tree(**BEFORE)
+        desk.client("start", *desk.on("nid00001", root))
+        write_tree(root, **AFTER)
+        done = desk.client("stop", "--server", "127.0.0.1", *desk.on("nid00001", root),
+                           env={"IOSTATS_NODE_TRY_FOR": "30"})
+        assert (0, "") == (done.status, done.err)
+        assert stranger.met >= 1
+        assert 41_003 == server.wait().record["file_systems"][0]["application"]["read_bytes"]
+
+
+def test_two_jobs_with_one_port_both_work_at_once(desk):
+    """The second server moves on, and each node finds its own by `hello`."""
+    desk.job, other = two_jobs_with_one_port()
+    first = desk.server("--nodes", "1", "--format", "json")
+    second = desk.server("--nodes", "1", "--format", "json", job=other)
+    assert first.port != second.port
+    root = desk.tree(**BEFORE)
+    for job in (other, desk.job):
+        desk.client("start", *desk.on("nid00001", root), job=job)
+    write_tree(root, **AFTER)
+    for job in (other, desk.job):
+        done = desk.client("stop", "--server", "127.0.0.1", *desk.on("nid00001", root), job=job)
+        assert (0, "") == (done.status, done.err)
+    assert desk.job == first.wait().record["job"]["id"]
+    assert other == second.wait().record["job"]["id"]
+
+
+def test_when_all_ports_are_taken_it_says_so(desk):
+    """Status 3, and what in site.cfg would help."""
+    desk.job, [first, second] = job_with_free_ports(2)
+    with Listener(first, None), Listener(second, None):
+        done = desk.run_server("--nodes", "1", env={"IOSTATS_SERVER_PORT_TRIES": "2"})
+    assert 3 == done.status
+    assert f"all ports of job {desk.job} are taken ({first} {second})" in done.line
+    assert [] == os.listdir(desk.home / ".iostats")
+
+
+@pytest.mark.parametrize("address, status", [
+    ("127.0.0.1:0", 2), ("127.0.0.1:65536", 2), ("127.0.0.1:http", 2), (":8023", 2),
+    ("no-such-host.invalid", 3), ("203.0.113.23", 3),
+])
+def test_an_address_to_listen_on_that_cannot_be_is_one_line(desk, address, status):
+    """203.0.113.0/24 is for documentation: no machine has it."""
+    done = desk.run_server("--nodes", "1", listen=address)
+    assert status == done.status
+    assert address.partition(":")[0] in done.line
+
+
+# -- HTTP ------------------------------------------------------------------------------------
+
+def raw(server, data, timeout=60):
+    """Everything that comes back for `data` until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout) as one:
+        with contextlib.suppress(ConnectionError):
+            one.sendall(data)
+        found = b""
+        with contextlib.suppress(ConnectionError):
+            while True:
+                part = one.recv(65536)
+                if not part:
+                    break
+                found += part
+        return found
+
+
+def request(body, *headers):
+    """The bytes of a POST."""
+    head = ["POST / HTTP/1.1", "Host: iostats", f"Content-Length: {len(body)}", *headers]
+    return ("\r\n".join(head) + "\r\n\r\n").encode() + body
+
+
+def test_several_requests_on_one_connection_are_answered_in_order(desk, loop):
+    """Keep-alive, one after another."""
+    server = desk.server("--nodes", "1", env=loop)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    with contextlib.closing(connection):
+        for number in (23, 37, 41):
+            connection.request("POST", "/", b'{"jsonrpc": "2.0", "method": "hello", "id": %d}'
+                               % number)
+            found = json.loads(connection.getresponse().read())
+            assert (number, desk.job) == (found["id"], found["result"]["job"])
+
+
+def test_requests_sent_before_the_answers_are_read_are_answered_in_order(desk, loop):
+    """Pipelining, and the last one says close."""
+    server = desk.server("--nodes", "1", env=loop)
+    found = raw(server, request(HELLO.replace(b"23", b"37")) + request(HELLO, "Connection: close"))
+    assert [b'"id":37', b'"id":23'] == re.findall(rb'"id":\d\d', found)
+    assert 2 == found.count(b"HTTP/1.1 200 OK")
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered(desk):
+    """TCP may cut a message anywhere."""
+    server = desk.server("--nodes", "1")
+    with socket.create_connection(("127.0.0.1", server.port), 20) as one:
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in request(HELLO):
+            one.sendall(bytes([byte]))
+        assert one.recv(65536).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_chunked_request_is_answered(desk):
+    """HTTP/1.1 lets a client not know its length."""
+    server = desk.server("--nodes", "1")
+    chunks = b"%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (5, HELLO[:5], len(HELLO) - 5, HELLO[5:])
+    found = raw(server, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+                        b"Connection: close\r\n\r\n" + chunks)
+    assert desk.job.encode() in found
+
+
+def test_a_batch_is_answered_and_notifications_alone_are_204(desk):
+    """python-jsonrpc's wire form, and what the specification adds to it."""
+    server = desk.server("--nodes", "1")
+    status, body = server.post(b"[" + HELLO + b"," + HELLO.replace(b"23", b"37") + b"]")
+    assert (200, [23, 37]) == (status, [one["id"] for one in json.loads(body)])
+    assert (204, b"") == server.post(b'{"jsonrpc": "2.0", "method": "hello"}')
+    assert (204, b"") == server.post(b'[{"jsonrpc": "2.0", "method": "hello"}]')
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+def test_anything_but_post_is_405(desk, method):
+    """A browser on the port does no harm, and counts as nothing but a refusal."""
+    server = desk.server("--nodes", "1", "--format", "json")
+    assert 405 == server.post(None, method=method)[0]
+    assert {"method not allowed": 1} == server.stop().record["coverage"]["refused"]
+
+
+GARBAGE = {
+    "random bytes": bytes(range(255, -1, -1)) * 5,
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500,
+    "SSH": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "blank lines and a word": b"\r\n\r\nhello\r\n\r\n",
+    "no number as length": b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+    "empty length": b"POST / HTTP/1.1\r\nContent-Length: \r\n\r\n",
+    "negative length": b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+    "the same length twice": b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n"
+                             b"\r\nhello",
+    "a folded header": b"POST / HTTP/1.1\r\nContent-Length: 5\r\n 6\r\n\r\nhello",
+    "newlines alone": b"POST / HTTP/1.1\nContent-Length: 5\n\nhello",
+    "a blank before the colon": b"POST / HTTP/1.1\r\nContent-Length : 5\r\n\r\nhello",
+    "chunks of another name": b"POST / HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "length and chunks": b"POST / HTTP/1.1\r\nContent-Length: 5\r\n"
+                         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a length of 5,000 zeros, of a body too long": b"POST / HTTP/1.1\r\nContent-Length: "
+                                                   + b"0" * 5000 + b"16777217\r\n\r\n",
+    "a length of 400 digits": b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 400 + b"\r\n\r\n",
+    "a chunk of no size": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    "no colon": b"POST / HTTP/1.1\r\nContentLength 5\r\n\r\n",
+    "a zero in a header": b"POST / HTTP/1.1\r\nA: \0\r\n\r\n",
+    "HTTP/7.3": b"POST / HTTP/7.3\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", list(GARBAGE.values()), ids=list(GARBAGE))
+def test_what_is_no_http_is_refused_and_the_server_lives(desk, data):
+    """400 or 413, the connection is closed, it is counted, and the next node is served."""
+    server = desk.server("--nodes", "1", "--format", "json")
+    found = raw(server, data)
+    assert found.startswith((b"HTTP/1.1 400 Bad Request", b"HTTP/1.1 413 Content Too Large"))
+    assert 0 == desk.whole_job(server, "nid00001").status
+    done = server.wait()
+    assert 1 == len(done.lines), done            # its first line, and no traceback
+    assert [1] == list(done.record["coverage"]["refused"].values())
+
+
+@pytest.mark.parametrize("body", [b"", b"\0\xff\xfe", b"[" * 60_000, b"{", b"null", b"[]"],
+                         ids=["empty", "binary", "deep", "cut off", "null", "empty batch"])
+def test_what_is_no_json_rpc_is_answered_with_its_code(desk, body):
+    """HTTP 200 and the error in the body, as JSON-RPC over HTTP has it."""
+    server = desk.server("--nodes", "1")
+    status, found = server.post(body)
+    assert 200 == status
+    assert json.loads(found)["error"]["code"] in (-32700, -32600)
+
+
+# -- too much --------------------------------------------------------------------------------
+
+def memory_kib(process):
+    """Resident memory of a process, and its highest mark so far."""
+    with open(f"/proc/{process.pid}/status") as file:
+        found = dict(line.split(":", 1) for line in file)
+    return int(found["VmRSS"].split()[0]), int(found["VmHWM"].split()[0])
+
+
+needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/status"),
+                                reason="needs /proc to see a process's memory")
+
+
+@needs_proc
+def test_a_message_of_2_gb_is_refused_unread(desk, loop):
+    """413 after its header, and memory does not grow."""
+    server = desk.server("--nodes", "1", "--format", "json", env=loop)
+    before, _ = memory_kib(server.process)
+    found = raw(server, b"POST / HTTP/1.1\r\nContent-Length: 2147483648\r\n\r\n" + b"x" * 65536)
+    assert found.startswith(b"HTTP/1.1 413 Content Too Large")
+    assert b"expected at most 16777216 bytes" in found
+    assert memory_kib(server.process)[1] - before < 8 * 1024
+    assert {"content too large": 1} == server.stop().record["coverage"]["refused"]
+
+
+@needs_proc
+def test_a_message_that_grows_without_an_end_is_refused_at_the_limit(desk, loop):
+    """Chunks have no Content-Length; the limit holds while they come."""
+    server = desk.server("--nodes", "1", "--format", "json",
+                         env={**loop, "IOSTATS_SERVER_MAX_MESSAGE_BYTES": str(1 << 20)})
+    before, _ = memory_kib(server.process)
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    sent = 0
+    with socket.create_connection(("127.0.0.1", server.port), 20) as one:
+        one.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while sent < 1 << 30:
+                one.sendall(chunk)
+                sent += 65536
+    assert sent < 64 << 20
+    assert memory_kib(server.process)[1] - before < 16 * 1024
+    assert {"content too large": 1} == server.stop().record["coverage"]["refused"]
+
+
+@needs_proc
+def test_headers_without_an_end_are_refused_at_the_limit(desk):
+    """A header is part of a message."""
+    server = desk.server("--nodes", "1", "--format", "json",
+                         env={"IOSTATS_SERVER_MAX_MESSAGE_BYTES": str(1 << 20)})
+    before, _ = memory_kib(server.process)
+    sent = 0
+    with socket.create_connection(("127.0.0.1", server.port), 20) as one:
+        one.sendall(b"POST / HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            while sent < 1 << 30:
+                one.sendall(b"X-More: " + b"x" * 65000 + b"\r\n")
+                sent += 65010
+    assert sent < 64 << 20
+    assert memory_kib(server.process)[1] - before < 16 * 1024
+    [refused] = server.stop().record["coverage"]["refused"]
+    assert refused in ("content too large", "bad request")
+
+
+def few_files():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+
+@pytest.fixture
+def many_files():
+    """This process may open as many files as the machine lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1500:
+        pytest.skip(f"needs 1,500 open files, the limit here is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1500), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_thousand_silent_connections_do_not_keep_a_node_out(desk, loop, many_files):
+    """The server may open 256 files; the connections that say nothing give way."""
+    nodes = started_nodes(desk, ["nid00001"])
+    server = desk.server("--nodes", "1", "--format", "json", env=loop, preexec_fn=few_files)
+    with contextlib.ExitStack() as stack:
+        for _ in range(1000):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20))
+        stop_all(desk, server, nodes)
+        done = server.wait()
+    assert 0 == done.status
+    assert done.record["coverage"]["complete"]
+    assert 1 == len(done.lines), done
+
+
+def test_a_connection_that_trickles_is_closed(desk, loop):
+    """A byte now and then is no sign of life, only a whole message is."""
+    server = desk.server("--nodes", "1", env={**loop, "IOSTATS_SERVER_SILENCE": "0.4"})
+    ends = time.monotonic() + 60
+    with socket.create_connection(("127.0.0.1", server.port), 0.05) as one:
+        one.sendall(b"POST / HTTP/1.1\r\nX: ")
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < ends:
+                one.sendall(b"x")
+                with contextlib.suppress(socket.timeout):
+                    if one.recv(1) == b"":
+                        break
+    assert time.monotonic() < ends
+    until(lambda: answers_hello(server), what="an answer to hello")
+
+
+def test_a_silent_connection_is_closed_and_one_that_talks_is_not(desk):
+    """After [server] silence seconds."""
+    server = desk.server("--nodes", "1", env={"IOSTATS_SERVER_SILENCE": "5"})
+    talking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    talking.connect()                 # it is the older one of the two
+    first = talking.sock
+    with contextlib.closing(talking), \
+            socket.create_connection(("127.0.0.1", server.port), 0.05) as silent:
+
+        def silent_is_closed():
+            talking.request("POST", "/", HELLO)
+            talking.getresponse().read()
+            assert first is talking.sock, "the connection that talks was closed"
+            try:
+                return silent.recv(1) == b""
+            except socket.timeout:
+                return False
+            except ConnectionError:
+                return True
+        until(silent_is_closed, what="the end of the silent connection")
+
+
+class _Busy(Server):
+    """A server whose method `slow` holds its loop until `go_on`."""
+
+    def __init__(self, run):
+        config = site.load(os.devnull, environ={"IOSTATS_SERVER_SILENCE": "0.2"})
+        super().__init__("4711", [], config)
+        self.is_slow, self.go_on, self.ready = (threading.Event() for _ in range(3))
+        slow = Method(self._slow, msgspec.Raw)
+        self.methods["slow"] = self._methods_of_strangers()["slow"] = slow
+        self.thread = threading.Thread(target=lambda: run(self._serve()))
+
+    def _slow(self, params, who):
+        self.is_slow.set()
+        return self.go_on.wait(60)
+
+    async def _serve(self):
+        self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
+        await self.listen_on("127.0.0.1", [0])
+        self.port = self._listener.sockets[0].getsockname()[1]
+        self.ready.set()
+        await self.end.wait()
+        self.close()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_node_whose_message_waits_while_the_server_is_busy_is_not_silent(loop):
+    """
+    Of 50,000 nodes 268 were closed: their reports had come while others' were worked off, which
+    took longer than [server] silence, and were not read yet when it was looked for who is silent.
+    """
+    server = _Busy(pytest.importorskip(loop).run)
+    server.thread.start()
+    try:
+        assert server.ready.wait(60)
+        one, other = (http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+                      for _ in range(2))
+        with contextlib.closing(one), contextlib.closing(other):
+            for connection in (one, other):
+                connection.request("POST", "/", HELLO)
+                assert b"4711" in connection.getresponse().read()
+            one.request("POST", "/", HELLO.replace(b'"hello"', b'"slow"'))
+            assert server.is_slow.wait(60)
+            other.request("POST", "/", HELLO)
+            time.sleep(0.5)                             # longer than the silence that is allowed
+            server.go_on.set()
+            assert b"4711" in other.getresponse().read()
+    finally:
+        server.go_on.set()
+        server.loop.call_soon_threadsafe(server.end.set)
+        server.thread.join(60)
+
+
+# -- mistakes --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("options, named", [
+    (("--nodes", "0"), "'0'"), (("--nodes", ""), "--nodes"), (("--nodes", "nid[1-"), "'nid[1-'"),
+    (("--nodes", "a b/c"), "--nodes"), (("--nodes", "100001"), "100000"),
+    (("--nodes", "nid[000001-100001]"), "100001"),
+    (("--deadline", "soon"), "'soon'"), (("--deadline", "-1"), "'-1'"),
+    (("--deadline", "nan"), "'nan'"), (("--format", "html"), "'html'"),
+    (("--config", "no/such.cfg"), "no/such.cfg"),
+])
+def test_a_wrong_option_is_one_line_that_names_it(desk, options, named):
+    """Status 2, before anything is done: no secret is made."""
+    done = desk.run_server(*options)
+    assert 2 == done.status
+    assert named in done.line
+    assert not (desk.home / ".iostats").exists()
+
+
+def test_an_option_that_is_not_there_is_status_2(desk):
+    """As every command line tool."""
+    done = desk.run_server("--nonsense")
+    assert 2 == done.status
+    assert "--nonsense" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_without_its_packages_it_says_what_to_install():
+    """`python3 -I -S` sees no installed package: one line, no traceback."""
+    done = subprocess.run([sys.executable, "-I", "-S", str(SERVER), "--job", "4711"], text=True,
+                          capture_output=True)
+    [line] = done.stderr.splitlines()
+    assert done.returncode != 0
+    assert "the server needs the Python package" in line
+    assert "pip install 'iostats[server]'" in line
+
+
+@pytest.mark.parametrize("role", ["run", "report", "jobs"])
+def test_without_its_packages_the_command_says_what_to_install(role):
+    """A node with `make install-node PACKAGES=no`, say."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "
+         "from iostats.__main__ import main; sys.exit(main())", role, "true"],
+        text=True, capture_output=True)
+    [line] = done.stderr.splitlines()
+    assert (1, "") == (done.returncode, done.stdout)
+    assert line.startswith(f"iostats: {role} needs the Python package ")
+    assert "sudo make install-node (or install-login)" in line
+
+
+def test_a_length_may_begin_with_any_number_of_zeros(desk):
+    """The parser takes it; int() would take 4,300 digits of it, and a traceback was in the log."""
+    server = desk.server("--nodes", "1", "--format", "json")
+    found = raw(server, b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: "
+                + b"0" * 5000 + b"%d\r\n\r\n" % len(HELLO) + HELLO)
+    assert found.startswith(b"HTTP/1.1 200 OK") and desk.job.encode() in found
+    done = server.stop()
+    assert 1 == len(done.lines), done            # its first line, and no traceback
+    assert {} == done.record["coverage"]["refused"]
+
+
+def test_a_report_into_a_link_is_appended_and_the_link_stays(desk):
+    """As --output /dev/stdout is for root: in its place no file must be put."""
+    (desk.folder / "there").write_text("before\n")
+    (desk.folder / "link").symlink_to(desk.folder / "there")
+    server = desk.server("--nodes", "1", "--output", desk.folder / "link")
+    assert 0 == server.stop().status
+    assert (desk.folder / "link").is_symlink()
+    text = (desk.folder / "there").read_text()
+    assert text.startswith(f"before\nJob {desk.job}: 0 of 1 nodes reported")

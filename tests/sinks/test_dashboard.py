@@ -1,0 +1,225 @@
+"""
+The Grafana dashboard: each of its queries is asked of a real VictoriaMetrics that has what our
+sinks wrote, and has to give the numbers that were worked out by hand.
+
+    4711, alice, physics, on snake     writes 2300 bytes in 23 requests a sweep to OST0000 of
+                                       scratch, and opens 10 files
+    53, bob, nobody's account          reads 4100 bytes in 41 requests a sweep from OST0001 of
+                                       scratch, 3700 in 37 from home's OST0000
+    cp.0, which is no job              10 getattrs a sweep on scratch's MDT
+
+A sweep is 20 s; there are 7 of them, so what was gained is 6 times that, in 120 s.
+"""
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+
+import pytest
+from conftest import ROOT
+from sink_desk import EVERY_S, Said, Site, Victoria, config_of, get, now_slot, query, sent, swept
+from test_prometheus import asked, opened, scraping  # noqa: F401
+
+from iostats.sinks import influxdb
+
+DASHBOARD = json.loads((ROOT / "dashboards" / "lustre-jobs.json").read_text(encoding="utf-8"))
+PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
+QUERIES = [(title, one["refId"], one["expr"]) for title, panel in PANELS.items()
+           for one in panel["targets"]]
+WAYS = ["influxdb", "prometheus"]
+OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
+MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
+
+
+def entries(number):
+    """What has changed in a sweep, counted from 1."""
+    return {OST0: {"4711": {"write_bytes": (23 * number, 2300 * number)}},
+            OST1: {"53": {"read_bytes": (41 * number, 4100 * number)}},
+            HOME: {"53": {"read_bytes": (37 * number, 3700 * number)}},
+            MDT0: {"4711": {"open": 10 * number, "rename": 4, "samedir_rename": 4},
+                   "cp.0": {"getattr": 10 * number}}}
+
+
+def a_site(began=None):
+    """Whose jobs these are."""
+    site = Site(began or now_slot())
+    site.knows("4711", user="alice", account="physics", cluster="snake", started=site.began)
+    site.knows("53", user="bob", started=site.began)
+    return site
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def filled(request, tmp_path_factory):
+    """(a VictoriaMetrics, the time of the last sweep): written to, or as if it had scraped."""
+    victoria, site = Victoria(tmp_path_factory.mktemp("victoria")), a_site()
+    folder = tmp_path_factory.mktemp("spool")
+    if request.param == "influxdb":
+        sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
+                                       influxdb_spool_dir=folder), Said())
+        swept(sink, site, *map(entries, range(1, 8)))
+        sent(sink)
+    else:
+        from iostats.sinks import prometheus
+        sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0",
+                                         prometheus_by_target="yes"), Said())
+        sink._clock = lambda: site.slot + 7
+        for number in range(1, 8):
+            swept(sink, site, entries(number))
+            with urllib.request.urlopen(urllib.request.Request(
+                    f"{victoria.url}/api/v1/import/prometheus?timestamp={site.slot * 1000}"
+                    f"&extra_label=job=scraped", data=sink.page()[0], method="POST")) as answer:
+                assert 204 == answer.status
+    get(f"{victoria.url}/internal/force_flush")
+    sink.close()
+    yield request.param, victoria, site.slot
+    victoria.stop()
+
+
+def as_grafana(text, job=".*", fs=".*", cluster=".*", window=f"{6 * EVERY_S}s"):
+    """The query with its variables in place."""
+    for name, value in (("__rate_interval", f"{2 * EVERY_S}s"), ("__range", window),
+                        ("cluster", cluster), ("fs", fs), ("job", job)):
+        text = text.replace(f"${{{name}}}", value).replace(f"${name}", value)
+    assert "$" not in text.replace('"$1"', "")
+    return text
+
+
+def answer(filled, title, ref="A", **chosen):
+    """{values of the labels, in order of their names: value, to 3 places} of a panel's query."""
+    _, victoria, at = filled
+    [expr] = [expr for one, letter, expr in QUERIES if (one, letter) == (title, ref)]
+    return {tuple(value for name, value in labels): round(value, 3)
+            for labels, value in victoria.query(as_grafana(expr, **chosen), at).items()}
+
+
+@pytest.mark.victoria
+@pytest.mark.parametrize("title, ref, expected", [
+    ("Written", "A", {(): 6 * 2300}),
+    ("Read", "A", {(): 6 * (4100 + 3700)}),
+    ("Write rate by job", "A", {("4711", "alice"): 115}),
+    ("Read rate by job", "A", {("53", "bob"): 205 + 185}),
+    ("Operations by job", "A", {("4711", "alice"): 0.5, ("(unattributed)",): 0.5}),
+    ("Write rate by user", "A", {("alice",): 115}),
+    ("Rate by target", "A", {("scratch-OST0000",): 115}),
+    ("Rate by target", "B", {("scratch-OST0001",): 205, ("home-OST0000",): 185}),
+    ("Top jobs", "A", {("physics", "4711", "alice"): 6 * 2300}),
+    ("Top jobs", "B", {("53", "bob"): 6 * (4100 + 3700)}),
+    ("Top jobs", "C", {("physics", "4711", "alice"): 60, ("(unattributed)",): 60}),
+    # In 20 s there are 23 + 41 + 10 + 10 requests to scratch, 10 of them nobody's.
+    ("Share of requests without a job", "A", {("scratch",): round(10 / 84, 3), ("home",): 0}),
+])
+def test_a_query_gives_what_was_worked_out_by_hand(filled, title, ref, expected):
+    """From what InfluxDB's sink writes as from what Prometheus' sink shows."""
+    found = {labels: value for labels, value in answer(filled, title, ref).items() if value
+             or title.startswith("Share")}
+    assert expected == found
+
+
+@pytest.mark.victoria
+def test_the_variables_choose(filled):
+    """Job, file system and cluster; also several of them, as Grafana writes them: (a|b)."""
+    assert {("53", "bob"): 185} == answer(filled, "Read rate by job", fs="home")
+    assert {("53", "bob"): 390} == answer(filled, "Read rate by job", fs="(home|scratch)")
+    assert {} == answer(filled, "Write rate by job", job="53")
+    assert {("4711", "alice"): 115} == answer(filled, "Write rate by job", job="47.*",
+                                              cluster="snake")
+    assert {} == answer(filled, "Read rate by job", cluster="snake")
+
+
+@pytest.mark.victoria
+def test_of_itself_there_is_what_prometheus_shows(filled):
+    """The age of the last sweep; the database of InfluxDB's sink does not have it."""
+    way, *_ = filled
+    expected = {(): 7} if way == "prometheus" else {}
+    assert expected == answer(filled, "Seconds since the last sweep")
+
+
+@pytest.mark.victoria
+def test_silent_agents_have_their_names(tmp_path):
+    """oss7 has not sent its part of the last sweep."""
+    from iostats.sinks import prometheus
+    victoria, site = Victoria(tmp_path / "data"), a_site()
+    sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0"), Said())
+    try:
+        sink._clock = lambda: site.slot + 7
+        swept(sink, site, entries(1), {MDT0: {}})
+        site.agents["oss7"] = site.agents["oss1"]._replace(slot=site.slot)
+        swept(sink, site, {MDT0: {}})
+        with urllib.request.urlopen(urllib.request.Request(
+                f"{victoria.url}/api/v1/import/prometheus?timestamp={site.slot * 1000}",
+                data=sink.page()[0], method="POST")) as answered:
+            assert 204 == answered.status
+        get(f"{victoria.url}/internal/force_flush")
+        assert {("oss7",): 0} == answer(("prometheus", victoria, site.slot),
+                                        "Storage servers whose agent is silent")
+    finally:
+        sink.close()
+        victoria.stop()
+
+
+@pytest.mark.victoria
+@pytest.mark.parametrize("boots, expected", [(["a", "a", "a"], {(): 0}),
+                                             (["a", "b", "b"], {(): 1})],
+                         ids=["all is well", "started again"])
+def test_jobs_whose_amounts_may_be_too_low_are_counted(tmp_path, boots, expected):
+    """Once each, on however many targets."""
+    victoria, site = Victoria(tmp_path / "data"), a_site()
+    sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
+                                   influxdb_spool_dir=tmp_path / "spool"), Said())
+    for number, boot in enumerate(boots, 1):
+        site.boot = boot
+        swept(sink, site, {OST0: {"4711": {"punch": number}}, OST1: {"4711": {"punch": number}}})
+    sent(sink)
+    get(f"{victoria.url}/internal/force_flush")
+    try:
+        assert expected == answer(("influxdb", victoria, site.slot),
+                                  "Jobs whose amounts may be too low")
+    finally:
+        sink.close()
+        victoria.stop()
+
+
+@pytest.mark.victoria
+@pytest.mark.parametrize("name, expected", [("cluster", ["snake"]), ("fs", ["home", "scratch"])])
+def test_the_variables_list_what_there_is(filled, name, expected):
+    """label_values(), which is a question of the database's own."""
+    _, victoria, at = filled
+    [variable] = [one for one in DASHBOARD["templating"]["list"] if one["name"] == name]
+    head, _, rest = variable["definition"].partition("(")
+    match, _, label = rest.rstrip(")").rpartition(", ")
+    assert ("label_values", name) == (head, label)
+    found = json.loads(get(f"{victoria.url}/api/v1/label/{label}/values",
+                           **{"match[]": match, "start": at - 600, "end": at}))
+    assert expected == sorted(filter(None, found["data"]))
+
+
+@pytest.mark.prometheus
+def test_a_real_prometheus_takes_every_query(opened, scraping):  # noqa: F811
+    """Whatever it has: its language is a little less than VictoriaMetrics'."""
+    site, sink = a_site(int(time.time())), opened(by_target="yes")
+    swept(sink, site, entries(1), entries(2))
+    url = scraping(sink)
+    asked(url, "lustre_job_write_bytes_total")
+    for _, _, expr in QUERIES:
+        query(url, as_grafana(expr), time.time())
+
+
+def test_bytes_and_their_rates_are_in_the_same_units():
+    """Grafana's bytes and binBps are of 1024; its Bps would be of 1000."""
+    assert {"Written": "bytes", "Read": "bytes", "Write rate by job": "binBps",
+            "Read rate by job": "binBps", "Rate by target": "binBps",
+            "Write rate by user": "binBps", "Top jobs": "bytes"} == {
+        title: unit for title, panel in PANELS.items()
+        for unit in [panel["fieldConfig"]["defaults"]["unit"]] if unit[-1] in "sp" and unit not in (
+            "s", "ops")}
+
+
+def test_every_query_is_tried():
+    """A panel without an expectation above is a panel that nobody has looked at."""
+    marks = [mark for mark in test_a_query_gives_what_was_worked_out_by_hand.pytestmark
+             if mark.name == "parametrize"]
+    tried = {(title, ref) for title, ref, _ in marks[0].args[1]}
+    assert {(title, ref) for title, ref, _ in QUERIES} - tried == {
+        ("Seconds since the last sweep", "A"), ("Jobs whose amounts may be too low", "A"),
+        ("Storage servers whose agent is silent", "A")}

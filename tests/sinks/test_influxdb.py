@@ -1,0 +1,825 @@
+"""
+The sink for InfluxDB, against a real VictoriaMetrics, and against a database that misbehaves.
+"""
+from __future__ import annotations
+
+import email.utils
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ROOT
+from hypothesis import example, given
+from hypothesis import strategies as st
+from processes import until
+from sink_desk import (
+    EVERY_S,
+    Answering,
+    Said,
+    Site,
+    Victoria,
+    config_of,
+    get,
+    kept,
+    now_slot,
+    number_of,
+    sent,
+    swept,
+)
+
+from iostats import sinks
+from iostats.base.errors import ConfigError
+from iostats.sinks import influxdb
+
+OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
+MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
+FULL_OF_ALICE = (("account", "physics"), ("cluster", "snake"), ("fs", "scratch"), ("job", "4711"),
+                 ("user", "alice"))
+NOON = 1_795_176_000
+
+
+@pytest.fixture(scope="module")
+def victoria(tmp_path_factory):
+    """A real VictoriaMetrics; each test has file systems or jobs of its own in it."""
+    one = Victoria(tmp_path_factory.mktemp("victoria"))
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def clean(tmp_path):
+    """A VictoriaMetrics with nothing in it."""
+    one = Victoria(tmp_path / "data")
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def opened():
+    """open(config) -> a sink, which is closed at the end; `opened.said` has what they said."""
+    made = []
+
+    def open_one(config):
+        made.append(influxdb.make(config, open_one.said))
+        return made[-1]
+    open_one.said = Said()
+    yield open_one
+    for sink in made:
+        sink.close()
+
+
+@pytest.fixture
+def answering():
+    """answering(answer, ...) -> an Answering."""
+    made = []
+
+    def begin(*answers):
+        made.append(Answering(*answers))
+        return made[-1]
+    yield begin
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Failed writes are tried again soon."""
+    monkeypatch.setattr(influxdb, "AGAIN_S", (0.02, 0.05))
+
+
+@pytest.fixture
+def options(tmp_path):
+    """options(url, more=...) -> a Config with a spool below tmp_path."""
+    return lambda url, **more: config_of(influxdb_url=url,
+                                         influxdb_spool_dir=tmp_path / "spool", **more)
+
+
+@pytest.fixture
+def site():
+    """A site with alice's job 4711."""
+    one = Site(now_slot())
+    one.knows("4711", user="alice", account="physics", cluster="snake", started=one.began)
+    return one
+
+
+def lines_of(site, *entries, schema="full", by_target=False, clock=None):
+    """[[line] of each sweep], times as seconds after the first sweep."""
+    lines = influxdb.Lines(schema, by_target, clock or (lambda: site.slot))
+    found = []
+    for some in entries:
+        for _ in lines.walk(site.sweep(some), site):
+            pass
+        found.append([re.sub(r" (\d+)$", lambda at: f" {int(at[1]) / 1000 - site.began:g}", line)
+                      for line in lines.ready.lines()])
+    return found
+
+
+# -- the two schemas -----------------------------------------------------------------------------
+
+HEAD = "lustre_job,cluster=snake,job=4711,user=alice,account=physics,fs=scratch"
+
+
+def test_a_job_has_totals_of_all_targets_of_a_file_system(site):
+    """Reads and writes with their requests, each operation, and all operations."""
+    [lines] = lines_of(site, {
+        OST0: {"4711": {"read_bytes": (23, 2300), "write_bytes": (3, 31), "punch": 5}},
+        OST1: {"4711": {"read_bytes": (37, 3700)}}, MDT0: {"4711": {"open": 41, "close": 43}}})
+    assert [f"{HEAD} close=43i,open=41i,operations=89i,punch=5i,read_bytes=6000i,read_rpcs=60i,"
+            f"requests=152i,write_bytes=31i,write_rpcs=3i,lower_bound=0i 0"] == lines
+
+
+def test_the_same_requests_in_usecs_are_no_operations(site):
+    """Since 2.13 `read` and `write` are there besides read_bytes and write_bytes."""
+    [[line]] = lines_of(site, {OST0: {"4711": {"read_bytes": (23, 2300), "read": (23, 999),
+                                               "write": (0, 0)}}})
+    assert f"{HEAD} read_bytes=2300i,read_rpcs=23i,requests=23i,lower_bound=0i 0" == line
+
+
+def test_a_rename_is_one_operation_and_has_its_kind_too(site):
+    """The MDT counts it twice."""
+    [[line]] = lines_of(site, {MDT0: {"4711": {"rename": 23, "samedir_rename": 19,
+                                               "crossdir_rename": 4}}})
+    assert (f"{HEAD} crossdir_rename=4i,operations=23i,rename=23i,requests=23i,samedir_rename=19i,"
+            f"lower_bound=0i 0") == line
+
+
+def test_a_job_that_did_nothing_has_no_point(site):
+    """When it does something again there is one of the sweep before, so that rates are right."""
+    lines = lines_of(site, {OST0: {"4711": {"write_bytes": (23, 2300)}}}, {}, {},
+                     {OST0: {"4711": {"write_bytes": (37, 3700)}}},
+                     {OST0: {"4711": {"write_bytes": (41, 4100)}}})
+    assert [[f"{HEAD} requests=23i,write_bytes=2300i,write_rpcs=23i,lower_bound=0i 0"], [], [],
+            [f"{HEAD} requests=23i,write_bytes=2300i,write_rpcs=23i 40",
+             f"{HEAD} requests=37i,write_bytes=3700i,write_rpcs=37i,lower_bound=0i 60"],
+            [f"{HEAD} requests=41i,write_bytes=4100i,write_rpcs=41i,lower_bound=0i 80"]] == lines
+
+
+def test_what_is_new_begins_at_zero_in_the_sweep_before(site):
+    """A new job, and a new field of a job that is there."""
+    site.knows("53", user="bob")
+    lines = lines_of(site, {MDT0: {"4711": {"open": 23}}},
+                     {MDT0: {"4711": {"open": 29, "unlink": 7}, "53": {"mkdir": 3}}})
+    bob = "lustre_job,job=53,user=bob,fs=scratch"
+    assert [f"{HEAD} unlink=0i 0",
+            f"{HEAD} open=29i,operations=36i,requests=36i,unlink=7i,lower_bound=0i 20",
+            f"{bob} mkdir=0i,operations=0i,requests=0i 0",
+            f"{bob} mkdir=3i,operations=3i,requests=3i,lower_bound=0i 20"] == lines[1]
+
+
+def test_by_target_is_a_choice(site):
+    """Then each target has points of its own, and one where nothing was done has none."""
+    lines = lines_of(site, {OST0: {"4711": {"write_bytes": (23, 2300)}},
+                            OST1: {"4711": {"write_bytes": (37, 3700)}}},
+                     {OST1: {"4711": {"write_bytes": (41, 4100)}}}, by_target=True)
+    head = HEAD + ",target=scratch-"
+    assert [
+        [f"{head}OST0000 requests=23i,write_bytes=2300i,write_rpcs=23i,lower_bound=0i 0",
+         f"{head}OST0001 requests=37i,write_bytes=3700i,write_rpcs=37i,lower_bound=0i 0"],
+        [f"{head}OST0001 requests=41i,write_bytes=4100i,write_rpcs=41i,lower_bound=0i 20"]] == lines
+
+
+def test_jobharvests_schema_has_oss_and_mds_apart(site):
+    """Totals; iops are all but reads and writes, a rename is one; arrays by their own names."""
+    site.knows("12366", job="12345_10")
+    lines = lines_of(site, {
+        OST0: {"12366": {"read_bytes": (23, 2300), "punch": 5, "setattr": 7}},
+        OST1: {"12366": {"write_bytes": (3, 31)}, "4711": {"write_bytes": (1, 47)}},
+        MDT0: {"12366": {"open": 41, "rename": 2, "samedir_rename": 2}}, HOME: {}},
+        {OST0: {"4711": {"write_bytes": (2, 61)}}}, schema="jobharvest")
+    array = "lustre,job=12345_10,fs=scratch,server="
+    assert [[f"{array}mds read_bytes=0i,write_bytes=0i,iops=43i 0",
+             f"{array}oss read_bytes=2300i,write_bytes=31i,iops=12i 0",
+             "lustre,job=4711,fs=scratch,server=oss read_bytes=0i,write_bytes=47i,iops=0i 0"],
+            ["lustre,job=4711,fs=scratch,server=oss read_bytes=0i,write_bytes=108i,iops=0i 20"]
+            ] == lines
+
+
+def test_jobharvests_schema_has_no_sweep_of_more_than_an_hour_ago(site):
+    """One that an agent had kept while our server was away; the full schema has it."""
+    lines = influxdb.Lines("both", False, lambda: site.slot + 3601)
+    for _ in lines.walk(site.sweep({OST0: {"4711": {"write_bytes": (23, 2300)}}}), site):
+        pass
+    [line] = lines.ready.lines()
+    assert line.startswith("lustre_job,")
+    assert 1 == lines.too_old
+
+
+def test_all_ids_of_a_job_are_one(site):
+    """Where jobid_name has the node in it."""
+    lines = lines_of(site, {OST0: {"4711:n1": {"write_bytes": (23, 2300)},
+                                   "4711:n2": {"write_bytes": (37, 3700)}}},
+                     {OST0: {"4711:n2": {"write_bytes": (41, 4100)}}})
+    assert [[f"{HEAD} requests=60i,write_bytes=6000i,write_rpcs=60i,lower_bound=0i 0"],
+            [f"{HEAD} requests=64i,write_bytes=6400i,write_rpcs=64i,lower_bound=0i 20"]] == lines
+
+
+def test_a_job_that_becomes_known_goes_on_under_its_name(site):
+    """With the total that it had in the sweep before, so that no rate is made of the old one."""
+    lines = influxdb.Lines("full", False, lambda: site.slot)
+    texts = []
+    for number, count in enumerate((23, 37)):
+        if number:
+            site.knows("12366", job="12345_10", user="bob", started=site.began)
+        for _ in lines.walk(site.sweep({MDT0: {"12366": {"open": count}}}), site):
+            pass
+        texts.append([line.rpartition(" ")[0] for line in lines.ready.lines()])
+    now = "lustre_job,job=12345_10,user=bob,fs=scratch"
+    assert [["lustre_job,job=12366,fs=scratch open=23i,operations=23i,requests=23i,lower_bound=0i"],
+            [f"{now} open=23i,operations=23i,requests=23i",
+             f"{now} open=37i,operations=37i,requests=37i,lower_bound=0i"]] == texts
+
+
+def test_what_is_no_jobs_is_added_up_and_never_falls(site):
+    """From our own beginning; also when the targets forget those ids."""
+    entries = ({OST0: {"cp.0": {"read_bytes": (23, 2300)}, "kworker": {"punch": 3}}},
+               {OST0: {"cp.0": {"read_bytes": (29, 2900)}, "rm.0": {"punch": 5}}})
+    lines = influxdb.Lines("both", False, lambda: site.slot)
+    texts = []
+    for some in (*entries, {OST0: {"dd.1000": {"write_bytes": (2, 43)}}}):
+        for _ in lines.walk(site.sweep(some), site):
+            pass
+        texts.append([line.rpartition(" ")[0] for line in lines.ready.lines()])
+        site.targets[OST0].forget(["cp.0", "kworker", "rm.0"])
+        lines.forget(["cp.0", "kworker", "rm.0"])
+    nobody = r"lustre_job,job=(unattributed),fs=scratch"
+    assert [[], [f"{nobody} operations=0i,punch=0i,read_bytes=0i,read_rpcs=0i,requests=0i",
+                 f"{nobody} operations=5i,punch=5i,read_bytes=600i,read_rpcs=6i,requests=11i,"
+                 f"lower_bound=0i"],
+            [f"{nobody} write_bytes=0i,write_rpcs=0i",
+             f"{nobody} operations=5i,punch=5i,read_bytes=600i,read_rpcs=6i,requests=13i,"
+             f"write_bytes=43i,write_rpcs=2i,lower_bound=0i"]] == texts
+
+
+def test_a_total_that_may_be_too_low_says_so(site):
+    """Here: the storage server was started again, and what it did before that is not known."""
+    lines = influxdb.Lines("full", False, lambda: site.slot)
+    texts = []
+    for count, boot in ((23, "boot"), (37, "another boot"), (41, "another boot")):
+        site.boot = boot
+        for _ in lines.walk(site.sweep({MDT0: {"4711": {"open": count}}}), site):
+            pass
+        texts.append(list(lines.ready.lines())[-1].split()[1])
+    assert ["open=23i,operations=23i,requests=23i,lower_bound=0i",
+            "open=60i,operations=60i,requests=60i,lower_bound=1i",
+            "open=64i,operations=64i,requests=64i,lower_bound=1i"] == texts
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["before", "late"])
+def test_a_job_that_began_before_the_harvest_may_have_done_more(told):
+    """Whether that is known when it is seen first, or is told later."""
+    site = Site(now_slot())
+    lines = influxdb.Lines("full", False, lambda: site.slot)
+    low = []
+    for number in range(3):
+        if told or number == 1:
+            site.knows("4711", started=site.began - 10_000)
+        for _ in lines.walk(site.sweep({MDT0: {"4711": {"open": 23 + number}}}), site):
+            pass
+        low.append(list(lines.ready.lines())[-1].split()[1][-2:])
+    assert (["1i", "1i", "1i"] if told else ["0i", "1i", "1i"]) == low
+
+
+def test_a_doubt_that_comes_with_a_change_is_seen(site):
+    """Silent for longer than the interval, no start times, and it only grew: cannot be told."""
+    site.starts = False
+    lines = influxdb.Lines("full", False, lambda: site.slot)
+    low = []
+    for number in range(40):
+        some = {MDT0: {"4711": {"open": 23 + number}}} if number in (0, 1, 39) else {}
+        for _ in lines.walk(site.sweep(some), site):
+            pass
+        if some:
+            low.append(list(lines.ready.lines())[-1].split()[1][-2:])
+    assert site.targets[MDT0].suspects() == ["4711"]
+    assert ["0i", "0i", "1i"] == low
+
+
+def test_a_sum_at_the_kernels_limit_may_be_too_low(site):
+    """It stays there; also where it is of an earlier entry of the job."""
+    limit = 2**63 - 1
+    [[before], [after]] = [lines_of(site, {OST0: {"4711": {"read_bytes": (23, amount)}}})
+                           for amount in (limit - 1, limit)]
+    assert ["lower_bound=0i", "lower_bound=1i"] == [
+        line.split()[1].split(",")[-1] for [line] in (before, after)]
+    assert ["4711"] == site.targets[OST0].suspects()
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+def parsed(line):
+    """{tag: value} of a line: a backslash stands for itself, but before a comma, = or a blank."""
+    tags, name = {}, ""
+    parts = re.split(r"(?<!\\)([,= ])", line)
+    assert "\n" not in line
+    words = [parts[0]] + [parts[at] + parts[at + 1] for at in range(1, len(parts), 2)]
+    for word in words[1:]:
+        if word[0] == " ":
+            break
+        if word[0] == ",":
+            name = word[1:]
+        else:
+            tags[name] = re.sub(r"\\([,= ])", r"\1", word[1:])
+    return tags
+
+
+@given(st.text(min_size=1))
+@example("a b,c=d")
+@example("back\\slash at the end\\")
+@example("\\, \\= \\\\ ")
+@example("a\nb\r\tc\0")
+@example("Gr\xf6\xdfe \u2603 \U0001f41f")
+@example("\udcff")
+def test_every_id_is_one_tag_that_can_be_read_back(job):
+    """Whatever is in it: the form of a line is not broken, and no two ids are the same tag."""
+    line = influxdb.line(f"lustre_job,job={influxdb.tag(job)},fs=scratch", [("open", 23)], 41)
+    tags = parsed(line.encode("utf-8", "backslashreplace").decode())
+    assert {"job", "fs"} == set(tags)
+    back = re.sub(r"\\x(..)|\\u(....)|\\U(.{8})", lambda found: chr(int(
+        found[1] or found[2] or found[3], 16)), tags["job"])
+    assert job == back
+    assert line.endswith(",fs=scratch open=23i 41")
+
+
+NAMES = ["4 7", "4,7", "4=7", "4\\7", "4\\", "4\\,7", "4\n7", "4\"7\"", "4'7", "4\xf67\u2603",
+         "4[3].pbs-01", "4#", "4%25", "47" * 60]
+
+
+@pytest.mark.victoria
+def test_a_real_database_has_every_id_as_it_was(victoria, opened, options):
+    """What is not printed, and a backslash, stand as job_stats print them."""
+    site = Site(now_slot())
+    sink = opened(options(victoria.url))
+    swept(sink, site, {("names", "MDT0000"): {name: {"open": number}
+                                              for number, name in enumerate(NAMES, 23)}})
+    sent(sink)
+    found = {dict(labels)["job"]: list(points.values())
+             for (name, labels), points in victoria.series('lustre_job_open{fs="names"}').items()}
+    expected = {name.replace("\\", "\\x5c").replace("\n", "\\x0a"): [number]
+                for number, name in enumerate(NAMES, 23)}
+    assert expected == found
+
+
+# -- a real database -------------------------------------------------------------------------------
+
+@pytest.mark.victoria
+def test_a_real_database_has_what_was_written_to_a_byte(clean, opened, options, site):
+    """Also numbers that no double can hold to the last byte elsewhere; both schemas."""
+    sink = opened(options(clean.url, influxdb_schema="both"))
+    swept(sink, site, {OST0: {"4711": {"write_bytes": (23, 9007199254740991)}}, MDT0: {}},
+          {OST0: {"4711": {"write_bytes": (29, 9007199254740991)}},
+           MDT0: {"4711": {"open": 37}}})
+    sent(sink)
+    t0, t1 = site.began, site.began + EVERY_S
+    oss = (("fs", "scratch"), ("job", "4711"), ("server", "oss"))
+    mds = (("fs", "scratch"), ("job", "4711"), ("server", "mds"))
+    largest = 9007199254740991
+    assert {
+        ("lustre_job_write_bytes", FULL_OF_ALICE): {t0: largest, t1: largest},
+        ("lustre_job_write_rpcs", FULL_OF_ALICE): {t0: 23, t1: 29},
+        ("lustre_job_open", FULL_OF_ALICE): {t0: 0, t1: 37},
+        ("lustre_job_operations", FULL_OF_ALICE): {t0: 0, t1: 37},
+        ("lustre_job_requests", FULL_OF_ALICE): {t0: 23, t1: 66},
+        ("lustre_job_lower_bound", FULL_OF_ALICE): {t0: 0, t1: 0},
+        ("lustre_read_bytes", oss): {t0: 0, t1: 0},
+        ("lustre_write_bytes", oss): {t0: largest, t1: largest},
+        ("lustre_iops", oss): {t0: 0, t1: 0},
+        ("lustre_read_bytes", mds): {t1: 0}, ("lustre_write_bytes", mds): {t1: 0},
+        ("lustre_iops", mds): {t1: 37},
+    } == clean.series()
+    assert [] == opened.said
+
+
+@pytest.mark.victoria
+def test_the_increase_over_a_jobs_life_is_its_total(victoria, opened, options):
+    """Through silence, too, and for what is new: rates are made where the work was done."""
+    site = Site(now_slot())
+    place = ("increase", "OST0000")
+    sink = opened(options(victoria.url))
+    swept(sink, site, {place: {"7": {"write_bytes": (1, 10)}}},
+          {place: {"7": {"write_bytes": (2, 33)}, "4711": {"write_bytes": (23, 2300)}}}, {}, {}, {},
+          {place: {"4711": {"write_bytes": (37, 3700)}}}, {},
+          {place: {"4711": {"write_bytes": (41, 4100)}}})
+    sent(sink)
+    get(f"{victoria.url}/internal/force_flush")
+    end = site.began + 7 * EVERY_S
+    query = 'increase(lustre_job_write_bytes{{fs="increase",job="4711"}}[{}s])'
+    [total] = victoria.query(query.format(7 * EVERY_S), end).values()
+    [burst] = victoria.query(query.format(EVERY_S), end).values()
+    assert (4100, 400) == (total, burst)
+
+
+@pytest.mark.victoria
+def test_a_database_that_is_away_loses_no_point(clean, opened, options, site, at_once):
+    """It is stopped in the midst; each sweep is there, once, after it is up again."""
+    sink = opened(options(clean.url))
+    expected = {}
+    for number in range(6):
+        if number == 2:
+            sent(sink)
+            clean.stop()
+        if number == 5:
+            clean.start()
+        swept(sink, site, {MDT0: {"4711": {"open": 23 + number}}})
+        kept(sink)
+        expected[site.slot] = 23 + number
+        if number == 3:
+            until(lambda: number_of(sink, "iostats_influxdb_failures"), what="a failed write")
+    sent(sink)
+    assert expected == clean.series()["lustre_job_open", FULL_OF_ALICE]
+    [away, back] = opened.said
+    assert away.startswith(f"influxdb: {clean.url} not reached: ") and "points are kept in" in away
+    assert "takes points again, after" in back and "dropped" not in back
+
+
+@pytest.mark.victoria
+def test_what_is_written_twice_is_there_once(clean, opened, options, site):
+    """The same tags and the same time; so a server that is killed at any moment may send again."""
+    for _ in range(2):
+        sink = opened(options(clean.url))
+        again = Site(site.began)
+        again.known = site.known
+        swept(sink, again, {MDT0: {"4711": {"open": 23}}}, {MDT0: {"4711": {"open": 37}}})
+        sent(sink)
+        sink.close()
+    get(f"{clean.url}/internal/force_flush")
+    at = site.began + EVERY_S
+    assert [23 + 14] == list(clean.query("last_over_time(lustre_job_open[60s])", at).values())
+    assert [14] == list(clean.query("increase(lustre_job_open[20s])", at).values())
+
+
+KILLED = """
+import asyncio, os, sys
+sys.path[:0] = sys.argv[1:3]
+from sink_desk import Said, Site, config_of, kept, swept
+from iostats.sinks import influxdb
+site = Site(int(sys.argv[5]))
+sink = influxdb.make(config_of(influxdb_url=sys.argv[3], influxdb_spool_dir=sys.argv[4]), Said())
+for count in (23, 37, 41):
+    swept(sink, site, {("scratch", "MDT0000"): {"4711": {"open": count}}})
+kept(sink)
+print("kept", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_server_that_is_killed_loses_no_point(answering, opened, options, tmp_path, at_once):
+    """kill -9, while a write is under way; its next start sends what was kept."""
+    hanging = answering("hang")
+    began = now_slot()
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(ROOT / "tests"), str(ROOT), hanging.url,
+         str(tmp_path / "spool"), str(began)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert b"kept\n" == process.stdout.readline()
+        until(lambda: hanging.writes, what="a write")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    database = answering()
+    sink = opened(options(database.url))
+    sent(sink)
+    assert [[f"lustre_job,job=4711,fs=scratch open={count}i,operations={count}i,requests={count}i,"
+             f"lower_bound=0i {(began + number * EVERY_S) * 1000}"]
+            for number, count in enumerate((23, 37, 41))
+            ] == [lines for _, _, lines in database.writes]
+
+
+# -- a database that misbehaves --------------------------------------------------------------------
+
+def http_date(after_s):
+    return email.utils.formatdate(time.time() + after_s, usegmt=True)
+
+
+@pytest.mark.parametrize("answer, said", [
+    ((500, {}, b"no space left on device\n"), "answers 500 no space left on device"),
+    ((503, {"Retry-After": "0"}, b""), "answers 503"),
+    ((429, {"Retry-After": "0.1"}, b"slow down"), "answers 429 slow down"),
+    ((429, {"Retry-After": "soon"}, b""), "answers 429"),
+    ((301, {"Location": "http://127.0.0.1:1/"}, b""), "answers 301"),
+    ((401, {}, b'{"code":"unauthorized"}'), 'answers 401 {"code":"unauthorized"}'),
+    ((403, {}, b""), "answers 403"), ((404, {}, b'{"code":"not found"}'), "answers 404 "),
+    ((404, {"X-Influxdb-Version": "1.6.7"}, b"404 page not found\n"),
+     "has no /api/v2/write (InfluxDB 1.6.7); "),
+    ((404, {}, b"<html>"), "has no /api/v2/write (answers 404 <html>); "),
+    ("drop", "not reached: "), ("hang", "not reached: "),
+], ids=["500", "503", "429", "429 with nonsense", "moved", "401", "403", "404",
+        "InfluxDB 1.6", "no database", "dropped", "hangs"])
+def test_a_point_that_is_not_taken_now_is_sent_again(answering, opened, options, site, at_once,
+                                                     answer, said):
+    """It is said once, however often it fails, and once that it is over."""
+    database = answering(answer, answer, answer)
+    sink = opened(options(database.url, influxdb_timeout="2" if answer == "hang" else "60"))
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    sent(sink)
+    point = f"{HEAD} open=23i,operations=23i,requests=23i,lower_bound=0i {site.began * 1000}"
+    assert [[point]] * 4 == [lines for _, _, lines in database.writes]
+    assert 2 == len(opened.said)
+    assert f"influxdb: {database.url} {said}" in opened.said[0]
+    assert "takes points again" in opened.said[1]
+    assert (3, 1, 0) == tuple(number_of(sink, f"iostats_influxdb_{name}") for name in
+                              ("failures", "written_points", "dropped_points"))
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("7", 7.0), ("0.5", 0.5), ("86400", 600.0), ("-3", 0.0), ("nan", None), ("soon", None),
+    ("", None), (None, None), ("Fri, 20 Nov 2020 10:00:07 GMT", 0.0)])
+def test_a_database_may_say_when_to_come_again(text, expected):
+    """Not in more than ten minutes, though: what it says may be wrong, too."""
+    assert expected == influxdb._retry_after(text)
+
+
+def test_a_date_to_come_again_is_understood():
+    """In an hour: that is ten minutes here."""
+    assert 600.0 == influxdb._retry_after(http_date(3600))
+
+
+def test_pauses_are_as_long_as_the_database_says_or_grow(answering, opened, options, site):
+    """37 s where it says so, else twice as long each time, up to a minute."""
+    class Clock:
+        """In place of the sink's event: notes the pauses, and makes none."""
+
+        def __init__(self, event):
+            self.event, self.pauses = event, []
+
+        def wait(self, pause_s):
+            self.pauses.append(pause_s)
+
+        def __getattr__(self, name):
+            return getattr(self.event, name)
+    again = (503, {}, b"")
+    database = answering((429, {"Retry-After": "37"}, b""), *[again] * 7)
+    sink = opened(options(database.url))
+    sink._stop = clock = Clock(sink._stop)
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    sent(sink)
+    assert [37, 2, 4, 8, 16, 32, 60, 60] == clock.pauses
+
+
+def test_where_there_is_no_such_api_nobody_is_sent_to_the_token(answering, opened, options, site,
+                                                                at_once):
+    """The one of Debian 12, InfluxDB 1.6.7, has /write alone."""
+    database = answering((404, {"X-Influxdb-Version": "1.6.7"}, b"404 page not found\n"))
+    sink = opened(options(database.url))
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    sent(sink)
+    assert "expected InfluxDB 2, InfluxDB 1.8 or later 1.x, or VictoriaMetrics" in opened.said[0]
+    assert "token" not in opened.said[0]
+
+
+def test_a_refused_token_is_said_again_after_an_hour(answering, opened, options, site, at_once,
+                                                     monkeypatch):
+    """And not before; the points are kept."""
+    refused = (401, {}, b"")
+    database = answering(*[refused] * 2000)
+    sink = opened(options(database.url))
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    until(lambda: number_of(sink, "iostats_influxdb_failures") > 5, what="some failures")
+    assert 1 == len(opened.said)
+    assert "answers 401; points are kept in " in opened.said[0]
+    assert "are the token, the bucket and the organization right?" in opened.said[0]
+    monkeypatch.setattr(influxdb, "SAY_AGAIN_S", 0.0)          # an hour later
+    until(lambda: len(opened.said) > 1, what="it is said again")
+    database.answers.clear()
+    sent(sink)
+
+
+def test_a_token_that_is_put_right_is_read_by_itself(answering, opened, options, site, at_once,
+                                                    tmp_path):
+    """No restart is needed."""
+    file = tmp_path / "token"
+    file.write_text("old-token\n")
+    file.chmod(0o600)
+    database = answering()
+    database.wanted = "Token new-token"
+    sink = opened(options(database.url, influxdb_token_file=file, influxdb_org="physics lab",
+                          influxdb_bucket="io&stats"))
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    until(lambda: database.writes, what="a write")
+    file.write_text("new-token\n")
+    sent(sink)
+    assert "Token old-token" == database.writes[0][1]
+    assert "Token new-token" == database.writes[-1][1]
+    assert ("/api/v2/write?org=physics+lab&bucket=io%26stats&precision=ms"
+            == database.writes[0][0])
+
+
+def test_points_that_are_never_taken_are_put_aside(answering, opened, options, tmp_path, at_once):
+    """One bad point in a thousand costs that point, and no other; it is not sent for ever."""
+    site = Site(now_slot())
+
+    def picky(body):
+        return (400, {}, b"partial write: field type conflict") if b"job=1537," in body else (
+            204, {}, b"")
+    database = answering(*[picky] * 2000)
+    sink = opened(options(database.url))
+    swept(sink, site, {MDT0: {str(job): {"open": 23} for job in range(1000, 2000)}})
+    sent(sink)
+    taken = {line.split(",")[1] for _, _, lines in database.writes for line in lines
+             if len(lines) < 1000}
+    assert 1000 == len(taken)
+    assert (999, 1) == tuple(number_of(sink, f"iostats_influxdb_{name}_points")
+                             for name in ("written", "refused"))
+    [aside] = (tmp_path / "spool" / "refused").iterdir()
+    assert aside.read_text().startswith("lustre_job,job=1537,")
+    assert [f"influxdb: {database.url} answers 400 partial write: field type conflict; 1 points "
+            f"that it does not take are in {tmp_path}/spool/refused, and are not sent again"
+            ] == opened.said
+
+
+def test_a_database_that_takes_nothing_is_not_asked_for_each_point(answering, opened, options,
+                                                                   tmp_path):
+    """A bounded number of tries; then what is left is put aside in larger pieces."""
+    site = Site(now_slot())
+    database = answering(*[(400, {}, b"no")] * 5000)
+    sink = opened(options(database.url))
+    swept(sink, site, {MDT0: {str(job): {"open": 23} for job in range(1000, 3000)}})
+    sent(sink)
+    assert len(database.writes) < 200
+    assert 2000 == number_of(sink, "iostats_influxdb_refused_points")
+    assert 2000 == sum(path.read_text().count("\n")
+                       for path in (tmp_path / "spool" / "refused").iterdir())
+
+
+def test_a_database_that_hangs_does_not_stop_the_server(answering, opened, options, site):
+    """Ten sweeps are taken, and are on the disk, while the first write hangs."""
+    database = answering("hang")
+    sink = opened(options(database.url, influxdb_timeout="60"))
+    for count in range(23, 33):
+        swept(sink, site, {MDT0: {"4711": {"open": count}}})
+        kept(sink)
+    until(lambda: database.writes, what="the first write")
+    assert 1 == len(database.writes)
+    assert 10 == number_of(sink, "iostats_influxdb_spooled_points")
+    assert 0 == number_of(sink, "iostats_influxdb_left_out_sweeps")
+
+
+# -- the folder ------------------------------------------------------------------------------------
+
+def test_a_full_spool_drops_the_oldest_points_and_says_so(answering, opened, options, at_once):
+    """Once, with their number; the number is counted on."""
+    site = Site(now_slot())
+    database = answering(*[(500, {}, b"")] * 100_000)
+    sink = opened(options(database.url, influxdb_spool_bytes=65536))
+    rounds = 0
+    while number_of(sink, "iostats_influxdb_dropped_points") < 2000:
+        rounds += 1
+        swept(sink, site, {MDT0: {f"{job}{os.urandom(8).hex()}": {"open": rounds}
+                                  for job in range(1000, 2000)}})
+        kept(sink)
+        assert number_of(sink, "iostats_influxdb_spooled_bytes") <= 65536
+    assert 1 == len([text for text in opened.said if "is full" in text])
+    database.answers.clear()
+    sent(sink)
+    newest = f"{site.slot * 1000}"
+    assert any(line.endswith(newest) for _, _, lines in database.writes for line in lines)
+    assert re.search(r"takes points again, after \d+ s, \d+ points were dropped", opened.said[-1])
+
+
+def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, site, at_once,
+                                                    monkeypatch):
+    """Some of them; they are sent, and it is said when the disk is back."""
+    database = answering((500, {}, b""))
+    sink = opened(options(database.url))
+
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+    with monkeypatch.context() as patched:
+        patched.setattr(influxdb, "_write", full)
+        swept(sink, site, {MDT0: {"4711": {"open": 23}}}, {MDT0: {"4711": {"open": 37}}})
+        sent(sink)
+    swept(sink, site, {MDT0: {"4711": {"open": 41}}})
+    sent(sink)
+    points = {lines[-1].split(" ")[1] for _, _, lines in database.writes}
+    assert {f"open={count}i,operations={count}i,requests={count}i,lower_bound=0i"
+            for count in (23, 37, 41)} == points
+    texts = [text for text in opened.said if "written" in text]
+    folder = options(database.url)["influxdb.spool_dir"]
+    assert [f"influxdb: {folder}: cannot be written: No space left on device; points wait in "
+            f"memory, 16 MiB at most", f"influxdb: {folder} can be written again"] == texts
+
+
+def test_a_damaged_file_of_the_spool_costs_its_points_alone(answering, opened, options, site,
+                                                           tmp_path):
+    """And they are counted as dropped."""
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "000000000000007.53.points").write_bytes(b"\0\0\0")
+    (tmp_path / "spool" / "somebody's.points").write_bytes(b"not ours")
+    (tmp_path / "spool" / "000000000000008.3.points.new").write_bytes(b"torn by a kill")
+    database = answering()
+    sink = opened(options(database.url))
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    sent(sink)
+    assert (1, 53) == tuple(number_of(sink, f"iostats_influxdb_{name}_points")
+                            for name in ("written", "dropped"))
+    assert {"refused", "somebody's.points"} == set(os.listdir(tmp_path / "spool"))
+
+
+def test_points_put_aside_are_bounded_too(tmp_path):
+    """A tenth of the spool; the newest stay."""
+    spool = influxdb.Spool(str(tmp_path), 100_000)
+    for number in range(40):
+        spool.put_aside([b"%d" % number * 500])
+    names = sorted((tmp_path / "refused").iterdir())
+    assert sum(path.stat().st_size for path in names) <= 10_000
+    assert names[-1].read_bytes().startswith(b"3939")
+    assert 40 == spool.refused
+
+
+def test_a_sweep_that_was_left_out_is_in_the_next(site):
+    """Its amounts are, since totals are written."""
+    lines = influxdb.Lines("full", False, lambda: site.slot)
+    for number, count in enumerate((23, 37, 41)):
+        sweep = site.sweep({MDT0: {"4711": {"open": count}}} if number < 2 else {})
+        if number != 1:
+            for _ in lines.walk(sweep, site):
+                pass
+    [*_, last] = lines.ready.lines()
+    assert "open=37i,operations=37i,requests=37i,lower_bound=0i" == last.split()[1]
+
+
+# -- site.cfg --------------------------------------------------------------------------------------
+
+def private(path, text, mode=0o600):
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_jobharvests_four_lines_are_taken(tmp_path):
+    """URL, organization, bucket, token."""
+    path = private(tmp_path / "jobHarvest.influx",
+                   "http://db1:8086\nAstrolabor Zürich\njobs\nt0ken==\n\n")
+    assert (influxdb.Where("http://db1:8086", "Astrolabor Zürich", "jobs", "t0ken==")
+            == influxdb.where_of(config_of(influxdb_file=path)))
+
+
+@pytest.mark.parametrize("text, mode, said", [
+    ("http://db1\norg\nbucket\ntoken\n", 0o640,
+     "expected a file of mode 0600, since it has the database's token, got mode 0640; chmod 600"),
+    ("http://db1\norg\nbucket\n", 0o600, "expected four lines, the database's URL, organization, "
+                                         "bucket and token, got 3"),
+    ("http://db1\norg\n\ntoken\n", 0o600, "expected four lines"),
+    ("db1:8086\norg\nbucket\ntoken\n", 0o600,
+     ":1: expected http://HOST:PORT or https://HOST:PORT, got 'db1:8086'"),
+    ("http://db1\norg\nbucket\nt\xf6ken\n", 0o600,
+     ":4: expected the database's token, one line, got something else"),
+    ("http://db1\norg\nbucket\ntwo words\n", 0o600, ":4: expected the database's token"),
+    (None, 0, "cannot be read: No such file or directory; it has the database's token"),
+])
+def test_a_file_that_will_not_do_is_one_line(tmp_path, text, mode, said):
+    """Where, what was expected, what is there, what to do."""
+    path = tmp_path / "influx"
+    if text is not None:
+        private(path, text, mode)
+    with pytest.raises(ConfigError) as caught:
+        influxdb.where_of(config_of(influxdb_file=path))
+    assert str(caught.value).startswith(f"{path}:")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("options, text, mode, said", [
+    ({}, "token\n", 0o644, "expected a file of mode 0600"),
+    ({}, "two words\n", 0o600, "expected the database's token, one line, got something else"),
+    ({}, "\n", 0o600, "expected the database's token, one line, got nothing"),
+    ({"influxdb_url": "db1"}, "token\n", 0o600,
+     "the test: [influxdb] url: expected http://HOST:PORT or https://HOST:PORT, got 'db1'"),
+    ({"influxdb_bucket": ""}, "token\n", 0o600, "[influxdb] bucket: expected the name of a bucket"),
+])
+def test_choices_that_will_not_do_are_one_line(tmp_path, options, text, mode, said):
+    """Before the server starts."""
+    path = private(tmp_path / "token", text, mode)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        influxdb.where_of(config_of(**{"influxdb_url": "http://db1", "influxdb_token_file": path,
+                                       **options}))
+
+
+def test_a_folder_that_will_not_do_is_one_line(tmp_path):
+    """Here: a file stands in its place."""
+    (tmp_path / "spool").write_text("")
+    with pytest.raises(ConfigError, match=r"name another folder .*spool_dir in site\.cfg"):
+        influxdb.Spool(str(tmp_path / "spool" / "points"), 65536)
+
+
+def test_what_is_not_asked_for_is_not_imported(tmp_path):
+    """A site without a database needs no package for one."""
+    code = ("import sys; from iostats.base import config; from iostats import sinks; "
+            "print(sinks.of(config.Config(), print), sorted("
+            "{'influxdb_client', 'prometheus_client'} & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ("[] []\n", "") == (done.stdout, done.stderr)
+
+
+def test_no_point_has_a_token_in_what_is_said(answering, opened, options, site, at_once, tmp_path):
+    """Messages end in logs that others read."""
+    path = private(tmp_path / "token", "s3cret-t0ken\n")
+    database = answering((401, {}, b"unauthorized"), "drop", (500, {}, b""))
+    sink = opened(options(database.url, influxdb_token_file=path))
+    swept(sink, site, {MDT0: {"4711": {"open": 23}}})
+    sent(sink)
+    assert opened.said and "s3cret" not in json.dumps(opened.said)
+    assert sinks.Number in map(type, sink.numbers())

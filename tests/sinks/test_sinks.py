@@ -1,0 +1,169 @@
+"""
+The sinks as plug-ins: the folder is the list, and each says what it needs.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+
+import pytest
+from conftest import ROOT
+from sink_desk import Answering, Said, config_of, sent
+
+from iostats import sinks
+from iostats.base.errors import ConfigError
+from iostats.sinks import influxdb, prometheus
+
+NAMES = sinks.names()
+ON = {"influxdb": {"influxdb_url": "http://127.0.0.1:1"},
+      "prometheus": {"prometheus_listen": "127.0.0.1:0"}}
+
+
+def test_the_folder_is_the_list():
+    """A file is a sink, but for those that begin with an underscore."""
+    assert ["influxdb", "prometheus"] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sink_has_what_it_needs(name, tmp_path):
+    """Its name, its packages and where they come from; and it is off by default."""
+    module = sinks.named(name)
+    extra = re.search(rf'(?m)^{name} = \["([\w-]+)', (ROOT / "pyproject.toml").read_text())
+    assert (name, extra[1]) == (module.NAME, module.PACKAGE)
+    assert not module.is_on(config_of())
+    options = {**ON[name], "influxdb_spool_dir": tmp_path}
+    assert module.is_on(config_of(**options))
+    [sink] = sinks.of(config_of(**options), Said())
+    try:
+        assert all(isinstance(one, sinks.Number) and one.kind in ("counter", "gauge")
+                   for one in sink.numbers())
+        assert callable(sink.sweep) and callable(sink.forget)
+    finally:
+        sink.close()
+
+
+def test_each_sink_knows_the_others(tmp_path):
+    """So that one can show what another counts."""
+    both = sinks.of(config_of(**ON["influxdb"], **ON["prometheus"], influxdb_spool_dir=tmp_path),
+                    Said())
+    try:
+        first, second = both
+        assert ([second], [first]) == (first.beside, second.beside)
+        page = second.page()[0].decode()
+        assert "iostats_influxdb_spooled_points 0.0\n" in page
+    finally:
+        for sink in both:
+            sink.close()
+
+
+def test_the_sites_server_tells_them_what_it_forgets(tmp_path):
+    """An id that comes back in the very next sweep counts from 0, and is not one that fell."""
+    from test_harvest_intake import Desk
+
+    class Sink:
+        def sweep(self, sweep, harvest):
+            raise AssertionError("no sweep has ended")
+
+        def forget(self, ids):
+            told.append(sorted(ids))
+    desk, told = Desk(tmp_path / "site.sqlite"), []
+    desk.harvest.sinks.append(Sink())
+    desk.send("mds1", desk.block("MDT0000", ["4711", "4713"], open=23))
+    desk.harvest._forget(["4711", "4713"], {})
+    assert [["4711", "4713"]] == told
+
+
+def test_the_sites_server_gives_them_its_sweeps(tmp_path):
+    """A real Harvest, with messages as agents send them, and both sinks."""
+    from test_harvest_intake import Desk
+    desk, database = Desk(tmp_path / "site.sqlite"), Answering()
+    both = sinks.of(config_of(
+        influxdb_url=database.url, influxdb_spool_dir=tmp_path / "spool", influxdb_schema="both",
+        prometheus_listen="127.0.0.1:0"), Said())
+    for sink in both:
+        sink._clock = lambda: desk.now
+    both[0]._lines._clock = lambda: desk.now
+    desk.harvest.sinks += both
+
+    async def turn():
+        desk.harvest._end_sweep()
+        await both[0]._walking
+        await both[1]._making
+    try:
+        for opens, getattrs in ((23, 3), (37, 7)):
+            desk.now += 20
+            desk.send("mds1", desk.block("MDT0000", ["4711"], open=opens),
+                      desk.block("MDT0001", ["cp.0"], getattr=getattrs))
+            asyncio.run(turn())
+        sent(both[0])
+        page = both[1].page()[0].decode()
+    finally:
+        for sink in both:
+            sink.close()
+        database.close()
+        desk.store.close()
+    lines = [line.rpartition(" ")[0] for _, _, lines in database.writes for line in lines]
+    job, nobody = "lustre_job,job=4711,fs=scratch", "lustre_job,job=(unattributed),fs=scratch"
+    assert [
+        f"{job} open=23i,operations=23i,requests=23i,lower_bound=0i",
+        "lustre,job=4711,fs=scratch,server=mds read_bytes=0i,write_bytes=0i,iops=23i",
+        f"{job} open=37i,operations=37i,requests=37i,lower_bound=0i",
+        f"{nobody} getattr=0i,operations=0i,requests=0i",
+        f"{nobody} getattr=4i,operations=4i,requests=4i,lower_bound=0i",
+        "lustre,job=4711,fs=scratch,server=mds read_bytes=0i,write_bytes=0i,iops=37i"] == lines
+    assert 'iostats_agent_up{node="mds1"} 1.0\n' in page
+    assert re.search(r'lustre_job_stats_total{.*jobid="4711",operation="open".*} 37.0', page)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_package_is_one_line(name, monkeypatch):
+    """With the command that installs it."""
+    monkeypatch.setattr(sinks.named(name), "NEEDS", "no_such_package")
+    with pytest.raises(ConfigError) as caught:
+        sinks.of(config_of(**ON[name]), Said())
+    package = sinks.named(name).PACKAGE
+    assert (f"site.cfg: [{name}]: expected the Python package {package}, which is not there; "
+            f"install it: {sys.executable} -m pip install {package}") == str(caught.value)
+
+
+def test_the_documents_name_every_metric_that_is_there(tmp_path):
+    """docs/sinks.md's table is made of these; here it is compared with a real page."""
+    both = sinks.of(config_of(**ON["influxdb"], **ON["prometheus"], influxdb_spool_dir=tmp_path),
+                    Said())
+    try:
+        own = set(re.findall(r"(?m)^# HELP (\S+)", both[1].page()[0].decode()))
+    finally:
+        for sink in both:
+            sink.close()
+    jobs = set(re.findall(r"(?m)^# HELP (\S+)", prometheus.page_of(prometheus.job_families(
+        prometheus.Amounts(1, False), {})).decode()))
+    documented = set(re.findall(r"(?m)^\| `((?:lustre_job|iostats)_\w+)` \|",
+                                (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")))
+    when_swept = {"iostats_sweep_timestamp_seconds", "iostats_sweep_age_seconds"}
+    assert own | jobs | when_swept == documented
+
+
+def test_the_documents_name_every_field(tmp_path):
+    """Of the full schema; operations have the counters' own names."""
+    class Column(list):
+        def __init__(self, number):
+            super().__init__([number])
+    made = influxdb.fields_of([({"read_bytes": (Column(23), Column(2300)),
+                                 "write_bytes": (Column(3), Column(31)),
+                                 "open": (Column(5), Column(0))}, 0)])
+    text = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")
+    assert {"read_bytes": 2300, "read_rpcs": 23, "write_bytes": 31, "write_rpcs": 3, "open": 5,
+            "operations": 5, "requests": 31} == made
+    assert all(f"`{name}`" in text for name in (*made, "lower_bound"))
+
+
+def test_the_dashboard_is_json_that_names_no_data_source_of_ours():
+    """Whoever imports it chooses theirs."""
+    text = (ROOT / "dashboards" / "lustre-jobs.json").read_text(encoding="utf-8")
+    found = json.loads(text)
+    assert ["datasource", "cluster", "fs", "job"] == [
+        one["name"] for one in found["templating"]["list"]]
+    assert {"${datasource}"} == set(re.findall(r'"uid": "(\$[^"]+)"', text))
+    assert len(found["panels"]) == len({panel["id"] for panel in found["panels"]})

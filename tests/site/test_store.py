@@ -1,0 +1,433 @@
+"""
+What the site's server keeps: a file that is whole after every commit, and says when it is not.
+"""
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import REPOSITORY
+from site_desk import is_private
+
+from iostats.base.errors import StateError
+from iostats.report.job_list import Summary
+from iostats.site.store import Key, Store
+
+NOON = 1_795_225_060.0
+DAY = 86400.0
+KEY = Key("eiger", "4711", 0)
+NOTHING = Summary()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "site.sqlite")
+
+
+@pytest.fixture
+def store(path):
+    one = Store(path)
+    yield one
+    one.close()
+
+
+def add(store, key=KEY, node="nid00001", seq="23", body=b"body", about=b"about", user="alice",
+        now=NOON, due=NOON + 60):
+    return store.add(key, node, seq, body, about, user, now, due)
+
+
+def record(store, key, made=NOON, shown_as=None, whole="", user="alice", text=None,
+           summary=NOTHING):
+    """A job with one report, and its record."""
+    add(store, key, now=made)
+    store.keep_record(key, (text or f"{key.job}#{key.attempt}").encode(), shown_as or key.job,
+                      whole, user, made, summary)
+
+
+def bodies(reports):
+    return [one.body for one in reports]
+
+
+def fill_up(store):
+    """Let the file grow no more, as on a full disk; SQLite's own limit."""
+    pages, = store._file.execute("PRAGMA page_count").fetchone()
+    store._file.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def make_room(store):
+    store._file.execute("PRAGMA max_page_count = 1000000")
+
+
+# -- the file --------------------------------------------------------------------------------
+
+def test_the_file_is_made_for_its_user_alone(tmp_path):
+    """The folder too, whatever the umask is."""
+    before = os.umask(0)
+    try:
+        store = Store(str(tmp_path / "new" / "site.sqlite"))
+        add(store)
+        store.commit()
+        assert all(map(is_private, [tmp_path / "new", *(tmp_path / "new").iterdir()]))
+        store.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_second_server_is_told_so(store, path):
+    """In one line, in the same process and in another one; the first one goes on."""
+    with pytest.raises(StateError, match=r"site\.sqlite: another server has it open$"):
+        Store(path)
+    done = subprocess.run([sys.executable, "-c",
+                           "import sys; from iostats.site.store import Store; "
+                           "Store(sys.argv[1])", path], cwd=REPOSITORY, capture_output=True,
+                          text=True, timeout=30)
+    assert "another server has it open" in done.stderr
+    assert add(store)
+    store.commit()
+
+
+def test_a_file_that_is_none_of_ours_is_left_as_it_is(path):
+    """No SQLite, somebody else's tables, another release of ours."""
+    before = "not SQLite at all\n" * 100
+    Path(path).write_text(before)
+    with pytest.raises(StateError, match="expected our SQLite file, got: file is not a database"):
+        Store(path)
+    assert before == Path(path).read_text()
+
+    os.unlink(path)
+    theirs = sqlite3.connect(path)
+    theirs.execute("CREATE TABLE recipes (text)")
+    theirs.close()
+    with pytest.raises(StateError, match="expected a store of version 2, got somebody else's"):
+        Store(path)
+    theirs = sqlite3.connect(path)
+    assert [("recipes",)] == theirs.execute("SELECT name FROM sqlite_master").fetchall()
+    assert "delete" == theirs.execute("PRAGMA journal_mode").fetchone()[0]
+    theirs.execute("PRAGMA user_version = 37")
+    theirs.close()
+    with pytest.raises(StateError, match="expected a store of version 2, got version 37, of anoth"):
+        Store(path)
+
+
+def test_a_path_that_can_not_be_opened_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path, why in ((tmp_path, "unable to open database file"),
+                      (tmp_path / "file" / "site.sqlite", "File exists"),
+                      ("/proc/iostats/site.sqlite", "No such file or directory")):
+        with pytest.raises(StateError, match=f"cannot be opened: {why}"):
+            Store(str(path))
+
+
+def test_what_was_not_committed_is_not_there(path):
+    """As after a kill; what was committed is."""
+    store = Store(path)
+    add(store, seq="23")
+    store.commit()
+    add(store, seq="37")
+    store.close()
+    store = Store(path)
+    assert [b"body"] == bodies(store.reports(KEY))
+    store.close()
+
+
+def test_a_damaged_file_is_one_line_and_no_number(path, caplog):
+    """A report that can't be unpacked costs itself alone, and pages that are none are said."""
+    store = Store(path)
+    for number in range(100):
+        add(store, seq=str(number), body=os.urandom(3000))
+    store.commit()
+    store._file.execute("UPDATE reports SET body = ? WHERE seq = '50'", (b"cut",))
+    assert 99 == len(bodies(store.reports(KEY)))
+    assert ("site.sqlite: the report of node nid00001 of job 4711 is damaged, and put aside "
+            "(table damaged_reports)") in caplog.text
+    assert ["nid00001"] == store.damaged(KEY)
+    assert [(b"cut",)] == store.rows("SELECT body FROM damaged_reports")
+    assert add(store, seq="50")                            # it may come again
+    assert [] == store.damaged(KEY) and 100 == len(bodies(store.reports(KEY)))
+    store.close()
+    size = os.path.getsize(path)
+    with open(path, "r+b") as file:
+        file.seek(8192)
+        file.write(b"\xaa" * (size - 8192))
+    with pytest.raises(StateError, match=r"malformed|damaged|cannot be"):
+        bodies(Store(path).reports(KEY))
+
+
+def test_what_is_given_to_a_file_that_was_removed_is_not_acknowledged(path):
+    """All that it had is beside its place, and is a store."""
+    store = Store(path)
+    add(store, seq="23", body=b"kept")
+    store.commit()
+    os.unlink(path)
+    add(store, seq="37")
+    with pytest.raises(StateError, match=r"site\.sqlite: was removed while the server has it open; "
+                       r"nothing more is acknowledged; all that it had is in .*rescued-"):
+        store.commit()
+    with pytest.raises(StateError, match="was removed while the server has it open"):
+        add(store, seq="41")                               # at once: no commit fails any more
+    store.commit()
+    with pytest.raises(StateError, match="was removed while the server has it open"):
+        store.show_once(KEY)
+    store.close()
+    assert not os.path.exists(path)
+    [rescued] = Path(path).parent.glob("site.sqlite.rescued-*")
+    assert is_private(rescued)
+    os.rename(rescued, path)
+    store = Store(path)
+    assert [b"kept"] == bodies(store.reports(KEY))
+    store.close()
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_another_file_in_its_place_is_not_taken_for_it(path, end):
+    """As a backup that is copied back under a running server."""
+    store = Store(path)
+    add(store)
+    store.commit()
+    os.rename(path + end, path + end + ".away")
+    Path(path + end).write_bytes(Path(path + end + ".away").read_bytes())
+    add(store, seq="37")
+    with pytest.raises(StateError, match="another file was put in its place"):
+        store.commit()
+    store.close()
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+def test_a_file_that_is_cut_under_it_is_not_gone_on_with(path, size):
+    store = Store(path)
+    add(store)
+    store.commit()
+    store._file.execute("PRAGMA wal_checkpoint")
+    store._opened.check()
+    before = os.path.getsize(path)
+    os.truncate(path, size)
+    with pytest.raises(StateError, match=f"was cut from {before} to {size} bytes"):
+        add(store, seq="37")
+        store.commit()
+    store.close()
+
+
+def test_a_store_of_0_bytes_is_not_begun_anew_without_a_word(path):
+    """We make none: what we make is there whole or not at all."""
+    Path(path).write_bytes(b"")
+    with pytest.raises(StateError, match=r"site\.sqlite: has 0 bytes: it was cut, or made by "
+                       "somebody else; `iostats store` says what is lost, and how to go on"):
+        Store(path)
+    assert b"" == Path(path).read_bytes()
+
+
+def test_a_kill_while_it_is_made_leaves_no_store(path, monkeypatch):
+    """And the next server makes it; nothing is left behind by one that fails."""
+    from iostats.site import store as module
+    monkeypatch.setattr(module, "_MAKE_MORE", "NONSENSE")
+    with pytest.raises(StateError):
+        Store(path)
+    assert [] == os.listdir(os.path.dirname(path))
+
+
+# -- reports ---------------------------------------------------------------------------------
+
+def test_a_report_is_kept_once(store):
+    """By cluster, job, attempt, node and seq; each of them makes another one."""
+    assert add(store) and not add(store)
+    store.commit()
+    assert not add(store, body=b"another")
+    assert add(store, Key("other", "4711", 0)) and add(store, Key("eiger", "4712", 0))
+    assert add(store, Key("eiger", "4711", 1)) and add(store, node="nid00002")
+    assert add(store, seq="37", body=b"second")
+    store.commit()
+    assert [b"body", b"second", b"body"] == bodies(store.reports(KEY))
+
+
+def test_open_jobs_are_those_without_record_and_with_late_reports(store):
+    """The due time of the first report counts; a repeat makes nothing due."""
+    add(store, due=NOON + 60, about=b"first")
+    add(store, node="nid00002", due=NOON + 99, about=b"second")
+    store.commit()
+    [job] = store.open_jobs()
+    assert (KEY, b"second", NOON + 60, {"nid00001", "nid00002"}) == (*job[:3], set(job.nodes))
+    store.keep_record(KEY, b"record", "4711", "", "alice", NOON + 70, NOTHING)
+    assert [] == store.open_jobs()
+    assert not add(store, due=NOON + 99)
+    store.commit()
+    assert [] == store.open_jobs()
+    assert add(store, node="nid00003", due=NOON + 99)
+    store.commit()
+    assert [NOON + 99] == [one.due for one in store.open_jobs()]
+
+
+def test_what_is_known_of_a_job(store):
+    assert store.job(KEY) is None
+    add(store)
+    assert (b"about", False) == store.job(KEY)
+
+
+def test_commit_tells_of_all_that_was_dropped_since_the_last_one(store):
+    """
+    A record that finds no room takes the reports with it that wait for the same commit: SQLite
+    drops the whole transaction.  Nobody may be told that they are safe.
+    """
+    add(store, Key("eiger", "4700", 0))
+    store.commit()
+    add(store)
+    fill_up(store)
+    with pytest.raises(StateError, match="database or disk is full"):
+        store.keep_record(Key("eiger", "4700", 0), os.urandom(1 << 20), "4700", "", "", NOON,
+                          NOTHING)
+    with pytest.raises(StateError, match="database or disk is full"):
+        store.commit()
+    assert [] == bodies(store.reports(KEY)) and store.job(KEY) is None
+    assert [Key("eiger", "4700", 0)] == [one.key for one in store.open_jobs()]
+    make_room(store)
+    assert add(store)
+    store.commit()
+    assert [b"body"] == bodies(store.reports(KEY))
+
+
+def test_what_came_after_a_failure_is_dropped_with_the_rest(store):
+    """One commit, one answer: the nodes send all of it again."""
+    fill_up(store)
+    assert add(store, seq="1")
+    with pytest.raises(StateError, match="cannot be written: database or disk is full"):
+        for number in range(100):
+            add(store, seq=f"large {number}", body=os.urandom(10_000))
+    make_room(store)
+    assert add(store, seq="37")
+    with pytest.raises(StateError):
+        store.commit()
+    assert [] == bodies(store.reports(KEY))
+    store.commit()
+    assert add(store, seq="37")
+    store.commit()
+    assert [b"body"] == bodies(store.reports(KEY))
+
+
+def test_reports_can_be_read_while_others_come_and_a_commit_fails(store):
+    """Reading goes on where it was."""
+    for number in range(100):
+        add(store, seq=f"{number:03}", body=b"%d" % number)
+    store.commit()
+    found = []
+    for one in store.reports(KEY):
+        found.append(int(one.body))
+        if len(found) == 30:
+            add(store, seq="050+", body=b"1000")
+            store.commit()
+        if len(found) == 70:
+            fill_up(store)
+            add(store, seq="x")
+            with pytest.raises(StateError):
+                for number in range(100):
+                    add(store, seq=f"large {number}", body=os.urandom(10_000))
+            with pytest.raises(StateError):
+                store.commit()
+    assert [*range(51), 1000, *range(51, 100)] == found
+
+
+def test_any_text_can_be_kept(store):
+    """Quotes, a NUL, a million characters, no character at all."""
+    for text in ("'; DROP TABLE jobs; --", "a\0b", "é" * 1_000_000, "", "../../etc/passwd"):
+        key = Key(text, text + "x", 37)
+        add(store, key, body=text.encode())
+        store.commit()
+        assert [text.encode()] == bodies(store.reports(key))
+        store.keep_record(key, b"record", text, text, text, NOON, NOTHING)
+        assert [b"record"] == list(store.records(text + "x", text))
+
+
+# -- records -----------------------------------------------------------------------------------
+
+def test_a_record_is_found_by_each_name_of_its_job(store):
+    """An array's tasks in their order, the parts of a heterogeneous job, the runs of a job."""
+    for raw, task in (("105", "10"), ("100", "1"), ("101", "2")):
+        record(store, Key("eiger", raw, 0), shown_as=f"100_{task}", whole="100")
+    for raw, part in (("200", "0"), ("201", "1")):
+        record(store, Key("eiger", raw, 0), shown_as=f"200+{part}", whole="200")
+    for attempt in (1, 0):
+        record(store, Key("eiger", "300", attempt))
+
+    def found(job):
+        return [one.decode() for one in store.records(job)]
+    assert ["100#0", "101#0", "105#0"] == found("100")
+    assert ["101#0"] == found("100_2") == found("101")
+    assert ["200#0", "201#0"] == found("200")
+    assert ["201#0"] == found("200+1")
+    assert ["300#0", "300#1"] == found("300")
+    assert [] == found("301") == found("") == found("%") == found("100_")
+
+
+def test_users_find_their_own_records_alone(store):
+    for job, user in (("4711", "alice"), ("4713", "bob"), ("4717", "alice")):
+        record(store, Key("eiger", job, 0), user=user, made=NOON + int(job))
+    assert [b"4713#0"] == list(store.records("4713", "bob")) == list(store.records("4713"))
+    assert [] == list(store.records("4713", "alice"))
+    assert [b"4717#0", b"4711#0"] == list(store.latest(23, "alice"))
+    assert [b"4717#0", b"4713#0"] == list(store.latest(2))
+    assert [] == list(store.latest(23, "")) == list(store.latest(23, "nobody"))
+
+
+def test_a_later_record_stands_for_the_one_before(store):
+    record(store, KEY, text="first")
+    record(store, KEY, text="second")
+    assert [b"second"] == list(store.records("4711"))
+
+
+def test_a_report_is_shown_once(store):
+    record(store, KEY)
+    assert [True, False, False] == [store.show_once(KEY) for _ in range(3)]
+
+
+def test_no_question_reads_the_whole_file(store):
+    """With a million jobs a question is answered while all nodes wait: each has its index."""
+    asked = []
+    store._file.set_trace_callback(asked.append)
+    for user in (None, "alice"):
+        list(store.records("4711", user))
+        list(store.latest(10, user))
+    store.open_jobs()
+    store.job(KEY)
+    bodies(store.reports(KEY))
+    store.forget(NOON, NOON)
+    store._file.set_trace_callback(None)
+    looks = [text for text in asked if text.startswith(("SELECT", "UPDATE", "DELETE"))]
+    assert len(looks) >= 10
+    for text in looks:
+        plan = [row[3] for row in store._file.execute("EXPLAIN QUERY PLAN " + text)]
+        scans = [line for line in plan if line.startswith("SCAN") and "USING INDEX" not in line
+                 and "USING COVERING INDEX" not in line]
+        assert not scans, (text, plan)
+
+
+# -- forgetting ----------------------------------------------------------------------------------
+
+def test_reports_go_first_and_records_later(store):
+    """A job without record keeps its reports however old it is."""
+    old, new, waits = (Key("eiger", job, 0) for job in ("4711", "4713", "4717"))
+    record(store, old, made=NOON)
+    record(store, new, made=NOON + 5 * DAY)
+    add(store, waits, now=NOON)
+    store.commit()
+
+    store.forget(NOON + 1 * DAY, NOON - 300 * DAY)
+    assert [] == bodies(store.reports(old)) and store.job(old).closed
+    assert [b"4711#0"] == list(store.records("4711"))
+    assert [b"body"] == bodies(store.reports(new)) and not store.job(new).closed
+    assert [b"body"] == bodies(store.reports(waits)) and not store.job(waits).closed
+
+    store.forget(NOON + 9 * DAY, NOON + 1 * DAY)
+    assert [] == list(store.records("4711")) and store.job(old) is None
+    assert [b"4713#0"] == list(store.records("4713")) and store.job(new).closed
+    assert [waits] == [one.key for one in store.open_jobs()]
+
+
+def test_forgetting_on_a_full_disk_is_one_line(store):
+    record(store, KEY)
+    fill_up(store)
+    add(store, Key("eiger", "4713", 0), body=b"x")
+    store.forget(NOON + DAY, NOON + DAY)                   # it needs no room
+    store.commit()
+    assert store.job(KEY) is None and store.job(Key("eiger", "4713", 0))

@@ -1,0 +1,423 @@
+"""
+A report to where its user sees it: what the user could have written is written, as that user, and
+nothing else is.
+
+Ordinary users of every machine stand for the jobs' users: nobody, and daemon for another one.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from processes import REPOSITORY, private_mounts, until
+from test_client import python_for_nobody
+
+from iostats.site import write_as_user
+from iostats.site.write_as_user import NotHandedOver
+
+as_root = [pytest.mark.root,
+           pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")]
+pytestmark = as_root
+NOBODY, DAEMON = (pwd.getpwnam(name).pw_uid for name in ("nobody", "daemon"))
+SAID = "what the job said\n"
+REPORT = "Job 4711: 23 of 23 nodes reported, 00:31:07\n"
+
+
+@pytest.fixture
+def folder():
+    """A folder of nobody that every user can reach."""
+    path = Path(tempfile.mkdtemp(prefix="iostats-test-"))
+    os.chown(path, NOBODY, NOBODY)
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def a_file(path, uid=NOBODY, mode=0o644):
+    """The output of a job of `uid`."""
+    path.write_text(SAID)
+    path.chmod(mode)
+    os.chown(path, uid, uid)
+    return path
+
+
+def written(write, **how):
+    """What `write(writer)` returns, awaited; and the process that writes is gone."""
+    async def whole():
+        writer = write_as_user.Writer(**how)
+        try:
+            return await write(writer)
+        finally:
+            writer.close()
+    return asyncio.run(whole())
+
+
+def append(path, user="nobody", text=REPORT):
+    written(lambda writer: writer.append(user, str(path), text))
+
+
+def refused(path, why, user="nobody"):
+    """Nothing is appended, and it is said why; nobody hangs."""
+    with pytest.raises(NotHandedOver, match=why):
+        append(path, user)
+
+
+# -- the job's output ------------------------------------------------------------------------
+
+def test_the_report_is_at_the_end_of_the_jobs_output(folder):
+    """Twice is twice; mode and owner stay."""
+    path = a_file(folder / "job.out", mode=0o600)
+    append(path)
+    append(path, text="second\n")
+    assert SAID + REPORT + "second\n" == path.read_text()
+    found = path.stat()
+    assert (NOBODY, 0o600) == (found.st_uid, stat.S_IMODE(found.st_mode))
+
+
+def test_a_large_report_is_whole(folder):
+    path = a_file(folder / "job.out")
+    append(path, text="é" * 3_000_000)
+    assert SAID + "é" * 3_000_000 == path.read_text()
+
+
+def test_a_file_that_is_not_there_is_not_made(folder):
+    refused(folder / "job.out", "No such file or directory$")
+    refused(folder / "nowhere" / "job.out", "No such file or directory$")
+    assert [] == os.listdir(folder)
+
+
+def test_a_link_is_not_followed(folder):
+    """Also not to a file of the user's own."""
+    path = a_file(folder / "job.out")
+    for target in (path, Path("/etc/passwd")):
+        link = folder / "link"
+        link.symlink_to(target)
+        refused(link, "it is a link$")
+        link.unlink()
+    assert SAID == path.read_text()
+
+
+def test_a_second_name_of_a_file_is_refused(folder):
+    """A user could have made one of another's file."""
+    path = a_file(folder / "job.out")
+    os.link(path, folder / "other")
+    for name in ("job.out", "other"):
+        refused(folder / name, "it is no plain file of the user's alone$")
+    assert SAID == path.read_text()
+
+
+def test_a_file_of_somebody_else_is_refused(folder):
+    """Of another user, and of root, though everybody may write to it."""
+    for uid in (DAEMON, 0):
+        path = a_file(folder / "job.out", uid, 0o666)
+        refused(path, "it is no plain file of the user's alone$")
+        path.chmod(0o644)
+        refused(path, "Permission denied$")
+        assert SAID == path.read_text()
+        path.unlink()
+
+
+def test_the_users_own_rights_are_all_there_is(folder):
+    """No group of root's, no folder that only root may enter."""
+    path = a_file(folder / "job.out", mode=0o400)
+    refused(path, "Permission denied$")
+    path.chmod(0o644)
+    (folder / "closed").mkdir(mode=0o700)
+    path.rename(folder / "closed" / "job.out")
+    refused(folder / "closed" / "job.out", "Permission denied$")
+    before = os.getgroups()
+    os.setgroups([0])                                      # as systemd starts a service of root's
+    try:
+        (folder / "closed").chmod(0o750)
+        refused(folder / "closed" / "job.out", "Permission denied$")
+    finally:
+        os.setgroups(before)
+
+
+def test_what_is_no_plain_file_is_refused_and_nobody_waits(folder):
+    """A FIFO without and with a reader, a socket, a folder, a device."""
+    fifo = folder / "fifo"
+    os.mkfifo(fifo)
+    os.chown(fifo, NOBODY, NOBODY)
+    refused(fifo, "it is no plain file$")
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    refused(fifo, "it is no plain file of the user's alone$")
+    assert b"" == os.read(reader, 100)
+    os.close(reader)
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(folder / "socket"))
+        os.chown(folder / "socket", NOBODY, NOBODY)
+        refused(folder / "socket", "it is no plain file$")
+    refused(folder, "Is a directory$")
+    refused("/dev/null", "it is no plain file of the user's alone$")
+
+
+@pytest.mark.parametrize("path", ["job.out", "", "./job.out", "../job.out", "~/job.out"])
+def test_a_path_from_nowhere_is_refused(folder, path, monkeypatch):
+    monkeypatch.chdir(folder)
+    a_file(folder / "job.out")
+    refused(path, "expected an absolute path$")
+    assert SAID == (folder / "job.out").read_text()
+
+
+@pytest.mark.parametrize("path", ["/tmp/a\0b", "/" + "x" * 5000, "/tmp/" + "x/" * 3000])
+def test_a_path_that_can_be_none_is_refused(path):
+    with pytest.raises(NotHandedOver):
+        append(path)
+
+
+@pytest.mark.parametrize("user", ["no-such-user", "", "a\0b", "../root", "0", "é" * 5000])
+def test_a_user_who_is_none_is_refused(folder, user):
+    path = a_file(folder / "job.out")
+    refused(path, "there is no user", user)
+    assert SAID == path.read_text()
+
+
+def test_nothing_is_written_as_root(folder):
+    """Neither into root's own files, nor into others."""
+    for uid in (0, NOBODY):
+        path = a_file(folder / f"{uid}.out", uid)
+        refused(path, "root: nothing is written as root$", "root")
+        assert SAID == path.read_text()
+    with pytest.raises(NotHandedOver, match="nothing is written as root"):
+        written(lambda writer: writer.keep_at_home("root", "4711", REPORT))
+
+
+def test_one_who_is_not_root_can_write_as_nobody_else(folder):
+    """A server that runs as an ordinary user says what is in the way."""
+    path, public = a_file(folder / "job.out"), folder / "public"
+    shutil.copytree(REPOSITORY / "iostats", public / "iostats",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [python_for_nobody(), "-c", "import asyncio, os, sys\n"
+         "from iostats.site import write_as_user as handover\n"
+         f"os.setuid({DAEMON})\n"
+         "async def both():\n"
+         "    writer = handover.Writer()\n"
+         "    for user in ('nobody', 'daemon'):\n"
+         "        try:\n"
+         "            await writer.append(user, sys.argv[1], 'x')\n"
+         "        except handover.NotHandedOver as error:\n"
+         "            print(error)\n"
+         "    writer.close()\n"
+         "asyncio.run(both())\n", str(path)],
+        cwd=public, capture_output=True, text=True, timeout=30)
+    first, second = done.stdout.splitlines()
+    assert "only root can write as user 'nobody'" in first
+    assert second.endswith("job.out: Permission denied")
+    assert SAID == path.read_text()
+
+
+def children():
+    """This process' children, zombies too; other tests of this process may have left theirs."""
+    return {child for task in Path("/proc/self/task").iterdir()
+            for child in (task / "children").read_text().split()}
+
+
+def test_many_at_once_each_get_their_own(folder):
+    """And no process, and no open file, is left behind."""
+    paths = [a_file(folder / f"{number}.out") for number in range(23)]
+    files, processes = len(os.listdir("/proc/self/fd")), children()
+
+    async def all_of_them(writer):
+        await asyncio.gather(*(writer.append("nobody", str(path), f"{path.name}\n")
+                               for path in paths))
+    written(all_of_them)
+    assert [SAID + f"{path.name}\n" for path in paths] == [path.read_text() for path in paths]
+    assert files == len(os.listdir("/proc/self/fd"))
+    assert children() == processes
+
+
+# As iostats.handover._COMMAND; who writes to slow.out is stopped, as its user may do at any time.
+SLOW = """
+import os, signal, sys
+sys.path.insert(0, sys.argv.pop(1))
+from iostats.site import write_as_user as handover
+handover._WITHIN_S = 5
+real = handover._append
+def slow(name, data, uid):
+    if name.endswith("slow.out"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    real(name, data, uid)
+handover._append = slow
+handover.serve()
+"""
+
+
+def test_a_place_that_hangs_is_given_up(folder):
+    """The process that writes there is ended; others go on meanwhile."""
+    path = a_file(folder / "job.out")
+
+    async def both(writer):
+        hangs = asyncio.ensure_future(writer.append("nobody", str(folder / "slow.out"), "x"))
+        await writer.append("nobody", str(path), REPORT)
+        assert not hangs.done()
+        with pytest.raises(NotHandedOver, match=r"slow\.out: not written within 5 s"):
+            await hangs
+        assert SAID + REPORT == path.read_text()
+        await writer.append("nobody", str(path), "again\n")
+        children = Path(f"/proc/{writer._process.pid}/task/{writer._process.pid}/children")
+        until(lambda: children.read_text() == "", what="their ends")
+    written(both, command=SLOW)
+    assert path.read_text().endswith("again\n")
+
+
+def test_the_server_itself_makes_no_copy_of_itself(folder, monkeypatch):
+    """A fork of a process with threads copies the locks that these hold just then."""
+    def fork():
+        raise AssertionError("forked")
+    monkeypatch.setattr(os, "fork", fork)
+    path = a_file(folder / "job.out")
+    append(path)
+    assert SAID + REPORT == path.read_text()
+
+
+def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(folder):
+    """The next report starts another one; by the kernel short of memory, say."""
+    path = a_file(folder / "job.out")
+
+    async def kill(writer):
+        slow = asyncio.ensure_future(writer.append("nobody", str(folder / "slow.out"), "x"))
+        await writer.append("nobody", str(path), "first\n")
+        writer._process.kill()
+        with pytest.raises(NotHandedOver, match="the process that writes as users has ended"):
+            await slow
+        await writer.append("nobody", str(path), "second\n")
+    written(kill, command=SLOW)
+    assert SAID + "first\nsecond\n" == path.read_text()
+
+
+def test_it_ends_with_the_server_that_is_killed(folder):
+    done = subprocess.run(
+        [sys.executable, "-c", "import asyncio, os\n"
+         "from iostats.site import write_as_user as handover\n"
+         "async def begin():\n"
+         "    writer = handover.Writer()\n"
+         "    await writer.begin()\n"
+         "    print(writer._process.pid, flush=True)\n"
+         "    os.kill(os.getpid(), 9)\n"
+         "asyncio.run(begin())\n"], cwd=REPOSITORY, capture_output=True, text=True, timeout=30)
+    pid = int(done.stdout)
+
+    def is_gone():
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+    until(is_gone, what="the end of the process that writes")
+    assert "" == done.stderr
+
+
+# -- the user's home ---------------------------------------------------------------------------
+
+WITH_PASSWD = """
+mount --bind "$1" /etc/passwd || exit 77
+shift
+exec "$@"
+"""
+KEEP = """
+import asyncio, json, sys
+from iostats.site import write_as_user as handover
+async def keep():
+    writer = handover.Writer()
+    try:
+        print(json.dumps(await writer.keep_at_home(*sys.argv[1:])))
+    except handover.NotHandedOver as error:
+        print(json.dumps(str(error)))
+    writer.close()
+asyncio.run(keep())
+"""
+
+
+def keep_at_home(home, folder, job="4711", text=REPORT):
+    """
+    None, or why it was not written, for a user `carol` with this home; in a mount namespace with a
+    passwd of its own.
+    """
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    passwd = folder / "passwd"
+    passwd.write_text(Path("/etc/passwd").read_text()
+                      + f"carol:x:54321:54321::{home}:/bin/false\n")
+    done = subprocess.run([*private_mounts(), "sh", "-c", WITH_PASSWD, "sh", passwd, sys.executable,
+                           "-c", KEEP, "carol", job, text], cwd=REPOSITORY, capture_output=True,
+                          text=True, timeout=30)
+    if done.returncode == 77:
+        pytest.skip("no file can be mounted")
+    assert 0 == done.returncode, done
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def home(folder):
+    """Carol's home, with .iostats in it."""
+    path = folder / "carol"
+    for one in (path, path / ".iostats"):
+        one.mkdir(mode=0o755)
+        os.chown(one, 54321, 54321)
+    return path
+
+
+def test_a_user_who_has_the_folder_has_the_report_there(folder, home):
+    """For the user alone to read; a later one stands for the one before; nothing lies beside it."""
+    for text in ("first\n", REPORT):
+        assert keep_at_home(home, folder, text=text) is None
+        path = home / ".iostats" / "4711.txt"
+        assert text == path.read_text()
+    found = path.stat()
+    assert (54321, 54321, 0o600) == (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
+    assert ["4711.txt"] == os.listdir(home / ".iostats")
+
+
+def test_a_user_who_has_no_such_folder_has_no_report(folder, home):
+    """No folder is made; a home that is not there, or that is none, is said."""
+    (home / ".iostats").rmdir()
+    assert keep_at_home(home, folder).endswith("No such file or directory")
+    assert [] == os.listdir(home)
+    assert keep_at_home("/nonexistent", folder).endswith("No such file or directory")
+    for none in ("", "carol", "."):
+        assert "user 'carol' has no home" == keep_at_home(none, folder)
+
+
+def test_a_folder_that_is_not_the_users_is_not_used(folder, home):
+    """A link to another one, a file, and a folder of somebody else."""
+    real = home / "real"
+    (home / ".iostats").rename(real)
+    (home / ".iostats").symlink_to(real)
+    assert keep_at_home(home, folder).endswith("Not a directory")
+    (home / ".iostats").unlink()
+    (home / ".iostats").write_text("")
+    assert keep_at_home(home, folder).endswith("Not a directory")
+    (home / ".iostats").unlink()
+    (home / ".iostats").mkdir()
+    (home / ".iostats").chmod(0o777)
+    assert keep_at_home(home, folder).endswith("Not a directory")
+    assert [] == os.listdir(real) == os.listdir(home / ".iostats")
+
+
+@pytest.mark.parametrize("job, name", [
+    ("../../../etc/cron.d/4711", "%2E%2E%2F%2E%2E%2F%2E%2E%2Fetc%2Fcron%2Ed%2F4711.txt"),
+    ("12345_10", "12345_10.txt"), ("4711[3].pbs01", "4711%5B3%5D%2Epbs01.txt"),
+    ("\x1b[2J", "%1B%5B2J.txt")])
+def test_any_jobs_report_stays_in_that_folder(folder, home, job, name):
+    assert keep_at_home(home, folder, job) is None
+    assert [name] == os.listdir(home / ".iostats")
+
+
+def test_a_file_that_is_a_link_is_replaced_and_not_followed(folder, home):
+    """Of the user's own making, but still."""
+    (home / ".iostats" / "4711.txt").symlink_to("/etc/hostname")
+    before = Path("/etc/hostname").read_bytes()
+    assert keep_at_home(home, folder) is None
+    assert not (home / ".iostats" / "4711.txt").is_symlink()
+    assert before == Path("/etc/hostname").read_bytes()

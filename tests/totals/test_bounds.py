@@ -1,0 +1,282 @@
+"""
+What llite does not count, from a node's files to each place where a number is shown: small writes,
+reads that are two samples, libaio, a cache on the node.
+
+Numbers by hand.  The file of a mount is that of 2.15 and later: `write` has one sample a call,
+`write_bytes` none of a small write into a page that is dirty.
+"""
+
+import csv
+import io
+
+import pytest
+from conftest import report as of_node
+from test_job_totals import osc
+
+from iostats.base import config
+from iostats.lustre.paths import File
+from iostats.node import show
+from iostats.node.sources import of_side
+from iostats.report import accounting_comment, job_list, job_tables
+from iostats.server.job_server import Phase
+from iostats.site import job_index
+from iostats.totals import bounds, delta
+from iostats.totals.delta import Delta
+from iostats.totals.job_totals import Totals
+from iostats.totals.snapshot import Snapshot
+
+SOURCES = of_side("node")
+PAGE = SOURCES["llite"].PAGE_BYTES
+
+
+def stats(**counters):
+    """A `stats` file; bytes as (samples, sum), others as samples."""
+    lines = ["snapshot_time 1752000000.000000123 secs.nsecs",
+             "start_time 1751990000.000000456 secs.nsecs"]
+    for name, value in counters.items():
+        if isinstance(value, tuple):
+            lines.append(f"{name} {value[0]} samples [bytes] 1 {max(value[1], 1)} {value[1]} 1")
+        else:
+            lines.append(f"{name} {value} samples [usecs] 37 37 {37 * value} {37 * 37 * value}")
+    return "\n".join(lines) + "\n"
+
+
+def at(llite, network=None, dirty=None):
+    """A snapshot of one mount with one OST."""
+    files = [File("llite", "scratch-ff9a", "llite", 0, stats(**llite))]
+    if network is not None:
+        files.append(File("osc", "scratch-OST0000-osc-ff9a", "osc", 0, stats(**network)))
+    if dirty is not None:
+        files.append(File("dirty", "scratch-OST0000-osc-ff9a", "dirty", 0, f"{dirty}\n"))
+    return Snapshot("4711", "nid00001", "seq", "boot", 1_752_000_000 * 10**9, 10**9, tuple(files))
+
+
+def between(before, after):
+    """[Delta] of a node."""
+    return delta.between(before, after, SOURCES)
+
+
+def job(*deltas, **fields):
+    """The Totals of a job, each of `deltas` a node's."""
+    totals = Totals("4711", len(deltas), fold=job_tables.folded)
+    for number, one in enumerate(deltas, 1):
+        totals.add(of_node(f"nid{number:05}", one, **fields))
+    return totals
+
+
+def only(totals):
+    """Its one file system."""
+    [fs] = totals.record()["file_systems"]
+    return fs
+
+
+def wrong(fs):
+    return fs["too_low"], fs["too_high"], fs["write_bytes_max"]
+
+
+NOTHING = at({})
+SMALL = between(NOTHING, at({"write_bytes": (23, 2300), "write": 1023, "open": 5}))
+EXACT = between(NOTHING, at({"write_bytes": (41, 4100), "write": 41, "open": 7}))
+CLEARED = [one._replace(lower_bound=True, why="cleared") for one in EXACT]
+
+
+# -- what a node says ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counters, calls, low", [
+    ({"write_bytes": (23, 2300), "write": 23}, 23, []),
+    ({"write_bytes": (23, 2300), "write": 24}, 24, ["write_bytes"]),
+    ({"write_bytes": (23, 2300)}, 23, []),                     # up to 2.13
+    ({"write_bytes": (24, 2300), "write": 23}, 24, []),        # one between two lines of the file
+    ({"write": 37}, 37, ["write_bytes"]),                      # all of them small
+], ids=["alike", "one small", "no line of calls", "more than calls", "small alone"])
+def test_calls_are_those_that_were_made(counters, calls, low):
+    fs = only(job(between(NOTHING, at(counters))))
+    assert (calls, low) == (fs["application"]["write_calls"], fs["too_low"])
+
+
+@pytest.mark.parametrize("counters, calls", [
+    ({"read_bytes": (98, 8_400_000), "read": 84}, 84), ({"read_bytes": (98, 8_400_000)}, 98)])
+def test_a_read_that_was_partly_in_the_cache_is_one_call(counters, calls):
+    """Where the release has the line; its bytes are exact in any case."""
+    fs = only(job(between(NOTHING, at(counters))))
+    assert (calls, 8_400_000) == (fs["application"]["read_calls"], fs["application"]["read_bytes"])
+    assert ([], [], 0) == wrong(fs)
+
+
+@pytest.mark.parametrize("counters, cache, marked", [
+    ({"write_bytes": (23, 2300), "write": 37, "pcc_attach": 1}, "", True),
+    ({"read_bytes": (1, 100), "read": 3, "pcc_hit_bytes": (2, 200)}, "", True),
+    ({"write_bytes": (23, 2300), "write": 37}, "/mnt/cache:\n  rwid: 2\n  flags: 0\n", True),
+    ({"write_bytes": (23, 2300), "write": 23}, "", False)])
+def test_what_a_cache_on_the_node_served_is_not_known(counters, cache, marked):
+    """Its writes are of any size, so that there is no upper bound; 2.13 to 2.15 count nothing."""
+    end = at(counters)
+    end = end._replace(files=(*end.files, File("pcc", "scratch-ff9a", "pcc", 0, cache)))
+    fs = only(job(between(NOTHING, end)))
+    if marked:
+        assert (list(bounds.NUMBERS), [], None) == wrong(fs)
+        assert "(PCC)" in fs["notes"][0]
+    else:
+        assert ([], [], 2300, []) == (*wrong(fs), fs["notes"])
+
+
+@pytest.mark.parametrize("moved, dirty, more, marked", [
+    ({"write_bytes": (9, 9 << 20)}, 0, {}, ["write_bytes"]),
+    ({"read_bytes": (9, 9 << 20)}, 0, {}, ["read_bytes"]),
+    ({"write_bytes": (9, 9 << 20)}, 9 << 20, {}, []),
+    ({"write_bytes": (9, 9 << 20)}, 0, {"page_mkwrite": 9 * 256}, []),
+    ({"read_bytes": (9, 9 << 20)}, 0, {"page_fault": 1}, []),
+    ({"read_bytes": (9, 9 << 20)}, 0, {"read": 1, "read_bytes": (1, 4096)}, []),
+    ({"read_bytes": (9, 9 << 30)}, 0, {"read": 1, "read_bytes": (1, 4096)}, ["read_bytes"]),
+    ({"write_bytes": (3, 3 * PAGE)}, 0, {"write": 3, "write_bytes": (3, 300)}, []),
+    ({"write_bytes": (9, 65 << 20)}, 0, {"write": 1, "write_bytes": (1, 64 << 20)}, []),
+    ({"write_bytes": (9, 73 << 20)}, 0, {"write": 1, "write_bytes": (1, 64 << 20)},
+     ["write_bytes"]),
+    ({"read_bytes": (3, 3 * PAGE)}, 0, {"write": 3, "write_bytes": (3, 300)}, []),
+], ids=["libaio writes", "libaio reads", "written before the start", "mapped, written",
+        "mapped, read", "read-ahead", "more than read-ahead", "pages of small writes",
+        "a moment later", "libaio beside writes",
+        "pages read for small writes"])
+def test_what_the_network_moved_and_nobody_asked_for_is_a_mark(moved, dirty, more, marked):
+    """9 MiB by io_submit with O_DIRECT are no read() and no write(); all else has its reason."""
+    fs = only(job(between(at({}, {}, dirty), at(more, moved))))
+    assert (marked, []) == (fs["too_low"], fs["too_high"])
+    assert len(marked) == len(fs["notes"])
+    assert all("9.0 " in note and "may be libaio or io_uring with O_DIRECT" in note
+               for note in fs["notes"])
+    if marked == ["write_bytes"]:
+        assert fs["write_bytes_max"] is None
+
+
+# -- through all places where a number goes ------------------------------------------------------
+
+
+def test_bounds_of_all_nodes_are_added():
+    """2,300 + 4,100 bytes counted, and 1000 calls of less than a page."""
+    fs = only(job(SMALL, EXACT))
+    assert (["write_bytes"], [], 6400 + 1000 * (PAGE - 1)) == wrong(fs)
+    assert (1064, True, True) == (fs["application"]["write_calls"],
+                                  fs["application"]["lower_bound"], fs["lower_bound"])
+    assert [note[:33] for note in fs["notes"]] == ["1000 of 1064 write() calls are no"]
+
+
+@pytest.mark.parametrize("other, missing", [([CLEARED], 0), ([], 1)], ids=["cleared", "missing"])
+def test_where_more_is_missing_there_is_no_upper_bound(other, missing):
+    totals = job(SMALL, *other)
+    totals.expected += missing
+    assert (list(bounds.NUMBERS), [], None) == wrong(only(totals))
+
+
+def test_merged_totals_say_the_same():
+    one, other = job(SMALL), Totals("4711", 2, fold=job_tables.folded)
+    other.add(of_node("nid00002", EXACT))
+    one.expected = 2
+    assert one.merge(Totals.from_state(other.state(), 2, fold=job_tables.folded)).counted
+    assert only(job(SMALL, EXACT)) == only(one)
+
+
+def test_each_part_of_a_job_has_its_own_bound():
+    """The small writes were in the second."""
+    totals = job([*SMALL], phases=[Phase("(before solve)", 20.0, EXACT),
+                                   Phase("solve", 40.0, SMALL)])
+    parts = [wrong(part["file_systems"][0]) for part in totals.record()["phases"]]
+    assert [([], [], 4100), (["write_bytes"], [], 2300 + 1000 * (PAGE - 1))] == parts
+    lines = [" ".join(line.split()) for line in text(totals).splitlines()]
+    assert "(before solve) 20.0 scratch 0 bytes 4.0 KiB 7" in lines
+    assert "solve 40.0 scratch 0 bytes >= 2.2 KiB 5" in lines
+
+
+def text(totals, form="plain", **options):
+    found = config.Config()
+    return job_tables.text(job_tables.labelled(totals.record(), found), found, form, **options)
+
+
+@pytest.mark.parametrize("form", ["plain", "grid", "markdown"])
+def test_the_table_marks_what_was_written_and_no_more(form):
+    lines = [line.replace("|", " ").split() for line in text(job(SMALL), form).splitlines()]
+    assert ["scratch", "0", "bytes", ">=", "2.2", "KiB"] in lines
+    assert ["scratch", "5"] in lines                   # opens
+    [note] = [line for line in lines if line[:1] == ["note:"]]
+    assert note[:8] == ["note:", "scratch:", "1000", "of", "1023", "write()", "calls", "are"]
+
+
+def test_the_long_report_marks_sizes_and_nodes():
+    lines = [" ".join(line.split()) for line in text(job(SMALL), long=True).splitlines()]
+    assert "scratch write, by the application >= 2.2 KiB 1023 >= 2 bytes" in lines
+    assert "scratch write_bytes >= 2.2 KiB >= 2.2 KiB >= 2.2 KiB nid00001" in lines
+    assert "scratch write_calls 1023 1023 1023 nid00001" in lines
+
+
+def test_csv_has_both_bounds():
+    rows = list(csv.DictReader(io.StringIO(text(job(SMALL), "csv"))))
+    assert {"read_bytes": ("0", "0", "0"), "write_bytes": ("2300", "1", "0"),
+            "read_calls": ("0", "0", "0"), "write_calls": ("1023", "0", "0"),
+            "write_bytes_max": (str(2300 + 1000 * (PAGE - 1)), "0", "1"), "open": ("5", "0", "0"),
+            "open_seconds": ("0.000185", "0", "0")} == {
+        row["metric"]: (row["value"], row["lower_bound"], row["upper_bound"]) for row in rows
+        if row["layer"] != "network"}
+
+
+@pytest.mark.parametrize("evictions, high", [(0, []), (2, ["write_bytes"])])
+@pytest.mark.parametrize("deltas, low", [
+    (SMALL, ["write_bytes"]), (EXACT, []), (CLEARED, list(bounds.NUMBERS))],
+    ids=["small", "exact", "cleared"])
+def test_the_short_form_keeps_the_marks(deltas, low, evictions, high):
+    lost = Delta("llite", "scratch", "", "ff9b", {"evictions": evictions}, False, "")
+    line = accounting_comment.encode(job([*deltas, lost]).record())
+    [fs] = accounting_comment.as_record(accounting_comment.decode(line))["file_systems"]
+    assert (low, high, None) == wrong(fs)
+    assert bool(low) == fs["lower_bound"] == fs["application"]["lower_bound"]
+
+
+def row_of(totals):
+    """The row of `iostats jobs`, by way of the table of the store."""
+    summary = job_list.summary_of(totals.record())
+    columns = dict(zip(job_list.Summary._fields, summary))
+    values = {**columns, "too_low": columns["lower_bound"],
+              "lower_bound": int(columns["lower_bound"] & job_list.SOME_LOW != 0)}
+    return job_index.row_of([values.get(name, "") for name in job_list.NAMES])
+
+
+@pytest.mark.parametrize("totals, cells, note", [
+    (job(SMALL), ("0 bytes", ">= 2.2 KiB", "5"), "not all bytes counted"),
+    (job(EXACT), ("0 bytes", "4.0 KiB", "7"), ""),
+    (job(CLEARED), (">= 0 bytes", ">= 4.0 KiB", ">= 7"), ""),
+    (job(SMALL, CLEARED), (">= 0 bytes", ">= 6.2 KiB", ">= 12"), ""),
+], ids=["small", "exact", "cleared", "both"])
+def test_a_line_of_jobs_marks_what_was_written_and_no_more(totals, cells, note):
+    row = row_of(totals)
+    assert cells == tuple(job_list.cell(row, job_list.field_of(name, "")) for name in (
+        "ReadBytes", "WriteBytes", "Opens"))
+    assert note == job_list.note_of(row)
+
+
+def test_the_network_beside_small_writes_is_no_riddle():
+    """What was sent above the bytes counted is said to be maybe these, mmap only where it was."""
+    after = at({"write_bytes": (23, 2300), "write": 1023}, {"write_bytes": (1, 102_300)})
+    printed = text(job(between(at({}, {}), after)), long=True)
+    assert ("scratch: 97.7 KiB more were sent than written (it may be small writes that are not "
+            "counted; or what was in memory at the start; or libaio or io_uring with O_DIRECT)"
+            ) in printed
+
+
+def test_rates_of_what_was_not_counted_are_marked():
+    from iostats.server.job_server import Series
+    totals = job([*SMALL], series={"scratch": Series(1_795_225_000.0, 60.0, [0], [2300], [5])})
+    lines = text(totals).splitlines()
+    assert any("written" in line and "at most >= 38 bytes a second" in line for line in lines)
+    assert any("operations" in line and "at most 0 a second" in line for line in lines)
+
+
+def test_osc_alone_marks_nothing_of_programs():
+    fs = only(job([osc(write_bytes=9 << 20)]))
+    assert ([], [], None) == wrong(fs)
+
+
+def test_since_the_mount_nothing_is_compared_and_small_writes_are_marked():
+    """`show`: the files of the network may have been cleared at another time."""
+    now = at({"write_bytes": (23, 2300), "write": 1023}, {"write_bytes": (9, 9 << 20)})
+    assert (["write_bytes"], [], 2300 + 1000 * (PAGE - 1)) == wrong(only(job(between(None, now))))
+    shown = show.as_text(now, SOURCES, "/nowhere", config.Config())
+    assert ">= 2.2 KiB" in shown and "1,023 calls" in shown

@@ -1,0 +1,340 @@
+"""
+docs/record.schema.json and the JSON record: each fits the other, in both directions.
+
+The records are those of whole jobs: of every tree of tests/data, of jobs in parts, with marks, with
+`watch`, of nodes that are missing, that may not read, that have no Lustre.
+"""
+
+import copy
+import json
+
+import jsonschema
+import pytest
+from conftest import DATA, ROOT, record_between, snapshot
+from conftest import report as of_node
+from test_job_totals import llite, osc, unread
+
+from iostats.base.config import Config
+from iostats.base.job_facts import ENDED, Facts
+from iostats.node import show, sources
+from iostats.report import accounting_comment, client_vs_server, job_tables
+from iostats.server import job_server
+from iostats.site import harvest_intake, receive
+from iostats.site.store import Key
+from iostats.totals.delta import Delta
+from iostats.totals.file_system import FileSystem
+from iostats.totals.job_totals import SCHEMA, Totals
+
+PATH = ROOT / "docs" / "record.schema.json"
+TEXT = PATH.read_text(encoding="utf-8")
+WHOLE = json.loads(TEXT)
+VALIDATOR = jsonschema.Draft202012Validator(WHOLE)
+TREES = sorted(path.name for path in DATA.glob("lustre-*"))
+NODES = frozenset(("nid00001", "nid00002", "nid00003", "nid00004"))
+
+
+def totals(*reports, expected=None):
+    found = Totals("4711", len(reports) if expected is None else expected, fold=job_tables.folded)
+    for one in reports:
+        found.add(one)
+    return found
+
+
+def refused():
+    found = totals(of_node("nid00001", [llite(open=23)]), expected=NODES)
+    found.refuse("not authenticated", "nid00002")
+    found.refuse("stale")
+    return found
+
+
+def everything():
+    """A node of which all is known, and that was in everybody's way."""
+    deltas = [llite(read_bytes=23, read_calls=3, open=5, open_us=500, open_us2=60_000, read=3,
+                    read_us=7, opencount=97, cached_read_bytes=11),
+              osc("OST0000", read_bytes=13, read_rpcs=2), osc("OST0001"),
+              Delta("md_stats", "scratch", "MDT0000", "", {"close": 41, "lock_match": 7}, False,
+                    ""),
+              Delta("rpc_stats", "scratch", "", "",
+                    {"read_rpcs_pages_1": 2, "write_rpcs_pages_256": 3}, False, "")]
+    return of_node("nid00001", deltas, elapsed_s=60.0, other_jobs=3, mounts={
+        "scratch": ["/scratch", "/work"]}, dirty_bytes={"scratch": 4096}, clock_ahead_s=3600.0,
+                   phases=[job_server.Phase("(before solve)", 20.0, [llite(open=2)]),
+                           job_server.Phase("solve", 40.0, [llite(open=3, open_us=300)])],
+        series={"scratch": job_server.Series(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])})
+
+
+def at_servers():
+    """What the storage servers counted, on one of two file systems."""
+    fs = FileSystem()
+    for target, values in (("OST0000", {"read_bytes": 13, "read_rpcs": 2, "read": 2,
+                                        "read_us": 29, "write_us": 31, "write": 3}),
+                           ("MDT0000", {"open": 5, "open_us": 500})):
+        fs.add(Delta("job_stats", "scratch", target, "", values, True, "no sweep", True), target,
+               {}, {})
+    return harvest_intake.Part(True, ["4733"], 1_795_225_000.0, 1_795_225_060.0, {"scratch": fs},
+                               ["home: OST0003: no sweep"], True)
+
+
+class OfASite:
+    """The record that a site's server makes of everything: with what the batch system says."""
+
+    def record(self):
+        about = receive.About("slurm", "sim", 1, "nid00001", 1001, "alice", "physics", "main")
+        facts = Facts("4711_10", "4733", "4711", "10", user="alice", state=ENDED, restarts=1,
+                      outcome="FAILED", exit_status=37, exit_signal=0)
+        record = receive._with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
+                                     facts)
+        return {**record, "harvest": client_vs_server.compared(
+            record, harvest_intake.as_record(at_servers(), job_tables.folded),
+            {("scratch", "OST0000")})}
+
+
+class Short:
+    """A record that was made from the short form."""
+
+    def record(self):
+        short = accounting_comment.encode(totals(everything()).record())
+        return accounting_comment.as_record(accounting_comment.decode(short))
+
+
+JOBS = {
+    "nobody has reported": totals(expected=4),
+    "nobody knows how many": Totals("4711"),
+    "a node without Lustre": totals(of_node("nid00001")),
+    "nothing done": totals(of_node("nid00001", [llite(), osc()])),
+    "everything": OfASite(),
+    "everything of its own server": totals(everything()),
+    "the short form": Short(),
+    "missing nodes": totals(of_node("nid00001", [llite(open=23)]),
+                            of_node("nid00002", reason="no start"), expected=NODES),
+    "refused messages": refused(),
+    "nothing is readable": totals(of_node("nid00001", [
+        unread("llite"), unread("osc", target="OST0000"), unread("mdc", target="MDT0000")])),
+    "an ordinary user": totals(of_node("nid00001", [
+        unread("llite"), unread("osc", target="OST0000"),
+        Delta("md_stats", "scratch", "MDT0000", "", {"close": 41}, False, ""),
+        Delta("rpc_stats", "scratch", "", "", {"read_rpcs_pages_1": 2}, False, "")])),
+    "a node of no seconds": totals(of_node("nid00001", [
+        Delta("md_stats", "scratch", "MDT0000", "", {"close": 41}, False, "")], elapsed_s=0.0)),
+    "two parts": totals(of_node("nid00001", [llite(open=23)], ended=1060.0, seq="one"),
+                        of_node("nid00001", [llite(open=37)], ended=1120.0, seq="two"), expected=1),
+    "a part without numbers": totals(
+        of_node("nid00001", [llite(open=23)]),
+        of_node("nid00001", reason="the start snapshot is damaged", seq="two"), expected=1),
+    "a part that could not be read": totals(of_node("nid00001", [llite(open=23)], phases=[
+        job_server.Phase("solve", 60.0, [unread("llite")])])),
+    "rates of no time": totals(of_node("nid00001", [llite(open=23)], series={
+        "scratch": job_server.Series(1_795_225_000.0, 60.0, [], [], [])})),
+    "larger than 64 bits": totals(*(of_node(f"nid{n}", [llite(write_bytes=2**63 - 1)])
+                                    for n in range(3))),
+}
+
+
+def written(found):
+    """The record as `--json` writes it and a reader reads it."""
+    return json.loads(job_tables.as_json(job_tables.labelled(found.record(), Config())))
+
+
+def test_the_schema_is_a_schema():
+    """JSON Schema, Draft 2020-12, of the release of the record that the code writes."""
+    assert "https://json-schema.org/draft/2020-12/schema" == WHOLE["$schema"]
+    jsonschema.Draft202012Validator.check_schema(WHOLE)
+    assert SCHEMA == WHOLE["properties"]["schema"]["const"]
+
+
+@pytest.mark.parametrize("found", list(JOBS.values()), ids=list(JOBS))
+def test_the_record_of_a_job_is_of_the_schema(found):
+    """Whatever became of the job."""
+    VALIDATOR.validate(written(found))
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_the_record_of_every_release_is_of_the_schema(tree):
+    """Each tree that we keep, and what its node has counted since it began."""
+    VALIDATOR.validate(record_between(DATA / tree / "before", DATA / tree / "after"))
+    after, known = DATA / tree / "after", sources.of_side("node")
+    VALIDATOR.validate(show.record(snapshot(after), known, str(after)))
+
+
+# -- what is no record ---------------------------------------------------------------------------
+
+
+def at(record, path):
+    for step in path[:-1]:
+        record = record[step]
+    return record
+
+
+FS = ("file_systems", 0)
+WRONG = {
+    "schema 2": (("schema",), 2), "a schema as text": (("schema",), "1"),
+    "a job without a name": (("job", "id"), ""), "a job that is a number": (("job", "id"), 4711),
+    "an attempt that is unknown by its name": (("job", "attempt"), "0"),
+    "a batch system of no name": (("batch", "system"), None),
+    "an exit status below zero": (("batch", "exit_status"), -1),
+    "neither short nor long": (("short",), None),
+    "less than no time": (("job", "elapsed_s"), -1.0),
+    "no nodes expected": (("coverage", "expected"), 0),
+    "less than no nodes": (("coverage", "reported"), -1),
+    "a node that shares with nobody": (("coverage", "shared", "nid00001"), 0),
+    "a reason that is a number": (("coverage", "missing"), {"nid00002": 23}),
+    "refused, but not once": (("coverage", "refused"), {"stale": 0}),
+    "less than no bytes": ((*FS, "application", "read_bytes"), -1),
+    "unknown bytes of a readable layer": ((*FS, "application", "read_bytes"), None),
+    "half a byte": ((*FS, "application", "read_bytes"), 0.5),
+    "bytes as text": ((*FS, "application", "read_bytes"), "23"),
+    "unknown RPCs of a readable layer": ((*FS, "network", "read_rpcs"), None),
+    "a lower bound that is a number": ((*FS, "application", "lower_bound"), 1),
+    "an operation as a number": ((*FS, "operations", "open"), 5),
+    "less than no seconds": ((*FS, "operations", "open", "seconds"), -0.1),
+    "a spread below zero": ((*FS, "operations", "open", "stddev_s"), -0.1),
+    "more than all": ((*FS, "balance", "busiest_share"), 1.1),
+    "bins of no width": ((*FS, "series", "every_s"), 0),
+    "rates of no nodes": ((*FS, "series", "nodes"), 0),
+    "an unknown amount": ((*FS, "series", "operations"), [23, None]),
+    "a part of no nodes": (("phases", 0, "nodes"), 0),
+    "phases that are unknown": (("phases",), None),
+    "mounts that are no list": ((*FS, "mounts"), "/scratch"),
+    "unknown metadata": ((*FS, "metadata"), None),
+    "a peak of nobody": ((*FS, "metadata", "MDT0000", "peak"), {"per_second": 3.0}),
+    "a number of a node that is unknown":
+        (("nodes", "nid00001", "file_systems", "scratch", "open"), None),
+}
+
+
+@pytest.mark.parametrize("path, value", list(WRONG.values()), ids=list(WRONG))
+def test_a_record_that_was_altered_is_none(path, value):
+    """One value at a time; as it was written it is one."""
+    record = written(JOBS["everything"])
+    VALIDATOR.validate(record)
+    at(record, path)[path[-1]] = value
+    assert not VALIDATOR.is_valid(record)
+
+
+def members(schema=WHOLE, where=()):
+    """[(path in the record, its schema)] of every member that the schema names."""
+    schema = resolved(schema)
+    for name, inner in schema.get("properties", {}).items():
+        yield (*where, name), resolved(inner)
+        yield from members(inner, (*where, name))
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from members(schema["additionalProperties"], (*where, "*"))
+    if "items" in schema:
+        yield from members(schema["items"], (*where, "*"))
+
+
+def resolved(schema):
+    """`schema` with what it refers to; its own words count before those."""
+    for inner in (schema, *schema.get("anyOf", ())):
+        if "$ref" in inner:
+            there = WHOLE["$defs"][inner["$ref"].rpartition("/")[2]]
+            return {**there, **{name: value for name, value in schema.items() if name != "anyOf"}}
+    return schema
+
+
+def paths_of(value, schema=WHOLE, where=()):
+    """Paths of all members of a record; names that are data are "*", as the schema has them."""
+    schema = resolved(schema)
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            named = schema.get("properties", {}).get(name)
+            step = (*where, name if named is not None or not isinstance(
+                schema.get("additionalProperties"), dict) else "*")
+            if step[-1] != "*":
+                yield step
+            yield from paths_of(inner, named or schema.get("additionalProperties", {}), step)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from paths_of(inner, schema.get("items", {}), (*where, "*"))
+
+
+NAMED = {path for path, _ in members()}
+
+
+def all_written():
+    """Paths of all members of all records."""
+    return {path for found in JOBS.values() for path in paths_of(written(found))}
+
+
+def test_every_member_that_is_written_is_in_the_schema():
+    """A name that nobody finds in the schema is no interface."""
+    assert set() == all_written() - NAMED
+
+
+def test_every_member_of_the_schema_is_written():
+    """A name that nobody writes is a promise that is not kept."""
+    assert set() == NAMED - all_written()
+
+
+def test_every_member_is_required():
+    """What is not known is null, so that a reader never has to ask whether a member is there."""
+    def loose(schema):
+        schema = resolved(schema)
+        names = set(schema.get("properties", ()))
+        yield from names ^ set(schema.get("required", names))
+        for inner in (*schema.get("properties", {}).values(), schema.get("items", {}),
+                      schema.get("additionalProperties", {})):
+            if isinstance(inner, dict) and inner:
+                yield from loose(inner)
+    assert [] == list(loose(WHOLE))
+
+
+@pytest.mark.parametrize("path", sorted(path for path in NAMED if "*" not in path[-1:]),
+                         ids=".".join)
+def test_a_member_that_is_missing_makes_it_no_record(path):
+    """Each one; of lists and of tables by name, in the first that has it."""
+    record = written(JOBS["everything"])
+    inner = record
+    for step in path[:-1]:
+        if step == "*":
+            inner = next(iter(inner.values() if isinstance(inner, dict) else inner))
+        else:
+            inner = inner[step]
+    del inner[path[-1]]
+    assert not VALIDATOR.is_valid(record)
+
+
+def test_new_members_may_be_added_within_schema_1():
+    """A reader ignores those that it does not know."""
+    record = written(JOBS["everything"])
+    for inner in (record, record["job"], record["coverage"], record["file_systems"][0],
+                  record["file_systems"][0]["application"], record["file_systems"][0]["series"]):
+        inner["of a later release"] = 23
+    VALIDATOR.validate(record)
+
+
+# Plain from the name, which has the unit: `_bytes`, `_s` seconds, `_calls`, `_rpcs`; a bare name is
+# a count.
+PLAIN = {
+    "schema", "id", "user", "elapsed_s", "reported", "name", "node", "nodes", "notes", "job",
+    "coverage", "file_systems", "lower_bound", "label", "per_node", "read_bytes", "write_bytes",
+    "read_calls", "write_calls", "read_rpcs", "write_rpcs", "read", "write", "operations", "count",
+    "requests", "per_second", "per_second_per_node", "peak", "min", "median", "max", "osts", "used",
+    "busiest", "busiest_share",
+}
+
+
+def test_every_member_is_described_or_plain_from_its_name():
+    """A list to look at when a member is added: does its name say all, with its unit?"""
+    assert set() == {".".join(path) for path, schema in members()
+                     if "description" not in schema and path[-1] not in PLAIN}
+
+
+def test_the_schemas_descriptions_say_what_null_means():
+    """Wherever it may be."""
+    silent = [".".join(path) for path, schema in members()
+              if "null" in schema.get("type", ()) and "description" not in schema]
+    assert [] == silent
+
+
+def test_the_schema_file_is_as_json_writes_it():
+    """So that a change of one line is a change of one line."""
+    assert json.dumps(WHOLE, indent=2, ensure_ascii=False) + "\n" == TEXT
+
+
+def test_validation_does_not_alter_what_it_looks_at():
+    """These tests share their records."""
+    record = written(JOBS["everything"])
+    kept = copy.deepcopy(record)
+    VALIDATOR.validate(record)
+    assert kept == record

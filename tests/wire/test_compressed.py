@@ -1,0 +1,114 @@
+"""
+Messages with Content-Encoding: deflate, over HTTP: what they say is what they say uncompressed, and
+no few bytes make a server unpack many.
+"""
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import zlib
+
+import pytest
+from harvest_desk import SECRET, SiteOfTest
+from site_desk import free_port
+
+from iostats.wire import client, protocol
+from iostats.wire.auth import Secret
+
+SWEEP = {"protocol": 1, "node": "oss1", "run": "0123456789abcdef", "seq": 1, "full": True,
+         "slot": 1_795_225_400, "every": 20, "last": True, "targets": []}
+NUMBER = [0]
+
+
+@pytest.fixture
+def site():
+    with SiteOfTest(free_port()) as one:
+        yield one
+
+
+def request(method="sweep", params=SWEEP):
+    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, "id": 23}).encode()
+
+
+def asked(site, body, encoding="deflate", secret=SECRET):
+    """(HTTP status, answer) of a body as it is sent."""
+    NUMBER[0] += 1
+    key = protocol.key_of(secret.encode(), protocol.SITE)
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+    try:
+        connection.request("POST", "/", body, {
+            "Content-Encoding": encoding, "Authorization": protocol.authorization(
+                key, "oss1", int(time.time()), f"{NUMBER[0]:032x}", body)})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("encoding", ["deflate", "Deflate", " deflate "])
+def test_a_compressed_message_is_taken(site, encoding):
+    """The mac is over the body as it is sent."""
+    status, answer = asked(site, zlib.compress(request()), encoding)
+    assert (200, {"taken": True, "why": ""}) == (status, answer["result"])
+    assert "0123456789abcdef" == site.messages[0].run
+
+
+def test_without_an_encoding_it_is_taken_as_it_is(site):
+    assert {"taken": True, "why": ""} == asked(site, request(), "identity")[1]["result"]
+
+
+def test_what_was_packed_before_is_sent_as_it_is_with_the_clock(site):
+    """
+    post puts clock_ahead_s beside it, and tells what it has learned.  The bytes are those that an
+    agent of 0.1 has left in its spool.
+    """
+    learned = []
+    old = zlib.compress(json.dumps({**SWEEP, "clock_ahead_s": 41.0}).encode(), 1)
+    answer = client.call("127.0.0.1", site.port, protocol.SITE,
+                         [Secret(protocol.SITE, SECRET.encode())],
+                         "oss1", "packed_sweep", old, learn=learned.append)
+    assert {"taken": True, "why": ""} == answer
+    assert abs(learned[0]) < 1 and round(learned[0], 3) == site.messages[0].clock_ahead_s
+
+
+def test_a_hello_alone_tells_the_time(site):
+    learned = []
+    hello = client.call("127.0.0.1", site.port, protocol.SITE,
+                        [Secret(protocol.SITE, SECRET.encode())],
+                        "oss1", "hello", {"job": protocol.SITE}, learn=learned.append)
+    assert protocol.SITE == hello["job"] and abs(learned[0]) < 1
+
+
+def test_a_bomb_is_too_large(site):
+    """64 MiB of blanks in 64 KiB; 16 MiB are the limit."""
+    squeeze = zlib.compressobj(9)
+    bomb = b"".join(squeeze.compress(b" " * (1 << 20)) for _ in range(64)) + squeeze.flush()
+    status, answer = asked(site, bomb)
+    assert 413 == status and "max_message_bytes" in answer["error"]["message"]
+    status, answer = asked(site, zlib.compress(request()))
+    assert {"taken": True, "why": ""} == answer["result"]
+
+
+def test_a_stranger_has_nothing_unpacked(site):
+    """The answer is about who it is, whatever is in it."""
+    for body in (zlib.compress(request()), zlib.compress(b" " * (1 << 25)), b"none at all"):
+        status, answer = asked(site, body, secret="f" * 64)
+        assert (200, protocol.NOT_AUTHENTICATED) == (status, answer["error"]["code"])
+    assert [] == site.messages
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"none at all", zlib.compress(request())[:-1], zlib.compress(request()) + b"x",
+    zlib.compress(b"no JSON")], ids=["empty", "none", "cut off", "more", "no JSON"])
+def test_what_is_not_whole_is_no_message(site, body):
+    status, answer = asked(site, body)
+    assert (200, protocol.PARSE_ERROR) == (status, answer["error"]["code"])
+    assert [] == site.messages
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, deflate", "\x00"])
+def test_another_encoding_is_refused(site, encoding):
+    status, answer = asked(site, request(), encoding)
+    assert status in (400, 415) and "error" in answer
+    assert [] == site.messages

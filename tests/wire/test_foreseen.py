@@ -1,0 +1,157 @@
+"""
+Reports that are decoded as the one before them: each answer, and the record, are those of a server
+that decodes each for itself.
+"""
+
+import copy
+import json
+
+import pytest
+
+from iostats.base import config as site
+from iostats.server.job_server import Caller, JobServer, how_to_add_up
+from iostats.totals.job_totals import Totals
+from iostats.wire import jsonrpc
+
+ENDED = 1_795_225_060.25
+VALUES = {"read_bytes": 41_003, "read_calls": 23, "open": 37, "open_us": 53, "open_us2": 97}
+DELTAS = [{"source": "llite", "file_system": "scratch", "values": VALUES, "proved": True},
+          {"source": "osc", "file_system": "scratch", "target": "OST0017", "proved": True,
+           "values": {"read_bytes": 4_096, "read_rpcs": 3}},
+          {"source": "md_stats", "file_system": "scratch", "target": "MDT0003", "proved": True,
+           "values": {"open": 31, "close": 29}}]
+NODES = 24
+
+
+class Desk:
+    """A job's server, and one that never foresees anything."""
+
+    def __init__(self):
+        config = site.load("/dev/null")
+        self.servers = [JobServer(Totals("4711", 1000, **how_to_add_up(config)), [], config)
+                        for _ in range(2)]
+        plain = self.servers[1]
+        plain.methods["report"] = plain.methods["report"]._replace(quickly=None)
+
+    def say(self, node, deltas, **fields):
+        """Both get one report; the answer of both."""
+        params = {"protocol": 1, "job": "4711", "node": node, "seq": "one", "ended": ENDED,
+                  "elapsed_s": 7.5, "deltas": deltas, **fields}
+        return self.send(node, json.dumps({"jsonrpc": "2.0", "method": "report",
+                                           "params": params, "id": 1}))
+
+    def send(self, node, text):
+        answers = [jsonrpc.dispatch(text.encode(), one.methods, Caller(node, None))
+                   for one in self.servers]
+        assert answers[0] == answers[1]
+        return json.loads(answers[0])
+
+    def records(self):
+        found = [jsonrpc._encode(one.totals.record()) for one in self.servers]
+        assert found[0] == found[1]
+        return json.loads(found[0])
+
+
+@pytest.fixture
+def desk():
+    found = Desk()
+    for number in range(NODES):
+        assert "result" in found.say(f"nid{number}", with_more(number))
+    return found
+
+
+def with_more(number):
+    """DELTAS, each number of it larger by `number`."""
+    found = copy.deepcopy(DELTAS)
+    for one in found:
+        one["values"] = {name: value + number for name, value in one["values"].items()}
+    return found
+
+
+def test_reports_of_one_shape_are_all_counted(desk):
+    record = desk.records()
+    assert 24 * 41_003 + 23 * 24 // 2 == record["file_systems"][0]["application"]["read_bytes"]
+    assert 24 == record["coverage"]["reported"]
+
+
+def changed(how):
+    deltas = with_more(1000)
+    how(deltas)
+    return deltas
+
+
+@pytest.mark.parametrize("how", [
+    lambda deltas: deltas[0]["values"].pop("open"),
+    lambda deltas: deltas[0]["values"].update(close=43),
+    lambda deltas: deltas[0]["values"].update(read_bytes=2**62),
+    lambda deltas: deltas[0]["values"].update(open_us2=2**63 - 1),
+    lambda deltas: deltas[0]["values"].update(read_bytes=-1),
+    lambda deltas: deltas[0]["values"].update(read_bytes=2**63),
+    lambda deltas: deltas[0]["values"].update(read_bytes="23"),
+    lambda deltas: deltas[0]["values"].update(read_bytes=23.0),
+    lambda deltas: deltas[0]["values"].update(read_bytes=23.5),
+    lambda deltas: deltas[0]["values"].update({"x" * 129: 43}),
+    lambda deltas: deltas[0].update(values=dict(reversed(deltas[0]["values"].items()))),
+    lambda deltas: deltas[0].update(values=None),
+    lambda deltas: deltas[0].update(values={}),
+    lambda deltas: deltas[0].update(values=[23, 37]),
+    lambda deltas: deltas[0].pop("values"),
+    lambda deltas: deltas[0].pop("proved"),
+    lambda deltas: deltas[0].update(lower_bound=True),
+    lambda deltas: deltas[0].update(why="the counters were cleared"),
+    lambda deltas: deltas[0].update(file_system="home"),
+    lambda deltas: deltas[0].update(source="x" * 129),
+    lambda deltas: deltas[0].update(of_a_later_release=23),
+    lambda deltas: deltas[1].update(target="OST0018"),
+    lambda deltas: deltas.pop(),
+    lambda deltas: deltas.clear(),
+    lambda deltas: deltas.append(DELTAS[0]),
+    lambda deltas: deltas.reverse(),
+    lambda deltas: deltas.append(None),
+])
+def test_what_is_otherwise_is_taken_or_refused_as_ever(desk, how):
+    desk.say("another", changed(how))
+    for number in range(3):
+        desk.say(f"late{number}", with_more(2000 + number))
+    desk.say("yet another", changed(how))
+    desk.records()
+
+
+@pytest.mark.parametrize("fields", [
+    {"node": "nid3", "seq": "two"}, {"node": "nid3"}, {"job": "23"}, {"protocol": 2},
+    {"reason": "no start"}, {"ended": "soon"}, {"clock_ahead_s": 71.0}, {"of_later": [1]},
+    {"dirty_bytes": {"scratch": 23}}, {"mounts": {"scratch": ["/work"]}}, {"other_jobs": 2},
+    {"phases": [{"name": "read", "elapsed_s": 1.5, "deltas": DELTAS}]},
+    {"phases": [{"name": "read", "elapsed_s": 1.5, "deltas": [{"source": "llite"}]}]},
+    {"series": {"scratch": {"began": ENDED, "every_s": 60, "read_bytes": [1], "write_bytes": [2],
+                            "operations": [3]}}}])
+def test_what_else_is_in_such_a_report_counts_as_ever(desk, fields):
+    fields = dict(fields)
+    desk.say(fields.pop("node", "another"), with_more(1000), **fields)
+    desk.records()
+
+
+def test_a_name_that_stands_twice_counts_as_ever(desk):
+    text = json.dumps({"jsonrpc": "2.0", "method": "report", "id": 1, "params": {
+        "protocol": 1, "job": "4711", "node": "another", "seq": "one", "ended": ENDED,
+        "elapsed_s": 7.5, "deltas": DELTAS}})
+    desk.send("another", text.replace('"open": 37', '"open": 37, "open": 43'))
+    desk.send("another", text[:-20])
+    desk.records()
+
+
+@pytest.mark.parametrize("name", ['quo"ted', "back\\slash", "line\nend", "größe", "", "a b"])
+def test_any_name_will_do(name):
+    desk = Desk()
+    for number in range(NODES):
+        deltas = with_more(number)
+        deltas[0]["values"][name] = 23
+        desk.say(f"nid{number}", deltas)
+    assert NODES == desk.records()["coverage"]["reported"]
+
+
+def test_nodes_of_two_shapes_in_turn(desk):
+    for number in range(NODES):
+        deltas = with_more(number)[:2 + number // 5 % 2]
+        desk.say(f"late{number}", deltas)
+    assert 2 * NODES == desk.records()["coverage"]["reported"]

@@ -1,0 +1,77 @@
+"""
+The rooms of iostats/, as the package itself states them, for the tests and the Makefile.
+
+    python tools/rooms.py pure        files of the pure modules, commas between
+    python tools/rooms.py tests       their tests
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[1]
+PACKAGE = HOME / "iostats"
+
+
+def doc(path):
+    """The docstring of a module's file; ""."""
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def order():
+    """The rooms from left to right, as iostats/__init__.py has them."""
+    [line] = re.findall(r"(?m)^    (base <(?:[^\n]|\n +<)*)$", doc(PACKAGE / "__init__.py"))
+    return re.split(r"\s*<\s*", line)
+
+
+def rooms():
+    """The directories that are there."""
+    return {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+
+
+def modules(room):
+    """{name in the room: file}, directories inside it included: "sources.llite"."""
+    top = PACKAGE / room
+    return {".".join(path.relative_to(top).with_suffix("").parts): path
+            for path in sorted(top.rglob("*.py")) if path.name != "__init__.py"}
+
+
+def said(room, what):
+    """
+    {name: file} of those modules of `room` of which its docstring says `what` ("Pure",
+    "Standard library only"): "Pure: all.", "Pure: all but a, b.", "Pure: a, b." or "Pure."
+    """
+    found = re.search(rf"(?m)^{what}(?:: (?P<but>all but )?(?P<names>(?:[^.]|\.(?=\w))+))?\.$",
+                      doc(PACKAGE / room / "__init__.py"))
+    if not found:
+        return {}
+    every = modules(room)
+    if found["names"] in (None, "all"):
+        return every
+    named = {name for name in every for wanted in re.split(r",\s+", found["names"])
+             if name == wanted or name.startswith(f"{wanted}.")}
+    missing = {wanted for wanted in re.split(r",\s+", found["names"])
+               if not any(name == wanted or name.startswith(f"{wanted}.") for name in every)}
+    assert not missing, f"iostats/{room}/__init__.py: no module {', '.join(sorted(missing))}"
+    return {name: path for name, path in every.items() if (name in named) != bool(found["but"])}
+
+
+def pure():
+    """[file] of all modules without I/O, clock or network."""
+    return [path for room in order() if room in rooms() for path in said(room, "Pure").values()]
+
+
+def tests_of_pure():
+    """[file] of their tests: tests/ROOM/test_MODULE.py or tests/ROOM/test_MODULE_*.py."""
+    found = []
+    for path in pure():
+        folder = HOME / "tests" / path.relative_to(PACKAGE).parts[0]
+        found += [test for test in sorted(folder.glob(f"test_{path.stem}*.py"))
+                  if test not in found]
+    return found
+
+
+if __name__ == "__main__":
+    paths = {"pure": pure, "tests": tests_of_pure}[sys.argv[1]]()
+    print((" " if sys.argv[1] == "tests" else ",").join(str(p.relative_to(HOME)) for p in paths))
