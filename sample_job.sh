@@ -13,13 +13,13 @@
 #
 #     23 files of 37 MiB written, and read back       851.0 MiB each way, 13,616 calls each way
 #     41 more opens, so 23 + 23 + 41                  87 opens, 87 closes
-#     13 folders made                                 13 mkdirs, 23 files created
+#     13 directories made                                 13 mkdirs, 23 files created
 #
 # and the table at the end has to say just that.  Steps 1, 2, 4 and 5 are what your own job
 # script needs; step 3 is where your program stands.
 #
 # What can be set:
-#     DATA           a folder on Lustre to work in          (default: the folder of the submission)
+#     DATA           a directory on Lustre to work in          (default: the directory of the submission)
 #     IOSTATS_HOME   where iostats_client.py lies           (default: where this script is)
 #     PYTHON         for the server; needs iostats[server]  (default: python3)
 #     NODE_PYTHON    for the client; needs nothing          (default: python3)
@@ -60,7 +60,7 @@ IOSTATS_HOME=${IOSTATS_HOME:-$(dirname "$SCRIPT")}
 # Or where `make install-...` has put it.
 [ -e "$IOSTATS_HOME/iostats_client.py" ] || IOSTATS_HOME=/usr/local/lib/iostats
 DATA=${DATA:-$HERE}
-FOLDER=${NODE_DATA:-$DATA}/iostats-sample-${JOB//[^A-Za-z0-9._-]/_}
+DIRECTORY=${NODE_DATA:-$DATA}/iostats-sample-${JOB//[^A-Za-z0-9._-]/_}
 SERVER_HOST=${SERVER_HOST:-$(hostname -s)}
 CLIENT=("${NODE_PYTHON:-python3}" -I -S "$IOSTATS_HOME/iostats_client.py")
 read -ra OPTIONS <<<"${IOSTATS_OPTIONS:-} --job $JOB"
@@ -69,13 +69,13 @@ read -ra OPTIONS <<<"${IOSTATS_OPTIONS:-} --job $JOB"
 work() {                                    # this node's share: every COUNT-th piece
     local i
     for ((i = RANK; i < 23; i += COUNT)); do
-        dd if=/dev/zero of="$FOLDER/file$i" bs=64k count=592 status=none
+        dd if=/dev/zero of="$DIRECTORY/file$i" bs=64k count=592 status=none
     done
     for ((i = RANK; i < 23; i += COUNT)); do
-        dd if="$FOLDER/file$i" of=/dev/null bs=64k status=none
+        dd if="$DIRECTORY/file$i" of=/dev/null bs=64k status=none
     done
-    for ((i = RANK; i < 41; i += COUNT)); do : <"$FOLDER/file$RANK"; done
-    for ((i = RANK; i < 13; i += COUNT)); do mkdir "$FOLDER/folder$i"; done
+    for ((i = RANK; i < 41; i += COUNT)); do : <"$DIRECTORY/file$RANK"; done
+    for ((i = RANK; i < 13; i += COUNT)); do mkdir "$DIRECTORY/directory$i"; done
 }
 case ${1:-} in
     --start) exec "${CLIENT[@]}" start "${OPTIONS[@]}" ;;
@@ -91,7 +91,7 @@ on_each_node() {
 }
 
 # ---- the job -----------------------------------------------------------------------------------
-mkdir -p "$FOLDER" || exit
+mkdir -p "$DIRECTORY" || exit
 
 # 1. The server of this job, on the job's first node: it waits for all nodes, then prints.
 "${PYTHON:-python3}" "$IOSTATS_HOME/iostats_server.py" --job "$JOB" --nodes "$NODES" \
@@ -111,5 +111,5 @@ on_each_node --stop
 # 5. The server prints the table, and the job ends.
 wait "$server"
 status=$?
-rm -rf "$FOLDER"
+rm -rf "$DIRECTORY"
 exit "$status"

@@ -36,12 +36,12 @@ def run(quick):
     from measure import BARE_PYTHON, CLIENT, Server, Table, free_port
     sizes, rounds = ((4000,), 2) if quick else ((100_000, 400_000), 5)
     rows = []
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         port = free_port()
         with Server([sys.executable, os.path.abspath(__file__), "serve", str(port)], port):
-            config = _config(folder, port)
+            config = _config(directory, port)
             for entries in sizes:
-                trees = [_tree(os.path.join(folder, f"{entries}-{name}"), entries, changed)
+                trees = [_tree(os.path.join(directory, f"{entries}-{name}"), entries, changed)
                          for name, changed in (("a", 0), ("b", 100))]
                 agent = [*BARE_PYTHON, CLIENT, "harvest", "--once", "--config", config, "--root",
                          trees[0]]
@@ -64,18 +64,18 @@ def run(quick):
                    "and counting of that moment (aim: 2.5)"])]
 
 
-def _config(folder, port):
-    secret, path = os.path.join(folder, "secret"), os.path.join(folder, "site.cfg")
+def _config(directory, port):
+    secret, path = os.path.join(directory, "secret"), os.path.join(directory, "site.cfg")
     with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
         file.write(_SECRET)
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"[site]\nhost = 127.0.0.1\nport = {port}\nsecret = {secret}\n"
-                   f"[server]\nauth = secret\n[harvest]\nspool_dir = {folder}/spool\n"
+                   f"[server]\nauth = secret\n[harvest]\nspool_dir = {directory}/spool\n"
                    f"cpu_percent = 100\nspool_bytes = 1000000000\n")
     return path
 
 
-def _tree(folder, entries, changed):
+def _tree(directory, entries, changed):
     """A root with so many entries on four OSTs, of which each `changed`th has gone on."""
     sys.path[:0] = [os.path.join(os.path.dirname(HERE), "tests"), HERE]
     from job_stats import _value
@@ -83,7 +83,7 @@ def _tree(folder, entries, changed):
     drawn, names = random.Random(4711), [name for name, _ in counters_of("2.16")]
     each = entries // _TARGETS
     for target in range(_TARGETS):
-        place = f"{folder}/proc/fs/lustre/obdfilter/scratch-OST{target:04x}"
+        place = f"{directory}/proc/fs/lustre/obdfilter/scratch-OST{target:04x}"
         os.makedirs(place)
         with open(f"{place}/job_cleanup_interval", "w", encoding="ascii") as file:
             file.write("600\n")
@@ -97,7 +97,7 @@ def _tree(folder, entries, changed):
                 if changed and not at % changed:
                     job = job._replace(seen_ns=seen_ns + 10**9)
                 file.write(render(job, "2.16"))
-    return folder
+    return directory
 
 
 def _used(arguments):
@@ -127,8 +127,8 @@ def sweeps(config, one, other, number):
     """Print the CPU of each sweep but the first, and of reading and counting the same files."""
     from iostats.base import config as site
     from iostats.storage import agent as storage_agent
-    with tempfile.TemporaryDirectory() as folder:
-        root = os.path.join(folder, "root")
+    with tempfile.TemporaryDirectory() as directory:
+        root = os.path.join(directory, "root")
         os.symlink(one, root)
         options = site.load(config, environ={})
         agent = storage_agent.Agent(options, root, "oss1", ("127.0.0.1", options["site.port"]), [],

@@ -26,22 +26,23 @@ _THREADS = 8
 def run(quick):
     """The Tables of this figure."""
     rounds, reports = (5, 200) if quick else (40, 4000)
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
-        root = os.path.join(folder, "root")
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
+        root = os.path.join(directory, "root")
         tree.make(root, FILE_SYSTEMS, 23)
         port = free_port()
-        config = os.path.join(folder, "site.cfg")
+        config = os.path.join(directory, "site.cfg")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(f"[node]\nhook_dir = {folder}/node\n[site]\nhost = 127.0.0.1\n"
-                       f"port = {port}\nsecret = {folder}/secret\nstore = {folder}/site.sqlite\n")
+            file.write(f"[node]\nhook_dir = {directory}/node\n[site]\nhost = 127.0.0.1\n"
+                       f"port = {port}\nsecret = {directory}/secret\nstore = "
+                       f"{directory}/site.sqlite\n")
         with Server([sys.executable, SERVER, "--site", "--quiet", "--config", config],
                     port) as site:
             idle = _costs(root, config, rounds, "idle")
             with _Busy():
                 busy = _costs(root, config, rounds, "busy")
             wait_table = _wait_table(idle, busy)
-            rate = _rate(folder, config, reports, site)
-        return [wait_table, _rate_table(folder, reports, rate)]
+            rate = _rate(directory, config, reports, site)
+        return [wait_table, _rate_table(directory, reports, rate)]
 
 
 class _Busy:
@@ -86,12 +87,12 @@ def _wait_table(*both):
                   "the epilog ends when the site's server has its report on the disk"])
 
 
-def _rate(folder, config, count, site):
+def _rate(directory, config, count, site):
     """(reports a second, CPU seconds of the server for each), of many nodes at once."""
     from iostats.base import config as site_cfg
     from iostats.wire import auth, client, protocol
     choices = site_cfg.load(config, {})
-    message = report_of(folder)
+    message = report_of(directory)
     signs = auth.of_client(choices, protocol.SITE, choices["site.secret"])
 
     def send(number):
@@ -108,8 +109,8 @@ def _rate(folder, config, count, site):
     return count / wall_s, (site.cpu_s_so_far() - cpu_s) / count
 
 
-def _rate_table(folder, count, rate):
-    bare = _bare_rate(os.path.join(folder, "bare.sqlite"), count // 4)
+def _rate_table(directory, count, rate):
+    bare = _bare_rate(os.path.join(directory, "bare.sqlite"), count // 4)
     return Table(f"batch: the site's server, {count} reports of 16 kB from {_THREADS} clients",
                  ["what", "a second", "ms of CPU each"],
                  [["site's server: authenticated, checked, on the disk", f"{rate[0]:.0f}",

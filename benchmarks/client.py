@@ -36,37 +36,37 @@ _FORKS = ("fork", "vfork", "clone", "clone3")
 
 def run(quick):
     """The Tables of this figure."""
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         for name, work in (("before", 23), ("after", 37)):
-            tree.make(os.path.join(folder, name), FILE_SYSTEMS, work)
+            tree.make(os.path.join(directory, name), FILE_SYSTEMS, work)
         port = free_port()
-        secret = os.path.join(folder, "secret")
+        secret = os.path.join(directory, "secret")
         with Server([sys.executable, SERVER, "--job", "4711", "--nodes", "90000", "--quiet",
                      "--deadline", "3600", "--secret", secret, "--listen", f"127.0.0.1:{port}"],
                     port):
             relay = _Relay(port)
             try:
-                commands = _commands(folder, secret, relay.port)
+                commands = _commands(directory, secret, relay.port)
                 costs = _costs(commands, rounds=5 if quick else 40)
                 sent = relay.sent // relay.conversations
-                traced = _traced(folder, commands)
+                traced = _traced(directory, commands)
             finally:
                 relay.close()
     return [_time_table(costs), _trace_table(traced, sent)]
 
 
-def _commands(folder, secret, port):
+def _commands(directory, secret, port):
     """name -> (node's name) -> the arguments of one run."""
     # As it is where the scripts lie on a file system that the nodes may not write to.
-    uncompiled = os.path.join(folder, "copy", os.path.basename(CLIENT))
-    shutil.copytree(os.path.join(REPOSITORY, "iostats"), os.path.join(folder, "copy", "iostats"),
+    uncompiled = os.path.join(directory, "copy", os.path.basename(CLIENT))
+    shutil.copytree(os.path.join(REPOSITORY, "iostats"), os.path.join(directory, "copy", "iostats"),
                     ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CLIENT, uncompiled)
 
     def ours(role, tree_name, more=(), script=(CLIENT,)):
         return lambda node: [*BARE_PYTHON, *script, role, "--job", "4711", "--quiet",
-                             "--node", node, "--root", os.path.join(folder, tree_name),
-                             "--state-dir", os.path.join(folder, "state"), *more]
+                             "--node", node, "--root", os.path.join(directory, tree_name),
+                             "--state-dir", os.path.join(directory, "state"), *more]
 
     to_server = ("--server", f"127.0.0.1:{port}", "--secret", secret)
     return {
@@ -108,22 +108,22 @@ def _time_table(costs):
 
 # -- files, forks, bytes ---------------------------------------------------------------------
 
-def _traced(folder, commands):
+def _traced(directory, commands):
     """name -> (opened, of them counter files, paths looked up, forks) by strace, or {}."""
     strace = shutil.which("strace")
     if strace is None:
         return {}
-    log, found = os.path.join(folder, "strace.log"), {}
+    log, found = os.path.join(directory, "strace.log"), {}
     for name in ("bare", "start", "stop"):
         subprocess.run([strace, "-f", "-qq", "-s", "4096", "-e", "trace=%file,%process", "-o", log,
                         *commands[name]("traced")], env=environment(), check=True, timeout=60,
                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         with open(log, encoding="utf-8", errors="replace") as file:
-            found[name] = _counted(file, folder)
+            found[name] = _counted(file, directory)
     return found
 
 
-def _counted(lines, folder):
+def _counted(lines, directory):
     opened = counter_files = looked_up = forks = 0
     for line in lines:
         call = re.match(r'\d+ +(\w+)\((?:AT_FDCWD, )?(?:"([^"]*)")?.*= (-?\w+)', line)
@@ -133,7 +133,7 @@ def _counted(lines, folder):
         looked_up += path is not None
         if name in ("open", "openat") and not result.startswith("-"):
             opened += 1
-            counter_files += (path.startswith((f"{folder}/before/", f"{folder}/after/"))
+            counter_files += (path.startswith((f"{directory}/before/", f"{directory}/after/"))
                               and "O_DIRECTORY" not in line)
         forks += name in _FORKS and "CLONE_THREAD" not in line
     return opened, counter_files, looked_up, forks
@@ -142,7 +142,7 @@ def _counted(lines, folder):
 def _trace_table(traced, sent):
     rows = [[name if name != "bare" else "python3 -I -S -c pass", *traced.get(name, ["-"] * 4),
              sent if name == "stop" else 0] for name in ("bare", "start", "stop")]
-    notes = ["opened: files and folders, those of the interpreter too"]
+    notes = ["opened: files and directories, those of the interpreter too"]
     if not traced:
         notes.append("strace is not installed: files and forks were not counted")
     return Table("client: files, forks and bytes of one run",

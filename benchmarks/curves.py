@@ -17,7 +17,7 @@ from collections import namedtuple
 from xml.sax.saxutils import escape
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDER = os.path.join(HERE, "curves")
+DIRECTORY = os.path.join(HERE, "curves")
 
 Curve = namedtuple("Curve", "file title table x lines unit")
 Curve.__doc__ = """
@@ -60,14 +60,14 @@ def main(arguments):
                   encoding="utf-8") as file:
             text = file.read()
     tables, drawn = tables_of(text), 0
-    os.makedirs(FOLDER, exist_ok=True)
+    os.makedirs(DIRECTORY, exist_ok=True)
     for curve in CURVES:
         try:
             points = points_of(curve, tables)
         except ValueError as error:
             print(f"curves.py: {curve.file}: {error}", file=sys.stderr)
             continue
-        with open(os.path.join(FOLDER, curve.file), "w", encoding="utf-8") as file:
+        with open(os.path.join(DIRECTORY, curve.file), "w", encoding="utf-8") as file:
             file.write(svg(curve, points))
         drawn += 1
     return 0 if drawn == len(CURVES) else 1

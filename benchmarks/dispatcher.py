@@ -20,8 +20,8 @@ from iostats.wire import jsonrpc
 
 def run(quick):
     """The Table of this figure."""
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
-        params = report_of(folder)
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
+        params = report_of(directory)
     bodies = {"hello": _call("hello", {}), "report": _call("report", params)}
     ours, pjrpc, pjrpc_msgspec = _ours(), _pjrpc(), _pjrpc(msgspec_json=True)
     rows = []

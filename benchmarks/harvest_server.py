@@ -132,9 +132,9 @@ def main(arguments=None):
     config = site.load(environ={})
     config.take("batch.system", "none", "benchmark")
     times = []
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         def opened():
-            store = Store(os.path.join(folder, "site.sqlite"))
+            store = Store(os.path.join(directory, "site.sqlite"))
             return store, harvest_intake.Harvest(store, config, lambda: clock[0])
 
         clock = [_BASE_NS / 1e9]

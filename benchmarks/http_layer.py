@@ -18,14 +18,14 @@ def run(quick):
     """The Table of this figure."""
     connections, rounds = (500, 2) if quick else (4000, 9)
     rates, shares, cpu_us = ({name: [] for name in SERVERS} for _ in range(3))
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         for _ in range(rounds):
             for name in SERVERS:
                 port = free_port()
                 command = [sys.executable, os.path.join(HERE, "http_servers.py"), name, str(port)]
                 with Server(command, port) as server:
                     said = load({"port": port, "key": None, "kind": "hello", "report": None,
-                                 "nodes": connections, "at_once": 64}, folder)
+                                 "nodes": connections, "at_once": 64}, directory)
                     cpu_us[name].append(server.cpu_s_so_far() / connections * 1e6)
                 rates[name].append(connections / said["seconds"])
                 shares[name].append(said["cpu_s"] / said["seconds"])

@@ -178,8 +178,8 @@ def run(quick):
     from measure import Table
     jobs, many, rounds = (500, 3000, 2) if quick else (10_000, 100_000, 5)
     told = {}
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
-        files = {key: write(os.path.join(folder, "-".join(map(str, key))), *key)
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
+        files = {key: write(os.path.join(directory, "-".join(map(str, key))), *key)
                  for key in [(release, jobs, busy, changed) for release, busy, changed in
                              (("2.16", "some", 0), ("2.16", "some", 100), ("2.16", "all", 0),
                               ("2.12", "some", 0), ("2.12", "some", 100))]

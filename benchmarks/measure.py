@@ -163,9 +163,9 @@ class Server:
         self._child.stdout.close()
 
 
-def load(spec, folder, within_s=300):
+def load(spec, directory, within_s=300):
     """Run load.py in a process of its own; what it says, see there."""
-    path = os.path.join(folder, "load.json")
+    path = os.path.join(directory, "load.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(spec, file)
     done = subprocess.run([sys.executable, os.path.join(HERE, "load.py"), path],

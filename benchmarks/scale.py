@@ -30,22 +30,22 @@ def run(quick):
     nodes = (100, 1000) if quick else (100, 300, 1000, 3000, 10_000)
     jobs = (10, 50) if quick else (10, 30, 100, 300, 1000)
     targets = (100, 1000) if quick else (100, 1000, 10_000, 100_000)
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
-        message = figure_3.report_of(folder)
-        return [_nodes_table({count: crowd(folder, message, count) for count in nodes}),
-                _jobs_table({count: jobs_at_once(folder, message, count) for count in jobs}),
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
+        message = figure_3.report_of(directory)
+        return [_nodes_table({count: crowd(directory, message, count) for count in nodes}),
+                _jobs_table({count: jobs_at_once(directory, message, count) for count in jobs}),
                 _targets_table({count: wide_job(count) for count in targets})]
 
 
 # -- nodes -------------------------------------------------------------------------------------
 
-def crowd(folder, message, nodes):
+def crowd(directory, message, nodes):
     """
     So many nodes of one job stop at the same moment: all of their connections are open at once.
 
     As figure 3's _one_run.
     """
-    return figure_3.one_run("iostats", folder, message, nodes, at_once=nodes)
+    return figure_3.one_run("iostats", directory, message, nodes, at_once=nodes)
 
 
 def _nodes_table(runs):
@@ -60,7 +60,7 @@ def _nodes_table(runs):
 
 # -- jobs --------------------------------------------------------------------------------------
 
-def jobs_at_once(folder, message, jobs):
+def jobs_at_once(directory, message, jobs):
     """
     So many jobs end at the same moment, each with four nodes, on one site's server.
 
@@ -69,7 +69,7 @@ def jobs_at_once(folder, message, jobs):
     """
     from iostats.base import config as site
     from iostats.wire import protocol, secret
-    with tempfile.TemporaryDirectory(prefix="site-", dir=folder) as own:
+    with tempfile.TemporaryDirectory(prefix="site-", dir=directory) as own:
         port, path = free_port(), os.path.join(own, "site.cfg")
         with open(path, "w", encoding="utf-8") as file:
             file.write(f"[batch]\nsystem = none\n[site]\nhost = 127.0.0.1\nport = {port}\n"
@@ -81,7 +81,7 @@ def jobs_at_once(folder, message, jobs):
             with _Hellos(port) as hellos:
                 said = load({"port": port, "key": key, "kind": "report", "jobs": jobs,
                              "nodes": jobs * _NODES_EACH, "at_once": _AT_ONCE,
-                             "report": {**message, "ended": time.time()}}, folder)
+                             "report": {**message, "ended": time.time()}}, directory)
                 began = said["began_at"]
                 rows = _all_records(config, jobs)
                 records_s = time.monotonic() - began

@@ -22,13 +22,13 @@ _SERVERS = ("iostats", "plain threads", "threads", "threads, two connections")
 def run(quick):
     """The Tables of this figure."""
     rounds = {1: 3, 100: 3, 1000: 2} if quick else {1: 9, 10: 9, 100: 9, 1000: 7, 10_000: 5}
-    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as folder:
-        message = report_of(folder)
-        runs = {nodes: _runs(folder, message, nodes, count) for nodes, count in rounds.items()}
+    with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
+        message = report_of(directory)
+        runs = {nodes: _runs(directory, message, nodes, count) for nodes, count in rounds.items()}
     return [_rates(runs), _at_most(runs)]
 
 
-def report_of(folder):
+def report_of(directory):
     """The params of a real `report`: what the node of figure 1 sends."""
     from iostats.base import config as site
     from iostats.node import identity as this_node
@@ -36,28 +36,28 @@ def report_of(folder):
     config, known = site.load(os.devnull), sources.of_side("node")
     snapshots = []
     for name, work in (("before", 23), ("after", 37)):
-        root = os.path.join(folder, name)
+        root = os.path.join(directory, name)
         tree.make(root, FILE_SYSTEMS, work)
         snapshots.append(this_node.snapshot(root, config, known, _JOB, "@", "@"))
     return measurement.report(snapshots, known, root, config)
 
 
-def _runs(folder, message, nodes, rounds):
+def _runs(directory, message, nodes, rounds):
     """server -> [what one_run says], one a round; the servers take turns."""
     found = {name: [] for name in _SERVERS}
     for _ in range(rounds):
         for name in _SERVERS:
             try:
-                found[name].append(one_run(name, folder, message, nodes))
+                found[name].append(one_run(name, directory, message, nodes))
             except BenchmarkError as error:
                 raise BenchmarkError(f"{name}, {nodes} nodes: {error}") from None
     return found
 
 
-def one_run(name, folder, message, nodes, at_once=_AT_ONCE):
+def one_run(name, directory, message, nodes, at_once=_AT_ONCE):
     """{nodes_per_s, memory_bytes, cpu_s, load_share, table_s} of a server's whole life."""
     from iostats.wire import protocol
-    port, secret = free_port(), os.path.join(folder, "secret")
+    port, secret = free_port(), os.path.join(directory, "secret")
     with open(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w",
               encoding="ascii") as file:
         file.write(os.urandom(32).hex())
@@ -74,7 +74,7 @@ def one_run(name, folder, message, nodes, at_once=_AT_ONCE):
     kind = "two connections" if name.endswith("two connections") else "report"
     with Server(command, port) as server:
         said = load({"port": port, "key": key, "kind": kind, "nodes": nodes,
-                     "at_once": at_once, "report": {**message, "ended": time.time()}}, folder)
+                     "at_once": at_once, "report": {**message, "ended": time.time()}}, directory)
         memory_bytes, cpu_s = server.wait()
         if f"{nodes} of {nodes} nodes reported".encode() not in server.output:
             raise BenchmarkError(f"{name}: {server.output[:200]!r}")

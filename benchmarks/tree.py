@@ -1,7 +1,7 @@
 """
 A made tree of counter files, for --root: the places and forms of Lustre 2.15.
 
-Per file system an llite folder (22 counters) and one MDT; per OST 14 counters and an rpc_stats
+Per file system an llite directory (22 counters) and one MDT; per OST 14 counters and an rpc_stats
 with four sections; as a node prints them that has worked for a while.  The numbers grow with
 `work`, so that two trees of the same mounts are a start and a stop.  What programs have read and
 written is what went over the network: nothing is a lower bound.
@@ -50,8 +50,8 @@ def make(root, file_systems, work):
 
 
 def counter_files(root):
-    """All files below `root` that a snapshot reads, in the order of their folders."""
-    return [os.path.join(folder, name) for folder, _, names in sorted(os.walk(root))
+    """All files below `root` that a snapshot reads, in the order of their directories."""
+    return [os.path.join(directory, name) for directory, _, names in sorted(os.walk(root))
             for name in names if name != "mounts"]
 
 

@@ -51,7 +51,7 @@ def _parser() -> _Parser:
         prog="simlustre", description="Simulate a Lustre client node.", epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--mount", metavar="MNT", help="where the simulated node appears; an empty folder")
+    add("--mount", metavar="MNT", help="where the simulated node appears; an empty directory")
     add("--backing", metavar="DIR", help="where the data really are; nodes may share it")
     add("--fs", metavar="NAME", action="append", help="a file system; may be given again")
     add("--release", choices=sorted(RELEASES), default="2.15",
@@ -125,12 +125,12 @@ def _mount(mount_point: str, backing: str, options: dict, foreground: bool) -> i
     if os.listdir(mount_point):
         raise daemon.MountError(f"{mount_point}: not empty; its files would be hidden")
     if (os.path.realpath(backing) + "/").startswith(os.path.realpath(mount_point) + "/"):
-        raise daemon.MountError(f"{backing}: the backing folder must be outside of the mount")
+        raise daemon.MountError(f"{backing}: the backing directory must be outside of the mount")
     for fs in options["fs"]:
-        folder = os.path.join(backing, fs)
-        if not os.path.isdir(folder):
-            os.makedirs(folder)
-            os.chmod(folder, 0o1777)
+        directory = os.path.join(backing, fs)
+        if not os.path.isdir(directory):
+            os.makedirs(directory)
+            os.chmod(directory, 0o1777)
 
     def serve(ready):
         from . import mount  # imports libfuse, which find_problem() has chosen

@@ -37,7 +37,7 @@ class Release:
         counts_tiny: a small write into a dirty page is in write_bytes; no more since 2.14.56.
         counts_libaio: so is libaio with O_DIRECT; no more since 2.14.
         flock_twice: `flock` is counted at the call, and at its success; since 2.17.
-        llite_in, stats_in, rpc_in, info_in: folder of each kind of file; md_stats never moved.
+        llite_in, stats_in, rpc_in, info_in: directory of each kind of file; md_stats never moved.
     """
 
     version: str

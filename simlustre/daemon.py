@@ -50,10 +50,11 @@ def check() -> str:
     problem = find_problem()
     if problem:
         return problem
-    with tempfile.TemporaryDirectory(prefix="simlustre-") as folder:
-        mount_point = os.path.join(folder, "mount")
+    with tempfile.TemporaryDirectory(prefix="simlustre-") as directory:
+        mount_point = os.path.join(directory, "mount")
         os.mkdir(mount_point)
-        command = [sys.executable, "-m", "simlustre", "--backing", os.path.join(folder, "backing"),
+        command = [sys.executable, "-m", "simlustre", "--backing",
+                   os.path.join(directory, "backing"),
                    "--mount", mount_point, "--fs", "trial"]
         here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         trial = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=here)

@@ -39,7 +39,7 @@ class Lookups:
         self._walked_through(self._open.get(pid, []), dirname(path))
 
     def used(self, pid: int, *paths: str) -> None:
-        """Something was done to these paths: a lookup of each, or of its folder, was for that."""
+        """Something was done to these paths: a lookup of each or of its directory was for that."""
         pending = self._open.pop(pid, [])
         for path in paths:
             self._walked_through(pending, path)

@@ -1,5 +1,5 @@
 """
-The FUSE side: passes file operations through to the backing folder and counts them.
+The FUSE side: passes file operations through to the backing directory and counts them.
 
     MNT/<fs>/...       backing/<fs>/...
     MNT/root/...       counter files, rendered when opened (tree.py)
@@ -153,13 +153,13 @@ class Node(mfusepy.Operations):
         self.clients = {client.fs: client for client in clients}
         self.truth = Truth(self.clients)
         self.lookups = Lookups(lambda client, us: client.did("getattr", us))
-        self.folders = {"": {*self.clients, "root", "truth.json"}}
+        self.directories = {"": {*self.clients, "root", "truth.json"}}
         for path in ["root/" + path for path in files]:
             while path:
                 path, _, name = path.rpartition("/")
-                self.folders.setdefault(path, set()).add(name)
+                self.directories.setdefault(path, set()).add(name)
         self.inodes = {path: (1 << 48) + number for number, path in enumerate(
-            sorted(self.folders) + ["root/" + path for path in files] + ["truth.json"])}
+            sorted(self.directories) + ["root/" + path for path in files] + ["truth.json"])}
         self.started_ns = time.time_ns()
         self._handles: dict = {}
         self._next_handle = 1
@@ -177,7 +177,7 @@ class Node(mfusepy.Operations):
     # Paths
 
     def _split(self, path: str):
-        """(client, path in the backing folder), or EPERM for what is not in a file system."""
+        """(client, path in the backing directory), or EPERM for what is not in a file system."""
         client = self.clients.get(path[1:].partition("/")[0])
         if client is None:
             raise OSError(errno.EPERM, "not in a file system")
@@ -216,11 +216,11 @@ class Node(mfusepy.Operations):
 
     @staticmethod
     def _give(real: str) -> None:
-        """A new file belongs to who made it; its group is the folder's if that is setgid."""
+        """A new file belongs to who made it; its group is the directory's if that is setgid."""
         uid, gid, _ = mfusepy.fuse_get_context()
-        folder = os.lstat(os.path.dirname(real))
-        if folder.st_mode & stat.S_ISGID:
-            gid = folder.st_gid
+        directory = os.lstat(os.path.dirname(real))
+        if directory.st_mode & stat.S_ISGID:
+            gid = directory.st_gid
         if os.geteuid() == 0 and (uid, gid) != (0, 0):
             os.lchown(real, uid, gid)
 
@@ -261,7 +261,7 @@ class Node(mfusepy.Operations):
 
     def _attributes_of_ours(self, path: str) -> dict:
         """Sizes are 0, as in /proc and debugfs."""
-        if path in self.folders:
+        if path in self.directories:
             mode = stat.S_IFDIR | (tree.DEBUGFS_MODE if path == "root/" + tree.DEBUGFS else 0o555)
         elif path == "truth.json":
             mode = stat.S_IFREG | 0o444
@@ -343,21 +343,21 @@ class Node(mfusepy.Operations):
         operation = "unlink" if os.path.basename(new).startswith(HIDDEN) else "rename"
         self._do(operation, operation, old, lambda real: os.rename(real, self.backing + new), new)
 
-    # Folders
+    # Directories
 
     def opendir(self, path):
-        if path[1:] in self.folders:
+        if path[1:] in self.directories:
             return self._handle(OpenText(""))
         client, real = self._split(path)
         self._do("open", "opendir", path, lambda real: None)
         return self._handle(OpenDirectory(self, client, real, self._mdt(client, real)))
 
     def readdir(self, path, fh):
-        """One request for the whole folder, whatever number of getdents() reads it."""
-        if path[1:] in self.folders:
+        """One request for the whole directory, whatever number of getdents() reads it."""
+        if path[1:] in self.directories:
             below = path[1:] + "/" if path[1:] else ""
             return [(name, {"st_ino": self.inodes.get(below + name, 1)}, 0)     # 0: not listed
-                    for name in [".", "..", *sorted(self.folders[path[1:]])]]
+                    for name in [".", "..", *sorted(self.directories[path[1:]])]]
         return self._do("readdir", "readdir", path, self._entries)
 
     @staticmethod

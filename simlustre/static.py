@@ -1,5 +1,5 @@
 """
-A node without FUSE: plain folders, and counter files that move only when told to.
+A node without FUSE: plain directories, and counter files that move only when told to.
 
 `--move` does not measure anything, it SIMULATES counters: "23 writes of 4096 bytes" and so on.
 `root/.sim.json` keeps how the tree was made and all moves so far; each move counts them all
@@ -25,7 +25,7 @@ class StaticError(Exception):
 
 
 def make(mount_point: str, options: dict) -> None:
-    """Folders for each file system and a tree of counters at zero."""
+    """Directories for each file system and a tree of counters at zero."""
     if os.path.exists(os.path.join(mount_point, STATE)):
         raise StaticError(f"{mount_point}: is a simulated node already; remove it first")
     clients = _clients(options)
@@ -132,9 +132,9 @@ def _write(mount_point: str, state: dict, clients: list) -> None:
     texts[".sim.json"] = (json.dumps(state) + "\n", 0o644)
     for path, (content, mode) in texts.items():
         path = os.path.join(mount_point, "root", path)
-        folder, name = os.path.split(path)
-        os.makedirs(folder, exist_ok=True)
-        new = os.path.join(folder, f".{name}.new")
+        directory, name = os.path.split(path)
+        os.makedirs(directory, exist_ok=True)
+        new = os.path.join(directory, f".{name}.new")
         with open(new, "w") as file:
             file.write(content)
         os.chmod(new, mode)

@@ -7,9 +7,9 @@ A real Slurm cluster on this machine, for tests: cluster.sh with hands.  grideng
         assert sorted(slurm.output(job).split()) == ["node1", "node2", "node3", "node4"]
 
 Nodes are node1 to node4, the controller (which is the login node too) is ctl.  Users are
-iostats-alice and iostats-bob, who has no home folder.  They exist in the cluster only, as do
+iostats-alice and iostats-bob, who has no home directory.  They exist in the cluster only, as do
 munge's key, the files of /etc, /tmp and /run: what all nodes and the tests shall see lies below
-`folder` (so pytest's tmp_path is of no use there).  Nothing waits a fixed time.
+`directory` (so pytest's tmp_path is of no use there).  Nothing waits a fixed time.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Mount:
     One simulated Lustre mount, at the same place on all nodes.
 
     Attributes:
-        data: the folder of the file system: every user may write there, all nodes see the same.
+        data: the directory of the file system: every user may write there, all nodes see the same.
         root: what --root takes: proc/ and sys/ with the node's own counters.
     """
 
@@ -84,7 +84,7 @@ class Machines:
         system: the batch system, as the name of cluster_SYSTEM.sh has it.
         hooks: what tests may put commands into.
         environ: what everybody's environment has there.
-        folder: what is below it is the same for all nodes and the tests.
+        directory: what is below it is the same for all nodes and the tests.
         home: a copy of the checkout that all users can read; its site.cfg is for tests to write.
         python: an interpreter for all users, with the server's packages.
         nodes: the nodes' names.
@@ -94,7 +94,7 @@ class Machines:
     environ: dict[str, str] = {}
 
     def __init__(self):
-        self.folder = self._process = self._lock = self._mount = None
+        self.directory = self._process = self._lock = self._mount = None
         self.nodes, self._dead, self._begun = [], set(), []
 
     # -- up and down
@@ -103,14 +103,14 @@ class Machines:
         """Start it; all nodes are idle afterwards."""
         _remove_what_others_left()
         # Neither below /tmp nor below /run: each node has its own.
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/var/tmp"))
-        self._lock = os.open(self.folder, os.O_RDONLY)
+        self.directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/var/tmp"))
+        self._lock = os.open(self.directory, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._make_home()
             # In a session of its own: Ctrl-C is for pytest, which then comes to close().
             self._process = subprocess.Popen(
-                [str(SCRIPT), str(self.folder), str(nodes), sys.base_prefix,
+                [str(SCRIPT), str(self.directory), str(nodes), sys.base_prefix,
                  sysconfig.get_path("purelib"), self.system], start_new_session=True, cwd="/",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self._wait_for_up(UP_WITHIN_S)
@@ -136,9 +136,9 @@ class Machines:
             self._process.stdout.close()
             self._process.stderr.close()
             self._process = None
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = None
+        if self.directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self.directory = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -152,8 +152,8 @@ class Machines:
             raise RuntimeError(f"no cluster: {line!r} {said.decode(errors='replace')}")
 
     def _make_home(self):
-        self.folder.chmod(0o755)
-        self.home = self.folder / "iostats"
+        self.directory.chmod(0o755)
+        self.home = self.directory / "iostats"
         self.home.mkdir()
         skipped = shutil.ignore_patterns("__pycache__")
         for name in ("hooks", "iostats", "simlustre", "tools"):
@@ -163,10 +163,10 @@ class Machines:
         subprocess.run(["chmod", "-R", "a+rX", self.home], check=True)
         # A virtual environment with the packages that cluster.sh mounts there: the tests' own
         # may be where only root can go.
-        venv = self.folder / "venv"
+        venv = self.directory / "venv"
         packages = venv / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
         packages.mkdir(parents=True)
-        (packages / "site-packages").symlink_to(self.folder / "packages")
+        (packages / "site-packages").symlink_to(self.directory / "packages")
         (venv / "bin").mkdir()
         (venv / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n"
                                          "include-system-site-packages = false\n")
@@ -212,36 +212,36 @@ class Machines:
 
     def command(self, name, *argv, user=None, env=None, cwd=None):
         """The command line that runs `argv` on a node, for subprocess."""
-        home = "/root" if user is None else self.folder / "home" / user
+        home = "/root" if user is None else self.directory / "home" / user
         environ = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": home,
                    "USER": user or "root", "LOGNAME": user or "root", "LC_ALL": "C.UTF-8",
                    **self.environ, **(env or {})}
         who = ["--reuid", user, "--regid", user, "--init-groups"] if user else []
-        cwd = cwd or (self.folder / "work" / user if user else "/")
-        pid = (self.folder / "pid" / name).read_text().strip()
+        cwd = cwd or (self.directory / "work" / user if user else "/")
+        pid = (self.directory / "pid" / name).read_text().strip()
         return ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-r", "-w",
                 "setpriv", "--pdeathsig", "KILL", *who,
                 "env", "-i", f"--chdir={cwd}", *(f"{k}={v}" for k, v in environ.items()),
                 *map(str, argv)]
 
     def work(self, user=ALICE):
-        """The folder where the user's jobs are submitted; their output goes there."""
-        return self.folder / "work" / user
+        """The directory where the user's jobs are submitted; their output goes there."""
+        return self.directory / "work" / user
 
     # -- what happens on machines
 
     def hook(self, name, commands):
         """What a hook of the batch system does, such as `prolog`; of `hooks`."""
         assert name in self.hooks
-        new = self.folder / "hooks" / f".{name}"
+        new = self.directory / "hooks" / f".{name}"
         new.write_text(f"#!/bin/sh\n{commands}\n")
         new.chmod(0o755)
-        new.rename(self.folder / "hooks" / name)            # a running one keeps its text
+        new.rename(self.directory / "hooks" / name)            # a running one keeps its text
 
     def mount(self, fs="scratch", release="2.15"):
         """Mount a simulated Lustre on every node; the Mount."""
         assert not self._mount, "one mount a test"
-        place = Path(tempfile.mkdtemp(prefix="lustre-", dir=self.folder))
+        place = Path(tempfile.mkdtemp(prefix="lustre-", dir=self.directory))
         place.chmod(0o755)
         mount = self._mount = Mount(place / "mnt", fs)
         mount.place.mkdir()
@@ -277,7 +277,7 @@ class Machines:
 
     def kill_node(self, name):
         """The node loses its power."""
-        os.kill(int((self.folder / "pid" / name).read_text()), signal.SIGKILL)
+        os.kill(int((self.directory / "pid" / name).read_text()), signal.SIGKILL)
         self._dead.add(name)
 
     def boot(self, name):
@@ -387,7 +387,7 @@ class Cluster(Machines):
 
     def restart_ctld(self):
         """slurmctld ends and starts again; jobs go on."""
-        pid = self.ctl("cat", self.folder / "daemons" / "slurmctld.pid").stdout.strip()
+        pid = self.ctl("cat", self.directory / "daemons" / "slurmctld.pid").stdout.strip()
         self.ctl("scontrol", "shutdown", "slurmctld")
         self.ctl("timeout", "100", "tail", "--pid", pid, "-s", "0.05", "-f", "/dev/null")
         self.ctl("slurmctld")
@@ -417,20 +417,20 @@ class Cluster(Machines):
 
 
 def _remove_what_others_left():
-    """The folder of a run that was killed is one that nobody locks any more."""
+    """The directory of a run that was killed is one that nobody locks any more."""
     for path in glob.glob(f"/var/tmp/{PREFIX}*"):
         try:
-            folder = os.open(path, os.O_RDONLY)
+            directory = os.open(path, os.O_RDONLY)
         except OSError:
             continue
         try:
-            if time.time() - os.fstat(folder).st_ctime > 60:    # else it may be just being locked
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - os.fstat(directory).st_ctime > 60:   # else it may be just being locked
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
         except OSError:
             pass
         finally:
-            os.close(folder)
+            os.close(directory)
 
 
 @pytest.fixture(scope="session")

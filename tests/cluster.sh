@@ -2,22 +2,22 @@
 # A real cluster on one machine, for the tests: a controller and N nodes, each with its own network,
 # host name, processes, /tmp, /run and /dev/shm.  cluster_SYSTEM.sh beside this has the batch system.
 #
-#     cluster.sh FOLDER N PYTHON PACKAGES SYSTEM  as root; cluster.py starts it
+#     cluster.sh DIRECTORY N PYTHON PACKAGES SYSTEM  as root; cluster.py starts it
 #
-# FOLDER is a folder whose path is neither below /tmp nor below /run; PYTHON is the folder of a
-# Python installation, PACKAGES one of its packages, which the nodes see as FOLDER/packages.  Every
+# DIRECTORY is a directory whose path is neither below /tmp nor below /run; PYTHON is the directory of a
+# Python installation, PACKAGES one of its packages, which the nodes see as DIRECTORY/packages.  Every
 # user there can read both, also if PYTHON is below /root: then the cluster has another /root.
 #
 # It says "up" when all nodes are idle, and then obeys lines on its standard input: "node NAME"
 # starts a node again that was killed ("up" when it runs, "failed" when not).  At the end of its
 # input, or when it is told to end, everything goes: each namespace has a process 1, and with that
-# die its processes, mounts and interfaces.  Outside of FOLDER nothing is written: /etc is a copy,
+# die its processes, mounts and interfaces.  Outside of DIRECTORY nothing is written: /etc is a copy,
 # so the users and the configuration are there for the cluster only.
 #
-#     FOLDER/hooks       prolog, epilog, ...
-#     FOLDER/home/USER   homes (iostats-bob has none)     FOLDER/work/USER  where jobs are submitted
-#     FOLDER/log         logs of all daemons              FOLDER/tmp/NAME   /tmp of a node
-#     FOLDER/pid/NAME    process 1 of a node, by its number outside
+#     DIRECTORY/hooks       prolog, epilog, ...
+#     DIRECTORY/home/USER   homes (iostats-bob has none)     DIRECTORY/work/USER  where jobs are submitted
+#     DIRECTORY/log         logs of all daemons              DIRECTORY/tmp/NAME   /tmp of a node
+#     DIRECTORY/pid/NAME    process 1 of a node, by its number outside
 set -u
 F=$1 N=$2 PYTHON=$3 PACKAGES=$4 SYSTEM=$5
 NET=10.77.0
@@ -61,10 +61,10 @@ if [ "$name" = ctl ]; then
     nsenter --mount=/proc/self/ns/mnt mount --make-rprivate / || exit 1
   mount --bind "$PACKAGES" "$F/packages"
   mount --bind "$PYTHON" "$F/python"
-  closed="" folder=$PYTHON
-  while [ "$folder" != / ]; do
-    case $(stat -c %a "$folder") in *[02468]) closed=$folder ;; esac
-    folder=$(dirname "$folder")
+  closed="" directory=$PYTHON
+  while [ "$directory" != / ]; do
+    case $(stat -c %a "$directory") in *[02468]) closed=$directory ;; esac
+    directory=$(dirname "$directory")
   done
   if [ -n "$closed" ]; then
     # Under its own path: a Python can know the place of its libraries by heart.

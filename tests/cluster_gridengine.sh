@@ -1,6 +1,6 @@
 # Grid Engine for cluster.sh, as Debian has it (8.1.9).
 #
-#     FOLDER/sge/root    /var/lib/gridengine              FOLDER/sge/spool  /var/spool/gridengine
+#     DIRECTORY/sge/root    /var/lib/gridengine              DIRECTORY/sge/spool  /var/spool/gridengine
 #
 # One queue, all.q, with 4 slots on each node, and two parallel environments: `spread` puts one
 # process on each node and lets qrsh start them, `spread_each` is the same with an entry in the

@@ -12,8 +12,8 @@ hook_dir = /run/iostats-node
 hook_within = 100
 [site]
 host = ctl
-secret = {folder}/site.secret
-store = {folder}/site.sqlite
+secret = {directory}/site.secret
+store = {directory}/site.sqlite
 deadline = {deadline}
 show = output home comment
 """
@@ -25,22 +25,22 @@ class ClusterSite:
     def __init__(self, cluster, deadline=150):
         self.cluster = cluster
         self.lustre = cluster.mount("scratch", "2.15")
-        self.folder = cluster.folder / "site"
-        self.folder.mkdir(exist_ok=True)
-        for old in self.folder.iterdir():
+        self.directory = cluster.directory / "site"
+        self.directory.mkdir(exist_ok=True)
+        for old in self.directory.iterdir():
             old.unlink()
         self.site_cfg = cluster.home / "site.cfg"
         self._before = self.site_cfg.read_text()
-        self.site_cfg.write_text(CONFIG.format(folder=self.folder, deadline=deadline))
+        self.site_cfg.write_text(CONFIG.format(directory=self.directory, deadline=deadline))
         self.process = None
         self.begin()
         for hook in ("prolog", "epilog"):
             cluster.hook(hook, f"exec {CLIENT.format(home=cluster.home)} {hook} "
-                               f"--root {self.lustre.root} 2>>{self.folder}/{hook}.$(hostname)")
+                         f"--root {self.lustre.root} 2>>{self.directory}/{hook}.$(hostname)")
 
     def begin(self):
         """Start the server, and wait until it listens."""
-        self.log = self.folder / "log"
+        self.log = self.directory / "log"
         self.log.touch()
         said = len(self.log.read_text())
         self.process = self.cluster.begin(
@@ -89,7 +89,7 @@ class ClusterSite:
 
     def errors(self):
         """What the hooks had to say."""
-        return "".join(path.read_text() for path in sorted(self.folder.glob("*log.node*")))
+        return "".join(path.read_text() for path in sorted(self.directory.glob("*log.node*")))
 
 
 def written(record):

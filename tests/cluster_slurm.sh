@@ -1,6 +1,6 @@
 # Slurm for cluster.sh; with munge, MariaDB and slurmdbd.
 #
-#     FOLDER/slurm       /etc/slurm
+#     DIRECTORY/slurm       /etc/slurm
 
 configure_system() {
   mkdir -p "$F"/{daemons,munge,mysql,slurm,spool,state}

@@ -3,7 +3,7 @@ What several test files share: where the samples are, a whole way from tree to r
 rule that nothing is skipped in silence.
 
 Real files of real Lustre systems lie beside the checkout, in ../shared; they are not copied into
-the project.  Where the folder is missing those tests are skipped with a reason; with
+the project.  Where the directory is missing those tests are skipped with a reason; with
 IOSTATS_NO_SKIPS=1 (as in .ci/run) every skipped test fails the run.
 """
 
@@ -29,7 +29,7 @@ sys.path += sorted({str(path.parent) for path in pathlib.Path(__file__).parent.g
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
 _SHARED = ROOT.parent / "shared"
-_NOT_THERE = "no real samples: there is no folder shared/ beside the checkout"
+_NOT_THERE = "no real samples: there is no directory shared/ beside the checkout"
 _skipped = []
 
 # A loaded machine is no failure.  In CI the random cases are the same ones each time: what a new
@@ -48,12 +48,12 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, si
 os.umask(0o022)                    # other users may read what is not said to be private
 
 
-def samples(folder, pattern):
+def samples(directory, pattern):
     """
-    [pytest.param] of the paths below shared/`folder` that match the glob `pattern`, each with
-    its path from there as id; a single skipped one where the folder is not there.
+    [pytest.param] of the paths below shared/`directory` that match the glob `pattern`, each with
+    its path from there as id; a single skipped one where the directory is not there.
     """
-    top = _SHARED / folder
+    top = _SHARED / directory
     if not top.is_dir():
         return [pytest.param(None, id="none", marks=pytest.mark.skip(reason=_NOT_THERE))]
     return [pytest.param(path, id=str(path.relative_to(top))) for path in sorted(top.glob(pattern))]

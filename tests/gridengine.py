@@ -26,7 +26,7 @@ class GridEngine(Machines):
     environ = {"SGE_ROOT": "/var/lib/gridengine"}
 
     def submit(self, script, *options, user=ALICE):
-        """The id of a new job; its output goes to out.JOB in the user's work folder."""
+        """The id of a new job; its output goes to out.JOB in the user's work directory."""
         done = self.as_user(user, "qsub", "-terse", "-cwd", "-j", "y", "-o",
                             f"{self.work(user)}/out.$JOB_ID", *options, input=script)
         return done.stdout.split(".")[0].strip()

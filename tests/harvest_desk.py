@@ -1,6 +1,6 @@
 """
-A storage server at a desk: job_stats in a folder, the agent as its administrator starts it, and a
-site's server in this process that keeps what it is told.
+A storage server at a desk: job_stats in a directory, the agent as its administrator starts it, and
+a site's server in this process that keeps what it is told.
 
 `told()` replays the messages as docs/wire.md has them, and is another account of what they mean
 than the one of the site's server.
@@ -183,15 +183,16 @@ def shown(jobs):
 class StorageDesk(Desk):
     """The desk of one storage server's administrator."""
 
-    def __init__(self, folder):
-        super().__init__(folder)
-        self.port, self.root, self.spool = free_port(), self.folder / "oss1", self.folder / "spool"
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.port = free_port()
+        self.root, self.spool = self.directory / "oss1", self.directory / "spool"
         self.root.mkdir()
-        (self.folder / "site.secret").write_text(SECRET)
-        (self.folder / "site.secret").chmod(0o600)
+        (self.directory / "site.secret").write_text(SECRET)
+        (self.directory / "site.secret").chmod(0o600)
         self.choices = {
             "site.host": "127.0.0.1", "site.port": self.port, "harvest.every": 1,
-            "site.secret": self.folder / "site.secret", "harvest.spool_dir": self.spool,
+            "site.secret": self.directory / "site.secret", "harvest.spool_dir": self.spool,
             "harvest.cpu_percent": 100, "node.try_for": 60}
         self._sites = []
 
@@ -205,30 +206,30 @@ class StorageDesk(Desk):
              place="proc/fs/lustre"):
         """Let a target print these Jobs (or bytes), from one moment to the next."""
         kind = "obdfilter" if target.startswith("OST") else "mdt"
-        folder = self.root / place / kind / f"{file_system}-{target}"
-        folder.mkdir(parents=True, exist_ok=True)
+        directory = self.root / place / kind / f"{file_system}-{target}"
+        directory.mkdir(parents=True, exist_ok=True)
         if cleanup_s is not None:
-            (folder / "job_cleanup_interval").write_text(f"{cleanup_s}\n")
+            (directory / "job_cleanup_interval").write_text(f"{cleanup_s}\n")
         data = jobs if isinstance(jobs, bytes) else text(jobs, release, target[:3])
-        new = folder.parent / f"new-{target}"
+        new = directory.parent / f"new-{target}"
         new.write_bytes(data)
-        new.rename(folder / "job_stats")
-        return folder / "job_stats"
+        new.rename(directory / "job_stats")
+        return directory / "job_stats"
 
     def begin(self, *arguments, root=None, python=sys.executable, before=(), env=None,
               patient=True, **choices):
         """An Agent that was started; `choices`: section_key=value; `patient`: see PATIENT."""
         self._number += 1
-        config = self.folder / f"agent-{self._number}.cfg"
+        config = self.directory / f"agent-{self._number}.cfg"
         config.write_text(SiteDesk.text({**self.choices, **{
             name.replace("_", ".", 1): value for name, value in choices.items()}}))
-        err = self.folder / f"agent-{self._number}.err"
+        err = self.directory / f"agent-{self._number}.err"
         with err.open("w") as file:
             process = subprocess.Popen(
                 [*before, python, "-I", "-S", *(["-c", PATIENT] if patient else [str(CLIENT)]),
                  "harvest", *map(str, arguments),
                  "--root", str(root or self.root), "--node", "oss1", "--config", str(config)],
-                env=self.environment(env), cwd=self.folder, stdin=subprocess.DEVNULL,
+                env=self.environment(env), cwd=self.directory, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=file, text=True)
         self._started.append(process)
         return Agent(process, err)

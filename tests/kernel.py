@@ -12,8 +12,8 @@ squares overrun.  Times are ns since 1970 (int).  Releases and the text are thos
     kernel.rpc(now, "4711", "write_bytes", 4096)
     kernel.truth["4711"]["write_bytes"]         [1, 4096]
     kernel.file(now)                            the file's text; a reader closes it
-    kernel.save(now, root)                      the same below a folder, with job_cleanup_interval
-    Agent(kernel).sweep(now)                    [Block]
+    kernel.save(now, root)                      the same below a directory, with
+    job_cleanup_interval Agent(kernel).sweep(now)                    [Block]
 """
 
 import pathlib
@@ -183,12 +183,12 @@ class Kernel:
 
     def save(self, now, root):
         """Write job_stats and job_cleanup_interval where the kernel has them, below `root`."""
-        folder = "obdfilter" if self.kind == "OST" else "mdt"
+        directory = "obdfilter" if self.kind == "OST" else "mdt"
         name = f"{self.file_system}-{self.target}"
         for top, file, content in (
                 ("proc/fs/lustre", "job_stats", self.file(now)),
                 ("sys/fs/lustre", "job_cleanup_interval", b"%d\n" % self.cleanup_s)):
-            path = pathlib.Path(root, top, folder, name, file)
+            path = pathlib.Path(root, top, directory, name, file)
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_name(file + ".new")
             new.write_bytes(content)

@@ -1,7 +1,7 @@
 """
 Starting the client and the server as users start them, and trees of counter files to give them.
 
-`Desk` is one user at one machine: a home, a state folder, trees, and all processes that were
+`Desk` is one user at one machine: a home, a state directory, trees, and all processes that were
 started there, which are ended with it.  Nothing here waits a fixed time: `until` looks again and
 again, and fails after a deadline.
 """
@@ -198,12 +198,12 @@ AFTER = dict(reads=28, read_bytes=48_003, writes=40, write_bytes=62_007, opens=5
              rpcs=21)
 
 
-def contents(folder):
-    """{path: (mode, bytes)} of everything below `folder`, to see that nothing was changed."""
+def contents(directory):
+    """{path: (mode, bytes)} of everything below `directory`, to see that nothing was changed."""
     found = {}
-    for path in sorted(Path(folder).rglob("*")):
+    for path in sorted(Path(directory).rglob("*")):
         data = path.read_bytes() if path.is_file() and not path.is_symlink() else None
-        found[str(path.relative_to(folder))] = (path.lstat().st_mode, data)
+        found[str(path.relative_to(directory))] = (path.lstat().st_mode, data)
     return found
 
 
@@ -282,12 +282,12 @@ class Server:
 
 
 class Desk:
-    """A user's home, state folder and processes, all below one folder."""
+    """A user's home, state directory and processes, all below one directory."""
 
-    def __init__(self, folder):
-        self.folder = Path(folder)
-        self.home, self.state = self.folder / "home", self.folder / "state"
-        self.journals = self.folder / "journals"       # of servers: their [node] state_dir
+    def __init__(self, directory):
+        self.directory = Path(directory)
+        self.home, self.state = self.directory / "home", self.directory / "state"
+        self.journals = self.directory / "journals"       # of servers: their [node] state_dir
         self.home.mkdir()
         self.job = new_job()
         self._started, self._number = [], 0
@@ -305,7 +305,7 @@ class Desk:
 
     def tree(self, name="node", **counters):
         """A tree below the desk, written by write_tree."""
-        return write_tree(self.folder / name, **counters)
+        return write_tree(self.directory / name, **counters)
 
     # the client
 
@@ -318,7 +318,7 @@ class Desk:
         arguments = [python, "-I", "-S", str(how.pop("script", CLIENT)), *map(str, arguments)]
         if job:
             arguments += ["--job", self.job if job is True else job]
-        process = subprocess.Popen(arguments, env=self.environment(env), cwd=self.folder,
+        process = subprocess.Popen(arguments, env=self.environment(env), cwd=self.directory,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, **how)
         self._started.append(process)
@@ -345,8 +345,8 @@ class Desk:
     def begin_server(self, *arguments, job=None, env=None, listen="127.0.0.1", **how):
         """A Server that was started, and may not yet listen."""
         self._number += 1
-        out = self.folder / f"server-{self._number}.out"
-        err = self.folder / f"server-{self._number}.err"
+        out = self.directory / f"server-{self._number}.out"
+        err = self.directory / f"server-{self._number}.err"
         job = job or self.job
         command = [sys.executable, str(SERVER), "--job", job, *map(str, arguments)]
         if listen:
@@ -355,7 +355,8 @@ class Desk:
             process = subprocess.Popen(
                 command, env=self.environment({"IOSTATS_NODE_STATE_DIR": str(self.journals),
                                                **(env or {})}),
-                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, **how)
+                cwd=self.directory, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file,
+                **how)
         self._started.append(process)
         return Server(process, job, out, err)
 

@@ -124,7 +124,7 @@ def sent(sink):
 
 
 def kept(sink):
-    """Wait until all that was given to it is in its folder."""
+    """Wait until all that was given to it is in its directory."""
     until(lambda: not sink._sweeps.unfinished_tasks, what="all points are kept")
 
 
@@ -152,10 +152,10 @@ def get(url, **params):
 
 
 class Victoria:
-    """A VictoriaMetrics of our own, with its data in `folder`; it can be stopped and started."""
+    """A VictoriaMetrics of our own, with its data in `directory`; it can be stopped and started."""
 
-    def __init__(self, folder):
-        self.folder, self.process = folder, None
+    def __init__(self, directory):
+        self.directory, self.process = directory, None
         if not shutil.which("victoria-metrics"):
             pytest.skip("needs Debian's victoria-metrics")
         self.port = free_port()
@@ -165,7 +165,7 @@ class Victoria:
     def start(self):
         """Start it, and wait until it answers."""
         self.process = subprocess.Popen(
-            ["victoria-metrics", f"-storageDataPath={self.folder}", "-retentionPeriod=100y",
+            ["victoria-metrics", f"-storageDataPath={self.directory}", "-retentionPeriod=100y",
              f"-httpListenAddr=127.0.0.1:{self.port}", "-search.latencyOffset=0s",
              "-search.disableCache", "-loggerLevel=ERROR"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 """
-A site at a desk: the site's server, nodes whose prologs and epilogs report to it, and a folder for
-programs that stand in for the batch system's.
+A site at a desk: the site's server, nodes whose prologs and epilogs report to it, and a directory
+for programs that stand in for the batch system's.
 
 `SiteDesk` is a Desk of processes.py with a port, a site.cfg and a store of its own.  Its servers
 find no batch system but what is put into `bin`.
@@ -94,12 +94,12 @@ class SiteServer:
 class SiteDesk(Desk):
     """A machine with a site's server, and nodes."""
 
-    def __init__(self, folder):
-        super().__init__(folder)
+    def __init__(self, directory):
+        super().__init__(directory)
         self.port, self._jobs = free_port(), 4710
-        self.bin, self.hooks = self.folder / "bin", self.folder / "hooks"
-        self.store, self.cfg = self.folder / "site.sqlite", self.folder / "site.cfg"
-        self.site_secret = self.folder / "site.secret"
+        self.bin, self.hooks = self.directory / "bin", self.directory / "hooks"
+        self.store, self.cfg = self.directory / "site.sqlite", self.directory / "site.cfg"
+        self.site_secret = self.directory / "site.secret"
         self.bin.mkdir()
         self.choices = {
             "site.host": "127.0.0.1", "site.port": self.port, "site.secret": self.site_secret,
@@ -143,13 +143,13 @@ class SiteDesk(Desk):
     def begin_site(self, *arguments, hasty=False, env=None, **how):
         """A SiteServer that was started."""
         self._number += 1
-        out = self.folder / f"site-{self._number}.out"
-        err = self.folder / f"site-{self._number}.err"
+        out = self.directory / f"site-{self._number}.out"
+        err = self.directory / f"site-{self._number}.err"
         command = [sys.executable, *(["-c", _HASTY] if hasty else [str(SERVER)]), "--site",
                    "--listen", "127.0.0.1", "--config", str(self.cfg), *map(str, arguments)]
         with out.open("w") as out_file, err.open("w") as err_file:
             process = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out_file,
+                command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=out_file,
                 stderr=err_file, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
                                       **(env or {})}, **how)
         self._started.append(process)
@@ -167,7 +167,7 @@ class SiteDesk(Desk):
         if hook_dir is None:
             hook_dir = self.hooks / node
         if config is None:
-            config = self.folder / f"{node}.cfg"
+            config = self.directory / f"{node}.cfg"
             text = self.text({**self.choices, "node.hook_dir": hook_dir})
             if not config.exists() or config.read_text() != text:    # another may just read it
                 config.write_text(text)
@@ -176,7 +176,8 @@ class SiteDesk(Desk):
                        **(env or {})}
         command = command or [sys.executable, "-I", "-S", str(CLIENT)]
         process = subprocess.Popen(
-            [*map(str, command), role, "--root", str(root or self.folder), "--config", str(config),
+            [*map(str, command), role, "--root", str(root or self.directory), "--config",
+             str(config),
              *map(str, options)], env=environment, cwd=cwd, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
         self._started.append(process)
@@ -197,9 +198,9 @@ class SiteDesk(Desk):
 
     def kept(self, node="nid00001"):
         """Kinds of the files that wait on a node, sorted: start, job, delta, refused."""
-        folder = self.hooks / node
-        return sorted(name.rpartition(".")[2] for name in os.listdir(folder)) if (
-            folder.is_dir()) else []
+        directory = self.hooks / node
+        return sorted(name.rpartition(".")[2] for name in os.listdir(directory)) if (
+            directory.is_dir()) else []
 
     # -- the desk of a user
 
@@ -212,8 +213,8 @@ class SiteDesk(Desk):
         """Run `iostats` with these arguments and no others; the Done."""
         done = subprocess.run(
             [sys.executable, "-m", "iostats", *map(str, arguments)],
-            cwd=self.folder, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
-                                  "HOME": str(self.home), "LC_ALL": "C.UTF-8", **(env or {})},
+            cwd=self.directory, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
+                                     "HOME": str(self.home), "LC_ALL": "C.UTF-8", **(env or {})},
             input=stdin, capture_output=True, text=True, timeout=100, **how)
         return Done(done.returncode, done.stdout, done.stderr)
 

@@ -1,5 +1,5 @@
 """
-Storage servers at a SiteDesk: folders with job_stats as the kernel prints them, and agents.
+Storage servers at a SiteDesk: directories with job_stats as the kernel prints them, and agents.
 """
 
 import subprocess
@@ -44,7 +44,7 @@ class StorageServer:
 
     def __init__(self, desk, name="oss1", release="2.15.2", cleanup_s=600):
         self.desk, self.name, self.release = desk, name, release
-        self.cleanup_s, self.root = cleanup_s, desk.folder / name
+        self.cleanup_s, self.root = cleanup_s, desk.directory / name
         self.root.mkdir()
         self._began = {}                    # (target, job) -> when its entry was made
 
@@ -53,17 +53,17 @@ class StorageServer:
         Let `target` print {job id: counters}; entries of `anew` began again.
         """
         kind = "obdfilter" if target.startswith("OST") else "mdt"
-        folder = self.root / "proc/fs/lustre" / kind / f"{file_system}-{target}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "job_cleanup_interval").write_text(f"{self.cleanup_s}\n")
+        directory = self.root / "proc/fs/lustre" / kind / f"{file_system}-{target}"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "job_cleanup_interval").write_text(f"{self.cleanup_s}\n")
         now = time.time_ns()
         for job in [one for where, one in self._began if where == target]:
             if job not in jobs or job in anew:
                 del self._began[target, job]
-        (folder / "job_stats.new").write_bytes(text(
+        (directory / "job_stats.new").write_bytes(text(
             [Job(job.encode(), self._began.setdefault((target, job), now - NS), now, counters)
              for job, counters in jobs.items()], self.release, target[:3]))
-        (folder / "job_stats.new").rename(folder / "job_stats")
+        (directory / "job_stats.new").rename(directory / "job_stats")
 
     def agent(self, *arguments, spool=None, patient=False, **how):
         """
@@ -71,7 +71,7 @@ class StorageServer:
 
         `patient`: see PATIENT; `how`: for Popen.
         """
-        config = self.desk.folder / f"{self.name}.cfg"
+        config = self.desk.directory / f"{self.name}.cfg"
         config.write_text(self.desk.text({**self.desk.choices,
                                           "harvest.spool_dir": spool or self.root / "spool"}))
         process = subprocess.Popen(
@@ -84,7 +84,7 @@ class StorageServer:
         return process
 
     def sweep(self, spool=None):
-        """One sweep, to its end; the Done.  `spool`: another folder for what waits."""
+        """One sweep, to its end; the Done.  `spool`: another directory for what waits."""
         agent = self.agent("--once", spool=spool)
         out, err = agent.communicate(timeout=60)
         return Done(agent.returncode, out, err)

@@ -70,8 +70,8 @@ def test_edits_of_it_do_as_well(name):
 
 def test_the_corpus_is_small_and_of_targets_that_there_are():
     """What is kept is for replay: under a megabyte together."""
-    folders = sorted(path.name for path in CORPUS.iterdir())
-    assert set(folders) <= set(TARGETS)
+    directories = sorted(path.name for path in CORPUS.iterdir())
+    assert set(directories) <= set(TARGETS)
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 1 << 20
 
 

@@ -3,7 +3,7 @@ make demo: sample_job.sh over four simulated nodes, and the table that says what
 
 Each node is a FUSE mount that keeps Lustre's counters while ordinary programs (dd, mkdir, the
 shell) work in it; all four see the same files.  Without FUSE the same programs run on plain
-folders, and a script moves the counters: that is said, because it proves less.
+directories, and a script moves the counters: that is said, because it proves less.
 """
 
 import argparse
@@ -24,28 +24,28 @@ def simlustre(*arguments, check=True):
                           check=check, capture_output=True, text=True)
 
 
-def run(folder, release="2.15", fuse=None, server_options=(), say=print,
+def run(directory, release="2.15", fuse=None, server_options=(), say=print,
         job="4711"):
     """
-    The sample job in `folder`; (exit status, its output, {node: what FUSE itself counted}).
+    The sample job in `directory`; (exit status, its output, {node: what FUSE itself counted}).
 
     `fuse`: None asks whether FUSE can be had.
     """
-    nodes = folder / "nodes"
+    nodes = directory / "nodes"
     nodes.mkdir()
     if fuse is None:
         asked = simlustre("--check", check=False)
         fuse = asked.returncode == 0
         if not fuse:
             say(f"No FUSE here ({(asked.stderr or asked.stdout).strip()}).\nSIMULATED COUNTERS: "
-                f"the programs run on plain folders, and a script moves the counters.\n")
+                f"the programs run on plain directories, and a script moves the counters.\n")
     common = ["--fs", "scratch", "--release", release]
     mounted = []
     try:
         for node in NODES:
             (nodes / node).mkdir()
             if fuse:
-                simlustre("--backing", folder / "data", "--mount", nodes / node, *common)
+                simlustre("--backing", directory / "data", "--mount", nodes / node, *common)
                 mounted.append(nodes / node)
             else:
                 simlustre("--static", "--mount", nodes / node, *common)
@@ -55,12 +55,12 @@ def run(folder, release="2.15", fuse=None, server_options=(), say=print,
         environ.update(
             JOB=job, LAUNCH=str(HOME / "tools" / "on_nodes"), NODES="node[1-4]",
             NODES_DIR=str(nodes), DATA=str(nodes / "node1" / "scratch"), SERVER_HOST="localhost",
-            PYTHON=sys.executable, HOME=str(folder), PYTHONPATH=str(HOME),
-            IOSTATS_NODE_STATE_DIR=str(folder / "state"),
+            PYTHON=sys.executable, HOME=str(directory), PYTHONPATH=str(HOME),
+            IOSTATS_NODE_STATE_DIR=str(directory / "state"),
             IOSTATS_SERVER_OPTIONS=" ".join(server_options))
         if not fuse:
             environ["DEMO_NO_FUSE"] = "1"
-        done = subprocess.run(["bash", str(HOME / "sample_job.sh")], env=environ, cwd=folder,
+        done = subprocess.run(["bash", str(HOME / "sample_job.sh")], env=environ, cwd=directory,
                               capture_output=True, text=True, timeout=600)
         witness = {mount.name: json.loads((mount / "truth.json").read_text())["scratch"]
                    for mount in mounted}
@@ -78,13 +78,13 @@ def main():
     parser.add_argument("--job", default="4711", help="its job id, and so its ports (4711)")
     options = parser.parse_args()
     print("Four simulated nodes share 23 files of 37 MiB: written, read back, 41 more opens,\n"
-          "13 folders.  So the table has to say 851.0 MiB, 851.0 MiB, 87 opens, 23 files created,\n"
-          "13 mkdirs.\n", flush=True)
-    with tempfile.TemporaryDirectory(prefix="iostats-demo-") as folder:
+          "13 directories.  So the table has to say 851.0 MiB, 851.0 MiB, 87 opens, 23 files "
+          "created,\n13 mkdirs.\n", flush=True)
+    with tempfile.TemporaryDirectory(prefix="iostats-demo-") as directory:
         if options.no_fuse:
-            print("SIMULATED COUNTERS: the programs run on plain folders, and a script moves the "
-                  "counters.\n")
-        status, text, _ = run(Path(folder), options.release, False if options.no_fuse else None,
+            print("SIMULATED COUNTERS: the programs run on plain directories, and a script moves "
+                  "the counters.\n")
+        status, text, _ = run(Path(directory), options.release, False if options.no_fuse else None,
                               job=options.job)
     print(text, end="")
     return status

@@ -112,7 +112,7 @@ def options(text):
 
 def _is_a_choice(option):
     """True when not every text is allowed."""
-    return not option.expected.startswith(("a folder", "a file", "a glob", "a host", "a socket",
+    return not option.expected.startswith(("a directory", "a file", "a glob", "a host", "a socket",
                                            "a command", "a name", "names of"))
 
 

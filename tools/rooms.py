@@ -66,8 +66,8 @@ def tests_of_pure():
     """[file] of their tests: tests/ROOM/test_MODULE.py or tests/ROOM/test_MODULE_*.py."""
     found = []
     for path in pure():
-        folder = HOME / "tests" / path.relative_to(PACKAGE).parts[0]
-        found += [test for test in sorted(folder.glob(f"test_{path.stem}*.py"))
+        directory = HOME / "tests" / path.relative_to(PACKAGE).parts[0]
+        found += [test for test in sorted(directory.glob(f"test_{path.stem}*.py"))
                   if test not in found]
     return found
 

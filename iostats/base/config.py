@@ -106,10 +106,10 @@ def _kept(default: str, what: str, help: str) -> Option:
 
 
 OPTIONS = {
-    "node.state_dir": Option("", _text, "a folder", (
+    "node.state_dir": Option("", _text, "a directory", (
         "Where `start` keeps its snapshot until `stop`, and a job's server what it has counted "
-        "until its report is written; it must be the user's own.  Empty: a private folder with a "
-        "name that others cannot guess, below /tmp.")),
+        "until its report is written; it must be the user's own.  Empty: a private directory with "
+        "a name that others cannot guess, below /tmp.")),
     "node.job_id_variables": Option(
         "SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID COBALT_JOBID", str.split,
         "names of environment variables", "Where the job id is looked for; the first one set."),
@@ -121,12 +121,12 @@ OPTIONS = {
     "node.reader": Option("/run/iostats/reader.sock", _text, "a socket", (
         "Where the reader listens, which gives ordinary users the counters that only root may "
         "read; asked when a counter file is refused, and the socket is there.  Empty: never.")),
-    "node.public_dir": Option("/run/iostats/start", _text, "a folder", (
+    "node.public_dir": Option("/run/iostats/start", _text, "a directory", (
         "Where root's `start --public` keeps a snapshot that the job's user can use, but not "
         "change.")),
     "node.python": Option("python3", _text, "a command", (
         "Python 3.9 or newer on the nodes, for `iostats run`.")),
-    "node.hook_dir": _kept("/var/lib/iostats/node", "a folder", (
+    "node.hook_dir": _kept("/var/lib/iostats/node", "a directory", (
         "Where prolog and epilog keep a node's starts, and the reports that wait for the site's "
         "server; root's own, on the node's own disk.")),
     "node.hook_within": _wait(0.9, (
@@ -149,7 +149,8 @@ OPTIONS = {
     "server.clock_tolerance": _wait(300, (
         "A message is stale when its time is further than so many seconds from the server's.")),
     "server.auth": Option("secret", _ways, "secret or munge, or both, the preferred one first", (
-        "How nodes and server know each other.  secret: by the job's secret, in a folder that they "
+        "How nodes and server know each other.  secret: by the job's secret, in a directory that "
+        "they "
         "share.  munge: by munged, on each of them; a server then takes messages of its own user "
         "and of root alone.  Of both a node takes the first that works, and a server takes both.")),
     "server.munge_socket": Option("", _text, "a socket", (
@@ -186,7 +187,8 @@ OPTIONS = {
     "site.show": Option("", _words_of("output", "home", "comment"),
                         "words out of: output home comment", (
         "Where the site's server shows a job's report.  output: at the end of the job's own output "
-        "file.  home: in ~/.iostats/JOB.txt of a user who has that folder.  comment: in short, in "
+        "file.  home: in ~/.iostats/JOB.txt of a user who has that directory.  comment: in short, "
+        "in "
         "the batch system's accounting, where every user can read it by sacct, unless slurm.conf "
         "and slurmdbd.conf have PrivateData=jobs.")),
     "site.comment_fields": Option("AdminComment", str.split, "names of fields", (
@@ -204,14 +206,14 @@ OPTIONS = {
         "so that they are in step; at most a third of job_cleanup_interval.  0: just that.")),
     "harvest.file_systems": Option("", str.split, "names of file systems", (
         "File systems that are harvested.  Empty: all.")),
-    "harvest.spool_dir": _kept("/var/lib/iostats/harvest", "a folder", (
+    "harvest.spool_dir": _kept("/var/lib/iostats/harvest", "a directory", (
         "Where sweeps wait for the site's server; on the storage server's own disk.")),
     "harvest.spool_bytes": _number(1 << 20, 1 << 40, 64 << 20, (
         "When more of them wait, the oldest are dropped.")),
     "harvest.cpu_percent": _number(1, 100, 25, (
         "A sweep takes no more of one core; it waits between two parts of its work.")),
-    "secret.dir": Option("~/.iostats", _text, "a folder", (
-        "Where the server puts the job's secret; a folder that the nodes share.")),
+    "secret.dir": Option("~/.iostats", _text, "a directory", (
+        "Where the server puts the job's secret; a directory that the nodes share.")),
     "influxdb.url": Option("", _text, "http://HOST:PORT or https://HOST:PORT", (
         "The database that gets a point of each job that did something in a sweep: InfluxDB 2, "
         "VictoriaMetrics, or another one with /api/v2/write.  Empty: none.")),
@@ -232,7 +234,7 @@ OPTIONS = {
         "yes: a point for each target (OST, MDT) that the job used, in the full schema; that is "
         "many more points.")),
     "influxdb.timeout": _wait(10, "A write that takes more seconds is tried again later."),
-    "influxdb.spool_dir": _kept("/var/lib/iostats/influxdb", "a folder", (
+    "influxdb.spool_dir": _kept("/var/lib/iostats/influxdb", "a directory", (
         "Where points wait for the database.")),
     "influxdb.spool_bytes": _number(1 << 16, 1 << 40, 1 << 30, (
         "So much waits at most, compressed; then the oldest points go.")),
@@ -327,9 +329,9 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Co
     else:
         system = "/etc/iostats/site.cfg"
         _read_file(config, system if _is_there(system) else BESIDE)
-        folder = os.path.join(environ.get("HOME", ""), ".iostats")
-        if folder.startswith("/") and _is_believed(folder):
-            _read_file(config, os.path.join(folder, "site.cfg"),
+        directory = os.path.join(environ.get("HOME", ""), ".iostats")
+        if directory.startswith("/") and _is_believed(directory):
+            _read_file(config, os.path.join(directory, "site.cfg"),
                        unless=(*_NOT_THERE, PermissionError))
     # Each look into os.environ that finds nothing is an exception: none of them where none is set.
     if any(variable.startswith("IOSTATS_") for variable in environ):
@@ -348,11 +350,11 @@ def in_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {variable: name for variable, name in known.items() if variable in environ}
 
 
-def _is_believed(folder: str) -> bool:
-    """Root believes no other user's folder: a sudo may leave HOME as it was."""
+def _is_believed(directory: str) -> bool:
+    """Root believes no other user's directory: a sudo may leave HOME as it was."""
     try:
-        return os.geteuid() != 0 or (os.stat(os.path.dirname(folder)).st_uid == 0
-                                     and os.lstat(folder).st_uid == 0)
+        return os.geteuid() != 0 or (os.stat(os.path.dirname(directory)).st_uid == 0
+                                     and os.lstat(directory).st_uid == 0)
     except OSError:
         return False
 

@@ -1,10 +1,11 @@
 """
-Messages that wait for a server: a queue of bounded size, in a folder that is this user's alone.
+Messages that wait for a server: a queue of bounded size, in a directory that is this user's alone.
 
-    FOLDER/NUMBER.RUN.SEQ.message    its crc32 in a line, and the bytes of one message as they are
+    DIRECTORY/NUMBER.RUN.SEQ.message    its crc32 in a line, and the bytes of one message as they
+    are
                                      sent; in the order of NUMBER
-    FOLDER/NAME.damaged              what could not be read back, put aside; the last ten
-    FOLDER/lock                      held by the process that uses the folder; its number
+    DIRECTORY/NAME.damaged              what could not be read back, put aside; the last ten
+    DIRECTORY/lock                      held by the process that uses the directory; its number
 
 A run is a chain of messages, each of which says something only with all before it: it begins with
 one that needs none.  When there is no more room, whole runs go, the oldest first, so that what is
@@ -45,13 +46,13 @@ Attributes:
 
 Backlog = namedtuple("Backlog", "messages bytes oldest damaged process")
 Backlog.__doc__ = """
-What waits in a folder.
+What waits in a directory.
 
 Attributes:
     messages, bytes: that wait.
     oldest: when the oldest of them was kept, seconds since 1970; 0 for none.
     damaged: files that were put aside.
-    process: number of the one that uses the folder; 0 for none.
+    process: number of the one that uses the directory; 0 for none.
 """
 
 
@@ -61,17 +62,17 @@ class Full(StateError):
 
 class Spool:
     """
-    The queue in one folder; made and locked, or StateError.
+    The queue in one directory; made and locked, or StateError.
 
-    `most_bytes`: how much may wait; `how`: how to name another folder, for messages.
+    `most_bytes`: how much may wait; `how`: how to name another directory, for messages.
 
     Attributes:
         size: bytes that wait.
     """
 
-    def __init__(self, folder: str, most_bytes: int, how: str) -> None:
-        self.folder, self._most, self._how = folder, most_bytes, how
-        private_files.make_private(folder, how)
+    def __init__(self, directory: str, most_bytes: int, how: str) -> None:
+        self.directory, self._most, self._how = directory, most_bytes, how
+        private_files.make_private(directory, how)
         self._lock = self._locked()
         self._queue = deque(sorted(self._found()))
         self.size = sum(one.size for one in self._queue)
@@ -90,14 +91,14 @@ class Spool:
         size = max(_LEAST, len(packed))
         while self.size + size > self._most:
             if not self._queue or self._queue[0].run == run:
-                raise Full(f"{self.folder}: expected at most {self._most} bytes, and one sweep is "
-                           f"more; set [harvest] spool_bytes to more in site.cfg")
+                raise Full(f"{self.directory}: expected at most {self._most} bytes, and one sweep "
+                           f"is more; set [harvest] spool_bytes to more in site.cfg")
             gone += self.drop(self._queue[0].run)
         one = Waiting(self._next, run, seq, size)
         try:
             private_files.write_whole(self._path(one), packed)
-        except FileNotFoundError:              # somebody has removed the folder
-            private_files.make_private(self.folder, self._how)
+        except FileNotFoundError:              # somebody has removed the directory
+            private_files.make_private(self.directory, self._how)
             private_files.write_whole(self._path(one), packed)
         self._next += 1
         self._queue.append(one)
@@ -140,11 +141,12 @@ class Spool:
         except OSError:
             self._forget(path)
         try:
-            damaged = sorted(name for name in os.listdir(self.folder) if name.endswith(".damaged"))
+            damaged = sorted(name for name in os.listdir(self.directory)
+                             if name.endswith(".damaged"))
         except OSError:
             return
         for name in damaged[:-_DAMAGED_KEPT]:
-            self._forget(os.path.join(self.folder, name))
+            self._forget(os.path.join(self.directory, name))
 
     def drop(self, run: str, seq: int = 0) -> int:
         """Forget all messages of a run, or those from `seq` on; how many there were."""
@@ -162,11 +164,11 @@ class Spool:
             pass
 
     def _path(self, one: Waiting) -> str:
-        return os.path.join(self.folder, f"{one.number:012d}.{one.run}.{one.seq}{_ENDING}")
+        return os.path.join(self.directory, f"{one.number:012d}.{one.run}.{one.seq}{_ENDING}")
 
     def _found(self) -> Iterator[Waiting]:
-        for name in os.listdir(self.folder):
-            path = os.path.join(self.folder, name)
+        for name in os.listdir(self.directory):
+            path = os.path.join(self.directory, name)
             if name.endswith(".new"):          # of a writer that was killed
                 private_files.forget(path)
                 continue
@@ -177,7 +179,7 @@ class Spool:
 
     def _locked(self) -> int:
         import fcntl
-        path = os.path.join(self.folder, "lock")
+        path = os.path.join(self.directory, "lock")
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -207,20 +209,20 @@ def _is_old(kept: bytes) -> bool:
         return False
 
 
-def backlog(folder: str) -> Backlog:
-    """The Backlog of a folder that may be in use, changing nothing there; OSError."""
+def backlog(directory: str) -> Backlog:
+    """The Backlog of a directory that may be in use, changing nothing there; OSError."""
     messages = size = damaged = 0
     oldest = 0.0
-    for name in os.listdir(folder):
+    for name in os.listdir(directory):
         damaged += name.endswith(".damaged")
         if name.endswith(_ENDING):
             try:
-                found = os.lstat(os.path.join(folder, name))
+                found = os.lstat(os.path.join(directory, name))
             except FileNotFoundError:          # it was just delivered
                 continue
             messages, size = messages + 1, size + max(_LEAST, found.st_size)
             oldest = min(oldest or found.st_mtime, found.st_mtime)
-    return Backlog(messages, size, oldest, damaged, _holder(os.path.join(folder, "lock")))
+    return Backlog(messages, size, oldest, damaged, _holder(os.path.join(directory, "lock")))
 
 
 def _holder(path: str) -> int:

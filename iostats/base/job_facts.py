@@ -48,7 +48,7 @@ class Facts(namedtuple("Facts", (
         restarts: how often the job was started again; 0 in its first run.
         started, ended: seconds since 1970, of this run.
         output: path of the file that gets the job's standard output, nothing left to expand.
-        work_dir: the folder that the job was submitted in, or runs in.
+        work_dir: the directory that the job was submitted in, or runs in.
         comments: {"AdminComment", "SystemComment", "Comment": text}, as far as there are any.
         steps: [(name, state)].
         completing: it has ended, and may still be on some of its nodes.

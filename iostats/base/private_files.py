@@ -103,43 +103,43 @@ def forget(path: str) -> None:
         pass
 
 
-def make_private(folder: str, how: str) -> None:
+def make_private(directory: str, how: str) -> None:
     """
-    Make `folder`, if it is not there; StateError where it is not this user's alone.
+    Make `directory`, if it is not there; StateError where it is not this user's alone.
 
     `how` to name another one: as of State.
     """
     try:
-        make_folders(folder)
+        make_directories(directory)
     except OSError as error:
-        raise StateError(f"{folder}: cannot be made: {why(error)}; name another folder "
+        raise StateError(f"{directory}: cannot be made: {why(error)}; name another directory "
                          f"{how}") from None
-    check_private(folder, how)
+    check_private(directory, how)
 
 
-def check_private(folder: str, how: str) -> None:
-    """StateError where `folder` is not this user's alone; `how` as of make_private."""
+def check_private(directory: str, how: str) -> None:
+    """StateError where `directory` is not this user's alone; `how` as of make_private."""
     try:
-        wrong = what_is_wrong(folder)
+        wrong = what_is_wrong(directory)
     except FileNotFoundError:
         return
     if wrong:
-        raise StateError(f"{folder}: expected a folder of user {os.geteuid()} with mode 0700, got "
-                         f"{wrong}; mend it, or name another {how}")
+        raise StateError(f"{directory}: expected a directory of user {os.geteuid()} with mode "
+                         f"0700, got {wrong}; mend it, or name another {how}")
 
 
-def make_folders(path: str) -> None:
+def make_directories(path: str) -> None:
     """
-    Make the folder `path`, and those above it, where they are not there, for this user alone.
+    Make the directory `path`, and those above it, where they are not there, for this user alone.
 
-    os.makedirs makes those above it as the umask is: with 0 another user could put his own folder
-    in the place of ours.  Raises OSError.
+    os.makedirs makes those above it as the umask is: with 0 another user could put his own
+    directory in the place of ours.  Raises OSError.
     """
     path = os.path.abspath(path)
     if os.path.isdir(path):
         return
     if not os.path.lexists(os.path.dirname(path)):
-        make_folders(os.path.dirname(path))
+        make_directories(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -156,16 +156,16 @@ def why(error: OSError) -> str:
 
 
 def what_is_wrong(path: str) -> str | None:
-    """None when `path` is a folder of this user alone, else what it is instead."""
+    """None when `path` is a directory of this user alone, else what it is instead."""
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode):
         return "a link or a file"
     if found.st_uid != os.geteuid():
-        return f"a folder of user {found.st_uid}"
+        return f"a directory of user {found.st_uid}"
     if found.st_mode & 0o077:
-        return f"a folder of mode {stat.S_IMODE(found.st_mode):04o}"
+        return f"a directory of mode {stat.S_IMODE(found.st_mode):04o}"
     return None
 
 
 def not_kept(path: str, error: OSError, how: str) -> StateError:
-    return StateError(f"{path}: cannot be kept: {why(error)}; name another folder {how}")
+    return StateError(f"{path}: cannot be kept: {why(error)}; name another directory {how}")

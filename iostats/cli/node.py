@@ -75,7 +75,7 @@ options:
   --secret FILE         stop, doctor: the job's secret (default: in ~/.iostats);
                         harvest: the site's (default: site.cfg)
   --state-dir DIR       where the start is kept (default: site.cfg, or a private
-                        folder below /tmp)
+                        directory below /tmp)
   --root DIR            read proc/ and sys/ below DIR (default: /)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
@@ -203,7 +203,7 @@ def _run(arguments: list[str]) -> int:
 def _root(given: dict[str, Any]) -> str:
     root: str = given.get("--root", "/")
     if not os.path.isdir(root):
-        raise UsageError(f"--root: expected a folder, got {root!r}")
+        raise UsageError(f"--root: expected a directory, got {root!r}")
     return root
 
 
@@ -236,7 +236,7 @@ def _start(given: dict[str, Any], config: Config, root: str) -> int:
     if public and (os.geteuid() or not config["node.public_dir"]):
         raise UsageError("start --public: expected root, whose files the job's user can't change, "
                          f"got user {os.geteuid()}; use `start` alone" if os.geteuid() else
-                         "start --public: [node] public_dir in site.cfg is empty; name a folder")
+                         "start --public: [node] public_dir in site.cfg is empty; name a directory")
     work = _work(given, config, root)
     now = work.start_public() if public else work.start("--again" in given)
     return DONE if now is None else _readable(given, now, sources.of_side("node"))

@@ -139,7 +139,7 @@ def _run(given: dict[str, Any], argv: list[str]) -> int:
         checked_job_id(given["--job"])
     if not os.path.isdir(given.get("--root", "/")) and (
             system.NAME == "none" and "--nodes" not in given):
-        raise UsageError(f"--root: expected a folder, got {given['--root']!r}")
+        raise UsageError(f"--root: expected a directory, got {given['--root']!r}")
     if "--nodes" in given:
         if isinstance(expected_nodes(given["--nodes"], config["server.max_nodes"]), int):
             raise UsageError(f"--nodes: expected names, such as nid[00001-00128], got "
@@ -236,7 +236,7 @@ async def _prepared(command: run_command.Command, system: ModuleType, config: Co
     expected = (expected_nodes(names or identity.name(), config["server.max_nodes"])
                 if names or alone else None)
     totals = run_command.PartTotals(checked_job_id(job), expected, **how_to_add_up(config))
-    # Where the launcher takes the environment along, nobody needs a folder that nodes share.
+    # Where the launcher takes the environment along, nobody needs a directory that nodes share.
     carries = alone or getattr(system, "PASSES_ENVIRONMENT", False)
     os.environ.pop(secret.VARIABLE, None)                  # the user's is for another server
     made = _made_secret(config, totals.job, carries)
@@ -289,11 +289,11 @@ def _client(given: dict[str, Any], config: Config, job: str, server: str, passwo
     python = config["node.python"]
     if alone and config.origin["node.python"] == "the default":
         python = sys.executable or python
-    # A folder of its own: an earlier start of this job is none of ours, nor is that of another
+    # A directory of its own: an earlier start of this job is none of ours, nor is that of another
     # `iostats run` in it.
-    folder = config["node.state_dir"] or (
+    directory = config["node.state_dir"] or (
         f"{start_files.TMP}/iostats-{os.geteuid()}-{secrets.token_hex(8)}")
-    options = ["--job", job, "--server", server, "--state-dir", folder, "--quiet"]
+    options = ["--job", job, "--server", server, "--state-dir", directory, "--quiet"]
     if password:
         options += ["--secret", password]
     for name in ("--root", "--config"):

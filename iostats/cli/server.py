@@ -234,9 +234,10 @@ def expected_nodes(given: str | None, most: int,
 
 
 def _check_writable(path: str) -> None:
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise UsageError(f"{path}: cannot be written: {folder} is not a folder we may write to")
+    directory = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
+        raise UsageError(f"{path}: cannot be written: {directory} is not a directory we may write "
+                         "to")
 
 
 # -- the life of the server ------------------------------------------------------------------
@@ -415,7 +416,7 @@ def write_whole(path: str, text: str) -> None:
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
-        # In a folder of many another user could put a link there first: a name nobody guesses.
+        # In a directory of many another user could put a link there first: a name nobody guesses.
         with open(beside, "x", encoding="utf-8") as file:
             file.write(text)
         os.replace(beside, path)

@@ -77,7 +77,7 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
                    _jobid_var(root, config)]
     checks += storage.examine(config, root)
     checks.append(_reader(root, config, said, by_reader))
-    checks.append(_state_folder(config))
+    checks.append(_state_directory(config))
     job, job_check = _job(given, config)
     checks += [job_check, check or _node_list(node)]
     return checks + doctor_site.examine(config, node) + _server(given, config, job, node)
@@ -180,7 +180,7 @@ def _place(file: File) -> str:
 
 
 def _who_may_read(root: str, path: str) -> str:
-    """Who may read a file, by its mode and those of the folders above it."""
+    """Who may read a file, by its mode and those of the directories above it."""
     above = ""
     for part in path.split("/"):
         above = f"{above}/{part}"
@@ -192,7 +192,7 @@ def _who_may_read(root: str, path: str) -> str:
 
 
 def _closed_by(root: str, source: str) -> str:
-    """The folder or file that this process may not enter or read, and its mode; "" for none."""
+    """The directory or file that this process may not enter or read, and its mode; "" for none."""
     kind = {"md_stats": "mdc", "rpc_stats": "osc"}.get(source, source)
     for place in lustre_paths.PLACES:
         above = root.rstrip("/")
@@ -374,7 +374,7 @@ def _jobid_var(root: str, config: Config) -> Check:
                  command)
 
 
-# -- the reader, the state folder, the job ---------------------------------------------------
+# -- the reader, the state directory, the job ---------------------------------------------------
 
 def _reader(root: str, config: Config, said: list[str], by_reader: set[str]) -> Check:
     if not config["node.reader"]:
@@ -397,29 +397,30 @@ def _reader(root: str, config: Config, said: list[str], by_reader: set[str]) -> 
                                                     if by_reader else ""))
 
 
-def _state_folder(config: Config) -> Check:
-    folder = config["node.state_dir"] or start_files.TMP
+def _state_directory(config: Config) -> Check:
+    directory = config["node.state_dir"] or start_files.TMP
     mend = "export IOSTATS_NODE_STATE_DIR=~/.iostats/state"
-    if config["node.state_dir"] and os.path.lexists(folder):
-        found = os.lstat(folder)
+    if config["node.state_dir"] and os.path.lexists(directory):
+        found = os.lstat(directory)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            return Check(PROBLEM, "state folder", f"{folder}: a link, a file, or a folder of user "
+            return Check(PROBLEM, "state directory",
+                         f"{directory}: a link, a file, or a directory of user "
                                                   f"{found.st_uid}", mend)
         if found.st_mode & 0o077:
-            return Check(PROBLEM, "state folder", f"{folder}: mode "
+            return Check(PROBLEM, "state directory", f"{directory}: mode "
                          f"{stat.S_IMODE(found.st_mode):04o}, others could have been there",
-                         f"chmod 700 {quoted(folder)}")
-    there = folder
+                         f"chmod 700 {quoted(directory)}")
+    there = directory
     while not os.path.exists(there):
         there = os.path.dirname(os.path.abspath(there))
     if not os.access(there, os.W_OK | os.X_OK):
-        return Check(PROBLEM, "state folder", f"{folder}: {there} cannot be written to", mend)
+        return Check(PROBLEM, "state directory", f"{directory}: {there} cannot be written to", mend)
     about = os.statvfs(there)
     free = about.f_bavail * about.f_frsize
     if free < _FREE_BYTES:
-        return Check(PROBLEM, "state folder", f"{folder}: {free >> 20} MiB free", mend)
-    return Check(OK, "state folder", folder if config["node.state_dir"] else
-                 f"a private one below {folder}")
+        return Check(PROBLEM, "state directory", f"{directory}: {free >> 20} MiB free", mend)
+    return Check(OK, "state directory", directory if config["node.state_dir"] else
+                 f"a private one below {directory}")
 
 
 def _job(given: dict[str, Any], config: Config) -> tuple[str | None, Check]:

@@ -186,32 +186,34 @@ def _munge_unused(config: Config) -> list[Check]:
 
 def _hooks(config: Config) -> list[Check]:
     """[Check] of where prolog and epilog keep what they have read; root's."""
-    folder, name = config["node.hook_dir"], "hook_dir"
-    if os.geteuid() or not (config["site.host"] or os.path.lexists(folder)):
+    directory, name = config["node.hook_dir"], "hook_dir"
+    if os.geteuid() or not (config["site.host"] or os.path.lexists(directory)):
         return []
-    there = folder
+    there = directory
     while not os.path.exists(there):
         there = os.path.dirname(os.path.abspath(there))
     if not os.access(there, os.W_OK | os.X_OK) or os.statvfs(there).f_flag & os.ST_RDONLY:
-        return [Check(PROBLEM, name, f"{folder}: {there} cannot be written to: no job is measured "
+        return [Check(PROBLEM, name,
+                      f"{directory}: {there} cannot be written to: no job is measured "
                                      f"([node] hook_dir)", f"mount -o remount,rw {quoted(there)}")]
     about = os.statvfs(there)
     free = about.f_bavail * about.f_frsize
     if free < _FREE_BYTES:
-        return [Check(PROBLEM, name, f"{folder}: {free >> 20} MiB free: no job is measured ([node] "
+        return [Check(PROBLEM, name,
+                      f"{directory}: {free >> 20} MiB free: no job is measured ([node] "
                                      f"hook_dir)", f"du -xd1 {quoted(there)}")]
-    if not os.path.lexists(folder):
-        return [Check(NOTE, name, f"{folder}: not there yet: no prolog has run on this host")]
+    if not os.path.lexists(directory):
+        return [Check(NOTE, name, f"{directory}: not there yet: no prolog has run on this host")]
     try:
-        private_files.check_private(folder, start_files.BY_HOOK_DIR)
+        private_files.check_private(directory, start_files.BY_HOOK_DIR)
     except StateError as error:
-        ours = not os.path.islink(folder) and os.stat(folder).st_uid == 0
-        return [Check(PROBLEM, name, str(error), f"chmod 700 {quoted(folder)}" if ours else
-                      f"mv {quoted(folder)} {quoted(folder + '.old')}")]
-    names = os.listdir(folder)
+        ours = not os.path.islink(directory) and os.stat(directory).st_uid == 0
+        return [Check(PROBLEM, name, str(error), f"chmod 700 {quoted(directory)}" if ours else
+                      f"mv {quoted(directory)} {quoted(directory + '.old')}")]
+    names = os.listdir(directory)
     waiting = [one for one in names if one.endswith(".delta")]
     refused = sum(one.endswith(".refused") for one in names)
-    text = f"{folder}: {len(waiting) or 'no'} reports wait" + (
+    text = f"{directory}: {len(waiting) or 'no'} reports wait" + (
         f", {refused} were refused and put aside (*.refused)" if refused else "")
     return [Check(NOTE if waiting or refused else OK, name, text,
                   "iostats_client.py deliver" if waiting else "")]

@@ -138,41 +138,41 @@ def _cleanup(found: Sequence[storage_agent.Target], config: Config) -> Check:
 
 
 def _spool(config: Config) -> list[Check]:
-    """[Check] of the folder where sweeps wait, and of the agent that uses it."""
-    folder = config["harvest.spool_dir"]
-    there = folder
+    """[Check] of the directory where sweeps wait, and of the agent that uses it."""
+    directory = config["harvest.spool_dir"]
+    there = directory
     while not os.path.lexists(there):
         there = os.path.dirname(os.path.abspath(there))
     if os.geteuid() and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        return [Check(NOTE, "spool", f"{folder}: of the user who harvests", _AS_ROOT)]
+        return [Check(NOTE, "spool", f"{directory}: of the user who harvests", _AS_ROOT)]
     try:
-        private_files.check_private(folder, storage_agent.HOW)
-        waits = disk_queue.backlog(folder)
+        private_files.check_private(directory, storage_agent.HOW)
+        waits = disk_queue.backlog(directory)
     except FileNotFoundError:
         if not os.access(there, os.W_OK | os.X_OK):
-            return [Check(PROBLEM, "spool", f"{folder}: {there} cannot be written to",
+            return [Check(PROBLEM, "spool", f"{directory}: {there} cannot be written to",
                           f"mount -o remount,rw {quoted(there)}")]
         waits = disk_queue.Backlog(0, 0, 0.0, 0, 0)
     except StateError as error:
-        is_ours = not os.path.islink(folder) and os.stat(folder).st_uid == os.geteuid()
-        return [Check(PROBLEM, "spool", str(error), f"chmod 700 {quoted(folder)}" if is_ours else
-                      f"mv {quoted(folder)} {quoted(folder + '.old')}")]
+        is_ours = not os.path.islink(directory) and os.stat(directory).st_uid == os.geteuid()
+        return [Check(PROBLEM, "spool", str(error), f"chmod 700 {quoted(directory)}" if is_ours else
+                      f"mv {quoted(directory)} {quoted(directory + '.old')}")]
     agent = (Check(OK, "agent", f"process {waits.process} harvests") if waits.process else
-             Check(NOTE, "agent", f"none harvests by way of {folder}", _START))
-    return [agent, _backlog(waits, folder, there, config["harvest.spool_bytes"], agent.mend)]
+             Check(NOTE, "agent", f"none harvests by way of {directory}", _START))
+    return [agent, _backlog(waits, directory, there, config["harvest.spool_bytes"], agent.mend)]
 
 
-def _backlog(waits: disk_queue.Backlog, folder: str, there: str, most: int, mend: str) -> Check:
+def _backlog(waits: disk_queue.Backlog, directory: str, there: str, most: int, mend: str) -> Check:
     disk = os.statvfs(there)
     free = disk.f_bavail * disk.f_frsize
     if free < _FREE_BYTES:
-        return Check(PROBLEM, "spool", f"{folder}: {free >> 20} MiB free: without the site's "
+        return Check(PROBLEM, "spool", f"{directory}: {free >> 20} MiB free: without the site's "
                                        f"server sweeps are left out", f"du -xd1 {quoted(there)}")
     if not waits.messages:
-        return Check(OK, "spool", f"{folder}: nothing waits")
+        return Check(OK, "spool", f"{directory}: nothing waits")
     age_s = max(0.0, time.time() - waits.oldest)
-    text = (f"{folder}: {waits.messages} messages wait, {waits.bytes} of at most {most} bytes, the "
-            f"oldest for {age_s:.0f} s")
+    text = (f"{directory}: {waits.messages} messages wait, {waits.bytes} of at most {most} bytes, "
+            f"the oldest for {age_s:.0f} s")
     if waits.bytes > most // 2:
         return Check(PROBLEM, "spool", f"{text}; then the oldest are dropped",
                      mend or "systemctl restart iostats-site.service")

@@ -1,7 +1,7 @@
 """
 Counter files below a root: which there are, and what is in them.
 
-Lustre's folders are PLACE/KIND/NAME/FILE, with NAME a mount or a target.  Which place has a
+Lustre's directories are PLACE/KIND/NAME/FILE, with NAME a mount or a target.  Which place has a
 file changed with the releases (lprocfs to debugfs, 2.12 and 2.17), so all are tried, debugfs
 first; the first readable one counts.  A NAME that some place lists, and whose file no place
 lets us read, is kept with its errno: "may not be read" is not "did nothing".
@@ -26,7 +26,7 @@ One file of a snapshot.
 
 Attributes:
     source: which of sources/ reads it: "llite", "osc", ...
-    name: the folder it lies in: "scratch-ffff9a3c5d1e0800".
+    name: the directory it lies in: "scratch-ffff9a3c5d1e0800".
     path: where it was found, from the root; "-" where it was not.
     errno: 0, or why it was not read (EACCES, EPERM, EIO, ...).
     text: what was read; "" with an errno.
@@ -50,14 +50,14 @@ def read_all(root: str, source: str, kind: str, filename: str, only: Sequence[st
     found: dict[str, File] = {}
     refused: dict[str, int | None] = {}
     listed: set[str] = set()
-    for folder, names, code in _folders(root, kind):
+    for directory, names, code in _directories(root, kind):
         if code:
             refused.setdefault("", code)
         for name in _of_file_systems(names, kind, only):
             listed.add(name)
             if name in found:
                 continue
-            path = f"{folder}/{name}/{filename}"
+            path = f"{directory}/{name}/{filename}"
             try:
                 found[name] = File(source, name, path, 0, read_text(os.path.join(root, path)))
             except OSError as error:
@@ -72,16 +72,16 @@ def read_all(root: str, source: str, kind: str, filename: str, only: Sequence[st
     return [found[name] for name in sorted(found)]
 
 
-def _folders(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
+def _directories(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
     """(directory from the root, names in it, errno or 0) of each place to look at."""
     for place in PLACES:
-        folder = f"{place}/{kind}"
+        directory = f"{place}/{kind}"
         try:
-            yield folder, os.listdir(os.path.join(root, folder)), 0
+            yield directory, os.listdir(os.path.join(root, directory)), 0
         except OSError as error:
-            # debugfs's own root is closed to users (0700): the folder may be there or not.
+            # debugfs's own root is closed to users (0700): the directory may be there or not.
             if error.errno not in _ABSENT:
-                yield folder, (), error.errno
+                yield directory, (), error.errno
 
 
 def _of_file_systems(names: Sequence[str], kind: str, only: Sequence[str]) -> Sequence[str]:
@@ -118,7 +118,7 @@ def mount_points(root: str) -> dict[str, list[str]]:
         return {}
     points: dict[str, list[str]] = {}
     for line in text.splitlines():
-        # 10.99.0.2@tcp:10.99.0.3@tcp:/scratch/home /home lustre rw,... (NIDs, fs, subfolder)
+        # 10.99.0.2@tcp:10.99.0.3@tcp:/scratch/home /home lustre rw,... (NIDs, fs, subdirectory)
         device, point, kind = (line.split(" ") + ["", "", ""])[:3]
         if kind == "lustre" and ":/" in device:
             name = device.rpartition(":/")[2].partition("/")[0]

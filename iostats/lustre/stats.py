@@ -205,7 +205,7 @@ def added(a: Counter, b: Counter) -> Counter:
 
 def split_llite_name(name: str) -> tuple[str, str] | None:
     """
-    (file system, instance) of a folder below llite/, or None.
+    (file system, instance) of a directory below llite/, or None.
 
     A file system name may contain "-", so the name is cut from the right.
 
@@ -218,7 +218,7 @@ def split_llite_name(name: str) -> tuple[str, str] | None:
 
 def split_target_name(name: str) -> tuple[str, str, str] | None:
     """
-    (file system, target, instance) of a folder below osc/ or mdc/, or None.
+    (file system, target, instance) of a directory below osc/ or mdc/, or None.
 
     None is also for a server's own connections ("lustre-OST0000-osc-MDT0000"), which are
     not a client's.

@@ -31,24 +31,24 @@ def jobs_here(root: str) -> list[str]:
         # v1: memory/pbs_jobs.service/jobid/4711.pbs01; v2: pbs_jobs.service/jobs/4711.pbs01
         for service in ("pbs_jobs.service", "pbspro.service"):
             for jobs in ("jobid", "jobs"):
-                found.update(_folders_in(os.path.join(base, service, jobs)))
+                found.update(_directories_in(os.path.join(base, service, jobs)))
         for cluster in _entries(os.path.join(base, "lsf")):
             found.update(name.split(".")[1] for name in _entries(os.path.join(base, "lsf", cluster))
                          if name.startswith("job.") and name.count(".") >= 2)
     return sorted(found)
 
 
-def _slurm_jobs(folder: str) -> list[str]:
-    return [name[len("job_"):] for name in _entries(folder) if name.startswith("job_")]
+def _slurm_jobs(directory: str) -> list[str]:
+    return [name[len("job_"):] for name in _entries(directory) if name.startswith("job_")]
 
 
-def _folders_in(folder: str) -> list[str]:
-    """Names of its folders: each cgroup has files of the kernel's beside them."""
-    return [name for name in _entries(folder) if os.path.isdir(os.path.join(folder, name))]
+def _directories_in(directory: str) -> list[str]:
+    """Names of its directories: each cgroup has files of the kernel's beside them."""
+    return [name for name in _entries(directory) if os.path.isdir(os.path.join(directory, name))]
 
 
-def _entries(folder: str) -> list[str]:
+def _entries(directory: str) -> list[str]:
     try:
-        return os.listdir(folder)
+        return os.listdir(directory)
     except OSError:
         return []

@@ -46,15 +46,15 @@ class Work:
     """
 
     def __init__(self, config: Config, root: str, node: str, job: str,
-                 say: Callable[[str], None] = lambda text: None, folder: str | None = None,
+                 say: Callable[[str], None] = lambda text: None, directory: str | None = None,
                  known_as: str | None = None) -> None:
         """
-        `folder`: [node] hook_dir, where its files are instead of in state_dir; `known_as`: the job
-        in reports, where that is not its name here.
+        `directory`: [node] hook_dir, where its files are instead of in state_dir; `known_as`: the
+        job in reports, where that is not its name here.
         """
         self.config, self.root, self.node, self.job, self.say = config, root, node, job, say
-        where, how = ((config["node.state_dir"], start_files.BY_OPTION) if folder is None else
-                      (folder, start_files.BY_HOOK_DIR))
+        where, how = ((config["node.state_dir"], start_files.BY_OPTION) if directory is None else
+                      (directory, start_files.BY_HOOK_DIR))
         self.kept = start_files.open_state(where, job, node, config["node.public_dir"], how=how)
         self._known_as = job if known_as is None else known_as
         self._known = sources.of_side("node")
@@ -122,7 +122,7 @@ class Work:
 
     def _no_start(self, what: str) -> NoStart:
         return NoStart(f"{self.node}: job {self.job} was not started here: no snapshot in "
-                       f"{self.kept.folder}; run `iostats_client.py start` before {what}")
+                       f"{self.kept.directory}; run `iostats_client.py start` before {what}")
 
     def _earlier_start(self) -> Snapshot | None:
         try:

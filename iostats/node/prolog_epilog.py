@@ -1,13 +1,13 @@
 """
 The batch system's prolog and epilog on a node, as root: every job is measured, nobody asks for it.
 
-    FOLDER/KEY%20NODE.start          the start snapshot, see start_files.py
-    FOLDER/KEY%20NODE.job            what the prolog knew: NAME=VALUE lines
-    FOLDER/KEY%20NODE.SEQ.delta      a report that the site's server does not have yet
-    FOLDER/...SEQ.delta.refused      ... and has refused: it is tried again once a day
+    DIRECTORY/KEY%20NODE.start          the start snapshot, see start_files.py
+    DIRECTORY/KEY%20NODE.job            what the prolog knew: NAME=VALUE lines
+    DIRECTORY/KEY%20NODE.SEQ.delta      a report that the site's server does not have yet
+    DIRECTORY/...SEQ.delta.refused      ... and has refused: it is tried again once a day
 
-FOLDER is site.cfg's [node] hook_dir, KEY the job's id, and "#N" after it in the N-th restart: a
-requeued job keeps its id.  A prolog touches this folder alone.  An epilog keeps its report there
+DIRECTORY is site.cfg's [node] hook_dir, KEY the job's id, and "#N" after it in the N-th restart: a
+requeued job keeps its id.  A prolog touches this directory alone.  An epilog keeps its report there
 and then sends all that wait, of earlier jobs too, as long as its time allows; so a site server
 that is away delays no job, and loses nothing.
 
@@ -73,15 +73,15 @@ def prolog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
            say: Callable[[str], None]) -> Snapshot | None:
     """Keep the counters as they are before the job; the Snapshot, or None for the second time."""
     work = _work(config, root, node, job, about, say)
-    folder, mine, path = work.kept.folder, _stem(work.kept.start_path), _job_path(work.kept)
+    directory, mine, path = work.kept.directory, _stem(work.kept.start_path), _job_path(work.kept)
     there = set()
-    for stem in _starts(folder):
-        why = _why_it_is_over(folder, stem)
+    for stem in _starts(directory):
+        why = _why_it_is_over(directory, stem)
         if stem != mine and (stem == as_filename(job, node)
                              or stem.startswith(as_filename(job) + "%23")):
             why = why or NO_EPILOG                          # an earlier run of this very job
         if why and (stem == mine or why == NO_EPILOG):
-            _give_up(config, root, folder, stem, why, say)
+            _give_up(config, root, directory, stem, why, say)
         elif not why:
             there.add(stem)
     if mine not in there:
@@ -95,9 +95,9 @@ def prolog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
         _append(path, f"why={error}\n", say)                # for the report, see _why_no_start
         raise
     # Once more: of two that begin at once at least one sees the other.
-    there.update(stem for stem in _starts(folder) if not _why_it_is_over(folder, stem))
+    there.update(stem for stem in _starts(directory) if not _why_it_is_over(directory, stem))
     for other in sorted(there - {mine}):
-        _append(os.path.join(folder, other + ".job"), f"other={mine}\n", say)
+        _append(os.path.join(directory, other + ".job"), f"other={mine}\n", say)
         _append(path, f"other={other}\n", say)
     return now
 
@@ -113,9 +113,9 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     _append(path, f"over={int(_up())}\n", say)
     about = {**known.about, **_checked(about)}
     reports, failed, damaged = work.end(
-        about, also_here=_others(work.kept.folder, node, known))
+        about, also_here=_others(work.kept.directory, node, known))
     if failed is not None:
-        why = why_without(failed) + (_why_no_start(work.kept.folder, known)
+        why = why_without(failed) + (_why_no_start(work.kept.directory, known)
                                      if isinstance(failed, NoStart) else "")
         message = work.without_numbers(why, about)
         at = work.kept.delta_path(message["seq"])
@@ -147,30 +147,30 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     Starts whose epilog will not come any more are reported as well.
     """
     import json
-    folder, lost = config["node.hook_dir"], [] if lost is None else lost
+    directory, lost = config["node.hook_dir"], [] if lost is None else lost
     # What another user can put there would be sent by root.
-    private_files.check_private(folder, start_files.BY_HOOK_DIR)
+    private_files.check_private(directory, start_files.BY_HOOK_DIR)
     _reap(config, root, now, say)
-    waiting = _waiting(folder)
+    waiting = _waiting(directory)
     for path in waiting[:-_MOST_WAITING]:
         say(f"{path}: removed unsent: more than {_MOST_WAITING} reports wait here")
         private_files.forget(path)
         lost.append(path)
     waiting, left_here = waiting[-_MOST_WAITING:], 0
-    again = _refused_before(folder, now())
+    again = _refused_before(directory, now())
     if not waiting and not again:
         return 0
     try:
         site = _Site(config, say, until - time.monotonic())
     except IostatsError as error:
-        say(f"{error}; {len(waiting)} reports wait in {folder}")
+        say(f"{error}; {len(waiting)} reports wait in {directory}")
         return len(waiting)
     for number, path in enumerate(waiting + again):
         still = max(0, len(waiting) - number) + left_here
         left_s = until - time.monotonic()
         if left_s <= 0:
             if still:
-                say(f"no time is left to send reports; {still} wait in {folder} ([node] "
+                say(f"no time is left to send reports; {still} wait in {directory} ([node] "
                     f"hook_within)")
             return still
         try:
@@ -201,7 +201,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
                 lost += {path}.difference(again)
                 continue
             if still:
-                say(f"{error}; {still} reports wait in {folder}")
+                say(f"{error}; {still} reports wait in {directory}")
             if code != _ITS_OWN:
                 return still
             left_here += path not in again      # those behind it need not wait for it
@@ -212,33 +212,33 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             say(f"{path}: was sent, and cannot be removed: {private_files.why(error)}")
             left_here += path not in again
         if over:
-            _give_up_some(config, root, folder, report["node"], over, say)
+            _give_up_some(config, root, directory, report["node"], over, say)
     return left_here
 
 
-def _others(folder: str, node: str, known: _Job) -> dict[str, Any]:
+def _others(directory: str, node: str, known: _Job) -> dict[str, Any]:
     """Of the other jobs on the node, for the report: how many, and which have had no epilog."""
-    starts = set(_starts(folder))
+    starts = set(_starts(directory))
     named: list[dict[str, Any]] = []
     for stem in sorted(known.others):
         since = known.gone.get(stem)
         if stem in starts:
-            since = None if _why_it_is_over(folder, stem) else _since(folder, stem)
+            since = None if _why_it_is_over(directory, stem) else _since(directory, stem)
         job, attempt = _run_of(stem, node)
         if job and since is not None and len(named) < _MOST_OTHERS:
             named.append({"job": job, "attempt": attempt, "since": since})
     return {"other_jobs": len(known.others), **({"others": named} if named else {})}
 
 
-def _give_up_some(config: Config, root: str, folder: str, node: str, over: list[Any],
+def _give_up_some(config: Config, root: str, directory: str, node: str, over: list[Any],
                   say: Callable[[str], None]) -> None:
     """Forget the starts of which the site's server says that their jobs have ended."""
     over = [one for one in over[:_MOST_OTHERS] if isinstance(one, dict)]
-    for stem in _starts(folder):
+    for stem in _starts(directory):
         job, attempt = _run_of(stem, node)
-        run = {"job": job, "attempt": attempt, "since": _since(folder, stem)}
-        if job and run in over and not _why_it_is_over(folder, stem):
-            _give_up(config, root, folder, stem, NO_EPILOG, say)
+        run = {"job": job, "attempt": attempt, "since": _since(directory, stem)}
+        if job and run in over and not _why_it_is_over(directory, stem):
+            _give_up(config, root, directory, stem, NO_EPILOG, say)
 
 
 def _run_of(stem: str, node: str) -> tuple[str, int]:
@@ -256,24 +256,24 @@ def _run_of(stem: str, node: str) -> tuple[str, int]:
     return (job, int(attempt)) if restarted and attempt.isdigit() else (key, 0)
 
 
-def _since(folder: str, stem: str) -> int | None:
+def _since(directory: str, stem: str) -> int | None:
     """When the prolog kept a start, in whole seconds since 1970."""
     try:
-        return int(os.lstat(os.path.join(folder, stem + ".start")).st_mtime)
+        return int(os.lstat(os.path.join(directory, stem + ".start")).st_mtime)
     except OSError:
         return None
 
 
-def _why_no_start(folder: str, known: _Job) -> str:
+def _why_no_start(directory: str, known: _Job) -> str:
     """": " and why a job has no start here, as far as that can be told by now."""
     if known.why:
         return f": {known.why}"[:400]
     try:
-        path = os.path.join(folder, f"try.{os.urandom(8).hex()}.new")
+        path = os.path.join(directory, f"try.{os.urandom(8).hex()}.new")
         private_files.write_whole(path, b" " * 4096)
         private_files.forget(path)
     except OSError as error:
-        return f": {folder}: {error.strerror}"[:400]
+        return f": {directory}: {error.strerror}"[:400]
     return ": its prolog has not run here, or could not keep one"
 
 
@@ -341,7 +341,7 @@ def _work(config: Config, root: str, node: str, job: str, about: dict[str, Any],
                 config["node.hook_dir"], job)
 
 
-def _attempt_that_ends(folder: str, node: str, job: str, about: dict[str, Any]) -> int:
+def _attempt_that_ends(directory: str, node: str, job: str, about: dict[str, Any]) -> int:
     """
     Which run of a job its epilog is of: the last one that began here.
 
@@ -350,7 +350,7 @@ def _attempt_that_ends(folder: str, node: str, job: str, about: dict[str, Any]) 
     """
     last: int = _checked(about).get("attempt", 0)
     begun: set[int] = set()
-    for stem in _starts(folder):
+    for stem in _starts(directory):
         text = stem.partition(as_filename(job) + "%23")[2].partition("%20")[0]
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else 0
         if number <= last and stem == as_filename(f"{job}#{number}" if number else job, node):
@@ -358,12 +358,12 @@ def _attempt_that_ends(folder: str, node: str, job: str, about: dict[str, Any]) 
     return max(begun, default=last)
 
 
-def _waiting(folder: str) -> list[str]:
+def _waiting(directory: str) -> list[str]:
     """Paths of the reports that wait, the oldest first."""
     found = []
-    for name in _names(folder):
+    for name in _names(directory):
         if name.endswith(".delta"):
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             try:
                 found.append((os.lstat(path).st_mtime, path))
             except OSError:
@@ -371,12 +371,12 @@ def _waiting(folder: str) -> list[str]:
     return [path for _, path in sorted(found)]
 
 
-def _refused_before(folder: str, now: float) -> list[str]:
+def _refused_before(directory: str, now: float) -> list[str]:
     """Paths of some reports that were refused a day ago or more; the oldest of too many go."""
     found = []
-    for name in _names(folder):
+    for name in _names(directory):
         if name.endswith(".refused"):
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             try:
                 found.append((os.lstat(path).st_mtime, path))
             except OSError:
@@ -398,15 +398,15 @@ def _reap(config: Config, root: str, now: Callable[[], float], say: Callable[[st
 
     A start says itself when it is over, by its boot: a clock that is ahead proves nothing.
     """
-    folder = config["node.hook_dir"]
-    for stem in _starts(folder):
-        why = _why_it_is_over(folder, stem, now())
+    directory = config["node.hook_dir"]
+    for stem in _starts(directory):
+        why = _why_it_is_over(directory, stem, now())
         if why:
-            _give_up(config, root, folder, stem, why, say)
-    starts = set(_starts(folder))
-    for name in _names(folder):
+            _give_up(config, root, directory, stem, why, say)
+    starts = set(_starts(directory))
+    for name in _names(directory):
         if not name.endswith((".delta", ".refused")) and name.partition(".")[0] not in starts:
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             try:
                 if now() - os.lstat(path).st_mtime > _FORGOTTEN_S:
                     private_files.forget(path)
@@ -414,13 +414,13 @@ def _reap(config: Config, root: str, now: Callable[[], float], say: Callable[[st
                 continue
 
 
-def _why_it_is_over(folder: str, stem: str, now: float | None = None) -> str:
+def _why_it_is_over(directory: str, stem: str, now: float | None = None) -> str:
     """
     Why no epilog will come any more for a start, "" if one may; with `now`, also why one that
     has come will not end.
     """
-    path = os.path.join(folder, stem + ".start")
-    job = os.path.join(folder, stem + ".job")
+    path = os.path.join(directory, stem + ".start")
+    job = os.path.join(directory, stem + ".job")
     over = _read(job).over
     if over is not None:
         # By the time since boot, which nobody sets; less than then: the node was booted.
@@ -441,42 +441,42 @@ def _up() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def _give_up(config: Config, root: str, folder: str, stem: str, why: str,
+def _give_up(config: Config, root: str, directory: str, stem: str, why: str,
              say: Callable[[str], None]) -> None:
     """Forget a start; its node is told to have no numbers."""
     import json
-    path = os.path.join(folder, stem + ".start")
+    path = os.path.join(directory, stem + ".start")
     try:
         start = snapshots.decode(read_text(path).encode("latin-1"), path)
     except FileNotFoundError:                               # another one was faster
         return
     except (OSError, StateError) as error:
         say(str(error))
-        _forget(folder, stem)
+        _forget(directory, stem)
         return
-    about = _read(os.path.join(folder, stem + ".job")).about
+    about = _read(os.path.join(directory, stem + ".job")).about
     job, restarted, attempt = start.job.rpartition("#")
     if not restarted or not attempt.isdigit():
         job = start.job
-    work = Work(config, root, start.node, start.job, say, folder, job)
+    work = Work(config, root, start.node, start.job, say, directory, job)
     # With the start's own name: what an epilog has kept before it was ended stands.
     message = {**work.without_numbers(why, about), "seq": start.seq}
-    since = _since(folder, stem)
-    for other in _starts(folder) if why == NO_EPILOG and since is not None else ():
+    since = _since(directory, stem)
+    for other in _starts(directory) if why == NO_EPILOG and since is not None else ():
         if other != stem:
-            _append(os.path.join(folder, other + ".job"), f"was={since} {stem}\n", say)
+            _append(os.path.join(directory, other + ".job"), f"was={since} {stem}\n", say)
     try:
         if not os.path.exists(work.kept.delta_path(start.seq)):
             work.kept.keep_delta(start.seq, json.dumps(message).encode())
-        _forget(folder, stem)
+        _forget(directory, stem)
     except StateError as error:
         say(str(error))                                     # the disk is full; later
 
 
-def _forget(folder: str, stem: str) -> None:
-    for name in _names(folder):
+def _forget(directory: str, stem: str) -> None:
+    for name in _names(directory):
         if name.startswith(stem + ".") and not name.endswith((".delta", ".refused")):
-            private_files.forget(os.path.join(folder, name))
+            private_files.forget(os.path.join(directory, name))
 
 
 # -- the job's file --------------------------------------------------------------------------
@@ -489,14 +489,14 @@ def _stem(path: str) -> str:
     return os.path.basename(path)[:-len(".start")]
 
 
-def _starts(folder: str) -> list[str]:
+def _starts(directory: str) -> list[str]:
     """Stems of the jobs whose prolog has been on this node, and not their epilog."""
-    return [name[:-len(".start")] for name in _names(folder) if name.endswith(".start")]
+    return [name[:-len(".start")] for name in _names(directory) if name.endswith(".start")]
 
 
-def _names(folder: str) -> list[str]:
+def _names(directory: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
 

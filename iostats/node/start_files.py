@@ -1,18 +1,18 @@
 """
-What a node keeps between `start` and `stop`: files in a folder that is this user's alone.
+What a node keeps between `start` and `stop`: files in a directory that is this user's alone.
 
-    FOLDER/JOB%20NODE.start          the start snapshot, see snapshot.py
-    FOLDER/JOB%20NODE.mark.0001      the snapshot at a mark, likewise
-    FOLDER/JOB%20NODE.watch          what `watch` has seen so far
-    FOLDER/JOB%20NODE.SEQ.delta      a report that still has to be delivered, as it is sent
-    FOLDER/JOB%20NODE.journal        what the job's server on this node has counted: journal.py
+    DIRECTORY/JOB%20NODE.start          the start snapshot, see snapshot.py
+    DIRECTORY/JOB%20NODE.mark.0001      the snapshot at a mark, likewise
+    DIRECTORY/JOB%20NODE.watch          what `watch` has seen so far
+    DIRECTORY/JOB%20NODE.SEQ.delta      a report that still has to be delivered, as it is sent
+    DIRECTORY/JOB%20NODE.journal        what the job's server on this node has counted: journal.py
     PUBLIC/JOB%20NODE.start          root's `start --public`: everybody may read it
 
-FOLDER is --state-dir, or site.cfg's, or /tmp/iostats-UID-RANDOM, found again by its owner and
+DIRECTORY is --state-dir, or site.cfg's, or /tmp/iostats-UID-RANDOM, found again by its owner and
 mode.  It is 0700 and ours, or it is not used; no link is followed; a file is there whole or not at
 all (written beside, synced, then linked or renamed into place).
 
-PUBLIC is site.cfg's [node] public_dir.  It and all folders above it are root's, and nobody else
+PUBLIC is site.cfg's [node] public_dir.  It and all directories above it are root's, and nobody else
 can put or replace anything there, or it is not used.
 """
 
@@ -46,12 +46,12 @@ _PUBLIC_START_LIVES_S = 90 * 86400        # nobody's `stop` removed it, and /run
 class State:
     """The files of one job on one node."""
 
-    def __init__(self, folder: str, job: str, node: str, public_dir: str = "",
+    def __init__(self, directory: str, job: str, node: str, public_dir: str = "",
                  how: str = BY_OPTION) -> None:
-        """`how` to name another folder: BY_OPTION, or as site.cfg's key."""
-        self.folder, self.public_dir, self._how = folder, public_dir, how
+        """`how` to name another directory: BY_OPTION, or as site.cfg's key."""
+        self.directory, self.public_dir, self._how = directory, public_dir, how
         self._stem = as_filename(job, node)
-        self._path = os.path.join(folder, self._stem)
+        self._path = os.path.join(directory, self._stem)
         self.start_path = self.loaded_from = self._path + ".start"
         self.watch_path = self._path + ".watch"
         self.journal_path = self._path + ".journal"
@@ -75,8 +75,8 @@ class State:
         if data is None and self.public_path and os.path.lexists(self.public_path):
             wrong = _what_is_wrong_with_public(self.public_dir)
             if wrong:
-                raise StateError(f"{self.public_path}: not used: expected folders of root, got "
-                                 f"{wrong}; start the job yourself, or name another folder in "
+                raise StateError(f"{self.public_path}: not used: expected directories of root, got "
+                                 f"{wrong}; start the job yourself, or name another directory in "
                                  f"site.cfg, [node] public_dir")
             data, self.loaded_from = _load(self.public_path, owner=0), self.public_path
         return data
@@ -91,7 +91,7 @@ class State:
                 getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))
         except OSError as error:
             raise StateError(f"{self.public_path}: cannot be kept: {error.strerror}; name another "
-                             f"folder in site.cfg, [node] public_dir") from None
+                             f"directory in site.cfg, [node] public_dir") from None
 
     def forget_public_start(self) -> None:
         """Remove what root left for this job; for root alone, others can't."""
@@ -108,7 +108,7 @@ class State:
     def marks(self) -> list[str]:
         """Paths of the marks' snapshots, in their order."""
         stem = self._stem + ".mark."
-        return [os.path.join(self.folder, name) for name in sorted(_entries(self.folder))
+        return [os.path.join(self.directory, name) for name in sorted(_entries(self.directory))
                 if name.startswith(stem) and name[len(stem):].isdigit()]
 
     def keep_watch(self, data: bytes) -> None:
@@ -127,9 +127,9 @@ class State:
 
     def forget_pieces(self) -> None:
         """Remove what a process that was killed has left of a file: see write_whole."""
-        for name in _entries(self.folder):
+        for name in _entries(self.directory):
             if name.startswith(self._stem + ".") and name.endswith(".new"):
-                forget(os.path.join(self.folder, name))
+                forget(os.path.join(self.directory, name))
 
     def forget_watch(self) -> None:
         """Remove what `watch` has seen."""
@@ -137,8 +137,8 @@ class State:
 
     def delta_path(self, seq: str) -> str:
         """Where the report of the start `seq` waits."""
-        # Ours is of hex digits; that of a damaged start leads out of no folder.
-        return os.path.join(self.folder, f"{self._stem}.{as_filename(seq)}.delta")
+        # Ours is of hex digits; that of a damaged start leads out of no directory.
+        return os.path.join(self.directory, f"{self._stem}.{as_filename(seq)}.delta")
 
     def keep_delta(self, seq: str, data: bytes) -> None:
         """Keep a report until it is delivered."""
@@ -147,29 +147,29 @@ class State:
     def deltas(self) -> dict[str, bytes]:
         """{path: bytes} of the reports that wait, in no order."""
         found = {}
-        for name in _entries(self.folder):
+        for name in _entries(self.directory):
             if name.startswith(self._stem + ".") and name.endswith(".delta"):
-                path = os.path.join(self.folder, name)
+                path = os.path.join(self.directory, name)
                 data = _load(path)
                 if data is not None:
                     found[path] = data
         return found
 
     def leave(self) -> None:
-        """Remove the folder when it is one of ours below /tmp, and empty."""
-        if os.path.dirname(self.folder) == TMP and os.path.basename(self.folder).startswith(
+        """Remove the directory when it is one of ours below /tmp, and empty."""
+        if os.path.dirname(self.directory) == TMP and os.path.basename(self.directory).startswith(
                 _prefix()):
             try:
-                os.rmdir(self.folder)
+                os.rmdir(self.directory)
             except OSError:
                 pass                                   # another job still has files there
 
     def _write(self, path: str, data: bytes, replace: bool) -> bool:
         try:
             return self._write_once(path, data, replace)
-        except FileNotFoundError:                      # another job has just left the folder
+        except FileNotFoundError:                      # another job has just left the directory
             try:
-                os.mkdir(self.folder, 0o700)
+                os.mkdir(self.directory, 0o700)
                 return self._write_once(path, data, replace)
             except OSError as error:
                 raise not_kept(path, error, self._how)
@@ -181,9 +181,9 @@ class State:
         return write_whole(path, data, replace, mode)
 
 
-def _entries(folder: str) -> list[str]:
+def _entries(directory: str) -> list[str]:
     try:
-        return os.listdir(folder)
+        return os.listdir(directory)
     except FileNotFoundError:                          # another job has just left it
         return []
 
@@ -192,29 +192,29 @@ def _holds_work(state: State) -> bool:
     return os.path.lexists(state.start_path) or bool(state.deltas())
 
 
-def open_state(folder: str, job: str, node: str, public_dir: str = "",
+def open_state(directory: str, job: str, node: str, public_dir: str = "",
                holds: Callable[[State], bool] = _holds_work, how: str = BY_OPTION) -> State:
     """
-    The State of `job` on `node` in `folder`, which is made if it is not there.
+    The State of `job` on `node` in `directory`, which is made if it is not there.
 
-    `how`: as of State; `holds`: says of one of our folders below /tmp, where none is named, that
-    it is this job's.
+    `how`: as of State; `holds`: says of one of our directories below /tmp, where none is named,
+    that it is this job's.
     """
-    if folder:
-        make_private(folder, how)
-        return State(folder, job, node, public_dir, how)
-    for folder in _private_folders():
-        state = State(folder, job, node, public_dir)
+    if directory:
+        make_private(directory, how)
+        return State(directory, job, node, public_dir, how)
+    for directory in _private_directories():
+        state = State(directory, job, node, public_dir)
         if holds(state):
             return state
-    return State(_default_folder(), job, node, public_dir)
+    return State(_default_directory(), job, node, public_dir)
 
 
 def _prefix() -> str:
     return f"iostats-{os.geteuid()}-"
 
 
-def _private_folders() -> Iterator[str]:
+def _private_directories() -> Iterator[str]:
     for name in sorted(os.listdir(TMP)):
         if name.startswith(_prefix()):
             path = os.path.join(TMP, name)
@@ -226,14 +226,14 @@ def _private_folders() -> Iterator[str]:
                 yield path
 
 
-def _default_folder() -> str:
-    for path in _private_folders():
+def _default_directory() -> str:
+    for path in _private_directories():
         return path
     path = os.path.join(TMP, _prefix() + os.urandom(8).hex())
     try:
         os.mkdir(path, 0o700)
     except OSError as error:
-        raise StateError(f"{path}: cannot be made: {error.strerror}; name another folder with "
+        raise StateError(f"{path}: cannot be made: {error.strerror}; name another directory with "
                          f"--state-dir") from None
     return path
 
@@ -242,7 +242,7 @@ def _what_is_wrong_with_public(path: str, allowed: int = 0) -> str | None:
     """
     None when nobody but root can put a file into `path`, else what is in the way.
 
-    `allowed`: S_ISVTX for a folder above it.  Who may write to one of those could move this one
+    `allowed`: S_ISVTX for a directory above it.  Who may write to one of those could move this one
     away, unless it is sticky, as /tmp is.
     """
     path = os.path.abspath(path)
@@ -271,17 +271,17 @@ def _make_public(path: str) -> None:
         os.chmod(path, 0o755)                          # whatever the umask is
     wrong = wrong or _what_is_wrong_with_public(path)
     if wrong:
-        raise StateError(f"{path}: expected folders that only root can write to, got {wrong}; mend "
-                         f"it, or name another in site.cfg, [node] public_dir")
+        raise StateError(f"{path}: expected directories that only root can write to, got {wrong}; "
+                         f"mend it, or name another in site.cfg, [node] public_dir")
 
 
-def _forget_old(folder: str, now: float, boot_id: str, up: float) -> None:
+def _forget_old(directory: str, now: float, boot_id: str, up: float) -> None:
     """
     Remove starts that nobody has used for 90 days: what has been here since this boot for no longer
     than this boot lasts, whatever the clock says.
     """
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
         if os.lstat(path).st_mtime < now - _PUBLIC_START_LIVES_S and (
                 up > _PUBLIC_START_LIVES_S or not _is_of_boot(path, boot_id)):
             forget(path)
@@ -307,7 +307,7 @@ def _load(path: str, owner: int | None = None) -> bytes | None:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != owner:
             raise StateError(f"{path}: expected a file of user {owner}, got a link, a "
-                             f"folder or a file of user {found.st_uid}; remove it")
+                             f"directory or a file of user {found.st_uid}; remove it")
         return read_text(path).encode("latin-1")
     except FileNotFoundError:
         return None

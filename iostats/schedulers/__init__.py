@@ -1,5 +1,5 @@
 """
-The batch systems, one file each; the folder is the list.
+The batch systems, one file each; the directory is the list.
 
 A scheduler is a module with
 

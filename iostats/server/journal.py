@@ -48,20 +48,20 @@ _WILL_BE_LOST = "going on, but what is counted will be lost if this server is ki
 
 
 @contextlib.contextmanager
-def kept(folder: str, job: str, say: Callable[[str], None]) -> Iterator[Journal | None]:
+def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journal | None]:
     """
     The Journal of `job` on this node, which is removed when the block comes to its end, and stays
     when it fails; None where there can be none, which is said.
 
-    `folder`: as of state.open_state.
+    `directory`: as of state.open_state.
     """
     journal = None
     try:
-        journal = _opened(folder, job, say)
+        journal = _opened(directory, job, say)
     except StateError as error:
         say(f"{error}; {_WILL_BE_LOST}")
     except OSError as error:
-        say(f"{folder or start_files.TMP}: {error.strerror}; {_WILL_BE_LOST}")
+        say(f"{directory or start_files.TMP}: {error.strerror}; {_WILL_BE_LOST}")
     is_done = False
     try:
         yield journal
@@ -79,10 +79,10 @@ def kept(folder: str, job: str, say: Callable[[str], None]) -> Iterator[Journal 
             journal.close(is_done)
 
 
-def _opened(folder: str, job: str, say: Callable[[str], None]) -> Journal:
+def _opened(directory: str, job: str, say: Callable[[str], None]) -> Journal:
     about = schedulers.here(os.environ).about(os.environ)
     run = f"{about['job']} {about.get('attempt') or 0}" if about.get("job") else ""
-    return Journal(start_files.open_state(folder, job, identity.name(),
+    return Journal(start_files.open_state(directory, job, identity.name(),
                                           holds=lambda one: os.path.lexists(one.journal_path)),
                    {"form": _FORM, "job": job, "run": run, "boot_id": identity.boot_id()}, say)
 
@@ -249,8 +249,8 @@ class Journal:
         while True:
             try:
                 handle = self._made()
-            except FileNotFoundError:                  # another job has just left the folder
-                os.mkdir(self._kept.folder, 0o700)
+            except FileNotFoundError:                  # another job has just left the directory
+                os.mkdir(self._kept.directory, 0o700)
                 handle = self._made()
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """
 Sinks: where the site's server hands on what it knows of jobs, one file each.
 
-A sink is a file in this folder.  `[NAME] ...` in site.cfg turns it on; what it needs is imported
+A sink is a file in this directory.  `[NAME] ...` in site.cfg turns it on; what it needs is imported
 when it is on, and not before.  Its module has
 
     NAME                  as in site.cfg and in messages

@@ -14,7 +14,7 @@ of a sweep that was an hour ago.  `lustre_job` has totals too, which grow until 
 the database makes the rates: a job that did something has a point, and one of the sweep before if
 that has none yet, so that an increase is seen from where it began.
 
-Points go to a folder first, in one file for some thousands of them, and from there to the
+Points go to a directory first, in one file for some thousands of them, and from there to the
 database, by two threads.  A file is removed when the database has it.  If the server is killed
 between the two, the points are written twice; they have the same tags and the same time, so they
 are there once.
@@ -39,7 +39,7 @@ import zlib
 from collections import namedtuple
 
 from iostats.base.errors import ConfigError
-from iostats.base.private_files import make_folders
+from iostats.base.private_files import make_directories
 from iostats.lustre.metrics import TRANSFERS, is_operation
 from iostats.sinks import Number
 from iostats.sinks._gains import AT_ONCE, BYTES, NOBODY, Tally, job_of
@@ -69,8 +69,8 @@ AGAIN_S = (1.0, 60.0)               # the first and the longest pause after a fa
 SAY_AGAIN_S = 3600.0
 _LONGEST_RETRY_AFTER_S = 600.0
 _POINTS_AT_ONCE = 5000              # what InfluxDB recommends
-_SWEEPS_WAITING = 8                 # for the thread that writes them to the folder
-_IN_MEMORY = 16 << 20               # where the folder can't be written
+_SWEEPS_WAITING = 8                 # for the thread that writes them to the directory
+_IN_MEMORY = 16 << 20               # where the directory can't be written
 _PROBES = 64                        # to find the points that a database does not take
 _FILE = ".points"
 _is_ours = re.compile(r"\d{15}\.\d+\.points").fullmatch
@@ -401,39 +401,40 @@ class Lines:
                              if key[-1] in self._ids or key[-1] == NOBODY}
 
 
-# -- the folder --------------------------------------------------------------------------------
+# -- the directory --------------------------------------------------------------------------------
 
 class Spool:
     """
-    Points that wait, in a folder: files NUMBER.COUNT.points, compressed, the oldest first.
+    Points that wait, in a directory: files NUMBER.COUNT.points, compressed, the oldest first.
 
-    `most_bytes`: so much at most; when it is full the oldest points go.  Where the folder can't be
-    written some are kept in memory.  Two threads may use it: one that puts, one that takes.
+    `most_bytes`: so much at most; when it is full the oldest points go.  Where the directory can't
+    be written some are kept in memory.  Two threads may use it: one that puts, one that takes.
 
     Attributes:
         dropped: points that went since there was no room; `refused`: points put aside.
-        trouble: why the folder can't be written, in words; "" when it can.
+        trouble: why the directory can't be written, in words; "" when it can.
     """
 
-    def __init__(self, folder: str, most_bytes: int) -> None:
-        self.folder, self._most = folder, most_bytes
-        self._aside = os.path.join(folder, "refused")
+    def __init__(self, directory: str, most_bytes: int) -> None:
+        self.directory, self._most = directory, most_bytes
+        self._aside = os.path.join(directory, "refused")
         self.dropped = self.refused = 0
         self.trouble = ""
         self._lock = threading.Condition()
         self._memory: collections.deque[tuple[int, bytes]] = collections.deque()   # (points, data)
         self._taken = None
         try:
-            make_folders(self._aside)
-            for name in os.listdir(folder):
+            make_directories(self._aside)
+            for name in os.listdir(directory):
                 if name.endswith(".new"):
-                    os.unlink(os.path.join(folder, name))
+                    os.unlink(os.path.join(directory, name))
             self._files = collections.deque(
-                (name, os.path.getsize(os.path.join(folder, name)))
-                for name in sorted(os.listdir(folder)) if _is_ours(name))
+                (name, os.path.getsize(os.path.join(directory, name)))
+                for name in sorted(os.listdir(directory)) if _is_ours(name))
         except OSError as error:
-            raise ConfigError(f"{error.filename or folder}: cannot be used: {error.strerror}; name "
-                              f"another folder ([influxdb] spool_dir in site.cfg)") from None
+            raise ConfigError(f"{error.filename or directory}: cannot be used: {error.strerror}; "
+                              "name "
+                              f"another directory ([influxdb] spool_dir in site.cfg)") from None
         self._bytes = sum(size for _, size in self._files)
         self._number = int(self._files[-1][0].split(".")[0]) if self._files else 0
 
@@ -443,7 +444,7 @@ class Spool:
         self._number += 1
         name = f"{self._number:015d}.{len(lines)}{_FILE}"
         try:
-            _write(os.path.join(self.folder, name), data)
+            _write(os.path.join(self.directory, name), data)
         except OSError as error:
             with self._lock:
                 self.trouble = error.strerror or str(error)
@@ -466,7 +467,7 @@ class Spool:
             self._bytes -= size
             self.dropped += _points_of(name)
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self.folder, name))
+                os.unlink(os.path.join(self.directory, name))
 
     def oldest(self, within_s: float) -> tuple[Kept, list[bytes]] | None:
         """(what it is, its lines) of the oldest points, or None when none come in that time."""
@@ -481,7 +482,7 @@ class Spool:
             else:
                 return None
         try:
-            with open(os.path.join(self.folder, name), "rb") as file:
+            with open(os.path.join(self.directory, name), "rb") as file:
                 return name, zlib.decompress(file.read()).split(b"\n")
         except (OSError, zlib.error):
             # Somebody has removed or damaged it; what was in it can't be had any more.
@@ -501,7 +502,7 @@ class Spool:
             if self._files and self._files[0][0] == what:
                 self._bytes -= self._files.popleft()[1]
                 with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(self.folder, what))
+                    os.unlink(os.path.join(self.directory, what))
 
     def put_aside(self, lines: list[bytes]) -> None:
         """Keep points that no database takes, for a person to look at; the newest of them."""
@@ -656,7 +657,7 @@ class InfluxDB:
         """Take all targets' totals, between the other things that the loop does."""
         if self._sweeps.full() or (self._walking is not None and not self._walking.done()):
             self.late += 1
-            self._once("late", f"{self._spool.folder}: writing points down takes longer than a "
+            self._once("late", f"{self._spool.directory}: writing points down takes longer than a "
                                f"sweep; one is left out (the next one has its amounts)")
             return
         self._walking = asyncio.ensure_future(self._walk(sweep, harvest))
@@ -674,7 +675,7 @@ class InfluxDB:
             log.exception("a bug of ours, please report it: a sweep was not written")
 
     def _keep(self) -> None:
-        """The thread that writes points to the folder."""
+        """The thread that writes points to the directory."""
         while True:
             sweep = self._sweeps.get()
             if sweep is None:
@@ -691,12 +692,12 @@ class InfluxDB:
         for first in range(0, len(lines), _POINTS_AT_ONCE):
             spool.put(lines[first:first + _POINTS_AT_ONCE])
         if spool.trouble and not trouble:
-            self._say(f"influxdb: {spool.folder}: cannot be written: {spool.trouble}; points wait "
-                      f"in memory, 16 MiB at most")
+            self._say(f"influxdb: {spool.directory}: cannot be written: {spool.trouble}; points "
+                      f"wait in memory, 16 MiB at most")
         elif trouble and not spool.trouble:
-            self._say(f"influxdb: {spool.folder} can be written again")
+            self._say(f"influxdb: {spool.directory} can be written again")
         if spool.dropped > dropped:
-            self._once("dropped", f"{spool.folder} is full ([influxdb] spool_bytes): the oldest "
+            self._once("dropped", f"{spool.directory} is full ([influxdb] spool_bytes): the oldest "
                                   f"points go, {spool.dropped} so far")
 
     def _send(self) -> None:
@@ -744,7 +745,7 @@ class InfluxDB:
             else:
                 self._spool.put_aside(some)
                 self._once("refused", f"{self._where.url} {answer.why}; {len(some)} points that it "
-                                      f"does not take are in {self._spool.folder}/refused, and are "
+                           f"does not take are in {self._spool.directory}/refused, and are "
                                       f"not sent again")
         return Answer(TAKEN, "", None)
 
@@ -763,7 +764,7 @@ class InfluxDB:
         else:
             mend = "tried again"
         self._once(answer.kind, f"{self._where.url} {answer.why}; points are kept in "
-                                f"{self._spool.folder}; {mend}")
+                   f"{self._spool.directory}; {mend}")
 
     def _forget_database(self) -> None:
         if self._database is not None:
@@ -794,7 +795,7 @@ class InfluxDB:
         return [Number(*about, value) for about, value in zip(NUMBERS, values)]
 
     def close(self) -> None:
-        """What waits in the folder is sent after the next start."""
+        """What waits in the directory is sent after the next start."""
         if self._walking is not None:
             self._walking.cancel()
         self._stop.set()

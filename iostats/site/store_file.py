@@ -13,7 +13,7 @@ import sqlite3
 import time
 
 from iostats.base.errors import StateError
-from iostats.base.private_files import make_folders
+from iostats.base.private_files import make_directories
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def make(path: str, prepare: Callable[[sqlite3.Connection], object]) -> None:
 
     It is there whole or not at all: one of 0 bytes was never made by us.
     """
-    make_folders(os.path.dirname(path))
+    make_directories(os.path.dirname(path))
     if os.path.lexists(path):
         return
     beside = f"{path}.{os.urandom(8).hex()}.new"
@@ -42,11 +42,11 @@ def make(path: str, prepare: Callable[[sqlite3.Connection], object]) -> None:
             new.close()
         with contextlib.suppress(FileExistsError):             # another server was faster
             os.link(beside, path)
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(folder)
+            os.fsync(directory)
         finally:
-            os.close(folder)
+            os.close(directory)
     finally:
         for end in ENDS:
             with contextlib.suppress(FileNotFoundError):

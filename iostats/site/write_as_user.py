@@ -2,7 +2,7 @@
 A report to where its user sees it, written by a process that is that user.
 
     output    at the end of the job's own output file: a plain file of the user's that is there
-    home      ~/.iostats/JOB.txt, for who has made that folder
+    home      ~/.iostats/JOB.txt, for who has made that directory
 
 No link is followed at the end of a path, and nothing is opened with more than the user's rights:
 whatever the path is, it can only reach what the user could have written without us.  Nothing is
@@ -10,7 +10,7 @@ written as root, or as a user of the system such as slurm.
 
 Whose job it is, and where its output goes, may be the word of a node.  So that one node that lies
 does not become each of these users, nothing is appended to what others would run or believe: a
-hidden file (.bashrc), one in a hidden folder (.ssh), or a program.
+hidden file (.bashrc), one in a hidden directory (.ssh), or a program.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Writer:
         await self._ask("append", user, path, text)
 
     async def keep_at_home(self, user: str, job: str, text: str) -> None:
-        """Write ~USER/.iostats/JOB.txt where that folder is; NotHandedOver."""
+        """Write ~USER/.iostats/JOB.txt where that directory is; NotHandedOver."""
         await self._ask("home", user, job, text)
 
     async def _ask(self, what: str, *words: str) -> None:
@@ -245,23 +245,23 @@ def _begun(number: int, what: str, user: str, name: str, text: str) -> tuple[int
 def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
     """Become `user`, with no open file but `keep`, and write."""
     entry = _entry(user)
-    path, folder = name, ""
+    path, directory = name, ""
     if what == "append":
         if not os.path.isabs(path):
             raise NotHandedOver(f"{path}: expected an absolute path")
         if any(part.startswith(".") for part in path.split("/")):
-            raise NotHandedOver(f"{path}: expected a job's output, got a hidden file or folder")
+            raise NotHandedOver(f"{path}: expected a job's output, got a hidden file or directory")
     else:
         if not os.path.isabs(entry.pw_dir):
             raise NotHandedOver(f"user {user!r} has no home")
-        folder = os.path.join(entry.pw_dir, ".iostats")
-        path = os.path.join(folder, as_filename(name) + ".txt")
+        directory = os.path.join(entry.pw_dir, ".iostats")
+        path = os.path.join(directory, as_filename(name) + ".txt")
     become(entry, keep)
     if what == "append":
         _append(path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
         return
     try:
-        _replace(folder, path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
+        _replace(directory, path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
     except OSError as error:
         why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
         raise NotHandedOver(f"{path}: {why}") from None
@@ -329,8 +329,8 @@ def _append(path: str, data: bytes, uid: int) -> None:
         os.close(handle)
 
 
-def _replace(folder: str, path: str, data: bytes, uid: int) -> None:
-    found = os.lstat(folder)
+def _replace(directory: str, path: str, data: bytes, uid: int) -> None:
+    found = os.lstat(directory)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
         raise OSError(errno.ENOTDIR, "")
     beside = f"{path}.{os.urandom(8).hex()}.new"

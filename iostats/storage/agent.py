@@ -69,13 +69,13 @@ _FINAL = (protocol.REFUSED, protocol.INVALID_PARAMS)
 # What became of a message
 _TAKEN, _USELESS, _LATER = "taken", "useless", "later"
 
-Target = namedtuple("Target", "file_system name folders cleanup_s")
+Target = namedtuple("Target", "file_system name directories cleanup_s")
 Target.__doc__ = """
 One OST or MDT of this machine.
 
 Attributes:
     name: "OST000a", "MDT0000".
-    folders: where its job_stats may be, the best place first.
+    directories: where its job_stats may be, the best place first.
     cleanup_s: its job_cleanup_interval in seconds, 0 for never; None where it can't be read.
 """
 
@@ -84,7 +84,7 @@ Look.__doc__ = """
 What there is to read of one Target.
 
 Attributes:
-    path: of its job_stats, or of the folder where it should be.
+    path: of its job_stats, or of the directory where it should be.
     entries: in it; None where it cannot be read: then `why` says so.
     jobs: those of them that are of jobs.
     bad: those that could not be understood; `why`: the first of them.
@@ -100,21 +100,21 @@ def targets(root: str, file_systems: Sequence[str] = ()) -> list[Target]:
     found: dict[tuple[str, str], list[str]] = {}
     for kind in KINDS:
         for place in PLACES:
-            folder = os.path.join(root, place, kind)
+            directory = os.path.join(root, place, kind)
             try:
-                names = os.listdir(folder)
+                names = os.listdir(directory)
             except OSError:
                 continue
             for name in names:
                 key = split_name(name)
                 if key is not None and (not file_systems or key[0] in file_systems):
-                    found.setdefault(key, []).append(os.path.join(folder, name))
+                    found.setdefault(key, []).append(os.path.join(directory, name))
     return [Target(*key, found[key], _cleanup_s(found[key])) for key in sorted(found)]
 
 
 def split_name(name: str) -> tuple[str, str] | None:
     """
-    (file system, target) of a folder below obdfilter/ or mdt/, or None.
+    (file system, target) of a directory below obdfilter/ or mdt/, or None.
 
     >>> split_name("my-fs-OST000f")
     ('my-fs', 'OST000f')
@@ -127,10 +127,10 @@ def split_name(name: str) -> tuple[str, str] | None:
     return (file_system, target) if is_target and file_system and is_name else None
 
 
-def _cleanup_s(folders: Iterable[str]) -> int | None:
-    for folder in folders:
+def _cleanup_s(directories: Iterable[str]) -> int | None:
+    for directory in directories:
         try:
-            text = read_text(os.path.join(folder, "job_cleanup_interval")).strip()
+            text = read_text(os.path.join(directory, "job_cleanup_interval")).strip()
         except OSError:
             continue
         if text.isascii() and text.isdigit() and len(text) < 12:
@@ -277,7 +277,7 @@ class Agent:
         while not self._deliver(max(until, time.monotonic() + 1)):
             left = until - time.monotonic()
             if left <= 0:
-                raise NotDelivered(f"{len(self._spool)} messages wait in {self._spool.folder}; "
+                raise NotDelivered(f"{len(self._spool)} messages wait in {self._spool.directory}; "
                                    f"the next run sends them")
             time.sleep(min(max(0.05, self._again_at - time.monotonic()), left))
         if self._refused:
@@ -406,7 +406,7 @@ class Agent:
             # What has been read is true.  What is gone is not known.
             prints.abandon()
             what = (error.strerror or str(error))[:LONGEST_WHY]
-            self._say(f"{name}: {error.filename or target.folders[0]}: cannot be read: {what}")
+            self._say(f"{name}: {error.filename or target.directories[0]}: cannot be read: {what}")
             if len(block):
                 parts.add(block, ended=False)
                 block = Block(head)
@@ -434,14 +434,14 @@ class Agent:
             except (OSError, StateError) as error:
                 if not (is_empty and self._send(message, _ANSWER_WITHIN_S) is _TAKEN):
                     why = error if isinstance(error, StateError) else (
-                        f"{self._spool.folder}: a sweep cannot be kept: {error.strerror}")
+                        f"{self._spool.directory}: a sweep cannot be kept: {error.strerror}")
                     raise _Skipped(f"{why}; it is left out") from None
 
     def _spooled(self, data: bytes, is_full: bool) -> None:
         size = self._spool.size
         dropped = self._spool.keep(self._run, self._seq, data)
         if dropped:
-            self._say(f"{self._spool.folder}: the oldest sweeps are dropped: more than "
+            self._say(f"{self._spool.directory}: the oldest sweeps are dropped: more than "
                       f"{self._config['harvest.spool_bytes']} bytes wait (site.cfg: [harvest] "
                       f"spool_bytes)")
         elif not is_full:
@@ -506,7 +506,7 @@ class Agent:
             if getattr(error, "code", None) == protocol.METHOD_NOT_FOUND:
                 error = NotDelivered("the site's server is of an older release, which does not "
                                      "know `packed_sweep`: update it")
-            self._say(f"{error}; {len(self._spool)} messages wait in {self._spool.folder}",
+            self._say(f"{error}; {len(self._spool)} messages wait in {self._spool.directory}",
                       "".join(c for c in str(error) if not c.isdigit()))
             return _LATER
         if self._is_away:
@@ -545,14 +545,14 @@ def booted_at_ns() -> int:
 def _opened(target: Target) -> tuple[int, str]:
     """(handle, path) of a target's job_stats, from the first place that has it; OSError."""
     failed: OSError | None = None
-    for folder in target.folders:
-        path = os.path.join(folder, "job_stats")
+    for directory in target.directories:
+        path = os.path.join(directory, "job_stats")
         try:
             return open_regular(path), path
         except OSError as error:
             if failed is None or isinstance(failed, FileNotFoundError):
                 failed = error                 # "permission denied" tells more
-    raise failed  # type: ignore[misc]     # a target has folders
+    raise failed  # type: ignore[misc]     # a target has directories
 
 
 def chunks(handle: int, path: str,
@@ -583,7 +583,7 @@ def chunks(handle: int, path: str,
 
 def look(target: Target, job_of: Callable[[str], str] = lambda job_id: job_id) -> Look:
     """The Look of a target; `job_of`: the job that an id is of, "" for none."""
-    path, entries, jobs, bad, why = target.folders[0], 0, 0, 0, ""
+    path, entries, jobs, bad, why = target.directories[0], 0, 0, 0, ""
     try:
         handle, path = _opened(target)
         try:

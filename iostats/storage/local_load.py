@@ -116,7 +116,7 @@ class Here:
                                + ("; use root" if isinstance(error, PermissionError) else ""))
                 self._prints.pop(key, None)
         if not now:
-            raise NotReadable(f"{found[0].folders[0]}/job_stats: {next(iter(failed.values()))}")
+            raise NotReadable(f"{found[0].directories[0]}/job_stats: {next(iter(failed.values()))}")
         before, self._before = self._before, now
         if before is None:
             return True
@@ -145,7 +145,7 @@ class Here:
         if prints is None or before is None:
             prints, before = self._prints.setdefault(key, Fingerprints()), None
             prints.forget()
-        with _opened(target.folders) as file:
+        with _opened(target.directories) as file:
             at, now_ns = time.monotonic(), time.time_ns()
             new: dict[str, list[Life]] = {}
             bad: list[str] = []
@@ -222,16 +222,16 @@ class Dumps:
 
 # -- reading -----------------------------------------------------------------------------------
 
-def _opened(folders: Iterable[str]) -> BinaryIO:
-    """The job_stats in the first folder that has one; OSError, of what is there if there is one."""
+def _opened(directories: Iterable[str]) -> BinaryIO:
+    """The job_stats in the first directory that has one; OSError, of what is there if any is."""
     failed: OSError | None = None
-    for folder in folders:
+    for directory in directories:
         try:
-            return os.fdopen(open_regular(os.path.join(folder, "job_stats")), "rb", buffering=0)
+            return os.fdopen(open_regular(os.path.join(directory, "job_stats")), "rb", buffering=0)
         except OSError as error:
             if failed is None or isinstance(failed, FileNotFoundError):
                 failed = error
-    raise failed  # type: ignore[misc]                 # a target has folders
+    raise failed  # type: ignore[misc]                 # a target has directories
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

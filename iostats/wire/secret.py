@@ -1,7 +1,7 @@
 """
 The job's secret: 32 random bytes, as 64 hex digits in a file that only its user can read.
 
-The server makes it, the nodes read it; it lies in a folder that they share (site.cfg: [secret]
+The server makes it, the nodes read it; it lies in a directory that they share (site.cfg: [secret]
 dir, ~/.iostats by default), or comes in the environment as IOSTATS_SECRET.
 """
 
@@ -12,26 +12,26 @@ import stat
 
 from iostats.base.errors import ConfigError, NotDelivered, StateError
 from iostats.base.job_id import as_filename
-from iostats.base.private_files import make_folders, read_text
+from iostats.base.private_files import make_directories, read_text
 
 VARIABLE = "IOSTATS_SECRET"
 _SHORTEST = 16
 
 
-def where(named: str | None, folder: str, job: str) -> str | None:
+def where(named: str | None, directory: str, job: str) -> str | None:
     """
     The path of the secret of `job`, or None for the environment.
 
-    `named` (--secret) wins, then IOSTATS_SECRET, then a file in `folder` ([secret] dir).
+    `named` (--secret) wins, then IOSTATS_SECRET, then a file in `directory` ([secret] dir).
     """
     if named:
         return named
     if os.environ.get(VARIABLE):
         return None
-    home = os.path.expanduser(folder)
+    home = os.path.expanduser(directory)
     if home.startswith("~"):
-        raise ConfigError(f"[secret] dir: expected a folder, got {folder!r}, and nobody tells "
-                          f"where that home is; name a file with --secret")
+        raise ConfigError(f"[secret] dir: expected a directory, got {directory!r}, and nobody "
+                          f"tells where that home is; name a file with --secret")
     return os.path.join(home, as_filename(job) + ".secret")
 
 
@@ -59,7 +59,7 @@ def _read(path: str) -> str:
         return read_text(path)
     except FileNotFoundError:
         raise NotDelivered(f"{path}: no secret; the server makes it: is that running, and is the "
-                           f"folder shared, or the file copied to here?") from None
+                           f"directory shared, or the file copied to here?") from None
     except PermissionError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}; it is another user's.  The "
                          f"site's server knows ordinary users by munge: [server] auth = munge "
@@ -74,7 +74,7 @@ def make(path: str | None) -> bool:
         return False
     beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
-        make_folders(os.path.dirname(path))
+        make_directories(os.path.dirname(path))
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                          | os.O_CLOEXEC, 0o600)
         try:

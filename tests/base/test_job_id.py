@@ -136,10 +136,10 @@ def test_another_node_name_is_refused_in_one_line(name):
     (("/../../etc/passwd",), "%2F%2E%2E%2F%2E%2E%2Fetc%2Fpasswd"),
     (("..",), "%2E%2E"), ((".hidden",), "%2Ehidden"), (("1234+1_7@x-y",), "1234+1_7@x-y"),
     (("100%",), "100%25"), (("a\x00b\n",), "a%00b%0A"),
-], ids=["job and node", "an array", "a path", "the folder above", "a hidden file",
+], ids=["job and node", "an array", "a path", "the directory above", "a hidden file",
         "what may stay", "our own mark", "control characters"])
 def test_a_file_name_can_lead_nowhere_else(parts, name):
-    """No / and no . is left, so that no id leaves the folder or hides in it."""
+    """No / and no . is left, so that no id leaves the directory or hides in it."""
     assert name == as_filename(*parts)
 
 

@@ -1,8 +1,8 @@
 """
-A disk that fails on demand: a FUSE mount that hands everything on to a folder, but what it is told
-to fail.
+A disk that fails on demand: a FUSE mount that hands everything on to a directory, but what it is
+told to fail.
 
-    python bad_disk.py FOLDER MOUNT_POINT
+    python bad_disk.py DIRECTORY MOUNT_POINT
 
 MOUNT_POINT/.fault takes one line, and is in no listing:
 
@@ -37,13 +37,13 @@ class BadDisk:
         path: the mount point.
     """
 
-    def __init__(self, folder, mount_point):
-        """`mount_point`: a folder; the test is skipped where there can be no FUSE."""
+    def __init__(self, directory, mount_point):
+        """`mount_point`: a directory; the test is skipped where there can be no FUSE."""
         self.path = mount_point
-        for one in (folder, mount_point):
+        for one in (directory, mount_point):
             os.makedirs(one, exist_ok=True)
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(folder), str(mount_point)], stdin=subprocess.DEVNULL,
+            [sys.executable, __file__, str(directory), str(mount_point)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if self._process.stdout.readline() != b"ready\n":
             self._process.kill()
@@ -81,7 +81,7 @@ class BadDisk:
         self._process.stdout.close()
 
 
-def _serve(folder, mount_point):
+def _serve(directory, mount_point):
     from ctypes.util import find_library
     if find_library("fuse3"):
         os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
@@ -101,7 +101,7 @@ def _serve(folder, mount_point):
             sys.stdout.flush()
 
         def _real(self, path):
-            return folder + path
+            return directory + path
 
         def _do(self, name, action, half=None):
             self._counts[name] += 1

@@ -1,6 +1,6 @@
 """
 A disk of which the n-th write, fsync, rename, read, ... fails (EIO), for each n that there is: in
-the hooks' folder, the client's, the agent's spool and the server's store.
+the hooks' directory, the client's, the agent's spool and the server's store.
 
 What holds: what was said to be done is counted, once; what is not counted is named.
 """
@@ -66,13 +66,13 @@ def each_fault(name, phases, run, operations=_OPERATIONS, few=4, times=(1,), how
 
 
 @pytest.mark.timeout(3600)
-def test_whatever_fails_in_the_hooks_folder_a_node_is_counted_or_named(tmp_path, disk):
+def test_whatever_fails_in_the_hooks_directory_a_node_is_counted_or_named(tmp_path, disk):
     """A second node, whose disk is well, has told the server who is in the job."""
     with SiteDesk(tmp_path / "desk") as desk:
         desk.configure(site_deadline=1)
         desk.site()
         other, nodes = "nid00002", {"SLURM_JOB_NODELIST": "nid0000[1-2]"}
-        folder, expected, silent = disk.path / "hooks", {}, set()
+        directory, expected, silent = disk.path / "hooks", {}, set()
 
         def run(phase, fault):
             job, failed, said = desk.new_job(), 0, ""
@@ -82,7 +82,7 @@ def test_whatever_fails_in_the_hooks_folder_a_node_is_counted_or_named(tmp_path,
             for role in ("prolog", "epilog"):
                 if role == phase:
                     disk.fail(*fault)
-                done = desk.hook(role, "nid00001", root, job, env=nodes, hook_dir=folder)
+                done = desk.hook(role, "nid00001", root, job, env=nodes, hook_dir=directory)
                 assert 0 == done.status and "Traceback" not in done.err, done
                 said += done.err
                 if role == phase:
@@ -93,8 +93,9 @@ def test_whatever_fails_in_the_hooks_folder_a_node_is_counted_or_named(tmp_path,
                 silent.add(job)
             return failed
         struck = each_fault("hooks", ("prolog", "epilog"), run)
-        config, words = site_config.load(str(desk.folder / "nid00001.cfg"), environ={}), []
-        until(lambda: 0 == prolog_epilog.deliver(config, str(desk.folder / "nid00001"), "nid00001",
+        config, words = site_config.load(str(desk.directory / "nid00001.cfg"), environ={}), []
+        until(lambda: 0 == prolog_epilog.deliver(config, str(desk.directory / "nid00001"),
+                                                 "nid00001",
                                                  time.monotonic() + 10, words.append,
                                                  lambda: time.time() + 900), what=f"{words}")
         counted, named = 0, {}
@@ -107,14 +108,14 @@ def test_whatever_fails_in_the_hooks_folder_a_node_is_counted_or_named(tmp_path,
             counted += not missing
             for why in missing.values():
                 named[why] = named.get(why, 0) + 1
-        left = sorted(os.listdir(folder))
+        left = sorted(os.listdir(directory))
         assert not [name for name in left if name.endswith(".refused")], left
         tell("disk: hooks", faults=struck, jobs=len(expected), counted_once=counted, named=named,
              leftovers=len(left))
 
 
 @pytest.mark.timeout(3600)
-def test_whatever_fails_in_the_clients_folder_a_node_is_counted_or_named(tmp_path, disk):
+def test_whatever_fails_in_the_clients_directory_a_node_is_counted_or_named(tmp_path, disk):
     with Desk(tmp_path / "desk") as desk:
         names = [f"nid{number:05}" for number in range(1, 2000)]
         server = desk.server("--nodes", f"nid[00001-{len(names):05}]", "--format", "json",

@@ -61,14 +61,14 @@ class Killer:
 class Trouble:
     """A disk, and what happens to it."""
 
-    def __init__(self, kind, folder, chance, size="1m"):
+    def __init__(self, kind, directory, chance, size="1m"):
         """`size`: of a disk that fills; larger than what is kept there in the end."""
         self.kind, self.chance, self.struck = kind, chance, 0
-        self.disk, self.path = None, folder / "disk"
+        self.disk, self.path = None, directory / "disk"
         if kind == "full":
             self.disk = TinyDisk(self.path, size)
         elif kind == "EIO":
-            self.disk = BadDisk(folder / "behind", self.path)
+            self.disk = BadDisk(directory / "behind", self.path)
             os.chmod(self.path, 0o700)
         else:
             self.path.mkdir(0o700)
@@ -106,10 +106,10 @@ def work(root, reads):
     write_tree(root, **{**BEFORE, "reads": BEFORE["reads"] + reads})
 
 
-def leftovers(folder):
-    """{ending: how many files} below a folder."""
+def leftovers(directory):
+    """{ending: how many files} below a directory."""
     found = {}
-    for _, _, names in os.walk(folder):
+    for _, _, names in os.walk(directory):
         for name in names:
             ending = name.rpartition(".")[2]
             found[ending] = found.get(ending, 0) + 1
@@ -122,7 +122,7 @@ class Storm:
     """Jobs of two nodes each, of which the second one's prologs and epilogs may be killed."""
 
     def __init__(self, desk, killer, nodes, site):
-        """`nodes`, `site`: the Trouble below the nodes' folders, and below the server's store."""
+        """`nodes`, `site`: the Trouble below the nodes' directories and the server's store."""
         self.desk, self.killer, self.nodes, self.site_disk = desk, killer, nodes, site
         desk.configure(site_deadline=1, harvest_every=1, node_hook_within=60,
                        site_store=site.path / "site.sqlite")
@@ -135,7 +135,7 @@ class Storm:
         until(lambda: self._rows() is not None, what="the first sweep")
 
     def _agent(self):
-        config = self.desk.folder / "oss1.cfg"
+        config = self.desk.directory / "oss1.cfg"
         config.write_text(self.desk.text({**self.desk.choices,
                                           "harvest.spool_dir": self.nodes.path / "spool"}))
         process = subprocess.Popen(
@@ -154,13 +154,13 @@ class Storm:
             return None
 
     def _begin(self, role, node, job):
-        config = self.desk.folder / f"{node}.cfg"
+        config = self.desk.directory / f"{node}.cfg"
         text = self.desk.text({**self.desk.choices, "node.hook_dir": self.nodes.path / node})
         if not config.exists() or config.read_text() != text:
             config.write_text(text)
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(CLIENT), role, "--root",
-             str(self.desk.folder / node), "--config", str(config)],
+             str(self.desk.directory / node), "--config", str(config)],
             env={"SLURMD_NODENAME": node, "SLURM_JOB_ID": job, **_BOTH}, cwd="/",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.desk._started.append(process)
@@ -173,7 +173,7 @@ class Storm:
         quiet = self.silent[job] = {_A, _B}
         for role in ("prolog", "epilog"):
             for node, reads in self.expected[job].items():
-                work(desk.folder / node, 0 if role == "prolog" else reads)
+                work(desk.directory / node, 0 if role == "prolog" else reads)
             self.nodes.worse()
             self.site_disk.worse()
             running = {node: self._begin(role, node, job) for node in (_A, _B)}
@@ -230,7 +230,7 @@ class Storm:
         if self.agent.poll() is not None:
             self.agent = self._agent()
         for node in (_A, _B):
-            config = site_config.load(str(desk.folder / f"{node}.cfg"), environ={})
+            config = site_config.load(str(desk.directory / f"{node}.cfg"), environ={})
             self._deliver(config, node)
         outcomes, lost = {"counted": 0, "named": 0}, {}
         time.sleep(2)                              # the deadline of [site] is a second
@@ -260,7 +260,7 @@ class Storm:
     def _deliver(self, config, node):
         """A quarter of an hour later: what an epilog has left is told."""
         said = []
-        until(lambda: 0 == prolog_epilog.deliver(config, str(self.desk.folder / node), node,
+        until(lambda: 0 == prolog_epilog.deliver(config, str(self.desk.directory / node), node,
                                                  time.monotonic() + 10, said.append,
                                                  lambda: time.time() + 900), what=f"{said}")
 
@@ -339,7 +339,7 @@ def test_start_and_stop_killed_at_random_moments_count_once_or_name_the_node(tmp
                         process = subprocess.Popen(
                             [sys.executable, "-I", "-S", str(CLIENT), role, *to, "--job", desk.job,
                              *map(str, desk.on(node, root, state=state))],
-                            env=desk.environment({"IOSTATS_NODE_TRY_FOR": "0"}), cwd=desk.folder,
+                            env=desk.environment({"IOSTATS_NODE_TRY_FOR": "0"}), cwd=desk.directory,
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
                         return killer.wait(role, process, kill)

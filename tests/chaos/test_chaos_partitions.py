@@ -126,7 +126,7 @@ def test_a_node_that_stays_cut_off_is_named_and_counted_when_it_comes_back(desk,
         write_tree(root, **AFTER)
     hosts[_NODE].cut()
     for name in (_NODE, "oss1"):
-        desk.hook("epilog", name, desk.folder / name, "4711", env=env,
+        desk.hook("epilog", name, desk.directory / name, "4711", env=env,
                   preexec_fn=hosts[name].enter)
     record = record_of(desk, hosts, "4711", lambda record: True)
     assert {_NODE: "no report"} == record["coverage"]["missing"]

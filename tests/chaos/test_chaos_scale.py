@@ -33,9 +33,9 @@ def scale(monkeypatch):
         sys.modules.pop(name, None)
 
 
-def alone(function, folder, count):
+def alone(function, directory, count):
     """
-    What `scale.FUNCTION(folder, a report, count)` returns, in a process of its own.
+    What `scale.FUNCTION(directory, a report, count)` returns, in a process of its own.
 
     The kernel counts what a process had before its exec() as well (ru_maxrss; exec_mmap(),
     fs/exec.c): a child of this large one would have used as much as this one has.
@@ -44,7 +44,7 @@ def alone(function, folder, count):
         [sys.executable, "-c", "import json, sys; sys.path.insert(0, sys.argv[1])\n"
          "import scale\n"
          f"print(json.dumps(scale.{function}(sys.argv[2], scale.figure_3.report_of(sys.argv[2]), "
-         "int(sys.argv[3]))))", _BENCHMARKS, str(folder), str(count)],
+         "int(sys.argv[3]))))", _BENCHMARKS, str(directory), str(count)],
         stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -20,11 +20,11 @@ _STEPS = ("hello", "received", "counted", "stored", "answered")
 
 def begin_doomed(desk, step, method, nth, *options, env):
     """(process, its standard output, its standard error) of a server that ends itself."""
-    out, err = desk.folder / "doomed.out", desk.folder / "doomed.err"
+    out, err = desk.directory / "doomed.out", desk.directory / "doomed.err"
     with out.open("w") as out_file, err.open("w") as err_file:
         process = subprocess.Popen(
             [sys.executable, str(DOOMED), step, method, str(nth), *map(str, options)],
-            cwd=desk.folder, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, env=env)
+            cwd=desk.directory, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, env=env)
     desk._started.append(process)
     until(lambda: process.poll() is not None or "server" in err.read_text(), what="the server")
     until(lambda: err.read_text().endswith("\n"), what="its line")
@@ -106,7 +106,7 @@ def test_a_jobs_server_killed_at_a_step_counts_every_node_once(tmp_path, step, n
             desk, step, "report", nth, *options,
             env=desk.environment({"PYTHONPATH": ":".join(sys.path),
                                   "IOSTATS_NODE_STATE_DIR": str(desk.journals)}))[:1], desk.job,
-            desk.folder / "doomed.out", desk.folder / "doomed.err")
+                        desk.directory / "doomed.out", desk.directory / "doomed.err")
         doomed.wait_until_listening()
         env = {"IOSTATS_NODE_TRY_FOR": "0"}
 

@@ -181,7 +181,7 @@ def test_fault_6_a_second_message_of_a_node_is_not_another_node(desk):
 
 def test_fault_7_the_start_is_kept_where_nobody_can_guess_it(tmp_path, monkeypatch):
     """It was /tmp/iostats_USER_JOB.json, a name that another user could put a link at: here that
-    link stays, its target is not touched, and the folder is private and has 64 random bits."""
+    link stays, its target is not touched, and the directory is private and has 64 random bits."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "victim").write_text("23")
     planted = tmp_path / "tmp" / "iostats_alice_4711.json"
@@ -194,10 +194,10 @@ def test_fault_7_the_start_is_kept_where_nobody_can_guess_it(tmp_path, monkeypat
     assert 0 == node.main(["start", "--job", "4711", "--node", "nid00001", "--root", str(root)])
     assert planted.is_symlink()
     assert "23" == (tmp_path / "victim").read_text()
-    [folder] = [path for path in (tmp_path / "tmp").iterdir() if path != planted]
-    assert re.fullmatch(rf"iostats-{os.geteuid()}-[0-9a-f]{{16}}", folder.name)
-    [start] = folder.iterdir()
-    assert (0o700, 0o600) == (stat.S_IMODE(folder.stat().st_mode),
+    [directory] = [path for path in (tmp_path / "tmp").iterdir() if path != planted]
+    assert re.fullmatch(rf"iostats-{os.geteuid()}-[0-9a-f]{{16}}", directory.name)
+    [start] = directory.iterdir()
+    assert (0o700, 0o600) == (stat.S_IMODE(directory.stat().st_mode),
                               stat.S_IMODE(start.stat().st_mode))
 
 
@@ -206,10 +206,10 @@ def test_fault_7_the_start_is_kept_where_nobody_can_guess_it(tmp_path, monkeypat
 def test_fault_8_what_went_over_the_network_is_in_the_report(desk):
     """It read the OSCs' counters on every node, and sent none: 19 RPCs each way, with 41,003 bytes
     read (40.0 KiB) and 53,007 written (51.8 KiB), of OST0000."""
-    server = desk.server("--nodes", "1", "--long", "--json", desk.folder / "record.json")
+    server = desk.server("--nodes", "1", "--long", "--json", desk.directory / "record.json")
     assert 0 == desk.whole_job(server, "nid00001").status
     text = server.wait().out
-    [fs] = json.loads((desk.folder / "record.json").read_text())["file_systems"]
+    [fs] = json.loads((desk.directory / "record.json").read_text())["file_systems"]
     assert {"read_bytes": 41_003, "write_bytes": 53_007, "read_rpcs": 19, "write_rpcs": 19,
             "lower_bound": False} == fs["network"]
     assert ("OST0000", 1) == (fs["balance"]["busiest"], fs["balance"]["used"])

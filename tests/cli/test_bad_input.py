@@ -123,8 +123,8 @@ def test_a_job_id_that_is_none_is_one_line_on_the_server(desk, options, env, mes
 
 @pytest.mark.parametrize("job", ["/../../../tmp/x", "..", "1234[7].server", "a b", "$(reboot)",
                                  "-5", "%2F", "\u00e9t\u00e9", "x" * 128])
-def test_any_other_text_is_a_job_id_and_leads_out_of_no_folder(desk, job):
-    """A whole job; all files lie in the folders meant for them."""
+def test_any_other_text_is_a_job_id_and_leads_out_of_no_directory(desk, job):
+    """A whole job; all files lie in the directories meant for them."""
     desk.job = job
     server = desk.server("--nodes", "1", "--format", "json")
     assert 0 == desk.whole_job(server, "nid00023").status
@@ -133,14 +133,14 @@ def test_any_other_text_is_a_job_id_and_leads_out_of_no_folder(desk, job):
     assert [[], []] == [os.listdir(desk.state), os.listdir(desk.journals)]
     assert [".iostats"] == os.listdir(desk.home)
     assert {"home", "state", "journals", "nid00023", "server-1.out", "server-1.err"} == set(
-        os.listdir(desk.folder))
+        os.listdir(desk.directory))
 
 
 # -- counter files ---------------------------------------------------------------------------
 
 def test_a_node_without_lustre_is_no_error(desk):
     """It says so, status 0, and the report says so too."""
-    root = desk.folder / "bare"
+    root = desk.directory / "bare"
     root.mkdir()
     server = desk.server("--nodes", "1")
     for done in (start(desk, root), stop(desk, root, server)):
@@ -152,7 +152,7 @@ def test_a_node_without_lustre_is_no_error(desk):
 
 
 def unreadable(root, path):
-    """A folder in the place of a file: open(2) works and read(2) fails, for root too."""
+    """A directory in the place of a file: open(2) works and read(2) fails, for root too."""
     os.unlink(root / path)
     os.mkdir(root / path)
 
@@ -448,19 +448,19 @@ def test_a_start_of_another_user_is_not_believed(desk, worked):
     os.chown(start_file(desk), NOBODY, NOBODY)
     done = stop(desk, worked)
     assert 1 == done.status
-    assert f"got a link, a folder or a file of user {NOBODY}" in done.line
+    assert f"got a link, a directory or a file of user {NOBODY}" in done.line
     assert start_file(desk).exists()
 
 
 @pytest.mark.root
 @as_root
-def test_a_state_folder_of_another_user_is_not_used(desk):
+def test_a_state_directory_of_another_user_is_not_used(desk):
     """Status 1; nothing is put into it."""
     desk.state.mkdir(mode=0o700)
     os.chown(desk.state, NOBODY, NOBODY)
     done = start(desk, desk.tree(**BEFORE))
     assert 1 == done.status
-    assert f"got a folder of user {NOBODY}" in done.line
+    assert f"got a directory of user {NOBODY}" in done.line
     assert [] == os.listdir(desk.state)
 
 
@@ -518,7 +518,7 @@ def test_a_wrong_secret_is_one_line_and_the_delta_stays(desk, worked, secret, mo
                                                         message):
     """The right secret delivers it afterwards."""
     server = desk.server("--nodes", "1", "--format", "json")
-    path = desk.folder / "wrong"
+    path = desk.directory / "wrong"
     if secret is not None:
         path.write_text(secret)
         path.chmod(mode)
@@ -597,10 +597,10 @@ def test_a_node_that_is_not_the_jobs_is_refused_and_keeps_its_delta(desk, worked
 
 
 def test_the_same_node_twice_counts_once(desk):
-    """Two clients of one node with folders of their own measure the same time."""
+    """Two clients of one node with directories of their own measure the same time."""
     server = desk.server("--nodes", "2", "--format", "json")
     root = desk.tree(**BEFORE)
-    states = (desk.folder / "one", desk.folder / "two")
+    states = (desk.directory / "one", desk.directory / "two")
     for state in states:
         desk.client("start", *desk.on("nid00023", root, state=state))
     # Over a second, or the two would not be told from two parts one after the other.
@@ -631,7 +631,7 @@ def test_two_nodes_with_one_name_are_both_counted_and_told(desk):
     server = desk.server("--nodes", "2", "--format", "json")
     for name, boot in (("one", b"aa"), ("two", b"bb")):
         root = desk.tree(name, **BEFORE)
-        state = desk.folder / f"state-{name}"
+        state = desk.directory / f"state-{name}"
         on = desk.on("localhost", root, state=state)
         desk.client("start", *on)
         earlier(next(state.glob("*.start")), 41)
@@ -652,27 +652,27 @@ def test_two_nodes_with_one_name_are_both_counted_and_told(desk):
 @pytest.fixture
 def full(tmp_path):
     """A small disk of its own; `fill()` leaves no byte on it."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
+    directory = tmp_path / "disk"
+    directory.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=0700", "tmpfs",
-                              str(folder)], capture_output=True, text=True)
+                              str(directory)], capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"no disk to fill: {mounted.stderr.strip()}")
 
     class Disk:
-        path = folder
+        path = directory
 
         @staticmethod
         def fill():
-            with open(folder / "filler", "ab", buffering=0) as file:
+            with open(directory / "filler", "ab", buffering=0) as file:
                 fill(file)
 
         @staticmethod
         def free():
-            os.unlink(folder / "filler")
+            os.unlink(directory / "filler")
 
     yield Disk
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", str(directory)], check=True)
 
 
 @pytest.mark.root
@@ -683,7 +683,7 @@ def test_a_start_on_a_full_disk_is_one_line_and_leaves_nothing(desk, full):
     done = desk.client("start", *desk.on("nid00023", desk.tree(**BEFORE), state=full.path))
     assert 1 == done.status
     assert re.search(r"nid00023\.start: cannot be kept: No space left on device; name another "
-                     r"folder with --state-dir$", done.line)
+                     r"directory with --state-dir$", done.line)
     assert ["filler"] == os.listdir(full.path)
 
 
@@ -781,9 +781,9 @@ SITE_CFG = {
 @pytest.mark.parametrize("command", ["start", "show", "server", "config"])
 def test_a_mistake_in_site_cfg_is_one_line_with_place_and_choices(desk, command, text, message):
     """File, line, section, key and what is allowed; status 2 from every command."""
-    (desk.folder / "site.cfg").write_text(text)
+    (desk.directory / "site.cfg").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "iostats", command, "--config", str(desk.folder / "site.cfg"),
+        [sys.executable, "-m", "iostats", command, "--config", str(desk.directory / "site.cfg"),
          *(("--job", "23") if command in ("start", "server") else ())],
         env=desk.environment(), cwd=str(REPOSITORY), capture_output=True, text=True)
     done = Done(done.returncode, done.stdout, done.stderr)
@@ -806,11 +806,11 @@ def test_a_mistake_in_a_variable_names_the_variable(desk, variable, value, messa
 
 
 def test_a_configuration_that_is_not_there_is_one_line(desk):
-    """--config names it, so it has to be there; a folder is no file."""
+    """--config names it, so it has to be there; a directory is no file."""
     done = desk.client("show", "--config", "/no/such/site.cfg", job=False)
     assert (2, "iostats: /no/such/site.cfg: cannot be read: No such file or directory") == (
         done.status, done.line)
-    done = desk.client("show", "--config", desk.folder, job=False)
+    done = desk.client("show", "--config", desk.directory, job=False)
     assert 2 == done.status
     assert "cannot be read: Is a directory" in done.line
 

@@ -133,8 +133,9 @@ def test_the_ancestors_form_still_works(desk):
 def test_the_server_can_be_named_by_the_configuration(desk, worked):
     """[server] host instead of --server."""
     server = desk.server("--nodes", "1", "--format", "json")
-    (desk.folder / "site.cfg").write_text(f"[server]\nhost = 127.0.0.1:{server.port}\n")
-    done = desk.client("stop", "--config", desk.folder / "site.cfg", *desk.on("nid00023", worked))
+    (desk.directory / "site.cfg").write_text(f"[server]\nhost = 127.0.0.1:{server.port}\n")
+    done = desk.client("stop", "--config", desk.directory / "site.cfg",
+                       *desk.on("nid00023", worked))
     assert (0, "") == _status_and_err(done)
     assert THE_WORK == application(server.wait().record)
 
@@ -215,14 +216,14 @@ def test_the_job_of_the_command_line_wins(desk):
 
 def test_a_site_can_name_another_variable(desk):
     """[node] job_id_variables; the usual ones then do not count."""
-    (desk.folder / "site.cfg").write_text("[node]\njob_id_variables = MY_JOB\n")
+    (desk.directory / "site.cfg").write_text("[node]\njob_id_variables = MY_JOB\n")
     desk.client("start", *desk.on("nid00023", desk.tree(**BEFORE)), "--config", "site.cfg",
                 job=False, env={"SLURM_JOB_ID": "23", "MY_JOB": "37"})
     assert ["37%20nid00023.start"] == os.listdir(desk.state)
 
 
 def test_two_jobs_and_two_nodes_do_not_get_into_each_others_way(desk):
-    """One shared state folder, as in a home that all nodes see."""
+    """One shared state directory, as in a home that all nodes see."""
     root = desk.tree(**BEFORE)
     for job, node in (("23", "n1"), ("23", "n2"), ("37", "n1")):
         assert (0, "") == _status_and_err(desk.client("start", *desk.on(node, root), job=job))
@@ -243,7 +244,7 @@ def test_a_node_has_slurms_name_or_its_hosts(desk, variables, node):
 # -- what is kept on the node ----------------------------------------------------------------
 
 def test_the_start_is_private_and_gone_after_a_delivered_stop(desk, worked):
-    """0600 in 0700, and an empty folder in the end."""
+    """0600 in 0700, and an empty directory in the end."""
     [path] = desk.state.iterdir()
     assert f"{desk.job}%20nid00023.start" == path.name
     assert 0o700 == stat.S_IMODE(desk.state.stat().st_mode)
@@ -263,28 +264,28 @@ def test_the_umask_of_the_job_does_not_open_the_start_to_others(desk):
     assert 0o600 == stat.S_IMODE((desk.state / "23%20n.start").stat().st_mode)
 
 
-def test_a_state_folder_that_is_a_link_is_refused(desk):
+def test_a_state_directory_that_is_a_link_is_refused(desk):
     """Status 1, one line; nothing is written where the link leads."""
-    (desk.folder / "real").mkdir(mode=0o700)
-    desk.state.symlink_to(desk.folder / "real")
+    (desk.directory / "real").mkdir(mode=0o700)
+    desk.state.symlink_to(desk.directory / "real")
     done = desk.client("start", *desk.on("n", desk.tree(**BEFORE)))
     assert 1 == done.status
     assert "with mode 0700, got a link or a file" in done.line
-    assert [] == os.listdir(desk.folder / "real")
+    assert [] == os.listdir(desk.directory / "real")
 
 
 def test_a_start_file_that_is_a_link_is_not_followed(desk):
     """What it leads to is as it was, and `stop` does not believe it."""
     desk.state.mkdir(mode=0o700)
-    (desk.folder / "precious").write_text("23")
+    (desk.directory / "precious").write_text("23")
     link = desk.state / f"{desk.job}%20nid00023.start"
-    link.symlink_to(desk.folder / "precious")
+    link.symlink_to(desk.directory / "precious")
     root = desk.tree(**BEFORE)
     done = stop(desk, root)
     assert 1 == done.status
-    assert "got a link, a folder or a file of user" in done.line
+    assert "got a link, a directory or a file of user" in done.line
     assert 0 == desk.client("start", *desk.on("nid00023", root)).status
-    assert "23" == (desk.folder / "precious").read_text()
+    assert "23" == (desk.directory / "precious").read_text()
     assert not link.is_symlink()
 
 
@@ -455,7 +456,7 @@ def test_when_strangers_sit_on_the_ports_the_error_names_them(desk, worked):
 
 @pytest.mark.parametrize("arguments, status", [
     (("stop", "--server", "127.0.0.1", "--node", "n"), 2),
-    (("start", "--node", "n", "--root", "/no/such/folder"), 2),
+    (("start", "--node", "n", "--root", "/no/such/directory"), 2),
     (("start", "--node", "n", "--config", "/no/such/site.cfg"), 2),
     (("sart",), 2),
     (("start", "--nonsense"), 2),
@@ -512,13 +513,13 @@ def test_show_json_has_every_counter_of_every_file(desk):
 
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
 def test_show_changes_nothing(desk, worked, form):
-    """The tree, the state folder and the home are as they were, byte for byte."""
-    before = contents(desk.folder)
+    """The tree, the state directory and the home are as they were, byte for byte."""
+    before = contents(desk.directory)
     assert 0 == desk.client("show", *form, *desk.on("nid00023", worked)).status
-    assert before == contents(desk.folder)
+    assert before == contents(desk.directory)
 
 
-def test_show_makes_no_state_folder(desk):
+def test_show_makes_no_state_directory(desk):
     """Nothing at all is written by a new user's first command."""
     desk.client("show", *desk.on("nid00023", desk.tree(**AFTER)))
     assert not desk.state.exists()
@@ -536,14 +537,14 @@ def test_show_of_a_pipe_that_was_closed_is_no_error(desk):
 
 @pytest.fixture
 def public():
-    """A folder that every user can enter, with a copy of the client."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    shutil.copytree(REPOSITORY / "iostats", folder / "iostats",
+    """A directory that every user can enter, with a copy of the client."""
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o755)
+    shutil.copytree(REPOSITORY / "iostats", directory / "iostats",
                     ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(CLIENT, folder / "iostats_client.py")
-    yield folder
-    shutil.rmtree(folder)
+    shutil.copy(CLIENT, directory / "iostats_client.py")
+    yield directory
+    shutil.rmtree(directory)
 
 
 def as_nobody(*arguments, **how):

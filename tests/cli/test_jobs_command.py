@@ -427,16 +427,16 @@ def test_any_mark_is_answered(site, after):
 def test_a_closed_pipe_is_no_error(site, options):
     """`iostats jobs | head -1`."""
     script(site.bin / "piped", f"""#!/bin/sh
-{{ "$@"; echo $? >'{site.folder}/status'; }} | /usr/bin/head -c 1
+{{ "$@"; echo $? >'{site.directory}/status'; }} | /usr/bin/head -c 1
 """)
     done = subprocess.run(
         [site.bin / "piped", sys.executable, "-m", "iostats", "jobs", "--config", site.cfg, *ALL,
          "-o", ",".join(["JobID%1000"] * 100), *options],
-        cwd=site.folder, capture_output=True, text=True, timeout=60,
+        cwd=site.directory, capture_output=True, text=True, timeout=60,
         env={"PATH": f"{site.bin}:/bin", "PYTHONPATH": str(REPOSITORY)})
     assert "" == done.stderr
     assert 1 == len(done.stdout)
-    assert "0" == (site.folder / "status").read_text().strip()
+    assert "0" == (site.directory / "status").read_text().strip()
 
 
 def test_a_full_disk_is_no_traceback(site):
@@ -444,7 +444,7 @@ def test_a_full_disk_is_no_traceback(site):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "iostats", "jobs", "--config", site.cfg, *ALL], stdout=full,
-            cwd=site.folder, stderr=subprocess.PIPE, text=True, timeout=60,
+            cwd=site.directory, stderr=subprocess.PIPE, text=True, timeout=60,
             env={"PATH": str(site.bin), "PYTHONPATH": str(REPOSITORY)})
     assert 1 == done.returncode
     assert ["iostats: standard output: cannot be written: No space left on device"] == (

@@ -51,9 +51,9 @@ def desk(tmp_path):
 
 def recorder(desk):
     """A mail program that keeps its arguments and its input, and ends as it is told."""
-    (desk.folder / "sent").mkdir()
+    (desk.directory / "sent").mkdir()
     script(desk.bin / "recorder", f"""#!/bin/sh
-cd '{desk.folder}/sent'
+cd '{desk.directory}/sent'
 /bin/cat >body
 for argument in "$@"; do printf '%s\\n' "$argument"; done >arguments
 exit "$(/bin/cat status 2>/dev/null || echo 0)"
@@ -63,7 +63,7 @@ exit "$(/bin/cat status 2>/dev/null || echo 0)"
 
 def mail(desk, subject, *, stdin=BODY, wait="60", status=None, address="alice@example.org"):
     """Send a mail; (the Done, the body that went out)."""
-    sent = desk.folder / "sent"
+    sent = desk.directory / "sent"
     for old in sent.iterdir():
         old.unlink()
     if status is not None:
@@ -151,9 +151,9 @@ def test_a_task_of_an_array_is_the_one_that_its_number_names(site):
 
 def test_the_mail_about_an_array_has_all_of_its_tasks(site):
     """And at most 20 of them: it is a mail."""
-    script(site.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{site.folder}/squeue.json'\n")
+    script(site.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{site.directory}/squeue.json'\n")
     import json
-    (site.folder / "squeue.json").write_text(json.dumps({"jobs": [
+    (site.directory / "squeue.json").write_text(json.dumps({"jobs": [
         {"job_id": 5000 + task, "array_job_id": 5000, "array_task_id": task, "user_name": "alice",
          "job_state": ["COMPLETED"], "nodes": "nid1",
          "exit_code": {"return_code": {"set": True, "number": 0}}} for task in range(23)]}))
@@ -182,7 +182,7 @@ def test_the_status_is_the_mail_programs(site):
     for subject in (GOES_ON[0], SUBJECT):
         done, _ = mail(site, subject.format(job=work(site)), status=37)
         assert 37 == done.status
-    (site.folder / "sent" / "status").unlink()
+    (site.directory / "sent" / "status").unlink()
 
 
 def test_a_mail_in_any_encoding_goes_out(site):
@@ -193,12 +193,12 @@ def test_a_mail_in_any_encoding_goes_out(site):
                SUBJECT.format(job=job), "alice"]
     done = subprocess.run(command, env=env, input=b"gr\xfc\xdfe\n", capture_output=True, timeout=60)
     assert (0, b"") == (done.returncode, done.stderr)
-    body = (site.folder / "sent" / "body").read_bytes()
+    body = (site.directory / "sent" / "body").read_bytes()
     assert body.startswith(b"gr\xfc\xdfe\n\nJob ")
     done = subprocess.run(["/bin/sh", "-c", 'exec "$@" <&-', "sh", *command], env=env,
                           capture_output=True, timeout=60)
     assert (0, b"") == (done.returncode, done.stderr)
-    assert (site.folder / "sent" / "body").read_bytes().startswith(f"\nJob {job}".encode())
+    assert (site.directory / "sent" / "body").read_bytes().startswith(f"\nJob {job}".encode())
 
 
 def test_a_line_in_a_jobs_name_is_no_header_of_the_mail(site):
@@ -207,19 +207,19 @@ def test_a_line_in_a_jobs_name_is_no_header_of_the_mail(site):
     subject = SUBJECT.format(job=work(site)).replace("solve", name)
     done = site.iostats("mail", "--wait", "20", "-s", subject, "alice@example.org", stdin=BODY)
     assert 0 == done.status
-    sent = (site.folder / "sent" / "arguments").read_text().split("\n")[:-1]
+    sent = (site.directory / "sent" / "arguments").read_text().split("\n")[:-1]
     assert ["-r", "iostats", "-s", subject.replace("\n", " ").replace("\r ", " "),
             "alice@example.org"] == sent
 
 
 def test_an_address_is_no_option_of_the_mail_program(site):
     """--mail-user is the job's user's to choose, and Slurm's controller sends the mail."""
-    for old in (site.folder / "sent").iterdir():
+    for old in (site.directory / "sent").iterdir():
         old.unlink()
     done = site.iostats("mail", "-s", "Slurm Job_id=4711 Name=x Began", "-A/etc/passwd", stdin=BODY)
     assert (2, "") == (done.status, done.out)
     assert "expected -s SUBJECT ADDRESS, got '-A/etc/passwd' for an address" in done.line
-    assert [] == list((site.folder / "sent").iterdir())
+    assert [] == list((site.directory / "sent").iterdir())
 
 
 def test_a_mail_goes_out_with_a_broken_configuration(desk):
@@ -235,7 +235,7 @@ def test_a_mail_goes_out_with_a_broken_configuration(desk):
 def test_a_mail_program_that_is_none_is_said(desk):
     for program, why in (("/nowhere/mail", "/nowhere/mail: cannot be run: No such file"),
                          ("", "no mail program: cannot be run"),
-                         (str(desk.folder), "cannot be run: Permission denied")):
+                         (str(desk.directory), "cannot be run: Permission denied")):
         desk.configure(site_mail_program=program)
         done = desk.iostats("mail", "-s", GOES_ON[0], "alice", stdin=BODY)
         assert 2 == done.status and why in done.line
@@ -261,8 +261,8 @@ def test_slurms_script_hands_on_all_that_it_gets(site, tmp_path):
             "PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "SLURM_JOB_ID": job,
             **{f"IOSTATS_{name}": value for name, value in config.items()}})
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
-    assert subject in (site.folder / "sent" / "arguments").read_text()
-    assert (site.folder / "sent" / "body").read_text().startswith(f"\nJob {job}: 1 of 1")
+    assert subject in (site.directory / "sent" / "arguments").read_text()
+    assert (site.directory / "sent" / "body").read_text().startswith(f"\nJob {job}: 1 of 1")
 
 
 def bare(site, tmp_path, *, lacks=""):
@@ -277,14 +277,14 @@ def bare(site, tmp_path, *, lacks=""):
     python = script(tmp_path / "python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     if lacks:
         (home / "iostats" / lacks).unlink()
-    for old in (site.folder / "sent").iterdir():
+    for old in (site.directory / "sent").iterdir():
         old.unlink()
     done = subprocess.run(
         [home / "hooks/slurm_mail", "-s", SUBJECT.format(job="4711"), "alice@example.org"],
         input=BODY, capture_output=True, text=True, timeout=60, cwd="/", env={
             "PATH": "/usr/bin:/bin", "PYTHON": str(python),
             "IOSTATS_SITE_MAIL_PROGRAM": f"{site.bin}/recorder"})
-    sent = site.folder / "sent"
+    sent = site.directory / "sent"
     return done, (sent / "arguments").read_text().splitlines(), (sent / "body").read_text()
 
 

@@ -246,7 +246,7 @@ def test_a_full_disk_is_no_traceback(site, role):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "iostats", role[0], "--config", site.cfg, *role[1:]],
-            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd=site.folder,
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd=site.directory,
             env={"PATH": str(site.bin), "PYTHONPATH": str(REPOSITORY)})
     assert (1, "iostats: standard output: cannot be written: No space left on device\n") == (
         done.returncode, done.stderr)

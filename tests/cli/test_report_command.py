@@ -138,14 +138,14 @@ def test_a_closed_pipe_is_no_error(site):
     """`iostats report ... | head -1`."""
     script(site.bin / "head", "#!/bin/sh\nexec /usr/bin/head \"$@\"\n")
     script(site.bin / "piped", f"""#!/bin/sh
-{{ "$@"; echo $? >'{site.folder}/status'; }} | head -1
+{{ "$@"; echo $? >'{site.directory}/status'; }} | head -1
 """)
     done = subprocess.run(
         [site.bin / "piped", sys.executable, "-m", "iostats", "report", "--config", site.cfg,
          "--long", "--explain", *["4711"] * 50], capture_output=True, text=True, timeout=60,
         env={"PATH": str(site.bin), "PYTHONPATH": str(REPOSITORY)})
     assert "Job 4711: 1 of 1" in done.stdout and "" == done.stderr
-    assert "0\n" == (site.folder / "status").read_text()
+    assert "0\n" == (site.directory / "status").read_text()
 
 
 # -- what is not known -------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """
 The whole main job, as its user runs it: sample_job.sh over four simulated nodes.
 
-The answer is known from the script (23 files of 37 MiB, 41 more opens, 13 folders); the second
+The answer is known from the script (23 files of 37 MiB, 41 more opens, 13 directories); the second
 witness is what the FUSE layer counted by itself.
 """
 
@@ -77,7 +77,7 @@ def test_the_table_says_what_the_programs_did(tmp_path, release):
     assert sum(node["read"]["bytes"] for node in witness.values()) == 892338176
     assert sum(node["write"]["calls"] for node in witness.values()) == 13616
     assert sum(node["read"]["calls"] for node in witness.values()) == 13616
-    # node1 also made the folder to work in, before the start: 13 + 1
+    # node1 also made the directory to work in, before the start: 13 + 1
     assert sum(node["mkdir"] for node in witness.values()) == 14
 
 

@@ -36,9 +36,9 @@ def in_shell(desk, before, words, after=""):
 
 
 def client(desk, *words):
-    desk.folder.joinpath("site.cfg").write_text(f"[node]\nhook_dir = {desk.folder}/hooks\n")
+    desk.directory.joinpath("site.cfg").write_text(f"[node]\nhook_dir = {desk.directory}/hooks\n")
     return [sys.executable, "-I", "-S", "iostats_client.py", *words, "--config",
-            desk.folder / "site.cfg", "--state-dir", desk.folder / "state"]
+            desk.directory / "site.cfg", "--state-dir", desk.directory / "state"]
 
 
 def no_traceback(done):
@@ -49,7 +49,7 @@ def no_traceback(done):
 @pytest.mark.parametrize("role", ["prolog", "epilog", "start"])
 def test_closed_and_full_streams_fail_no_prolog(desk, role, streams):
     """Status 0, also where there is something to say: the root is not there, or has no Lustre."""
-    for root in (desk.folder, desk.folder / "none"):
+    for root in (desk.directory, desk.directory / "none"):
         done = in_shell(desk, "", client(desk, role, "--job", "4711", "--root", root,
                                          "--never-fail"), streams)
         assert (0, True) == (done.returncode, no_traceback(done))
@@ -66,11 +66,11 @@ def test_show_with_closed_and_full_streams(desk, streams, status):
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "| true", ">/dev/full"])
 def test_a_job_s_server_without_streams_writes_its_json(desk, streams):
     """Its record is there, whoever reads the rest."""
-    path = desk.folder / "record.json"
-    secret = desk.folder / "secret"
+    path = desk.directory / "record.json"
+    secret = desk.directory / "secret"
     words = [sys.executable, "iostats_server.py", "--job", desk.job, "--nodes", "1",
              "--deadline", "0", "--secret", secret, "--json", path, "--state-dir",
-             desk.folder / "state", "--listen", "127.0.0.1"]
+             desk.directory / "state", "--listen", "127.0.0.1"]
     root = desk.tree(**BEFORE)
     assert 0 == desk.client("start", *desk.on("nid00023", root)).status
     write_tree(root, **AFTER)
@@ -103,7 +103,7 @@ def test_a_job_s_server_names_the_limit_of_open_files(desk):
     """It could serve nobody."""
     done = in_shell(desk, "ulimit -n 12", [
         sys.executable, "iostats_server.py", "--job", desk.job, "--nodes", "1", "--secret",
-        desk.folder / "secret"])
+        desk.directory / "secret"])
     assert (1, "iostats: open files: expected a limit of at least 32, got 12 (ulimit -Hn)\n") == (
         done.returncode, done.stderr)
 
@@ -116,7 +116,7 @@ def test_the_command_runs_where_it_can_not_be_measured(desk):
     assert "got 12 (ulimit -Hn); the command runs, and is not measured" in done.stderr
 
 
-def test_a_folder_of_another_job_that_goes_away_is_none(desk, monkeypatch, tmp_path):
+def test_a_directory_of_another_job_that_goes_away_is_none(desk, monkeypatch, tmp_path):
     """Between the list of /tmp and a look at each, another job's last file went, and it left."""
     monkeypatch.setattr(start_files, "TMP", str(tmp_path))
     gone, ours = (tmp_path / f"iostats-{os.geteuid()}-{name}" for name in ("a", "b"))
@@ -130,7 +130,7 @@ def test_a_folder_of_another_job_that_goes_away_is_none(desk, monkeypatch, tmp_p
             gone.rmdir()
         return found
     monkeypatch.setattr(os, "listdir", leaves)
-    assert str(ours) == start_files.open_state("", "4711", "nid00023").folder
+    assert str(ours) == start_files.open_state("", "4711", "nid00023").directory
 
 
 @pytest.mark.parametrize("given, records", [({}, [False]), ({"--json": "record"}, [False, True])])

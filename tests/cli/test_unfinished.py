@@ -24,7 +24,7 @@ def desk(tmp_path):
 
 def squeue(desk, *jobs):
     """Let `squeue` know these jobs: {job_id, job_state, ...}."""
-    path = desk.folder / "squeue.json"
+    path = desk.directory / "squeue.json"
     path.write_text(json.dumps({"jobs": [{"user_name": "alice", "nodes": "", **job}
                                          for job in jobs]}))
     script(desk.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{path}'\n")

@@ -82,14 +82,14 @@ def test_a_good_node_has_no_problem_and_status_0(desk, tree):
     """A line for each check, in the order in which one would look."""
     done = desk.client("doctor", "--root", tree, "--node", "n1", job=False,
                        env={"PATH": "/nowhere",                # no command of a batch system
-                            "IOSTATS_NODE_HOOK_DIR": str(desk.folder / "hooks")})
+                            "IOSTATS_NODE_HOOK_DIR": str(desk.directory / "hooks")})
     lines = [line.split(":")[0].split(None, 1) for line in done.out.splitlines()]
 
     assert ("", 0) == (done.err, done.status)
     assert [["ok", "python"], ["ok", "configuration"], ["ok", "lustre"], ["ok", "llite"],
             ["ok", "md_stats"], ["ok", "mdc"], ["ok", "osc"], ["ok", "rpc_stats"],
             ["ok", "lockdown"], ["note", "release"], ["ok", "start_time"], ["ok", "stats_track"],
-            ["ok", "jobid_var"], ["note", "reader"], ["ok", "state folder"], ["note", "job"],
+            ["ok", "jobid_var"], ["note", "reader"], ["ok", "state directory"], ["note", "job"],
             ["ok", "node"], ["note", "server"]] == lines
     assert "; mend: " not in done.out
 
@@ -105,7 +105,7 @@ def test_it_says_what_was_found_where(desk, tree):
 
 
 def test_it_says_who_may_read(desk, tree):
-    """The folder that is closed to others, as debugfs is."""
+    """The directory that is closed to others, as debugfs is."""
     (tree / "sys/kernel/debug").chmod(0o700)
     _, checks = doctor(desk, tree)
     if os.geteuid() == 0:
@@ -113,10 +113,10 @@ def test_it_says_who_may_read(desk, tree):
 
 
 def test_it_changes_nothing(desk, tree):
-    """No state folder is made, and no file is touched."""
-    state = desk.folder / "not" / "yet"
+    """No state directory is made, and no file is touched."""
+    state = desk.directory / "not" / "yet"
     _, checks = doctor(desk, tree, "--state-dir", state)
-    assert ("ok", str(state), "") == checks["state folder"]
+    assert ("ok", str(state), "") == checks["state directory"]
     assert not state.parent.exists()
 
 
@@ -314,11 +314,11 @@ class TestOrdinaryUser:
         assert ("problem", "mokutil --disable-validation") == self.checks(node)["llite"][::2]
 
 
-# -- configuration, state folder, job, node --------------------------------------------------
+# -- configuration, state directory, job, node --------------------------------------------------
 
 def test_a_mistake_in_a_configuration_file(desk, tree):
     """The command takes the line out of force; then there is no problem."""
-    path = desk.folder / "my site.cfg"
+    path = desk.directory / "my site.cfg"
     path.write_text("[server]\nport_first = many\n")
     text, mend = problem(desk, tree, "configuration", "--config", path)
     assert text.startswith(f"{path}:2: [server] port_first: expected a number")
@@ -336,10 +336,10 @@ def test_a_mistake_in_the_environment(desk, tree):
 
 def test_a_configuration_that_is_not_there(desk, tree):
     """--config names a file that somebody has to write."""
-    text, mend = problem(desk, tree, "configuration", "--config", desk.folder / "none.cfg")
+    text, mend = problem(desk, tree, "configuration", "--config", desk.directory / "none.cfg")
     assert "none.cfg: cannot be read: No such file or directory" in text
     assert mend.startswith("cp ")
-    assert mend.endswith(f"site.cfg {desk.folder}/none.cfg")
+    assert mend.endswith(f"site.cfg {desk.directory}/none.cfg")
 
 
 def test_which_files_and_variables_are_in_force(desk, tree):
@@ -351,20 +351,20 @@ def test_which_files_and_variables_are_in_force(desk, tree):
         f"site.cfg, {desk.home}/.iostats/site.cfg, IOSTATS_REPORT_UNITS")
 
 
-def test_a_state_folder_that_others_can_enter(desk, tree):
+def test_a_state_directory_that_others_can_enter(desk, tree):
     """The command is the mend."""
     desk.state.mkdir()
     desk.state.chmod(0o755)
-    text, mend = problem(desk, tree, "state folder", "--state-dir", desk.state)
+    text, mend = problem(desk, tree, "state directory", "--state-dir", desk.state)
     assert f"{desk.state}: mode 0755, others could have been there" == text
     assert f"chmod 700 {desk.state}" == mend
 
 
-def test_a_state_folder_that_is_none(desk, tree):
+def test_a_state_directory_that_is_none(desk, tree):
     """A link is not followed by `start` either."""
     desk.state.symlink_to("/tmp")
-    text, mend = problem(desk, tree, "state folder", "--state-dir", desk.state)
-    assert text.startswith(f"{desk.state}: a link, a file, or a folder of user ")
+    text, mend = problem(desk, tree, "state directory", "--state-dir", desk.state)
+    assert text.startswith(f"{desk.state}: a link, a file, or a directory of user ")
     assert "export IOSTATS_NODE_STATE_DIR=~/.iostats/state" == mend
 
 
@@ -401,7 +401,7 @@ def test_the_node_and_the_jobs_list(desk, tree, name, nodes, state, text, mend):
 
 def test_a_file_of_nodes(desk, tree):
     """PBS: a line for each core."""
-    path = desk.folder / "nodes"
+    path = desk.directory / "nodes"
     path.write_text("n1\nn1\nn2\n")
     _, checks = doctor(desk, tree, "--node", "n2", env={"PBS_NODEFILE": str(path)})
     assert ("ok", "n2, one of 2 in PBS_NODEFILE", "") == checks["node"]
@@ -506,9 +506,9 @@ def test_without_a_job_the_server_is_not_asked(desk, tree):
 
 
 def test_another_secret(desk, tree):
-    """The folder is not the one of the server."""
+    """The directory is not the one of the server."""
     server = desk.server()
-    other = desk.folder / "other.secret"
+    other = desk.directory / "other.secret"
     other.write_text("0" * 64)
     other.chmod(0o600)
     assert (f"{other}: the server has another one", f"scp -p 127.0.0.1:{other} {other}") == problem(
@@ -518,7 +518,7 @@ def test_another_secret(desk, tree):
 def test_no_secret(desk, tree):
     """A home that is not shared."""
     server = desk.server()
-    path = desk.folder / "none.secret"
+    path = desk.directory / "none.secret"
     text, mend = problem(desk, tree, "secret", *at(server.port), "--secret", path, job=True)
     assert text.startswith(f"{path}: no secret; ")
     assert f"scp -p 127.0.0.1:{path} {path}" == mend

@@ -28,7 +28,7 @@ def desk(tmp_path):
 
 def checks_of(desk, **choices):
     """{name: (state, text, mend)} outside of a job, with these choices in force."""
-    config = desk.folder / "site.cfg"
+    config = desk.directory / "site.cfg"
     sections = {}
     for name, value in choices.items():
         section, _, key = name.partition("_")
@@ -72,7 +72,7 @@ def test_without_a_batch_system_there_is_no_line(desk):
     ("no-host.invalid", "([site] host)", "iostats config --check")])
 def test_a_server_that_is_not_reached_is_started_where_it_runs(desk, host, said, fix):
     """And one whose name nobody knows is not started at all."""
-    path = desk.folder / "site.secret"
+    path = desk.directory / "site.secret"
     path.write_text("0" * 64)
     path.chmod(0o600)
     port = free_port()
@@ -87,7 +87,7 @@ def test_a_server_that_is_not_reached_is_started_where_it_runs(desk, host, said,
 def test_a_secret_that_others_can_read_is_found_also_where_munge_does_without_it(
         desk, auth, mode, found):
     """The site's server believes whoever has it."""
-    path = desk.folder / "site.secret"
+    path = desk.directory / "site.secret"
     path.write_text("0" * 64)
     path.chmod(mode)
     checks = checks_of(desk, server_auth=auth, site_secret=path)
@@ -108,37 +108,37 @@ def test_a_command_names_the_host_that_it_is_for(host, fix):
 
 @as_root
 def test_prologs_directory_before_the_first_prolog(desk):
-    folder = desk.folder / "hooks"
-    assert ("note", f"{folder}: not there yet: no prolog has run on this host", "") == checks_of(
-        desk, node_hook_dir=folder, site_host="127.0.0.1")["hook_dir"]
-    assert "hook_dir" not in checks_of(desk, node_hook_dir=folder)
+    directory = desk.directory / "hooks"
+    assert ("note", f"{directory}: not there yet: no prolog has run on this host", "") == checks_of(
+        desk, node_hook_dir=directory, site_host="127.0.0.1")["hook_dir"]
+    assert "hook_dir" not in checks_of(desk, node_hook_dir=directory)
 
 
 @as_root
 def test_prologs_directory_that_is_not_roots_alone_is_named_by_its_key(desk):
     """Not as --state-dir, which prologs do not have."""
-    folder = desk.folder / "hooks"
-    folder.mkdir()
-    folder.chmod(0o755)
-    state, text, mend = checks_of(desk, node_hook_dir=folder)["hook_dir"]
-    assert ("problem", f"chmod 700 {folder}") == (state, mend)
-    assert f"{folder}: expected a folder of user 0 with mode 0700" in text
+    directory = desk.directory / "hooks"
+    directory.mkdir()
+    directory.chmod(0o755)
+    state, text, mend = checks_of(desk, node_hook_dir=directory)["hook_dir"]
+    assert ("problem", f"chmod 700 {directory}") == (state, mend)
+    assert f"{directory}: expected a directory of user 0 with mode 0700" in text
     assert text.endswith("name another in site.cfg: [node] hook_dir")
-    done = desk.client("prolog", "--config", desk.folder / "site.cfg", "--job", "4711",
-                       "--root", desk.folder / "node", job=False)
+    done = desk.client("prolog", "--config", desk.directory / "site.cfg", "--job", "4711",
+                       "--root", desk.directory / "node", job=False)
     assert "[node] hook_dir" in done.err and "--state-dir" not in done.err
 
 
 @as_root
 def test_reports_that_wait_are_told_and_those_that_were_refused(desk):
-    folder = desk.folder / "hooks"
-    folder.mkdir(0o700)
-    assert ("ok", f"{folder}: no reports wait", "") == checks_of(
-        desk, node_hook_dir=folder)["hook_dir"]
+    directory = desk.directory / "hooks"
+    directory.mkdir(0o700)
+    assert ("ok", f"{directory}: no reports wait", "") == checks_of(
+        desk, node_hook_dir=directory)["hook_dir"]
     for name in ("a.delta", "b.delta", "c.delta.refused"):
-        (folder / name).write_text("{}")
-    assert ("note", f"{folder}: 2 reports wait, 1 were refused and put aside (*.refused)",
-            "iostats_client.py deliver") == checks_of(desk, node_hook_dir=folder)["hook_dir"]
+        (directory / name).write_text("{}")
+    assert ("note", f"{directory}: 2 reports wait, 1 were refused and put aside (*.refused)",
+            "iostats_client.py deliver") == checks_of(desk, node_hook_dir=directory)["hook_dir"]
 
 
 # -- the site's server -----------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 `iostats_client.py doctor` on a storage server: what is in the way of the harvest, and the command
 that mends it.
 
-From outside: processes, a desk's folders with job_stats, and a real agent and server.
+From outside: processes, a desk's directories with job_stats, and a real agent and server.
 """
 
 import os
@@ -31,7 +31,7 @@ def desk(tmp_path):
 
 def doctor(desk, root=None, env=None, **choices):
     """{name: (state, text, mend)} of a run; `choices`: section_key=value."""
-    config = desk.folder / "doctor.cfg"
+    config = desk.directory / "doctor.cfg"
     config.write_text(SiteDesk.text({**desk.choices, **{
         name.replace("_", ".", 1): value for name, value in choices.items()}}))
     done = desk.client("doctor", "--json", "--root", root or desk.root, "--config", config,
@@ -151,7 +151,7 @@ def test_a_container_sees_the_target_and_not_its_job_stats(desk):
             "sudo iostats_client.py doctor") == doctor(desk)["job_stats"]
 
 
-# -- the agent and its folder ------------------------------------------------------------------
+# -- the agent and its directory ------------------------------------------------------------------
 
 def test_no_agent_and_a_backlog(desk):
     """The site's server is away, and so is the agent."""
@@ -194,7 +194,7 @@ def test_a_spool_that_others_can_enter(desk):
 
 def test_a_spool_that_is_a_link(desk):
     desk.show([a_job(0)])
-    desk.spool.symlink_to(desk.folder)
+    desk.spool.symlink_to(desk.directory)
     state, _, mend = doctor(desk)["spool"]
     assert ("problem", f"mv {desk.spool} {desk.spool}.old") == (state, mend)
 
@@ -208,16 +208,16 @@ def test_a_spool_that_is_not_there_yet_is_not_made(desk):
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 def test_what_is_roots_is_no_problem_of_an_ordinary_user():
-    """It says where to look as root; below /tmp, because pytest's own folder is closed."""
-    with tempfile.TemporaryDirectory(prefix="iostats-test-", dir="/tmp") as folder:
-        os.chmod(folder, 0o755)
-        with StorageDesk(folder) as desk:
+    """It says where to look as root; below /tmp, because pytest's own directory is closed."""
+    with tempfile.TemporaryDirectory(prefix="iostats-test-", dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        with StorageDesk(directory) as desk:
             desk.show([a_job(0)])
             desk.once(node_try_for=0)
-            (desk.folder / "doctor.cfg").write_text(SiteDesk.text(desk.choices))
+            (desk.directory / "doctor.cfg").write_text(SiteDesk.text(desk.choices))
             done = subprocess.run(
                 [*as_user(65_534), sys.executable, "-I", "-S", CLIENT, "doctor", "--root",
-                 desk.root, "--config", desk.folder / "doctor.cfg"], env={"HOME": "/"}, cwd="/",
+                 desk.root, "--config", desk.directory / "doctor.cfg"], env={"HOME": "/"}, cwd="/",
                 capture_output=True, text=True)
             assert "" == done.stderr
             assert (f"note     spool: {desk.spool}: of the user who harvests; mend: sudo "
@@ -236,7 +236,7 @@ def test_no_site_server_is_named(desk):
 
 def test_another_secret_of_the_site_is_fetched_from_its_server(desk):
     desk.show([a_job(0)])
-    other = desk.folder / "other.secret"
+    other = desk.directory / "other.secret"
     other.write_text("f" * 64)
     other.chmod(0o600)
     with desk.site():

@@ -55,7 +55,7 @@ from .tools import Draw, allowed, checked_line, no_bug_logged, target
 _CUT = b"\0--\0"
 
 
-def _folder():
+def _directory():
     return tempfile.TemporaryDirectory(dir=_memory())
 
 
@@ -108,9 +108,9 @@ def hook_files(data):
     """
     parts = (data.split(_CUT, 4) + [b""] * 5)[:5]
     said = []
-    with _folder() as at:
-        folder, root = os.path.join(at, "hooks"), os.path.join(at, "root")
-        os.mkdir(folder, 0o700)
+    with _directory() as at:
+        directory, root = os.path.join(at, "hooks"), os.path.join(at, "root")
+        os.mkdir(directory, 0o700)
         os.mkdir(root)
         with open(os.path.join(at, "secret"), "wb", opener=lambda path, how: os.open(
                 path, how, 0o600)) as file:
@@ -119,10 +119,10 @@ def hook_files(data):
                                f"4711%20{NODE}.23.delta", f"4712%20{NODE}.37.delta",
                                f"4713%20{NODE}.41.delta"), parts):
             if part:
-                with open(os.path.join(folder, name), "wb") as file:
+                with open(os.path.join(directory, name), "wb") as file:
                     file.write(_sealed(part) if name.endswith(".start") else part)
         mine = config.Config()
-        for name, value in (("node.hook_dir", folder), ("node.reader", ""),
+        for name, value in (("node.hook_dir", directory), ("node.reader", ""),
                             ("node.public_dir", ""), ("site.host", "127.0.0.1"),
                             ("site.secret", os.path.join(at, "secret"))):
             mine.take(name, value, "a test")
@@ -149,7 +149,7 @@ def hook_files(data):
                                           b'{"job":1}'], 4000)
 def kept_report(data):
     """A report that waits for its job's server, as a later `stop` finds it."""
-    with _folder() as at:
+    with _directory() as at:
         os.chmod(at, 0o700)
         work = measurement.Work(_config(), at, NODE, "4711", lambda text: None, at)
         with open(work.kept.delta_path("23"), "wb") as file:
@@ -184,7 +184,7 @@ def watch_file(data):
 
 @target(lambda: [b"twenty-three and thirty-seven\n", b"\0" * 20, b"\xff" * 16], 200)
 def secret_file(data):
-    with _folder() as at:
+    with _directory() as at:
         path = os.path.join(at, "secret")
         with open(path, "wb", opener=lambda path, how: os.open(path, how, 0o600)) as file:
             file.write(data)
@@ -221,7 +221,7 @@ def kept_journal(data):
     if kind == b"\1":                              # totals are read as they were written, or not
         data = b"".join(_record(part) for part in data.split(_CUT)
                         if not part.startswith(b"totals\n"))
-    with _folder() as at, no_bug_logged():
+    with _directory() as at, no_bug_logged():
         os.chmod(at, 0o700)
         kept = start_files.State(at, "4711", NODE)
         with open(kept.journal_path, "wb") as file:
@@ -247,10 +247,10 @@ def _spool_seeds():
 
 @target(_spool_seeds, 600)
 def spooled(data):
-    """A message of an agent's, or points for a database, that wait in a folder."""
+    """A message of an agent's, or points for a database, that wait in a directory."""
     name, _, part = data.partition(_CUT)
     name = os.path.basename(name.replace(b"\0", b""))[:200]
-    with _folder() as at:
+    with _directory() as at:
         os.chmod(at, 0o700)
         if name not in (b"", b".", b"..", b"lock", b"refused"):
             with open(os.path.join(at.encode(), name), "wb") as file:
@@ -306,7 +306,7 @@ def _a_store():
     """The bytes of a store with reports, records, sweeps, a checkpoint and a settled job."""
     from iostats.site.receive import SiteServer
     from iostats.site.store import Store
-    with _folder() as at:
+    with _directory() as at:
         path = os.path.join(at, "site.sqlite")
         store = Store(path)
         one = SiteServer(store, [], _config(), lambda: NOW + 100)
@@ -367,7 +367,7 @@ def damaged_store(data):
     """The server says in one line that its store is damaged, or answers."""
     from iostats.site.receive import SiteServer
     from iostats.site.store import Store
-    with _folder() as at:
+    with _directory() as at:
         path = os.path.join(at, "site.sqlite")
         _damage(path, Draw(data))
         store = None
@@ -387,7 +387,7 @@ def repaired_store(data):
     from iostats.site import store_repair
     from iostats.site.receive import SiteServer
     from iostats.site.store import Store
-    with _folder() as at:
+    with _directory() as at:
         path = os.path.join(at, "site.sqlite")
         _damage(path, Draw(data))
         for found in (store_repair.look(path), store_repair.begin_anew(path)[1]):

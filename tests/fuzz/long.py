@@ -75,16 +75,16 @@ def _atheris(name, work, seconds):
     with atheris.instrument_imports(include=["iostats"]):
         from fuzz.all import TARGETS
     target = TARGETS[name]
-    folder, found = work / name, work / f"{name}.found"
-    folder.mkdir(parents=True, exist_ok=True)
+    directory, found = work / name, work / f"{name}.found"
+    directory.mkdir(parents=True, exist_ok=True)
     found.mkdir(exist_ok=True)
     for number, seed in enumerate(target.seeds()):
-        (folder / f"seed-{number}").write_bytes(seed)
+        (directory / f"seed-{number}").write_bytes(seed)
     kept = TESTS / "corpus" / name
     arguments = [sys.argv[0], f"-max_len={target.most_bytes}", "-timeout=20",
                  f"-rss_limit_mb={MOST_MIB}", f"-malloc_limit_mb={MOST_MIB // 2}",
                  f"-artifact_prefix={found}/", "-print_final_stats=1", "-len_control=10"]
-    arguments += [f"-max_total_time={seconds}", str(folder), *([str(kept)] if kept.is_dir()
+    arguments += [f"-max_total_time={seconds}", str(directory), *([str(kept)] if kept.is_dir()
                                                                 else [])]
     atheris.Setup(arguments, target.run)
     atheris.Fuzz()
@@ -96,9 +96,9 @@ def _keep(name, target, work):
     up to MOST_KEPT bytes; what was found stays.
     """
     from fuzz.tools import CORPUS, within
-    folder, inside = CORPUS / name, str(TESTS.parent / "iostats")
-    found = {path.read_bytes() for path in folder.glob("found*")}
-    inputs = {path.read_bytes() for place in (folder, work / name) if place.is_dir()
+    directory, inside = CORPUS / name, str(TESTS.parent / "iostats")
+    found = {path.read_bytes() for path in directory.glob("found*")}
+    inputs = {path.read_bytes() for place in (directory, work / name) if place.is_dir()
               for path in place.iterdir()}
     seen, kept, size = set(), [], sum(map(len, found))
 
@@ -132,14 +132,14 @@ def _keep(name, target, work):
             if data in inputs - found and size + len(data) <= MOST_KEPT:
                 kept.append(data)
                 size += len(data)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in directory.iterdir():
         if not path.name.startswith("found"):
             path.unlink()
     for data in kept:
-        (folder / hashlib.sha256(data).hexdigest()[:12]).write_bytes(data)
-    if not any(folder.iterdir()):
-        folder.rmdir()
+        (directory / hashlib.sha256(data).hexdigest()[:12]).write_bytes(data)
+    if not any(directory.iterdir()):
+        directory.rmdir()
     print(f"{name}: {len(inputs)} inputs, {len(kept)} and {len(found)} found kept", flush=True)
 
 

@@ -234,5 +234,5 @@ def mutated(seed, data):
 
 def corpus(name):
     """[bytes] that some fuzzer has found to lead elsewhere than all others, or to a bug."""
-    folder = CORPUS / name
-    return [path.read_bytes() for path in sorted(folder.iterdir())] if folder.is_dir() else []
+    directory = CORPUS / name
+    return [path.read_bytes() for path in sorted(directory.iterdir())] if directory.is_dir() else []

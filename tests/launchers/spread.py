@@ -11,7 +11,7 @@ The environment says how it goes:
 
     SPREAD_NODES    their names
     SPREAD_ROOT     NAME below it is the node's --root
-    SPREAD_PIDS     a folder: the number of each node's process goes to its file NAME.ROLE, our
+    SPREAD_PIDS     a directory: the number of each node's process goes to its file NAME.ROLE, our
                     own to the file launcher.ROLE
     SPREAD_WRONG    [WHAT:NAME ...]  none: the command can't be run there; hang: it never begins,
                     and nothing ends it but SIGKILL; late: it begins when the file NAME.go is in

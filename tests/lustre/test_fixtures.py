@@ -199,7 +199,7 @@ OTHERS = {
         "statahead_stats: the client's own look-ahead, no I/O of a program",
     "HewlettPackard__lustre_exporter/2.10.1/mdc_import.txt": IMPORT,
     "HewlettPackard__lustre_exporter/2.10.1/mdt_rename_stats.txt":
-        "rename_stats: a server's histogram of its folders' sizes",
+        "rename_stats: a server's histogram of its directories' sizes",
     "HewlettPackard__lustre_exporter/2.10.1/osc_import_OST0000.txt": IMPORT,
     "HewlettPackard__lustre_exporter/2.10.1/osc_osc_stats.txt":
         "osc_stats: lockless I/O alone, which is in `stats` as well",
@@ -234,7 +234,7 @@ def text_of(name):
 
 @pytest.mark.parametrize("path", samples("fixtures", "*/**/*.txt"))
 def test_every_sample_is_read_or_stands_in_the_table_of_what_is_not(path):
-    """A new file in the folder fails here until somebody has said what becomes of it."""
+    """A new file in the directory fails here until somebody has said what becomes of it."""
     name = path.relative_to(shared("fixtures")).as_posix()
     tables = (STATS, HISTOGRAMS, LCTL, JOB_STATS, OTHERS)
     assert 1 == [name in table for table in tables].count(True)

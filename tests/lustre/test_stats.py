@@ -245,7 +245,8 @@ def test_a_long_wrong_line_is_shortened_in_the_message():
     assert 200 > len(why)
 
 
-# -- names of folders ----------------------------------------------------------------------------
+# -- names of directories
+# ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, expected", [
@@ -261,7 +262,7 @@ def test_a_long_wrong_line_is_shortened_in_the_message():
     ("", None),
 ], ids=["plain", "a dash in the name", "two dashes", "with digits", "all hexadecimal",
         "no file system", "no instance", "an empty instance", "capitals", "empty"])
-def test_a_mount_folder_is_cut_into_file_system_and_instance(name, expected):
+def test_a_mount_directory_is_cut_into_file_system_and_instance(name, expected):
     """From the right: a file system's name may contain dashes, an instance can't."""
     assert expected == stats.split_llite_name(name)
 
@@ -282,7 +283,7 @@ def test_a_mount_folder_is_cut_into_file_system_and_instance(name, expected):
 ], ids=["an OST", "a dash in the name", "an MDT", "a spiteful name", "a server's own connection",
         "an osp device", "the lmv device", "no file system", "no target", "no file system at all",
         "a file", "empty"])
-def test_a_target_folder_is_cut_into_file_system_target_and_instance(name, expected):
+def test_a_target_directory_is_cut_into_file_system_target_and_instance(name, expected):
     """What a server uses for itself is no mount of a node, and counts for nobody's job."""
     assert expected == stats.split_target_name(name)
 

@@ -37,11 +37,11 @@ def traced(desk, *arguments, env=None):
     """
     if not shutil.which("strace"):
         pytest.skip("needs strace")
-    out = desk.folder / "strace"
+    out = desk.directory / "strace"
     done = subprocess.run(
         ["strace", "-f", "-qq", "-e", "trace=%process,%network", "-o", str(out),
          sys.executable, "-I", "-S", str(CLIENT), *map(str, arguments), "--job", desk.job],
-        env=desk.environment(env), capture_output=True, text=True, cwd=desk.folder)
+        env=desk.environment(env), capture_output=True, text=True, cwd=desk.directory)
     if "ptrace" in done.stderr:
         pytest.skip(f"strace is not allowed here: {done.stderr.strip()}")
     assert (0, "") == (done.returncode, done.stderr)

@@ -106,7 +106,7 @@ def test_a_job_without_a_mark_has_no_parts(desk):
     running = desk.server("--nodes", "1", "--json", "record.json")
     stop(desk, started(desk), running, **END)
     assert "Parts of this job" not in running.wait().out
-    assert '"phases": [],' in (desk.folder / "record.json").read_text()
+    assert '"phases": [],' in (desk.directory / "record.json").read_text()
 
 
 def test_parts_that_take_turns_are_added_by_their_names(desk):
@@ -354,7 +354,7 @@ def test_a_name_is_any_text_that_can_be_printed(desk, given, name):
     mark(desk, on, given)
     stop(desk, on, running)
     out = running.wait().out
-    phases = json.loads((desk.folder / "record.json").read_text())["phases"]
+    phases = json.loads((desk.directory / "record.json").read_text())["phases"]
     assert [f"(before {name})", name] == [phase["name"] for phase in phases]
     assert f"\n{name} " in out and f"\n(before {name}) " in out
 
@@ -387,7 +387,7 @@ def test_a_mark_has_one_name(desk, arguments, line):
 
 
 def test_a_mark_without_a_start_is_one_line(desk):
-    """Status 2, and no folder is left."""
+    """Status 2, and no directory is left."""
     done = desk.client("mark", "solve", *desk.on("nid00023", desk.tree(**START)))
     assert (2, f"iostats: nid00023: job {desk.job} was not started here: no snapshot in "
                f"{desk.state}; run `iostats_client.py start` before the first mark"

@@ -42,17 +42,17 @@ class Ranks:
     def __init__(self, desk, nodes, on_a_node):
         self.desk, self.nodes, self._on_a_node = desk, nodes, on_a_node
         self.size = nodes * on_a_node
-        (desk.folder / "rank.sh").write_text(RANK, encoding="ascii")
-        (desk.folder / "state").mkdir()
+        (desk.directory / "rank.sh").write_text(RANK, encoding="ascii")
+        (desk.directory / "state").mkdir()
         self.trees(**BEFORE)
 
     def trees(self, **counters):
         for number in range(1, self.nodes + 1):
-            write_tree(self.desk.folder / "trees" / f"nid{number:05}", **counters)
+            write_tree(self.desk.directory / "trees" / f"nid{number:05}", **counters)
 
     def program(self, *command):
         return subprocess.run(
-            [MPIEXEC, "-n", str(self.size), *command], cwd=self.desk.folder, timeout=250,
+            [MPIEXEC, "-n", str(self.size), *command], cwd=self.desk.directory, timeout=250,
             capture_output=True, text=True,
             env=self.desk.environment({"RANKS_ON_A_NODE": str(self._on_a_node)}))
 
@@ -69,14 +69,14 @@ class Ranks:
         """The client on one node, without --mpi."""
         node = f"nid{number:05}"
         return self.desk.client(*arguments, "--node", node, "--root",
-                                self.desk.folder / "trees" / node, "--state-dir",
-                                self.desk.folder / "state" / node)
+                                self.desk.directory / "trees" / node, "--state-dir",
+                                self.desk.directory / "state" / node)
 
     @property
     def kept(self):
-        """Files in the nodes' state folders."""
-        return sorted(path.relative_to(self.desk.folder / "state").as_posix().partition("/")[0]
-                      + path.suffix for path in (self.desk.folder / "state").rglob("*.*"))
+        """Files in the nodes' state directories."""
+        return sorted(path.relative_to(self.desk.directory / "state").as_posix().partition("/")[0]
+                      + path.suffix for path in (self.desk.directory / "state").rglob("*.*"))
 
 
 @pytest.fixture
@@ -158,31 +158,31 @@ def test_marks_and_a_second_start_and_stop_along_the_ranks(desk):
 @needs_mpi
 def test_nodes_on_which_something_fails_say_why_and_nobody_hangs(desk):
     """
-    Of five nodes one has no start, one no counters, one no folder, one is of another job, and one
-    has a rank that is.
+    Of five nodes one has no start, one no counters, one no directory, one is of another job, and
+    one has a rank that is.
     """
     ranks = Ranks(desk, 5, 2)
     running = desk.server("--nodes", "nid[00001-00005]", "--format", "json")
     assert ({0}, []) == ranks.run("start")
     for rank in (6, 7, 8):
-        (desk.folder / f"options.{rank}").write_text("--job 23", encoding="ascii")
-    for path in (desk.folder / "state" / "nid00001").iterdir():
+        (desk.directory / f"options.{rank}").write_text("--job 23", encoding="ascii")
+    for path in (desk.directory / "state" / "nid00001").iterdir():
         path.unlink()
     ranks.trees(**AFTER)
-    for path in (desk.folder / "trees" / "nid00002").rglob("*stats"):
+    for path in (desk.directory / "trees" / "nid00002").rglob("*stats"):
         path.unlink()
         path.mkdir()
-    (desk.folder / "trees" / "nid00003").rename(desk.folder / "moved")
+    (desk.directory / "trees" / "nid00003").rename(desk.directory / "moved")
     statuses, lines = ranks.run("stop", *at(running))
     assert {2} == statuses, lines
     other = (f"--mpi: expected `stop` of job {desk.job}, as on rank 0, got `stop` of job 23 on "
              f"nid00004")
     assert [1, 1, 1, 1, 4] == [sum(text in line for line in lines) for text in (
-        "nid00001: job", "none of 5 counter files could be read: ", "--root: expected a folder",
+        "nid00001: job", "none of 5 counter files could be read: ", "--root: expected a directory",
         other, "iostats: ")]
     record = running.wait().record
     assert {"nid00001": "no start", "nid00004": other,
-            "nid00003": "--root: expected a folder, got 'trees/nid00003'"
+            "nid00003": "--root: expected a directory, got 'trees/nid00003'"
             } == record["coverage"]["missing"]
     assert (2, 43, True) == (
         record["coverage"]["reported"],
@@ -206,7 +206,7 @@ def test_what_could_not_be_delivered_is_kept_on_each_node(desk):
     """And goes to the server with the next `stop`, with --mpi or without."""
     ranks = Ranks(desk, 3, 2)
     (desk.home / ".iostats").mkdir(mode=0o700)
-    (desk.folder / "site.cfg").write_text("[node]\ntry_for = 0\n", encoding="ascii")
+    (desk.directory / "site.cfg").write_text("[node]\ntry_for = 0\n", encoding="ascii")
     assert ({0}, []) == ranks.run("start")
     ranks.trees(**AFTER)
     where = "--server", "127.0.0.1:1", "--config", "site.cfg"
@@ -218,7 +218,7 @@ def test_what_could_not_be_delivered_is_kept_on_each_node(desk):
         assert [f"nid0000{number}.delta" for number in (1, 2, 3)] == ranks.kept
     running = desk.server("--nodes", "nid[00001-00003]", "--format", "json")
     assert 0 == ranks.alone(2, "stop", *at(running)).status
-    (desk.folder / "state" / "nid00002").rename(desk.folder / "state" / "other")
+    (desk.directory / "state" / "nid00002").rename(desk.directory / "state" / "other")
     statuses, lines = ranks.run("stop", *at(running))
     assert {2} == statuses and "nid00002: job" in lines[0]
     assert [] == ranks.kept
@@ -234,7 +234,7 @@ def test_a_node_that_has_reported_by_itself_is_not_counted_twice(desk):
     running = desk.server("--nodes", "nid[00001-00002]", "--format", "json")
     assert ({0}, []) == ranks.run("start")
     ranks.trees(**AFTER)
-    state = desk.folder / "state" / "nid00001"
+    state = desk.directory / "state" / "nid00001"
     copies = {path: path.read_bytes() for path in state.iterdir()}
     assert 0 == ranks.alone(1, "stop", *at(running)).status
     for path, data in copies.items():                    # as if its answer had been lost

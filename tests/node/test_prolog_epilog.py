@@ -129,7 +129,7 @@ def test_a_second_epilog_changes_nothing(site, job, node):
     """The numbers count once, and nothing is missing."""
     site.work(job, node)
     first = site.record(job)
-    done = site.hook("epilog", node, site.folder / node, job)
+    done = site.hook("epilog", node, site.directory / node, job)
     assert 0 == done.status and "was not started here" in done.line
     assert [] == site.kept(node)
     until(lambda: site.server.err.count(f"Job {job}:") == 2, what="the second record")
@@ -170,7 +170,7 @@ def test_a_damaged_start_is_no_zero(site, job, node):
 
 def test_a_job_without_lustre(site, job, node):
     """It has a record all the same, which says so."""
-    empty = site.folder / "empty"
+    empty = site.directory / "empty"
     empty.mkdir()
     for role in ("prolog", "epilog"):
         assert NOTHING == said(site.hook(role, node, empty, job))
@@ -242,7 +242,7 @@ def test_eight_prologs_at_once_see_each_other(site, node):
 
 def slurm_knows(site, *jobs):
     """Let `squeue` know these jobs, and the accounting none."""
-    path = site.folder / "squeue.json"
+    path = site.directory / "squeue.json"
     path.with_suffix(".new").write_text(json.dumps({"jobs": jobs}))
     path.with_suffix(".new").replace(path)
     script(site.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{path}'\n")
@@ -340,7 +340,7 @@ def test_a_real_neighbour_counts_beside_a_start_that_is_over(slurm_site):
     assert not {name for name in begins_with(site, node, dead) if name.endswith("t")}
     # It was together with all four, also with the one whose start was removed meanwhile.
     slurm_knows(site, *known, slurm_job(long, "COMPLETED", began=-9000, ended=0))
-    assert NOTHING == said(site.hook("epilog", node, site.folder / node, long))
+    assert NOTHING == said(site.hook("epilog", node, site.directory / node, long))
     assert {node: 4} == shared_of(site, long)
 
 
@@ -357,7 +357,7 @@ def test_a_job_that_began_after_a_dead_ones_end_is_not_marked_by_what_was_remove
         assert {node: 1} == shared_of(site, job)
     slurm_knows(site, *(slurm_job(job, "COMPLETED") for job in (dead, first, second)),
                 slurm_job(long, "COMPLETED", ended=0))
-    assert NOTHING == said(site.hook("epilog", node, site.folder / node, long))
+    assert NOTHING == said(site.hook("epilog", node, site.directory / node, long))
     assert {node: 2} == shared_of(site, long)               # the first and the second
 
 
@@ -442,9 +442,9 @@ def test_a_restarted_job_is_not_shared_with_its_own_cgroup(site, job, node):
 
 # -- a node that was booted ------------------------------------------------------------------
 
-def of_an_earlier_boot(folder):
-    """Make the one start in `folder` one of the boot before this one."""
-    [path] = Path(folder).glob("*.start")
+def of_an_earlier_boot(directory):
+    """Make the one start in `directory` one of the boot before this one."""
+    [path] = Path(directory).glob("*.start")
     start = snapshot.decode(path.read_bytes(), path)
     path.write_bytes(snapshot.encode(start._replace(boot_id="another")))
     os.utime(path, (1_000_000_000, 1_000_000_000))
@@ -460,7 +460,7 @@ def test_a_job_that_a_boot_has_ended_is_told_by_the_next_ones_epilog(site, job, 
     site.work(other, node)
     assert {} == site.record(other)["coverage"]["shared"]
     assert [] == site.kept(node)
-    site.hook("epilog", "nid99999", site.folder / node, job, env=env)
+    site.hook("epilog", "nid99999", site.directory / node, job, env=env)
     record = site.record(job)
     assert {node: "the node was booted during the job", "nid99999": NOT_RUN} == (
         record["coverage"]["missing"])
@@ -508,7 +508,7 @@ def test_a_report_that_a_crash_has_left_beside_its_start_stands(site, job, node)
 
 def offline(desk, node):
     """A site.cfg for `node` whose server does not listen."""
-    path = desk.folder / f"{node}-offline.cfg"
+    path = desk.directory / f"{node}-offline.cfg"
     path.write_text(desk.text({**desk.choices, "site.port": free_port(),
                                "node.hook_dir": desk.hooks / node}))
     return path
@@ -605,7 +605,7 @@ def test_deliver_that_delivers_nothing_though_it_should_says_so_by_its_status(
 
 
 def test_deliver_with_a_bad_site_cfg_ends_with_2(site, node):
-    config = site.folder / "bad.cfg"
+    config = site.directory / "bad.cfg"
     config.write_text("[node]\nhook_within = soon\n")
     done = site.hook("deliver", node, config=config)
     assert 2 == done.status and f"{config}:2: [node] hook_within: expected" in done.line
@@ -614,12 +614,12 @@ def test_deliver_with_a_bad_site_cfg_ends_with_2(site, node):
 def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):
     """It stays, and those behind it are sent; a server that has a bug says so (-32603)."""
     config = desk.config
-    folder = desk.hooks / "nid00001"
-    folder.mkdir(0o700, parents=True)
+    directory = desk.hooks / "nid00001"
+    directory.mkdir(0o700, parents=True)
     for name in ("a", "b", "c"):
-        (folder / f"{name}.delta").write_text(json.dumps(
+        (directory / f"{name}.delta").write_text(json.dumps(
             {"job": "4711", "node": "nid00001", "name": name}))
-    config["node.hook_dir"] = str(folder)
+    config["node.hook_dir"] = str(directory)
     sent = []
 
     class Site:
@@ -638,20 +638,20 @@ def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):
         assert 1 == prolog_epilog.deliver(config, "/", "nid00001", time.monotonic() + 60,
                                           said_here.append)
     assert ["a", "b", "c"] == sorted(sent)
-    assert ["a.delta"] == os.listdir(folder)
+    assert ["a.delta"] == os.listdir(directory)
     assert 1 == len(said_here)
 
 
 def test_a_report_that_cannot_be_removed_does_not_hold_up_the_others(desk, monkeypatch):
     """A disk that fails, or that was made read-only: what is behind it is sent, and it is said."""
-    config, folder, sent, lines = desk.config, desk.hooks / "nid00001", [], []
-    folder.mkdir(0o700, parents=True)
+    config, directory, sent, lines = desk.config, desk.hooks / "nid00001", [], []
+    directory.mkdir(0o700, parents=True)
     for age, name in enumerate("abc"):
-        path = folder / f"{name}.delta"
+        path = directory / f"{name}.delta"
         path.write_text(json.dumps({"job": "4711", "node": "nid00001", "name": name})
                         if name != "b" else "{")
         os.utime(path, (1_000_000_000 + age,) * 2)
-    config["node.hook_dir"] = str(folder)
+    config["node.hook_dir"] = str(directory)
 
     class Site:
         def __init__(self, *args):
@@ -675,15 +675,15 @@ def test_a_report_that_cannot_be_removed_does_not_hold_up_the_others(desk, monke
 def test_no_more_reports_wait_than_the_limit(desk, monkeypatch):
     """The oldest are removed, and it is said."""
     monkeypatch.setattr(prolog_epilog, "_MOST_WAITING", 3)
-    folder = desk.hooks
-    folder.mkdir(0o700)
+    directory = desk.hooks
+    directory.mkdir(0o700)
     for number in range(5):
-        path = folder / f"{number}.delta"
+        path = directory / f"{number}.delta"
         path.write_text(json.dumps({"node": "nid00001"}))
         os.utime(path, (1_000_000_000 + number,) * 2)
     lines = []
     left = prolog_epilog.deliver(desk.config, "/", "nid00001", time.monotonic() + 60, lines.append)
-    assert 3 == left and ["2.delta", "3.delta", "4.delta"] == sorted(os.listdir(folder))
+    assert 3 == left and ["2.delta", "3.delta", "4.delta"] == sorted(os.listdir(directory))
     assert ["more than 3 reports wait here"] * 2 == [line.rpartition(": ")[2]
                                                      for line in lines[:2]]
     assert 3 == len(lines)                                 # and that there is no server's secret
@@ -710,7 +710,7 @@ def test_an_epilog_91_days_ahead_removes_no_start_of_a_running_job(site, job, no
     assert NOTHING == said(site.hook("prolog", node, root, job))
     left = sorted((site.hooks / node).iterdir())
     assert [".job", ".start"] == [path.suffix for path in left]
-    config = site_config.load(str(site.folder / f"{node}.cfg"), environ={})
+    config = site_config.load(str(site.directory / f"{node}.cfg"), environ={})
     for days in (91, 730):
         prolog_epilog.deliver(config, str(root), node, time.monotonic() + 60, lambda line: None,
                               now=lambda days=days: time.time() + days * 86400)
@@ -756,7 +756,7 @@ def test_an_epilog_that_has_no_time_to_deliver_says_so(site, job, node, monkeypa
     root = site.tree(node, **BEFORE)
     site.hook("prolog", node, root, job)
     write_tree(root, **AFTER)
-    config, lines = site_config.load(str(site.folder / f"{node}.cfg"), environ={}), []
+    config, lines = site_config.load(str(site.directory / f"{node}.cfg"), environ={}), []
     prolog_epilog.epilog(config, str(root), node, job, {}, lines.append)
     assert [] == lines
     until_ = time.monotonic() + 0.1
@@ -795,7 +795,7 @@ def stopped_munged(tmp_path):
 def test_an_epilog_delivers_by_the_secret_where_munged_does_not_answer(
         site, job, node, stopped_munged, auth, is_there):
     """Each way has its own short time; the one that worked is the first for the next job."""
-    path = site.folder / f"{node}-munge.cfg"
+    path = site.directory / f"{node}-munge.cfg"
     path.write_text(site.text({
         **site.choices, "node.hook_dir": site.hooks / node, "node.hook_within": 8,
         "server.auth": auth,
@@ -834,9 +834,9 @@ def test_an_epilog_that_was_cut_off_leaves_no_job_behind(site, job, node):
     env = {"SLURM_JOB_NODELIST": node}
     root = site.tree(node, **BEFORE)
     assert NOTHING == said(site.hook("prolog", node, root, job, env=env))
-    hangs = site.folder / f"{node}-hangs.py"
+    hangs = site.directory / f"{node}-hangs.py"
     hangs.write_text(HANGS.format(str(REPOSITORY)))
-    path = site.folder / f"{node}-hasty.cfg"
+    path = site.directory / f"{node}-hasty.cfg"
     path.write_text(site.text({**site.choices, "node.hook_dir": site.hooks / node,
                                "node.hook_within": 4}))
     done = site.hook("epilog", node, root, job, env=env, config=path,
@@ -876,12 +876,12 @@ def both(desk, job="4711", **how):
 
 
 def test_without_the_configuration_it_ends_with_0(desk):
-    for done in both(desk, config=desk.folder / "nowhere.cfg"):
+    for done in both(desk, config=desk.directory / "nowhere.cfg"):
         assert "nowhere.cfg: cannot be read: No such file" in done.line
 
 
 def test_with_a_broken_configuration_it_ends_with_0(desk):
-    broken = desk.folder / "broken.cfg"
+    broken = desk.directory / "broken.cfg"
     broken.write_text("[node]\nhook_within = soon\n")
     for done in both(desk, config=broken):
         assert f"{broken}:2: [node] hook_within: expected seconds" in done.line
@@ -898,7 +898,7 @@ def test_with_an_option_that_is_none_it_ends_with_0(desk):
 
 def test_with_a_root_that_is_none_it_ends_with_0(desk):
     done = desk.hook("prolog", root="/nowhere", job="4711")
-    assert 0 == done.status and "--root: expected a folder" in done.line
+    assert 0 == done.status and "--root: expected a directory" in done.line
 
 
 def test_without_a_job_it_ends_with_0(desk):
@@ -906,17 +906,17 @@ def test_without_a_job_it_ends_with_0(desk):
         assert "no job id" in done.line
 
 
-@pytest.mark.parametrize("bad", ["a file", "a folder of others"])
-def test_with_a_folder_that_can_not_be_used_it_ends_with_0(desk, bad):
-    folder = desk.folder / "kept"
+@pytest.mark.parametrize("bad", ["a file", "a directory of others"])
+def test_with_a_directory_that_can_not_be_used_it_ends_with_0(desk, bad):
+    directory = desk.directory / "kept"
     if bad == "a file":
-        folder.write_text("")
-        folder = folder / "below"
+        directory.write_text("")
+        directory = directory / "below"
     else:
-        folder.mkdir()
-        folder.chmod(0o777)
-    for done in both(desk, hook_dir=folder):
-        assert str(folder) in done.line
+        directory.mkdir()
+        directory.chmod(0o777)
+    for done in both(desk, hook_dir=directory):
+        assert str(directory) in done.line
 
 
 def test_without_a_server_it_ends_with_0_and_the_report_waits(desk):
@@ -933,14 +933,14 @@ def test_without_a_server_it_ends_with_0_and_the_report_waits(desk):
 
 def in_time(desk, **how):
     """
-    The Done of an epilog of 3 s that ends in time, with its report kept; each job has a folder of
-    its own.  A machine that is busy with something else may have another try.
+    The Done of an epilog of 3 s that ends in time, with its report kept; each job has a directory
+    of its own.  A machine that is busy with something else may have another try.
     """
     def kept():
-        began, folder = time.monotonic(), desk.folder / desk.new_job()
-        done = both(desk, hook_dir=folder, **how)[1]
+        began, directory = time.monotonic(), desk.directory / desk.new_job()
+        done = both(desk, hook_dir=directory, **how)[1]
         return time.monotonic() - began < 8 and ["delta"] == [
-            name.rpartition(".")[2] for name in os.listdir(folder)] and done
+            name.rpartition(".")[2] for name in os.listdir(directory)] and done
     return until(kept, 100, "an end in time")
 
 
@@ -964,10 +964,10 @@ def test_with_a_resolver_that_hangs_it_ends_in_time(desk):
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
     desk.configure(site_host="iostats.example.org", node_hook_within=3)
-    (desk.folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-    command = script(desk.folder / "in-a-network", f"""#!/bin/sh
+    (desk.directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    command = script(desk.directory / "in-a-network", f"""#!/bin/sh
 ip link set lo up || exit 77
-mount --bind '{desk.folder}/resolv.conf' /etc/resolv.conf || exit 77
+mount --bind '{desk.directory}/resolv.conf' /etc/resolv.conf || exit 77
 exec '{sys.executable}' -c '
 import socket, subprocess, sys
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -981,19 +981,19 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=60).returncode)' "$@"
 
 @pytest.fixture
 def tiny(desk):
-    """A folder on a disk of 1 MiB."""
-    folder = desk.folder / "tiny"
-    folder.mkdir(0o700)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "iostats", folder],
+    """A directory on a disk of 1 MiB."""
+    directory = desk.directory / "tiny"
+    directory.mkdir(0o700)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "iostats", directory],
                       stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no tmpfs can be mounted")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    yield directory
+    subprocess.run(["umount", "-l", directory], check=True)
 
 
-def fill_disk_of(folder):
+def fill_disk_of(directory):
     """Leave no byte on its disk."""
-    with open(folder / "full", "wb", buffering=0) as file:
+    with open(directory / "full", "wb", buffering=0) as file:
         fill(file)
 
 
@@ -1028,8 +1028,8 @@ def test_with_a_full_disk_the_server_knows_what_can_be_known(desk, tiny, when):
 # -- an environment that means no good ---------------------------------------------------------
 
 def test_nothing_of_the_environment_is_believed(site, job, node):
-    """No module, no configuration, no folder and no server comes from there."""
-    evil = site.folder / f"evil-{job}"
+    """No module, no configuration, no directory and no server comes from there."""
+    evil = site.directory / f"evil-{job}"
     (evil / ".iostats").mkdir(parents=True)
     mark = evil / "was-here"
     for name in ("json", "os", "site", "sitecustomize", "usercustomize", "iostats", "socket"):
@@ -1069,7 +1069,7 @@ def test_what_a_batch_system_tells_is_cut_to_what_a_report_may_have(site, job, n
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a b%20c", "4711[3].pbs01", "12+1", "-rf",
                                   "x" * 128, "é/ü", "'; DROP TABLE jobs; --"])
 def test_any_text_can_be_a_job(site, node, name):
-    """It stays in its folder, and its record is found by the same text."""
+    """It stays in its directory, and its record is found by the same text."""
     root = site.tree(node, **BEFORE)
     options = (f"--job={name}", "--nodes", node)
     assert NOTHING == said(site.hook("prolog", node, root, options=options))
@@ -1132,7 +1132,7 @@ def test_slurms_scripts_measure_a_job_whatever_is_in_the_environment(site, job, 
 @pytest.mark.parametrize("name", sorted(path.name for path in (REPOSITORY / "hooks").iterdir()
                                         if path.name.endswith(("log", "exec"))))
 def test_a_script_ends_with_0_without_the_client(tmp_path, name):
-    """Its folder is there alone, as when the installation is being replaced."""
+    """Its directory is there alone, as when the installation is being replaced."""
     (tmp_path / "hooks").mkdir()
     shutil.copy(REPOSITORY / "hooks" / name, tmp_path / "hooks")
     done = run([tmp_path / "hooks" / name], {"SLURM_JOB_ID": "4711", "LSB_JOBID": "4711",

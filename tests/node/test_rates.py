@@ -51,9 +51,9 @@ class Day:
         texts: the llite file at each look; one more line of work each time when there are none.
     """
 
-    def __init__(self, folder, monkeypatch, until_s=600.0, late_s=(0.0,), texts=None):
+    def __init__(self, directory, monkeypatch, until_s=600.0, late_s=(0.0,), texts=None):
         monkeypatch.setattr(signal, "signal", lambda *_: None)      # those of pytest stay
-        self.kept = start_files.open_state(str(folder), "4711", "nid00023")
+        self.kept = start_files.open_state(str(directory), "4711", "nid00023")
         self.kept.keep_start(b"the start", False)
         self.now_s, self.until_s, self.late_s = 1_795_225_000.0, 1_795_225_000.0 + until_s, late_s
         self.looks, self.sleeps, self.seen, self.texts = 0, 0, b"", texts
@@ -335,7 +335,7 @@ THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "operations": 43 + 13}
 
 
 def test_it_ends_with_the_job_and_its_sums_are_the_jobs(desk):
-    """After `stop`, without a word, and nothing is left in the folder."""
+    """After `stop`, without a word, and nothing is left in the directory."""
     running = desk.server("--nodes", "1", "--format", "json")
     one = Watched(desk)
     assert 0o600 == stat.S_IMODE(one.file.stat().st_mode)
@@ -427,7 +427,7 @@ def test_two_nodes_add_up_in_time(desk):
         assert 0 == one.stop(running).status
         assert 0 == one.ends().status
     done = running.wait()
-    record = json.loads((desk.folder / "record.json").read_text())
+    record = json.loads((desk.directory / "record.json").read_text())
     [fs] = record["file_systems"]
     assert {metric: 2 * amount for metric, amount in THE_WORK.items()} == sums(fs)
     assert (2, 1.0) == (fs["series"]["nodes"], fs["series"]["every_s"])
@@ -454,7 +454,7 @@ def test_rates_of_one_node_are_not_taken_for_those_of_all(desk):
 
 
 def test_without_a_start_there_is_nothing_to_watch(desk):
-    """Status 2, one line, and no folder is left."""
+    """Status 2, one line, and no directory is left."""
     done = desk.client("watch", "--every", "1", *desk.on("nid00023", desk.tree(**BEFORE)))
     assert 2 == done.status
     assert (f"iostats: nid00023: job {desk.job} was not started here: no snapshot in "

@@ -2,7 +2,8 @@
 Who may read what: the reader that gives ordinary users root's counters, the start that root
 leaves for them, and a kernel that forbids them to root, too.
 
-As on a real node: a debugfs folder that is root's alone (0700), a reader with CAP_DAC_READ_SEARCH
+As on a real node: a debugfs directory that is root's alone (0700), a reader with
+CAP_DAC_READ_SEARCH
 and nothing else behind a socket of systemd's own activation, and a user who can read neither.
 """
 from __future__ import annotations
@@ -75,18 +76,18 @@ def is_listened_on(path):
 class Node:
     """
     One node: its tree, `root`, with a debugfs that is root's alone; a copy of the client that
-    everybody may read; and the folder of a user.
+    everybody may read; and the directory of a user.
     """
 
-    def __init__(self, folder):
-        self.folder, self.root = folder, folder / "node"
-        self.program = folder / "program"
+    def __init__(self, directory):
+        self.directory, self.root = directory, directory / "node"
+        self.program = directory / "program"
         self.program.mkdir()
         shutil.copy(CLIENT, self.program)
         shutil.copytree(REPOSITORY / "iostats", self.program / "iostats",
                         ignore=shutil.ignore_patterns("__pycache__"))
         self.answers_within("60.0")                 # a real reader, on a machine that is busy
-        self.public = folder / "run" / "start"
+        self.public = directory / "run" / "start"
         self.socket = self.root / "run/iostats/reader.sock"
         self.socket.parent.mkdir(parents=True)
         self.socket.parent.chmod(0o755)
@@ -113,7 +114,7 @@ class Node:
         return [str(word) for word in [*(as_user(uid) if uid else ()), *client]]
 
     def environment(self, uid, env=None):
-        home = self.folder / f"home-{uid}"
+        home = self.directory / f"home-{uid}"
         if not home.exists():
             home.mkdir(mode=0o700)
             os.chown(home, uid, uid)
@@ -194,12 +195,12 @@ while True:
 @pytest.fixture
 def node():
     """A Node; below /tmp itself, as a socket's path has to be short and open to everybody."""
-    folder = Path(tempfile.mkdtemp(prefix="iostats-test-", dir="/tmp"))
-    folder.chmod(0o755)
-    made = Node(folder)
+    directory = Path(tempfile.mkdtemp(prefix="iostats-test-", dir="/tmp"))
+    directory.chmod(0o755)
+    made = Node(directory)
     yield made
     made.close()
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
 
 
 def application(done):
@@ -231,7 +232,7 @@ def test_show_as_json_has_the_text_of_each_file_as_the_kernel_printed_it(tmp_pat
 
 @pytest.mark.root
 class TestReader:
-    """A capability-bound process against a folder that is root's alone."""
+    """A capability-bound process against a directory that is root's alone."""
 
     pytestmark = as_root
 
@@ -471,8 +472,8 @@ class TestPublicStart:
         [start] = node.public.iterdir()
         assert ("4711%20n1.start", 0o644, 0) == (
             start.name, stat.S_IMODE(start.stat().st_mode), start.stat().st_uid)
-        assert [0o755, 0o755] == [stat.S_IMODE(folder.stat().st_mode)
-                                  for folder in (node.public, node.public.parent)]
+        assert [0o755, 0o755] == [stat.S_IMODE(directory.stat().st_mode)
+                                  for directory in (node.public, node.public.parent)]
 
     def test_only_root_can_leave_one(self, node):
         """Another user's would be no better than that user's own."""
@@ -493,27 +494,27 @@ class TestPublicStart:
 
     def test_the_users_stop_uses_it_counts_once_and_leaves_it(self, node, desk):
         """Readable md_stats at both ends: 43 closes, however often `stop` is run."""
-        server = desk.server("--nodes", "2", "--json", desk.folder / "record.json")
+        server = desk.server("--nodes", "2", "--json", desk.directory / "record.json")
         self.start(node, desk.job)
         node.work(**AFTER)
         first, second = (self.stop(node, desk, server) for _ in range(2))
         assert [0, 0] == [first.returncode, second.returncode], (first.stderr, second.stderr)
         assert 1 == len(list(node.public.iterdir()))
         server.stop()
-        record = json.loads((desk.folder / "record.json").read_text())
+        record = json.loads((desk.directory / "record.json").read_text())
         assert 1 == record["coverage"]["reported"]
         assert 43 == record["file_systems"][0]["targets"]["MDT0000"]["close"]
 
     def test_roots_stop_removes_it_after_delivery(self, node, desk):
         """In the epilog; 41,003 bytes read, 53,007 written."""
-        server = desk.server("--nodes", "1", "--json", desk.folder / "record.json")
+        server = desk.server("--nodes", "1", "--json", desk.directory / "record.json")
         self.start(node, desk.job)
         node.work(**AFTER)
         done = self.stop(node, desk, server, uid=0)
         assert ("", 0) == (done.stderr, done.returncode)
         assert [] == list(node.public.iterdir())
         assert 0 == server.wait().status
-        [fs] = json.loads((desk.folder / "record.json").read_text())["file_systems"]
+        [fs] = json.loads((desk.directory / "record.json").read_text())["file_systems"]
         assert (41_003, 53_007) == (fs["application"]["read_bytes"],
                                     fs["application"]["write_bytes"])
 
@@ -535,22 +536,22 @@ class TestPublicStart:
         node.work(**dict(BEFORE, opens=31))
         node.client("start", "--job", desk.job, "--node", "n1")
         node.work(**AFTER)
-        server = desk.server("--nodes", "1", "--json", desk.folder / "record.json")
+        server = desk.server("--nodes", "1", "--json", desk.directory / "record.json")
         assert 0 == self.stop(node, desk, server).returncode
         server.wait()
-        record = json.loads((desk.folder / "record.json").read_text())
+        record = json.loads((desk.directory / "record.json").read_text())
         assert 23 == record["file_systems"][0]["targets"]["MDT0000"]["close"]
 
     @pytest.mark.parametrize("plant, got", [
-        (lambda node: (node.public.rename(node.folder / "moved"),
-                       node.public.symlink_to(node.folder / "moved")), "a link or a file"),
+        (lambda node: (node.public.rename(node.directory / "moved"),
+                       node.public.symlink_to(node.directory / "moved")), "a link or a file"),
         (lambda node: os.chown(node.public, STRANGER, STRANGER), f"of user {STRANGER}"),
         (lambda node: node.public.chmod(0o777), "of mode 0777"),
         (lambda node: node.public.parent.chmod(0o775), "of mode 0775"),
         (lambda node: os.chown(node.public.parent, STRANGER, STRANGER), f"of user {STRANGER}"),
-    ], ids=["a link", "another user's folder", "a folder that all may write to",
-            "a folder above that others may write to", "another user's folder above"])
-    def test_a_folder_that_others_can_change_is_not_used(self, node, desk, plant, got):
+    ], ids=["a link", "another user's directory", "a directory that all may write to",
+            "a directory above that others may write to", "another user's directory above"])
+    def test_a_directory_that_others_can_change_is_not_used(self, node, desk, plant, got):
         """Neither by who writes there nor by who reads: somebody else's numbers might be in it."""
         self.start(node, desk.job)
         before = next(node.public.iterdir()).read_bytes()
@@ -558,7 +559,8 @@ class TestPublicStart:
         server = desk.server("--nodes", "1")
         stopped, started = self.stop(node, desk, server), self.start(node, desk.job)
         assert 1 == stopped.returncode
-        assert f"{desk.job}%20n1.start: not used: expected folders of root, got " in stopped.stderr
+        assert (f"{desk.job}%20n1.start: not used: expected directories of root, got "
+                in stopped.stderr)
         assert got in stopped.stderr
         assert (1, 1) == (len(stopped.stderr.splitlines()), len(started.stderr.splitlines()))
         assert got in started.stderr
@@ -566,12 +568,12 @@ class TestPublicStart:
         assert before == next(node.public.iterdir()).read_bytes()
 
     def test_a_file_of_another_user_is_not_used(self, node, desk):
-        """Root's folder, and yet not root's file: a snapshot that its owner could change."""
+        """Root's directory, and yet not root's file: a snapshot that its owner could change."""
         self.start(node, desk.job)
         [path] = node.public.iterdir()
         os.chown(path, STRANGER, STRANGER)
         done = self.stop(node, desk, desk.server("--nodes", "1"))
-        assert (f"iostats: {path}: expected a file of user 0, got a link, a folder or a file of "
+        assert (f"iostats: {path}: expected a file of user 0, got a link, a directory or a file of "
                 f"user {STRANGER}; remove it\n", 1) == (done.stderr, done.returncode)
 
     def test_a_link_is_not_followed(self, node, desk):
@@ -584,9 +586,9 @@ class TestPublicStart:
         assert f"{path}: expected a file of user 0, got a link" in done.stderr
         assert 1 == done.returncode
 
-    def test_the_folder_is_not_made_below_one_of_another_user(self, node):
-        """Root making folders there would be led somewhere else by a link."""
-        theirs = node.folder / "theirs"
+    def test_the_directory_is_not_made_below_one_of_another_user(self, node):
+        """Root making directories there would be led somewhere else by a link."""
+        theirs = node.directory / "theirs"
         theirs.mkdir()
         os.chown(theirs, STRANGER, STRANGER)
         done = self.start(node, env={"IOSTATS_NODE_PUBLIC_DIR": str(theirs / "start")})

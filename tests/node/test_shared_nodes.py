@@ -39,27 +39,27 @@ def desk(tmp_path):
 
 
 def cgroup(root, form, *jobs):
-    """Make the cgroups of `jobs`, with the kernel's files in each of the folders above."""
+    """Make the cgroups of `jobs`, with the kernel's files in each of the directories above."""
     for job in jobs:
-        folder = root / form.format(job=job)
-        folder.mkdir(parents=True)
-        while folder != root / "sys/fs":
+        directory = root / form.format(job=job)
+        directory.mkdir(parents=True)
+        while directory != root / "sys/fs":
             for name in ("cgroup.procs", "memory.stat", "tasks"):
-                (folder / name).write_text("23\n")
-            folder = folder.parent
+                (directory / name).write_text("23\n")
+            directory = directory.parent
 
 
 def end(root, form, job):
     """The job has gone, and its cgroup with it."""
-    folder = root / form.format(job=job)
+    directory = root / form.format(job=job)
     for name in ("cgroup.procs", "memory.stat", "tasks"):
-        (folder / name).unlink()
-    folder.rmdir()
-    while str(job) in folder.parent.name:
-        folder = folder.parent
+        (directory / name).unlink()
+    directory.rmdir()
+    while str(job) in directory.parent.name:
+        directory = directory.parent
         for name in ("cgroup.procs", "memory.stat", "tasks"):
-            (folder / name).unlink()
-        folder.rmdir()
+            (directory / name).unlink()
+        directory.rmdir()
 
 
 def whole_job(desk, form, at_start=(), at_end=(), *, options=("--format", "json"), nodes="1",
@@ -89,7 +89,7 @@ def run_on(desk, running, name, form, at_start, at_end, job):
 
 
 @every_system
-def test_the_jobs_of_a_node_are_the_folders_of_the_batch_system(tmp_path, form):
+def test_the_jobs_of_a_node_are_the_directories_of_the_batch_system(tmp_path, form):
     """And none of the files that the kernel has in each cgroup."""
     assert [] == cgroups.jobs_here(str(tmp_path))
     cgroup(tmp_path, form, 4711, 4713)
@@ -180,5 +180,5 @@ def test_nodes_that_were_shared_alike_are_folded_into_one_line(desk):
             "this job's alone",
             "note: nid00002: 2 other jobs were on the node: the numbers are the node's, not this "
             "job's alone"] == [line for line in done.out.splitlines() if "other job" in line]
-    record = json.loads((desk.folder / "record.json").read_text())
+    record = json.loads((desk.directory / "record.json").read_text())
     assert {"nid00001": 1, "nid00002": 2, "nid00003": 1} == record["coverage"]["shared"]

@@ -24,7 +24,7 @@ class Job:
         self._desk, self._node = desk, node
 
     def __enter__(self):
-        self._server = self._desk.server("--nodes", "1", "--json", self._desk.folder / "json")
+        self._server = self._desk.server("--nodes", "1", "--json", self._desk.directory / "json")
         self._on = self._desk.on("nid00001", self._node / "root")
         assert 0 == self._desk.client("start", *self._on).status
         return self
@@ -34,7 +34,7 @@ class Job:
         stopped = self._desk.client("stop", "--server", server, *self._on)
         assert 0 == stopped.status, stopped
         done = self._server.wait()
-        self.record = json.loads((self._desk.folder / "json").read_text())
+        self.record = json.loads((self._desk.directory / "json").read_text())
         [self.fs] = self.record["file_systems"]
         self.text = done.out
 

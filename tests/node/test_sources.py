@@ -23,7 +23,7 @@ SOURCES = sources.of_side("node")
 
 
 def test_there_is_a_tree_of_each_release_that_changed_a_form():
-    """A new release with a new form gets a folder here; see tests/data/README.md."""
+    """A new release with a new form gets a directory here; see tests/data/README.md."""
     assert ["lustre-2.10", "lustre-2.12", "lustre-2.14", "lustre-2.14-vendor", "lustre-2.15.0",
             "lustre-2.15.4", "lustre-2.16", "lustre-2.17", "lustre-2.5",
             "lustre-2.7"] == [t.name for t in TREES]
@@ -45,7 +45,7 @@ def test_a_count_is_a_count_in_every_release(tree):
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.name)
 def test_what_everybody_may_read_is_the_same_in_every_release(tree):
-    """md_stats, readable for all from 2.5 to 2.17: 19 files and 13 folders made are 32."""
+    """md_stats, readable for all from 2.5 to 2.17: 19 files and 13 directories made are 32."""
     [file_system] = record_between(tree / "before", tree / "after")["file_systems"]
     found = file_system["targets"]["MDT0000"]
     assert (23, 32, 5, 7) == tuple(found[name] for name in ("close", "create", "fsync", "unlink"))
@@ -103,7 +103,7 @@ def test_a_source_has_all_that_a_source_needs(name):
     assert hasattr(module, "parse") == hasattr(module, "split") == hasattr(module, "CALLS_SUFFIX")
 
 
-def test_the_folder_is_the_list_of_sources():
+def test_the_directory_is_the_list_of_sources():
     """A file lustre_NAME.py is the source NAME; those that parse are counter files."""
     assert ["llite", "md_stats", "mdc", "osc", "rpc_stats"] == [
         name for name, module in SOURCES.items() if hasattr(module, "parse")]
@@ -124,7 +124,7 @@ def test_no_source_is_for_another_side():
     (llite, "no mount", None),
     (osc, "lustre-OST0000-osc-MDT0000", None),
 ], ids=["a mount", "an OST", "an MDT", "md_stats", "rpc_stats", "not a mount", "a server's own"])
-def test_a_folder_is_split_into_file_system_target_and_instance(module, name, place):
+def test_a_directory_is_split_into_file_system_target_and_instance(module, name, place):
     """So that a delta knows its file system, and two files of one mount belong together."""
     assert place == module.split(name)
 
@@ -293,7 +293,7 @@ def test_bytes_are_read_one_to_one(tmp_path):
     ("10.99.0.2@tcp:/s /with\\040blank lustre rw 0 0\n", {"s": ["/with blank"]}),
     ("nfs1:/s /mnt nfs rw 0 0\nproc /proc proc rw 0 0\n", {}),
     ("garbage\n\n \n", {}),
-], ids=["plain", "a subfolder, two servers", "mounted twice", "a blank in the path",
+], ids=["plain", "a subdirectory, two servers", "mounted twice", "a blank in the path",
         "other file systems", "garbage"])
 def test_mount_points_come_from_mounts(tmp_path, text, points):
     """For people: which path the file system's name stands for."""

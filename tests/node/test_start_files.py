@@ -1,7 +1,7 @@
 """
 What a node keeps: private, whole or not at all, never through a link, never somebody else's.
 
-And the job's secret, which lies in a file in the same way.  All in this process; TMP is a folder
+And the job's secret, which lies in a file in the same way.  All in this process; TMP is a directory
 of the test.
 """
 from __future__ import annotations
@@ -24,11 +24,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a fi
 
 @pytest.fixture
 def tmp(tmp_path, monkeypatch):
-    """A folder that stands for /tmp."""
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setattr(start_files, "TMP", str(folder))
-    return folder
+    """A directory that stands for /tmp."""
+    directory = tmp_path / "tmp"
+    directory.mkdir()
+    monkeypatch.setattr(start_files, "TMP", str(directory))
+    return directory
 
 
 def mode(path):
@@ -96,8 +96,8 @@ def test_deltas_are_those_of_this_job_and_node_alone(tmp_path):
     ("a b", "c", "a%20b%20c"),
     ("1234+1", "n-1", "1234+1%20n-1"),
 ])
-def test_any_job_id_is_the_name_of_a_file_in_the_folder(job, node, name):
-    """No slash and no dot gets through, so no id leads out of the folder."""
+def test_any_job_id_is_the_name_of_a_file_in_the_directory(job, node, name):
+    """No slash and no dot gets through, so no id leads out of the directory."""
     assert name == as_filename(job, node)
 
 
@@ -129,7 +129,7 @@ def test_a_link_is_not_followed_when_writing(tmp_path):
     assert not os.path.islink(kept.start_path)
 
 
-def test_a_folder_in_the_place_of_the_start_is_refused_by_name(tmp_path):
+def test_a_directory_in_the_place_of_the_start_is_refused_by_name(tmp_path):
     """Not a traceback."""
     kept = State(str(tmp_path), "4711", "nid00023")
     os.mkdir(kept.start_path)
@@ -146,28 +146,29 @@ def test_a_start_of_another_user_is_not_used(tmp_path):
     kept = State(str(tmp_path), "4711", "nid00023")
     kept.keep_start(b"23", replace=False)
     os.chown(kept.start_path, NOBODY, NOBODY)
-    with pytest.raises(StateError, match=f"got a link, a folder or a file of user {NOBODY}"):
+    with pytest.raises(StateError, match=f"got a link, a directory or a file of user {NOBODY}"):
         kept.load_start()
 
 
-# -- the folder ------------------------------------------------------------------------------
+# -- the directory ------------------------------------------------------------------------------
 
-def test_a_folder_that_is_not_there_is_made_0700(tmp_path):
-    """With the folders above it."""
+def test_a_directory_that_is_not_there_is_made_0700(tmp_path):
+    """With the directories above it."""
     open_state(str(tmp_path / "a" / "b"), "4711", "nid00023")
     assert 0o700 == mode(tmp_path / "a" / "b")
 
 
 @pytest.mark.parametrize("open_mode", [0o755, 0o770, 0o701, 0o777])
-def test_a_folder_that_others_can_enter_is_refused_with_its_mode(tmp_path, open_mode):
+def test_a_directory_that_others_can_enter_is_refused_with_its_mode(tmp_path, open_mode):
     """Mode 0700 is expected; what was there is named."""
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(open_mode)
-    with pytest.raises(StateError, match=f"with mode 0700, got a folder of mode {open_mode:04o}"):
+    with pytest.raises(StateError,
+                       match=f"with mode 0700, got a directory of mode {open_mode:04o}"):
         open_state(str(tmp_path / "state"), "4711", "nid00023")
 
 
-def test_a_folder_that_is_a_link_is_refused(tmp_path):
+def test_a_directory_that_is_a_link_is_refused(tmp_path):
     """Who can make the link could make it point elsewhere later."""
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -175,7 +176,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path):
         open_state(str(tmp_path / "link"), "4711", "nid00023")
 
 
-def test_a_folder_that_is_a_file_is_refused(tmp_path):
+def test_a_directory_that_is_a_file_is_refused(tmp_path):
     """One line, and the file is as it was."""
     (tmp_path / "file").write_text("23")
     with pytest.raises(StateError, match="cannot be made: File exists"):
@@ -185,17 +186,17 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
 
 @pytest.mark.root
 @as_root
-def test_a_folder_of_another_user_is_refused(tmp_path):
+def test_a_directory_of_another_user_is_refused(tmp_path):
     """Even one of mode 0700: its owner can read and exchange what we put there."""
     (tmp_path / "state").mkdir(mode=0o700)
     os.chown(tmp_path / "state", NOBODY, NOBODY)
-    with pytest.raises(StateError, match=f"got a folder of user {NOBODY}"):
+    with pytest.raises(StateError, match=f"got a directory of user {NOBODY}"):
         open_state(str(tmp_path / "state"), "4711", "nid00023")
 
 
-# -- the folder below /tmp, when none is named -----------------------------------------------
+# -- the directory below /tmp, when none is named -----------------------------------------------
 
-def test_the_folder_below_tmp_is_private_and_has_a_name_nobody_guesses(tmp):
+def test_the_directory_below_tmp_is_private_and_has_a_name_nobody_guesses(tmp):
     """iostats-UID- and 16 hex digits; two users' or two nodes' are never the same."""
     kept = open_state("", "4711", "nid00023")
     [name] = os.listdir(tmp)
@@ -203,18 +204,18 @@ def test_the_folder_below_tmp_is_private_and_has_a_name_nobody_guesses(tmp):
     head, _, tail = name.rpartition("-")
     assert f"iostats-{os.geteuid()}" == head
     assert 16 == len(bytes.fromhex(tail).hex())
-    assert str(tmp / name) == kept.folder
+    assert str(tmp / name) == kept.directory
 
 
-def test_the_folder_below_tmp_is_found_again(tmp):
+def test_the_directory_below_tmp_is_found_again(tmp):
     """`stop` looks where `start` has been, and another job uses it too."""
     first = open_state("", "4711", "nid00023")
     first.keep_start(b"23", replace=False)
-    assert first.folder == open_state("", "4711", "nid00023").folder
-    assert first.folder == open_state("", "4712", "nid00023").folder
+    assert first.directory == open_state("", "4711", "nid00023").directory
+    assert first.directory == open_state("", "4712", "nid00023").directory
 
 
-def test_the_folder_that_has_the_job_is_taken_when_there_are_two(tmp):
+def test_the_directory_that_has_the_job_is_taken_when_there_are_two(tmp):
     """Whichever comes first by name."""
     for name in ("0" * 16, "f" * 16):
         (tmp / f"iostats-{os.geteuid()}-{name}").mkdir(mode=0o700)
@@ -224,8 +225,8 @@ def test_the_folder_that_has_the_job_is_taken_when_there_are_two(tmp):
     assert [b"37"] == list(open_state("", "4712", "n").deltas().values())
 
 
-def test_a_folder_below_tmp_that_is_a_link_or_open_to_others_is_not_ours(tmp):
-    """What others can put into /tmp is passed by, and a new folder is made."""
+def test_a_directory_below_tmp_that_is_a_link_or_open_to_others_is_not_ours(tmp):
+    """What others can put into /tmp is passed by, and a new directory is made."""
     uid = os.geteuid()
     (tmp / "elsewhere").mkdir(mode=0o700)
     (tmp / f"iostats-{uid}-0").symlink_to(tmp / "elsewhere")
@@ -233,30 +234,30 @@ def test_a_folder_below_tmp_that_is_a_link_or_open_to_others_is_not_ours(tmp):
     (tmp / f"iostats-{uid}-2").write_text("a file")
     kept = open_state("", "4711", "nid00023")
     kept.keep_start(b"23", replace=False)
-    assert kept.folder not in {str(tmp / f"iostats-{uid}-{number}") for number in range(3)}
+    assert kept.directory not in {str(tmp / f"iostats-{uid}-{number}") for number in range(3)}
     assert [] == os.listdir(tmp / "elsewhere")
     assert [] == os.listdir(tmp / f"iostats-{uid}-1")
 
 
 @pytest.mark.root
 @as_root
-def test_a_folder_below_tmp_that_another_user_planted_is_not_ours(tmp):
+def test_a_directory_below_tmp_that_another_user_planted_is_not_ours(tmp):
     """The name is right, the owner is not."""
     planted = tmp / f"iostats-{os.geteuid()}-0"
     planted.mkdir(mode=0o700)
     os.chown(planted, NOBODY, NOBODY)
-    assert str(planted) != open_state("", "4711", "nid00023").folder
+    assert str(planted) != open_state("", "4711", "nid00023").directory
     assert [] == os.listdir(planted)
 
 
 # -- the job's secret ------------------------------------------------------------------------
 
-def test_a_secret_is_made_once_with_mode_0600_in_a_folder_of_mode_0700(tmp_path):
+def test_a_secret_is_made_once_with_mode_0600_in_a_directory_of_mode_0700(tmp_path):
     """64 hex digits; the second maker leaves it alone."""
-    path = str(tmp_path / "folder" / "4711.secret")
+    path = str(tmp_path / "directory" / "4711.secret")
     assert secret.make(path)
     assert 0o600 == mode(path)
-    assert 0o700 == mode(tmp_path / "folder")
+    assert 0o700 == mode(tmp_path / "directory")
     first = secret.load(path)
     assert 32 == len(bytes.fromhex(first.decode()))
     assert not secret.make(path)
@@ -302,7 +303,7 @@ def test_a_secret_that_is_not_there_asks_for_the_server(tmp_path):
 
 
 def test_the_secret_of_the_command_line_wins_over_the_environment(monkeypatch):
-    """Then the environment, then the file of the job in the folder of site.cfg."""
+    """Then the environment, then the file of the job in the directory of site.cfg."""
     monkeypatch.delenv("IOSTATS_SECRET", raising=False)
     assert "/run/secrets/4711%5B23%5D.secret" == secret.where(None, "/run/secrets", "4711[23]")
     monkeypatch.setenv("IOSTATS_SECRET", "")
@@ -313,7 +314,7 @@ def test_the_secret_of_the_command_line_wins_over_the_environment(monkeypatch):
     assert "/named" == secret.where("/named", "/run/secrets", "4711")
 
 
-def test_a_secret_folder_of_a_home_that_nobody_knows_is_a_mistake_in_the_configuration():
-    """Not a folder with the name `~nobody-of-that-name` where the job happens to run."""
-    with pytest.raises(ConfigError, match=r"\[secret\] dir: expected a folder, got '~no-such"):
+def test_a_secret_directory_of_a_home_that_nobody_knows_is_a_mistake_in_the_configuration():
+    """Not a directory with the name `~nobody-of-that-name` where the job happens to run."""
+    with pytest.raises(ConfigError, match=r"\[secret\] dir: expected a directory, got '~no-such"):
         secret.where(None, "~no-such-user-23/x", "4711")

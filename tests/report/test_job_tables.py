@@ -33,7 +33,7 @@ def text(*reports, form="grid", long=False, **options):
     return job_tables.text(*job(*reports, **options), form, long)
 
 
-# Two nodes: 16 + 304 MiB read in 23 + 37 calls, 23 + 37 opens, 13 folders; `home` did nothing.
+# Two nodes: 16 + 304 MiB read in 23 + 37 calls, 23 + 37 opens, 13 directories; `home` did nothing.
 WHOLE = (
     of_node("nid00001", [
         llite("snx11001", read_bytes=16_777_216, read_calls=23, open=23, open_us=61_403, mkdir=13),
@@ -347,7 +347,7 @@ def test_long_tells_the_time_in_operations():
 
 
 def test_long_names_the_busiest_node():
-    """Minimum, median and maximum over the nodes; a node that made no folder counts as 0."""
+    """Minimum, median and maximum over the nodes; a node that made no directory counts as 0."""
     rows = [" ".join(line.split()) for line in
             text(*WHOLE, form="plain", long=True, labels=LABELS).split("\n")]
     for row in ("BW Home open 23 23 37 nid00002", "BW Home mkdir 0 0 13 nid00001",

@@ -460,7 +460,7 @@ def test_every_column_is_explained():
     assert ["read_bytes", "write_bytes", "read_calls", "write_calls", "network.read_bytes",
             "network.write_bytes", "network.read_rpcs", "network.write_rpcs", "open", "mkdir"
             ] == [line.partition(":")[0] for line in lines[:10]]
-    assert ("open: Files and folders opened. A call of a program, not a request to a server. "
+    assert ("open: Files and directories opened. A call of a program, not a request to a server. "
             "(llite open, samples; calls)") == lines[8]
     assert list(EXPLAIN_ALWAYS) == lines[10:]
 

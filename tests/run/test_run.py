@@ -64,13 +64,14 @@ print(json.dumps({'cwd': os.getcwd(), 'environ': open('/proc/self/environ', 'rb'
 class RunDesk(Desk):
     """A user who runs commands under `iostats run`."""
 
-    def __init__(self, folder):
-        super().__init__(folder)
-        self.bin, self.roots, self.pids = (self.folder / name for name in ("bin", "roots", "pids"))
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.bin, self.roots, self.pids = (self.directory / name for name in ("bin", "roots",
+                                                                              "pids"))
         for path in (self.bin, self.roots, self.pids):
             path.mkdir()
         self.job, self.ports = job_with_free_ports(2)
-        self.out, self.err = self.folder / "out", self.folder / "err"
+        self.out, self.err = self.directory / "out", self.directory / "err"
 
     def environment(self, extra=None):
         found = super().environment({
@@ -94,7 +95,7 @@ class RunDesk(Desk):
             environ.update(SLURM_JOB_ID=self.job, SLURM_JOB_NODELIST=",".join(names),
                            SLURMD_NODENAME="front")
         elif kind == "pbsdsh":
-            hosts = self.folder / "hosts"
+            hosts = self.directory / "hosts"
             hosts.write_text("".join(f"{name}\n" for name in names))
             environ.update(PBS_JOBID=self.job, PBS_NODEFILE=str(hosts))
         return environ
@@ -106,8 +107,8 @@ class RunDesk(Desk):
     def work(self, names=NODES):
         """A command (of a shell) that moves all counters on; see processes.AFTER."""
         for name in names:
-            write_tree(self.folder / "after" / name, **AFTER)
-        return f"cp -R '{self.folder}/after/.' '{self.roots}/'"
+            write_tree(self.directory / "after" / name, **AFTER)
+        return f"cp -R '{self.directory}/after/.' '{self.roots}/'"
 
     def when_started(self, count):
         """A command (of a shell) that waits until so many nodes have started."""
@@ -122,7 +123,7 @@ class RunDesk(Desk):
             process = subprocess.Popen(
                 [sys.executable, "-m", "iostats", "run", *map(str, arguments)],
                 env=self.environment(env),
-                cwd=how.pop("cwd", self.folder), stdin=stdin, stdout=out, stderr=err, **how)
+                cwd=how.pop("cwd", self.directory), stdin=stdin, stdout=out, stderr=err, **how)
         self._started.append(process)
         return process
 
@@ -162,7 +163,7 @@ class RunDesk(Desk):
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 text = path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                if str(self.folder) in text or self.job in text:
+                if str(self.directory) in text or self.job in text:
                     found[int(path.parent.name)] = text
         return found
 
@@ -175,7 +176,7 @@ class RunDesk(Desk):
 
     def left(self):
         """What is left behind: processes, and files that were not there before."""
-        kept = [str(path.relative_to(self.folder)) for top in (self.home, self.state)
+        kept = [str(path.relative_to(self.directory)) for top in (self.home, self.state)
                 for path in top.rglob("*") if path.is_file()]
         return list(self.processes().values()) + kept
 
@@ -239,8 +240,8 @@ ONE, FOUR = (41_003, 53_007), (164_012, 212_028)
 
 def test_bytes_go_in_and_out_as_they_are(desk):
     data = bytes(range(256)) * 4099                                # more than a pipe holds
-    (desk.folder / "in").write_bytes(data)
-    with (desk.folder / "in").open("rb") as stdin:
+    (desk.directory / "in").write_bytes(data)
+    with (desk.directory / "in").open("rb") as stdin:
         result = desk.run("--", "cat", stdin=stdin)
     assert result.status == 0
     assert result.out == data
@@ -276,7 +277,7 @@ def test_the_environment_is_the_callers(desk, extra):
                                    for name, value in desk.environment(extra).items())
 
 
-def test_folder_limits_and_signals_are_the_callers(desk):
+def test_directory_limits_and_signals_are_the_callers(desk):
     def as_a_batch_system():
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
@@ -295,28 +296,28 @@ def test_folder_limits_and_signals_are_the_callers(desk):
 
 def test_files_that_a_shell_has_opened_for_it_are_open(desk):
     """Such as those of <(...), or of make's jobs; and none of ours is."""
-    (desk.folder / "file").write_text("23\n37\n")
-    with (desk.folder / "file").open() as file:
+    (desk.directory / "file").write_text("23\n37\n")
+    with (desk.directory / "file").open() as file:
         there = fcntl.fcntl(file, fcntl.F_DUPFD, 41)
         result = desk.run("bash", "-c", f"cat <&{there}; ls /proc/self/fd", pass_fds=[there])
     os.close(there)
     *first, last = result.out.decode().split()
     assert first[:2] == ["23", "37"]
-    assert set(first[2:] + [last]) == {"0", "1", "2", "3", str(there)}   # 3 is the folder
+    assert set(first[2:] + [last]) == {"0", "1", "2", "3", str(there)}   # 3 is the directory
 
 
 @pytest.mark.parametrize("numbers", [[0], [1, 2]])
 def test_a_standard_file_that_is_closed_stays_closed(desk, numbers):
-    found = desk.folder / "found"
+    found = desk.directory / "found"
     result = desk.run(
-        "--json", desk.folder / "record", "--", sys.executable, "-c",
+        "--json", desk.directory / "record", "--", sys.executable, "-c",
         "import os, sys\nfound = []\nfor n in range(3):\n    try: os.fstat(n); found.append(n)\n"
         "    except OSError: pass\nopen(sys.argv[1], 'w').write(str(found))", found,
         preexec_fn=lambda: [os.close(number) for number in numbers])
     assert result.status == 0
     assert found.read_text() == str([n for n in range(3) if n not in numbers])
     assert result.out == b""
-    assert record_of(desk.folder / "record")["coverage"]["complete"]
+    assert record_of(desk.directory / "record")["coverage"]["complete"]
 
 
 # -- how it ends ------------------------------------------------------------------------------
@@ -332,7 +333,7 @@ def test_who_calls_sees_the_signal_that_has_ended_it(desk, number):
     result = desk.run_sh(f"kill -{int(number)} $$")
     assert result.status == -number
     assert "1 of 1 nodes reported" in result.err
-    assert not list(desk.folder.glob("core*"))
+    assert not list(desk.directory.glob("core*"))
 
 
 def test_a_shell_sees_128_and_the_signal(desk):
@@ -346,13 +347,13 @@ def test_a_shell_sees_128_and_the_signal(desk):
     ("no-such-command", None, 127, "No such file or directory"),
     ("", None, 127, "No such file or directory"),
     ("./file", 0o600, 126, "Permission denied"),
-    ("./folder", None, 126, "Permission denied"),
+    ("./directory", None, 126, "Permission denied"),
 ])
 def test_a_command_that_can_not_be_run(desk, name, mode, status, why):
-    (desk.folder / "folder").mkdir()
+    (desk.directory / "directory").mkdir()
     if mode:
-        (desk.folder / "file").write_text("#!/bin/sh\n")
-        (desk.folder / "file").chmod(mode)
+        (desk.directory / "file").write_text("#!/bin/sh\n")
+        (desk.directory / "file").chmod(mode)
     result = desk.run("--", name)
     assert result.status == status
     assert result.lines == [f"iostats: {name}: {why}"]
@@ -378,7 +379,7 @@ def test_a_script_without_its_first_line_is_the_shells(desk):
     (["--nodes", "4", "X"], "--nodes: expected names, such as nid[00001-00128], got '4'"),
     (["--nodes", "n[1", "X"], None),
     (["--nodes=-oProxyCommand=x", "X"], None),
-    (["--root", "/no/such", "X"], "--root: expected a folder, got '/no/such'"),
+    (["--root", "/no/such", "X"], "--root: expected a directory, got '/no/such'"),
     (["--config", "/no/such", "X"], "/no/such: cannot be read: No such file or directory"),
 ])
 def test_bad_usage_is_told_before_anything_starts(tmp_path, monkeypatch, capfd, options, line):
@@ -396,12 +397,12 @@ def test_a_broken_site_cfg_is_told_before_anything_starts(desk):
     (desk.home / ".iostats").mkdir()
     config = desk.home / ".iostats" / "site.cfg"
     config.write_text("[run]\ngrace = soon\n")
-    result = desk.run("touch", desk.folder / "it-ran")
+    result = desk.run("touch", desk.directory / "it-ran")
     config.unlink()
     assert result.status == 2
     assert result.lines == [f"iostats: {config}:2: [run] grace: expected seconds, from 0 to "
                             f"10000000, got 'soon'"]
-    assert not (desk.folder / "it-ran").exists()
+    assert not (desk.directory / "it-ran").exists()
 
 
 def test_help_tells_all_options(capsys):
@@ -448,7 +449,7 @@ class Listener:
     """A command that writes down which signals it has got."""
 
     def __init__(self, desk):
-        self._path = desk.folder / "got"
+        self._path = desk.directory / "got"
         self.argv = [sys.executable, "-c", LISTENER, self._path]
 
     def pid(self):
@@ -497,7 +498,7 @@ def test_a_signal_that_was_ignored_stays_so(desk):
 
 def test_a_signal_before_the_command_has_begun_ends_us_at_once(desk):
     environ = desk.launcher("srun")
-    process = desk.begin("--", "touch", desk.folder / "it-ran",
+    process = desk.begin("--", "touch", desk.directory / "it-ran",
                          env={**environ, "SPREAD_WRONG": "hang:node3",
                               "IOSTATS_RUN_START_WITHIN": "1000",
                               "IOSTATS_RUN_DEADLINE": "1000"})
@@ -506,7 +507,7 @@ def test_a_signal_before_the_command_has_begun_ends_us_at_once(desk):
     until(lambda: not any(desk.state.iterdir()), what="the other nodes' stop")
     result = desk.end_impatiently(process)
     assert result.status == -signal.SIGTERM
-    assert not (desk.folder / "it-ran").exists()
+    assert not (desk.directory / "it-ran").exists()
     assert result.lines == []
 
 
@@ -613,7 +614,7 @@ def test_a_command_that_ends_when_it_is_told_is_measured_whole(desk, kind):
     assert result.status == 23
     assert f"Job {desk.job}: {len(names)} of {len(names)} nodes reported" in result.err
     expected = ONE if kind == "here" else FOUR
-    assert numbers(record_of(desk.folder / "record")) == (*expected, False)
+    assert numbers(record_of(desk.directory / "record")) == (*expected, False)
 
 
 @pytest.mark.parametrize("kind", ["here", "srun", "pbsdsh"])
@@ -628,7 +629,7 @@ def test_of_a_command_that_goes_on_is_told_what_is_known_before_all_are_killed(d
                          env={**environ, "IOSTATS_RUN_GRACE": "0.2"}, preexec_fn=os.setpgrp)
     until(lambda: desk.said("ready"), what="the command")
     signal_job(desk, process, signal.SIGTERM, NODES if kind == "srun" else ())
-    until(lambda: desk.said("went on") and (desk.folder / "record").exists(), what="the report")
+    until(lambda: desk.said("went on") and (desk.directory / "record").exists(), what="the report")
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
     result = desk.end(process)
@@ -636,7 +637,7 @@ def test_of_a_command_that_goes_on_is_told_what_is_known_before_all_are_killed(d
     assert result.status == -signal.SIGKILL
     assert f"Job {desk.job}: {len(names)} of {len(names)} nodes reported" in result.err
     assert ">=" in result.err
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     expected = ONE if kind == "here" else FOUR
     assert numbers(record) == (*expected, True)
     who = "node[1-4]" if kind != "here" else os.uname().nodename.partition(".")[0]
@@ -653,7 +654,7 @@ def test_a_command_that_goes_on_and_then_ends_has_one_report(desk):
     until(lambda: desk.said("ready"), what="the command")
     signal_job(desk, process, signal.SIGTERM)
     until(lambda: desk.said("went on"), what="the report")
-    (desk.folder / "go").touch()
+    (desk.directory / "go").touch()
     result = desk.end(process)
     assert result.status == 23
     assert result.err.count("nodes reported") == 1
@@ -668,9 +669,9 @@ def test_a_step_that_is_told_alone_reports_what_is_known(desk):
     for name in NODES:
         os.kill(desk.pid(f"{name}.attend"), signal.SIGTERM)
     until(lambda: not any(desk.state.iterdir()), what="the reports")
-    (desk.folder / "go").touch()
+    (desk.directory / "go").touch()
     result = desk.end(process)
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert result.status == 23
     assert numbers(record) == (*FOUR, True)
     assert ("node[1-4]: llite: the job was ended (SIGTERM) and its command went on: what it did "
@@ -708,7 +709,7 @@ def test_a_signal_for_the_commands_own_use_does_not_end_the_measuring(desk):
     listener.let_go()
     result = desk.end(process)
     assert result.status == 0
-    assert numbers(record_of(desk.folder / "record")) == (*FOUR, False)
+    assert numbers(record_of(desk.directory / "record")) == (*FOUR, False)
 
 
 # -- what can go wrong with nodes -----------------------------------------------------------------
@@ -720,7 +721,7 @@ def test_a_node_that_can_not_start_is_named(desk, kind):
                          *desk.options(kind), env={
         **environ, "SPREAD_WRONG": "none:node3",
         "IOSTATS_RUN_START_WITHIN": "2" if kind == "srun" else "1000"})
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert result.status == 23
     assert record["coverage"]["missing"] == {"node3": "no report"}
     assert numbers(record) == (123_009, 159_021, True)               # three times ONE
@@ -739,7 +740,7 @@ def test_a_node_that_hangs_is_waited_for_as_long_as_anybody_has_patience(desk, k
     until(lambda: desk.said("ended"), what="the command")
     until(lambda: not any(desk.state.iterdir()), what="the other nodes' reports")
     result = desk.end_impatiently(process)
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert result.status == 23
     assert record["coverage"]["missing"] == {"node3": "no report"}
     assert numbers(record) == (123_009, 159_021, True)
@@ -766,7 +767,7 @@ def test_a_node_that_starts_late_is_a_lower_bound(desk):
         f"{desk.work()}; touch '{desk.pids}/node3.go'; until [ -e '{desk.state}'/*node3.start ]; "
         f"do sleep 0.01; done; exit 23", "--json", "record",
         env={**environ, "SPREAD_WRONG": "late:node3", "IOSTATS_RUN_START_WITHIN": "10"})
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert result.status == 23
     assert record["coverage"]["complete"]
     assert numbers(record) == (123_009, 159_021, True)
@@ -781,9 +782,9 @@ def test_a_node_whose_process_is_killed_is_named(desk):
                          f"exit 23", env=environ)
     until(lambda: desk.said("ready"), what="the command")
     os.kill(desk.pid("node2.attend"), signal.SIGKILL)
-    (desk.folder / "go").touch()
+    (desk.directory / "go").touch()
     result = desk.end(process)
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     for start in desk.state.glob("*node2.start"):
         start.unlink()                                          # who was to remove it is dead
     assert result.status == 23
@@ -800,9 +801,9 @@ def test_reports_of_nodes_whose_launcher_is_gone_too_early_are_lower_bounds(desk
     until(lambda: desk.said("ready"), what="the command")
     os.kill(desk.pid("launcher.attend"), signal.SIGKILL)
     until(lambda: not list(desk.state.glob("*")), what="the reports")
-    (desk.folder / "go").touch()
+    (desk.directory / "go").touch()
     result = desk.end(process)
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert result.status == 23
     assert numbers(record) == (0, 0, True)
     assert ("node[1-4]: llite: its client has ended before the command: what was done after that "
@@ -846,7 +847,7 @@ def test_a_launcher_that_talks_too_much_is_kept_short(desk):
     quiet = desk.run_sh(f"{desk.work()}; exit 23", "--json", "record",
                         env={**environ, "SPREAD_WRONG": "noise:"})
     assert quiet.status == 23
-    assert numbers(record_of(desk.folder / "record")) == (*FOUR, False)
+    assert numbers(record_of(desk.directory / "record")) == (*FOUR, False)
     assert quiet.ours == []
     failing = desk.run_sh("exit 23", env={**environ, "SPREAD_WRONG": "noise: none:node2",
                                           "IOSTATS_RUN_START_WITHIN": "0.5"})
@@ -873,13 +874,13 @@ def test_without_a_port_the_command_runs(desk):
 def test_without_a_home_that_can_be_written_the_command_runs(desk, kind):
     """Where a launcher takes our environment along, the home is not needed at all."""
     environ = desk.launcher(kind) if kind != "here" else {}
-    (desk.folder / "file").touch()
+    (desk.directory / "file").touch()
     result = desk.run_sh("exit 23", *(desk.options(kind) if kind != "here" else ()),
-                         env={**environ, "HOME": str(desk.folder / "file")})
+                         env={**environ, "HOME": str(desk.directory / "file")})
     assert result.status == 23
     if kind in ("ssh", "pbsdsh"):
         [line] = result.lines
-        assert line.startswith(f"iostats: {desk.folder}/file/.iostats/{desk.job}%2E")
+        assert line.startswith(f"iostats: {desk.directory}/file/.iostats/{desk.job}%2E")
         assert line.endswith("the secret cannot be made: Not a directory; name another file with "
                              "--secret; the command runs, and is not measured")
     else:
@@ -894,9 +895,9 @@ def test_without_any_home_it_is_measured(desk):
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a full folder")
-def test_with_a_full_state_folder_the_command_runs(desk):
-    full = desk.folder / "full"
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a full directory")
+def test_with_a_full_state_directory_the_command_runs(desk):
+    full = desk.directory / "full"
     full.mkdir()
     script = (f"mount -t tmpfs -o size=4k,mode=700 none '{full}' && cat /dev/zero > '{full}/zeros' "
               f"2>/dev/null; exec '{sys.executable}' -m iostats run -- sh -c 'exit 23'")
@@ -909,9 +910,9 @@ def test_with_a_full_state_folder_the_command_runs(desk):
     assert "0 of 1 nodes reported" in done.stderr
 
 
-def test_a_state_folder_that_can_not_be_had_leaves_the_node_missing(desk):
-    (desk.folder / "file").touch()
-    result = desk.run_sh("exit 23", env={"IOSTATS_NODE_STATE_DIR": f"{desk.folder}/file/state"})
+def test_a_state_directory_that_can_not_be_had_leaves_the_node_missing(desk):
+    (desk.directory / "file").touch()
+    result = desk.run_sh("exit 23", env={"IOSTATS_NODE_STATE_DIR": f"{desk.directory}/file/state"})
     assert result.status == 23
     assert "cannot be made: Not a directory" in result.ours[0]
     assert "0 of 1 nodes reported" in result.err
@@ -971,7 +972,7 @@ def test_one_node_is_counted_exactly(desk):
     root = write_tree(desk.roots / "node1", **BEFORE)
     result = desk.run_sh(desk.work(("node1",)), "--job", desk.job, "--root", root,
                          "--json", "of-%j.json")
-    record = record_of(desk.folder / f"of-{desk.job}.json")
+    record = record_of(desk.directory / f"of-{desk.job}.json")
     assert result.status == 0
     assert numbers(record) == (*ONE, False)
     assert application(record)["read_calls"] == 23
@@ -987,7 +988,7 @@ def test_four_nodes_are_counted_exactly(desk, kind):
     result = desk.run_sh(f"{desk.work()}; echo 37; exit 23", *desk.options(kind),
                          "--json", "record", env={
                              **environ, "IOSTATS_SECRET": "the user's own, for another server"})
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert (result.status, result.out, result.ours) == (23, b"37\n", [])
     assert numbers(record) == (*FOUR, False)
     assert record["coverage"]["complete"]
@@ -1000,7 +1001,7 @@ def test_nodes_that_nobody_can_name_are_counted(desk):
     """Flux's own job script has no node list in its environment."""
     environ = {**desk.launcher("flux"), "FLUX_JOB_ID": desk.job}
     result = desk.run_sh(f"{desk.work()}; exit 23", "--json", "record", env=environ)
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert result.status == 23
     assert application(record)["read_bytes"] == FOUR[0]
     assert (record["coverage"]["reported"], record["coverage"]["expected"]) == (4, None)
@@ -1019,7 +1020,7 @@ def test_what_is_chosen_in_the_environment_holds_on_nodes_that_do_not_get_it(des
         put(desk.roots / name, LLITE.replace("scratch", "home"),
             stats("read_bytes                5 samples [bytes] 1 1009 2018"))
     result = desk.run_sh(f"{desk.work()}; exit 23", "--json", "record", env=environ)
-    record = record_of(desk.folder / "record")
+    record = record_of(desk.directory / "record")
     assert result.status == 23
     assert record["coverage"]["complete"]
     assert ["home"] == [fs["name"] for fs in record["file_systems"]]
@@ -1034,7 +1035,7 @@ def test_an_earlier_start_of_the_job_is_not_taken_for_ours(desk):
     result = desk.run_sh(desk.work(("node1",)), "--job", desk.job, "--root", root,
                          "--json", "record", env=env)
     assert result.status == 0
-    assert numbers(record_of(desk.folder / "record")) == (*ONE, False)
+    assert numbers(record_of(desk.directory / "record")) == (*ONE, False)
     server = desk.server("--nodes", "1", "--format", "json")
     done = desk.client("stop", "--root", root, "--server", f"127.0.0.1:{server.port}", env=env)
     assert done.status == 0, done
@@ -1052,18 +1053,18 @@ def test_two_at_once_in_one_job_do_not_disturb_each_other(desk):
                        script.format("two", "one", "exit 23"),
                        env={"IOSTATS_NODE_STATE_DIR": None})
     assert (one.wait(100), other.wait(100)) == (0, 23)
-    assert numbers(record_of(desk.folder / "record1")) == (*ONE, False)
-    assert numbers(record_of(desk.folder / "record2")) == (0, 0, False)
+    assert numbers(record_of(desk.directory / "record1")) == (*ONE, False)
+    assert numbers(record_of(desk.directory / "record2")) == (0, 0, False)
 
 
 def test_a_command_of_a_millisecond_is_measured(desk):
     result = desk.run("--job", desk.job, "--root", desk.tree(), "--json", "record", "--", "true")
     assert result.status == 0
-    assert numbers(record_of(desk.folder / "record")) == (0, 0, False)
+    assert numbers(record_of(desk.directory / "record")) == (0, 0, False)
 
 
 def test_nothing_is_there_while_it_runs_but_one_file_and_it_is_gone_at_the_end(desk):
-    """The default state folder: its name is drawn anew, and it goes with its file."""
+    """The default state directory: its name is drawn anew, and it goes with its file."""
     result = desk.run_sh(f"ls -d /tmp/iostats-*/{desk.job}*; ls -A ~", "--job", desk.job,
                          env={"IOSTATS_NODE_STATE_DIR": None})
     [path] = result.out.decode().split()
@@ -1086,13 +1087,13 @@ def test_the_report_has_the_forms_of_the_servers(desk, options, begins):
 def test_the_report_goes_where_it_is_wanted(desk):
     result = desk.run_sh("echo 37", "--job", desk.job, "--output", "io-%j.txt")
     assert (result.out, result.err) == (b"37\n", "")
-    assert (desk.folder / f"io-{desk.job}.txt").read_text().startswith(f"Job {desk.job}: 1 of 1")
+    assert (desk.directory / f"io-{desk.job}.txt").read_text().startswith(f"Job {desk.job}: 1 of 1")
 
 
 def test_site_cfg_can_say_where_the_report_goes(desk):
     result = desk.run_sh("echo 37", "--job", desk.job, env={"IOSTATS_RUN_OUTPUT": "io-%j"})
     assert (result.out, result.err) == (b"37\n", "")
-    assert (desk.folder / f"io-{desk.job}").read_text().startswith(f"Job {desk.job}: 1 of 1")
+    assert (desk.directory / f"io-{desk.job}").read_text().startswith(f"Job {desk.job}: 1 of 1")
 
 
 def test_a_report_that_can_not_be_written_there_is_not_lost(desk):
@@ -1106,7 +1107,7 @@ def test_a_report_that_can_not_be_written_there_is_not_lost(desk):
 
 def test_the_report_can_go_to_what_is_no_file(desk):
     """What is at the other end of a link such as /dev/stdout is written to, and the link stays."""
-    link = desk.folder / "stdout"                     # never /dev/stdout: a bug would replace it
+    link = desk.directory / "stdout"                     # never /dev/stdout: a bug would replace it
     link.symlink_to("/proc/self/fd/1")
     with desk.out.open("ab") as out:
         result = desk.run_sh("echo 37", "--job", desk.job, "--output", link, out=out)
@@ -1118,28 +1119,28 @@ def test_the_report_can_go_to_what_is_no_file(desk):
 @pytest.mark.fuse
 @pytest.mark.parametrize("kind", ["here", "srun"])
 def test_what_fuse_has_counted_is_what_the_report_says(desk, kind, request):
-    """Each node writes 23 files of 41 KiB, reads 13 of them, and makes 7 folders."""
+    """Each node writes 23 files of 41 KiB, reads 13 of them, and makes 7 directories."""
     names = NODES if kind != "here" else ("node1",)
     environ = desk.launcher(kind) if kind != "here" else {}
     for name in names:
-        where = desk.folder / "mounts" / name
-        subprocess.run([sys.executable, "-m", "simlustre", "--backing", desk.folder / "backing",
+        where = desk.directory / "mounts" / name
+        subprocess.run([sys.executable, "-m", "simlustre", "--backing", desk.directory / "backing",
                         "--mount", where, "--fs", "scratch"], cwd=REPOSITORY, check=True,
                        capture_output=True)
         request.addfinalizer(lambda where=where: subprocess.run(
             [sys.executable, "-m", "simlustre", "--unmount", where], cwd=REPOSITORY, check=False,
             capture_output=True))
-        (desk.folder / "mounted").mkdir(exist_ok=True)
-        (desk.folder / "mounted" / name).symlink_to(where / "root")
-    script = (f"for n in {' '.join(names)}; do cd {desk.folder}/mounts/$n/scratch; mkdir $n; "
+        (desk.directory / "mounted").mkdir(exist_ok=True)
+        (desk.directory / "mounted" / name).symlink_to(where / "root")
+    script = (f"for n in {' '.join(names)}; do cd {desk.directory}/mounts/$n/scratch; mkdir $n; "
               f"cd $n; mkdir d1 d2 d3 d4 d5 d6; exec 2>/dev/null; "
               f"for i in $(seq 23); do dd if=/dev/zero of=f$i bs=41k count=1; done; "
               f"for i in $(seq 13); do dd if=f$i of=/dev/null bs=41k count=1; done; done")
     options = (*desk.options(kind),) if kind != "here" else (
-        "--job", desk.job, "--root", desk.folder / "mounted" / "node1")
+        "--job", desk.job, "--root", desk.directory / "mounted" / "node1")
     result = desk.run_sh(script, *options, "--json", "record",
-                         env={**environ, "SPREAD_ROOT": str(desk.folder / "mounted")})
-    record, count = record_of(desk.folder / "record"), len(names)
+                         env={**environ, "SPREAD_ROOT": str(desk.directory / "mounted")})
+    record, count = record_of(desk.directory / "record"), len(names)
     assert result.status == 0
     assert numbers(record) == (count * 13 * 41_984, count * 23 * 41_984, False)
     assert application(record)["write_calls"] == count * 23

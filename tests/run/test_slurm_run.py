@@ -33,7 +33,7 @@ class Runs:
         self.slurm = slurm
         self.lustre = slurm.mount("scratch", "2.10")           # where users may read the bytes
         self.json = slurm.work() / "record.json"
-        self.work = slurm.folder / "work.sh"
+        self.work = slurm.directory / "work.sh"
         self.work.write_text(WORK.format(data=self.lustre.data))
         self.work.chmod(0o755)
 
@@ -185,8 +185,8 @@ def test_slurmctld_may_restart_in_the_middle(runs):
     assert (98 * BLOCK, 98 * BLOCK, 98, 98, 12) == amounts(runs.record())
 
 
-def test_a_user_without_a_home_folder(runs):
-    """No folder is shared, so no secret file could be: Slurm carries the secret."""
+def test_a_user_without_a_home_directory(runs):
+    """No directory is shared, so no secret file could be: Slurm carries the secret."""
     runs.json = runs.slurm.work(BOB) / "record.json"
     job = runs.submit(*runs.srun(), user=BOB)
     assert "COMPLETED" == runs.slurm.wait(job), runs.slurm.output(job)
@@ -228,7 +228,7 @@ def test_nothing_is_left_on_the_nodes(runs):
         until(lambda node=node: "" == runs.slurm.node(node, "pgrep", "-a", "-u", ALICE,
                                                       check=False).stdout,
               what=f"the end of {ALICE}'s processes on {node}")
-    home = runs.slurm.folder / "home" / ALICE
+    home = runs.slurm.directory / "home" / ALICE
     assert [] == list(home.rglob("*.secret"))
 
 
@@ -268,7 +268,7 @@ def test_the_ranks_of_srun_send_one_message(runs):
 
 def in_tmp(runs):
     return sorted(f"{path.parent.name} {path.name}"
-                  for path in (runs.slurm.folder / "tmp").glob("*/iostats*"))
+                  for path in (runs.slurm.directory / "tmp").glob("*/iostats*"))
 
 
 def test_the_sample_job_says_what_it_has_to_say(runs):

@@ -140,7 +140,7 @@ def test_a_parallel_job_by_its_prolog_is_one_node_and_says_so(gridengine):
 def test_run_measures_all_nodes_of_a_parallel_job(gridengine, environment):
     """By qrsh -inherit, whether or not each has an entry in the accounting."""
     lustre = gridengine.mount("scratch", "2.10")          # where users may read the bytes
-    work = gridengine.folder / "work.sh"
+    work = gridengine.directory / "work.sh"
     work.write_text("BLOCKS=$((23 + ${1#node}))" + WORK % lustre.data)
     record = gridengine.work() / "record.json"
     job = gridengine.submit(

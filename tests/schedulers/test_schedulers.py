@@ -50,7 +50,7 @@ def answers(*outputs):
 
 # -- all of them -----------------------------------------------------------------------------
 
-def test_the_folder_is_the_list():
+def test_the_directory_is_the_list():
     """Slurm is looked for first, `none` is what remains."""
     assert {"flux", "lsf", "none", "pbs", "sge"} <= set(NAMES)
     assert "none" == NAMES[-1]
@@ -747,7 +747,7 @@ SCRIPTS = {
 
 @pytest.fixture
 def home(tmp_path):
-    """A folder that is IOSTATS_HOME, with a recorder in the place of Python."""
+    """A directory that is IOSTATS_HOME, with a recorder in the place of Python."""
     recorder = tmp_path / "python"
     recorder.write_text(RECORDER)
     recorder.chmod(0o755)

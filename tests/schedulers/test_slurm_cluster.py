@@ -57,7 +57,7 @@ def test_each_node_has_its_own_counters_over_the_same_files(slurm):
 
 def test_hooks_run_on_every_node_and_the_jobs_end_waits_for_epilogs(slurm):
     """What a test puts into them is there for that test only."""
-    seen = slurm.folder / "tmp" / "ctl"
+    seen = slurm.directory / "tmp" / "ctl"
     slurm.hook("prolog", f"echo $SLURM_JOB_ID >>{seen}/prolog.$SLURMD_NODENAME")
     slurm.hook("epilog", f"echo $SLURM_JOB_ID >>{seen}/epilog.$SLURMD_NODENAME")
 
@@ -101,7 +101,7 @@ sys.path.insert(0, sys.argv[1])
 from cluster import Cluster
 cluster = Cluster()
 cluster.up(nodes=1)
-print(cluster.folder, flush=True)
+print(cluster.directory, flush=True)
 {}
 """
 
@@ -113,34 +113,34 @@ ENDS = {
 
 
 def test_nothing_is_left_however_it_ends(slurm_cluster):
-    """No process, no folder; and six clusters at a time do not disturb one another."""
+    """No process, no directory; and six clusters at a time do not disturb one another."""
     begun = {name: subprocess.Popen(
         [sys.executable, "-c", USE.format(end), str(REPOSITORY / "tests")], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE) for name, end in ENDS.items()}
     for name, process in begun.items():
         out, err = process.communicate(timeout=400)
-        folder = out.strip()
-        assert PREFIX in folder, f"{name}: {err}"
-        wait_until_gone(folder)
+        directory = out.strip()
+        assert PREFIX in directory, f"{name}: {err}"
+        wait_until_gone(directory)
     until(lambda: slurm_cluster.ctl("sinfo", "-h", "-o", "%D %T").stdout == "4 idle\n",
           what="the rest of the nodes of the one that goes on")
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(monkeypatch):
-    """Here there is no such folder to show to the nodes."""
+    """Here there is no such directory to show to the nodes."""
     made, mkdtemp = [], tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **how: made.append(mkdtemp(**how)) or made[-1])
     monkeypatch.setattr(sys, "base_prefix", "/nowhere")
     with pytest.raises(RuntimeError, match="/nowhere"):
         Cluster().up()
-    [folder] = made
-    assert PREFIX in folder and not os.path.exists(folder)
+    [directory] = made
+    assert PREFIX in directory and not os.path.exists(directory)
 
 
-def wait_until_gone(folder):
-    until(lambda: not os.path.exists(folder), what=f"the end of {folder}")
+def wait_until_gone(directory):
+    until(lambda: not os.path.exists(directory), what=f"the end of {directory}")
     until(lambda: not [path for path in Path("/proc").glob("[0-9]*/cmdline")
-                       if folder.encode() in _read(path)], what="the end of all processes")
+                       if directory.encode() in _read(path)], what="the end of all processes")
 
 
 def _read(path):

@@ -634,12 +634,12 @@ def test_a_job_that_ran_out_of_time(slurm, ask):
 @pytest.mark.root
 def test_what_the_environment_tells_is_what_the_commands_tell(slurm, ask):
     """In a prolog and in the script; the raw id of an array's task is the one they have."""
-    slurm.hook("prolog", f"env >{slurm.folder}/tmp/ctl/prolog.$SLURM_JOB_ID.$SLURMD_NODENAME")
+    slurm.hook("prolog", f"env >{slurm.directory}/tmp/ctl/prolog.$SLURM_JOB_ID.$SLURMD_NODENAME")
     job = slurm.submit("env", "--array=5", "--nodes=2")
     assert "COMPLETED" == slurm.wait(job)
 
     [one] = leaf.facts([f"{job}_5"], ask).values()
-    prolog = (slurm.folder / "tmp" / "ctl" / f"prolog.{one.raw_job}.node1").read_text()
+    prolog = (slurm.directory / "tmp" / "ctl" / f"prolog.{one.raw_job}.node1").read_text()
     for text in (prolog, slurm.output(job)):
         about = leaf.about(dict(line.split("=", 1) for line in text.splitlines() if "=" in line))
         assert (one.raw_job, 0, one.nodes, one.user, one.uid, one.account, one.partition, "sim",
@@ -704,7 +704,7 @@ def test_defaults_that_a_user_has_set_for_srun_are_not_for_us(slurm):
         "SLURM_WAIT=1 SLURM_NTASKS=77 SRUN_CPUS_PER_TASK=99 SLURM_RESERVATION=none-such "
         "SLURM_IMMEDIATE=1 SLURM_GRES=gpu:77 SLURM_DISTRIBUTION=plane=3 SLURM_EXPORT_ENV=NONE "
         "SLURM_KILL_BAD_EXIT=1 SLURM_REMOTE_CWD=/nowhere SLURM_BCAST=/nowhere/x SLURM_NNODES=9")
-    script = slurm.folder / "work" / "launch.py"
+    script = slurm.directory / "work" / "launch.py"
     script.write_text(_launch(slurm, step="--version"))
     job = slurm.submit(f"export {defaults}\n{slurm.python} {script}", "--nodes=2")
     assert "COMPLETED" == slurm.wait(job), slurm.output(job)

@@ -158,14 +158,14 @@ def test_a_server_that_listens_everywhere_is_reached_by_name(desk):
 
 @pytest.mark.parametrize("variables, expected", [
     ({"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "nid[00001-00128,200]"}, 129),
-    ({"PBS_JOBID": "4711.pbs01", "PBS_NODEFILE": "{folder}/nodes"}, 2),
-    ({"LSB_JOBID": "4711", "LSB_DJOB_HOSTFILE": "{folder}/nodes"}, 2),
+    ({"PBS_JOBID": "4711.pbs01", "PBS_NODEFILE": "{directory}/nodes"}, 2),
+    ({"LSB_JOBID": "4711", "LSB_DJOB_HOSTFILE": "{directory}/nodes"}, 2),
     ({}, None),
 ], ids=["Slurm", "PBS", "LSF", "none"])
 def test_the_nodes_of_the_job_are_those_of_the_batch_system(desk, variables, expected):
     """PBS names a node once for each of its processes; it counts once."""
-    (desk.folder / "nodes").write_text("n23\nn23\nn37\n")
-    env = {name: value.format(folder=desk.folder) for name, value in variables.items()}
+    (desk.directory / "nodes").write_text("n23\nn23\nn37\n")
+    env = {name: value.format(directory=desk.directory) for name, value in variables.items()}
     server = desk.server("--format", "json", env=env)
     assert expected == server.stop().record["coverage"]["expected"]
 
@@ -220,7 +220,7 @@ def test_a_node_that_never_started_is_not_waited_for(desk):
     server = desk.server("--nodes", "nid[00001-00002]")
     desk.whole_job(server, "nid00001")
     done = desk.client("stop", "--server", f"127.0.0.1:{server.port}",
-                       *desk.on("nid00002", desk.folder))
+                       *desk.on("nid00002", desk.directory))
     assert 2 == done.status
     assert "missing: nid00002 (no start)" in server.wait().out.splitlines()[0]
 
@@ -267,7 +267,7 @@ Metadata statistics for this job:
 @pytest.fixture
 def labelled(desk):
     """--config with a name for the file system."""
-    path = desk.folder / "site.cfg"
+    path = desk.directory / "site.cfg"
     path.write_text("[labels]\nscratch = BW Home\n")
     return ("--config", path)
 
@@ -315,17 +315,17 @@ def test_long_adds_calls_network_times_and_the_busiest_node(desk):
 
 def test_the_report_and_the_record_go_to_their_files(desk, labelled):
     """--output and --json together; nothing on standard output, no temporary file left."""
-    (desk.folder / "results").mkdir()
+    (desk.directory / "results").mkdir()
     server = desk.server("--nodes", "1", "--output", "results/table", "--json", "results/record",
                          *labelled)
     desk.whole_job(server, "nid00001")
     done = server.wait()
     assert (0, "") == (done.status, done.out)
-    assert (desk.folder / "results" / "table").read_text().endswith(GRID)
-    record = json.loads((desk.folder / "results" / "record").read_text())
+    assert (desk.directory / "results" / "table").read_text().endswith(GRID)
+    record = json.loads((desk.directory / "results" / "record").read_text())
     assert (1, 41_003) == (record["schema"],
                            record["file_systems"][0]["application"]["read_bytes"])
-    assert ["record", "table"] == sorted(os.listdir(desk.folder / "results"))
+    assert ["record", "table"] == sorted(os.listdir(desk.directory / "results"))
 
 
 def test_the_record_goes_to_its_file_and_the_table_to_standard_output(desk, labelled):
@@ -333,23 +333,23 @@ def test_the_record_goes_to_its_file_and_the_table_to_standard_output(desk, labe
     server = desk.server("--nodes", "1", "--json", "record.json", *labelled)
     desk.whole_job(server, "nid00001")
     assert server.wait().out.endswith(GRID)
-    assert 1 == json.loads((desk.folder / "record.json").read_text())["coverage"]["reported"]
+    assert 1 == json.loads((desk.directory / "record.json").read_text())["coverage"]["reported"]
 
 
 @pytest.mark.parametrize("option", ["--output", "--json"])
 def test_a_file_that_cannot_be_written_is_told_before_the_job_and_not_after(desk, option):
     """Status 2 at once: after a day of work it would be too late."""
-    done = desk.run_server("--nodes", "1", option, "no/such/folder/file")
+    done = desk.run_server("--nodes", "1", option, "no/such/directory/file")
     assert 2 == done.status
-    assert "no/such/folder/file: cannot be written" in done.line
+    assert "no/such/directory/file: cannot be written" in done.line
 
 
 @pytest.mark.parametrize("option", ["--output", "--json"])
-def test_a_folder_that_goes_away_meanwhile_costs_the_file_and_not_the_report(desk, option):
+def test_a_directory_that_goes_away_meanwhile_costs_the_file_and_not_the_report(desk, option):
     """Status 1, one line, and the table is on standard output."""
-    (desk.folder / "results").mkdir()
+    (desk.directory / "results").mkdir()
     server = desk.server("--nodes", "1", option, "results/file")
-    os.rmdir(desk.folder / "results")
+    os.rmdir(desk.directory / "results")
     desk.whole_job(server, "nid00001")
     done = server.wait()
     assert 1 == done.status
@@ -379,16 +379,16 @@ def answers_hello(server):
 # -- the secret ------------------------------------------------------------------------------
 
 def test_the_secret_is_private_while_the_server_runs_and_gone_afterwards(desk):
-    """0600 in a folder of 0700, both the user's; nothing stays in the home."""
+    """0600 in a directory of 0700, both the user's; nothing stays in the home."""
     server = desk.server("--nodes", "1")
-    folder = desk.home / ".iostats"
-    path = folder / f"{desk.job}.secret"
-    assert 0o700 == stat.S_IMODE(folder.stat().st_mode)
+    directory = desk.home / ".iostats"
+    path = directory / f"{desk.job}.secret"
+    assert 0o700 == stat.S_IMODE(directory.stat().st_mode)
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     assert os.geteuid() == path.stat().st_uid
     desk.whole_job(server, "nid00001")
     assert 0 == server.wait().status
-    assert [] == os.listdir(folder)
+    assert [] == os.listdir(directory)
 
 
 def test_the_secret_is_gone_after_a_signal_too(desk):
@@ -399,7 +399,7 @@ def test_the_secret_is_gone_after_a_signal_too(desk):
 
 def test_a_secret_that_was_there_is_used_and_stays(desk):
     """--secret FILE of the user; nodes name the same file."""
-    path = desk.folder / "mine"
+    path = desk.directory / "mine"
     path.write_text("0123456789abcdef0123456789abcdef\n")
     path.chmod(0o600)
     server = desk.server("--nodes", "1", "--secret", path)
@@ -892,10 +892,10 @@ def test_a_length_may_begin_with_any_number_of_zeros(desk):
 
 def test_a_report_into_a_link_is_appended_and_the_link_stays(desk):
     """As --output /dev/stdout is for root: in its place no file must be put."""
-    (desk.folder / "there").write_text("before\n")
-    (desk.folder / "link").symlink_to(desk.folder / "there")
-    server = desk.server("--nodes", "1", "--output", desk.folder / "link")
+    (desk.directory / "there").write_text("before\n")
+    (desk.directory / "link").symlink_to(desk.directory / "there")
+    server = desk.server("--nodes", "1", "--output", desk.directory / "link")
     assert 0 == server.stop().status
-    assert (desk.folder / "link").is_symlink()
-    text = (desk.folder / "there").read_text()
+    assert (desk.directory / "link").is_symlink()
+    text = (desk.directory / "there").read_text()
     assert text.startswith(f"before\nJob {desk.job}: 0 of 1 nodes reported")

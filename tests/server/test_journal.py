@@ -58,7 +58,7 @@ def reads(record):
 
 
 def found_here(desk):
-    """Names of the files in the folder of the desk's servers."""
+    """Names of the files in the directory of the desk's servers."""
     return sorted(os.listdir(desk.journals))
 
 
@@ -109,7 +109,7 @@ def test_a_report_that_comes_again_after_the_kill_is_known(desk):
     root = desk.tree("nid00001", **BEFORE)
     assert 0 == desk.client("start", *desk.on("nid00001", root)).status
     write_tree(root, **{**BEFORE, "reads": BEFORE["reads"] + 23})
-    kept = desk.folder / "kept"
+    kept = desk.directory / "kept"
     assert 3 == desk.client("stop", "--server", "127.0.0.1:1", *desk.on("nid00001", root),
                             env={"IOSTATS_NODE_TRY_FOR": "0"}).status
     [delta] = desk.state.glob("*.delta")
@@ -154,10 +154,10 @@ def test_a_server_that_is_killed_before_the_first_node_says_nothing_of_it(desk):
 
 def test_a_report_that_cannot_be_written_can_be_had_again(desk):
     """Status 1, and it says so; the same command prints what was counted, and no node twice."""
-    (desk.folder / "results").mkdir()
+    (desk.directory / "results").mkdir()
     command = (*OPTIONS, "--json", "results/record.json")
     server = desk.server(*command)
-    os.rmdir(desk.folder / "results")
+    os.rmdir(desk.directory / "results")
     for node in NODES:
         work(desk, server, node)
     done = server.wait()
@@ -165,10 +165,10 @@ def test_a_report_that_cannot_be_written_can_be_had_again(desk):
     assert done.lines[-1] == (
         "iostats: results/record.json: cannot be written: No such file or directory; what was "
         "counted is kept: the same command again has it")
-    (desk.folder / "results").mkdir()
+    (desk.directory / "results").mkdir()
     done = desk.server(*command).wait()
     assert (0, 101) == (done.status, reads(done.record))
-    assert 101 == reads(json.loads((desk.folder / "results" / "record.json").read_text()))
+    assert 101 == reads(json.loads((desk.directory / "results" / "record.json").read_text()))
     assert [] == found_here(desk)
 
 
@@ -181,7 +181,7 @@ def test_standard_output_that_is_full_is_one_line_and_the_numbers_are_kept(desk)
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, SERVER, "--job", desk.job, "--nodes", "nid00001"], stdout=full,
-            stderr=subprocess.PIPE, text=True, cwd=desk.folder,
+            stderr=subprocess.PIPE, text=True, cwd=desk.directory,
             env=desk.environment({"IOSTATS_NODE_STATE_DIR": str(desk.journals)}))
     assert 1 == done.returncode
     assert done.stderr.splitlines()[-1] == (
@@ -208,12 +208,13 @@ def test_a_second_server_of_the_job_keeps_its_hands_off_the_firsts(desk):
     assert 23 + 41 == reads(server.stop().record)
 
 
-def test_without_a_folder_named_it_is_in_a_private_one_below_tmp(desk):
+def test_without_a_directory_named_it_is_in_a_private_one_below_tmp(desk):
     """Mode 0700 and 0600; found again by the next server, and gone at the end."""
     def here():
-        return [os.path.join("/tmp", folder, name) for folder in os.listdir("/tmp")
-                if folder.startswith(f"iostats-{os.geteuid()}-")
-                for name in os.listdir(os.path.join("/tmp", folder)) if name.startswith(desk.job)]
+        return [os.path.join("/tmp", directory, name) for directory in os.listdir("/tmp")
+                if directory.startswith(f"iostats-{os.geteuid()}-")
+                for name in os.listdir(os.path.join("/tmp",
+                                                    directory)) if name.startswith(desk.job)]
     env = {"IOSTATS_NODE_STATE_DIR": ""}
     server = desk.server(*OPTIONS, env=env)
     work(desk, server, "nid00001")
@@ -227,7 +228,7 @@ def test_without_a_folder_named_it_is_in_a_private_one_below_tmp(desk):
     assert [] == here()
 
 
-def test_the_folder_can_be_named(desk):
+def test_the_directory_can_be_named(desk):
     """--state-dir, as for the client; and clients there leave it alone."""
     server = desk.server(*OPTIONS, "--state-dir", desk.state)
     for node in ("nid00001", "nid00002"):
@@ -239,15 +240,15 @@ def test_the_folder_can_be_named(desk):
     assert [] == list(desk.state.iterdir())
 
 
-def test_a_folder_of_others_is_not_used_and_the_job_is_counted(desk):
+def test_a_directory_of_others_is_not_used_and_the_job_is_counted(desk):
     """One line; the report is as ever."""
     desk.journals.mkdir(mode=0o755)
     desk.journals.chmod(0o755)
     server = desk.server(*OPTIONS)
     work(desk, server, "nid00001")
     assert server.err.startswith(
-        f"iostats: {desk.journals}: expected a folder of user {os.geteuid()} with mode 0700, got a "
-        f"folder of mode 0755; mend it, or name another with --state-dir; {TO_BE_LOST}\n")
+        f"iostats: {desk.journals}: expected a directory of user {os.geteuid()} with mode 0700, "
+        f"got a directory of mode 0755; mend it, or name another with --state-dir; {TO_BE_LOST}\n")
     assert 23 == reads(server.stop().record)
     assert [] == found_here(desk)
 
@@ -262,10 +263,10 @@ def test_iostats_run_leaves_a_servers_journal_alone_and_has_none(desk):
     desk.tree("after", **{**BEFORE, "reads": BEFORE["reads"] + 37})
     done = subprocess.run(
         [sys.executable, "-m", "iostats", "run", "--job", desk.job, "--root", str(root),
-         "--format", "json", "--", "cp", "-R", f"{desk.folder}/after/.", str(root)],
+         "--format", "json", "--", "cp", "-R", f"{desk.directory}/after/.", str(root)],
         env=desk.environment({"PYTHONPATH": str(REPOSITORY),
                               "IOSTATS_NODE_STATE_DIR": str(desk.journals)}),
-        capture_output=True, text=True, cwd=desk.folder)
+        capture_output=True, text=True, cwd=desk.directory)
     assert 37 == reads(json.loads(done.stderr))
     assert before == [(path.name, path.read_bytes()) for path in desk.journals.iterdir()]
     server = desk.server("--nodes", "2", "--format", "json")
@@ -319,9 +320,9 @@ def test_a_disk_that_is_full_from_the_beginning_costs_a_line(desk):
 
 # -- what an earlier server has left, byte by byte -----------------------------------------------
 
-class Folder:
+class Directory:
     """
-    A folder of journals, and the lines that servers there have said.
+    A directory of journals, and the lines that servers there have said.
     """
 
     def __init__(self, path):
@@ -375,58 +376,58 @@ def counted(server):
 
 def test_a_message_that_was_cut_off_at_any_byte_is_passed_over(tmp_path):
     """It was not acknowledged; what comes next is kept behind what was there before it."""
-    folder = Folder(tmp_path / "state")
+    directory = Directory(tmp_path / "state")
     sizes = []
-    with folder.server() as one:
+    with directory.server() as one:
         for node in ("nid00001", "nid00002"):
             tell(one, node)
-            sizes.append(folder.file.stat().st_size)
-    whole = folder.file.read_bytes()
+            sizes.append(directory.file.stat().st_size)
+    whole = directory.file.read_bytes()
     for size in range(sizes[0], sizes[1]):
-        folder.file.write_bytes(whole[:size])
-        with folder.server() as one:
+        directory.file.write_bytes(whole[:size])
+        with directory.server() as one:
             assert {"nid00001": 23} == counted(one)
-            assert sizes[0] == folder.file.stat().st_size
+            assert sizes[0] == directory.file.stat().st_size
             tell(one, "nid00003")
-        with folder.server() as one:
+        with directory.server() as one:
             assert {"nid00001": 23, "nid00003": 41} == counted(one)
-    assert [] == folder.said
+    assert [] == directory.said
 
 
 def test_a_first_record_that_was_cut_off_is_an_empty_journal(tmp_path):
     """Whoever was killed there had acknowledged nothing."""
-    folder = Folder(tmp_path / "state")
-    with folder.server():
-        whole = folder.file.read_bytes()
+    directory = Directory(tmp_path / "state")
+    with directory.server():
+        whole = directory.file.read_bytes()
     for size in range(len(whole)):
-        folder.file.write_bytes(whole[:size])
-        with folder.server() as one:
+        directory.file.write_bytes(whole[:size])
+        with directory.server() as one:
             tell(one, "nid00002")
-        with folder.server() as one:
+        with directory.server() as one:
             assert {"nid00002": 37} == counted(one)
-    assert [] == folder.said
+    assert [] == directory.said
 
 
 def test_a_byte_that_is_damaged_costs_a_line_and_at_most_what_is_behind_it(tmp_path):
     """In a message that one alone; in what stands before it all that follow: said in one line."""
-    folder, ends = Folder(tmp_path / "state"), []
-    with folder.server() as one:
+    directory, ends = Directory(tmp_path / "state"), []
+    with directory.server() as one:
         for node in NODES:
             tell(one, node)
-            ends.append(folder.file.stat().st_size)
-    whole = folder.file.read_bytes()
+            ends.append(directory.file.stat().st_size)
+    whole = directory.file.read_bytes()
     for place in range(ends[0], ends[1]):
-        folder.file.write_bytes(whole[:place] + bytes([whole[place] ^ 23]) + whole[place + 1:])
-        folder.said.clear()
-        with folder.server() as one:
+        directory.file.write_bytes(whole[:place] + bytes([whole[place] ^ 23]) + whole[place + 1:])
+        directory.said.clear()
+        with directory.server() as one:
             is_head = place < ends[0] + 12
             assert counted(one) == ({"nid00001": 23} if is_head
                                     else {"nid00001": 23, "nid00003": 41})
-        assert folder.said == [
-            f"{folder.file}: damaged from byte {ends[0]} on: what an earlier server of this job "
+        assert directory.said == [
+            f"{directory.file}: damaged from byte {ends[0]} on: what an earlier server of this job "
             f"had counted after that is not counted" if is_head else
-            f"{folder.file}: 1 of its messages is damaged: what an earlier server of this job had "
-            f"counted there is not counted"]
+            f"{directory.file}: 1 of its messages is damaged: what an earlier server of this job "
+            f"had counted there is not counted"]
 
 
 @pytest.mark.parametrize("how, why", [
@@ -437,16 +438,16 @@ def test_a_byte_that_is_damaged_costs_a_line_and_at_most_what_is_behind_it(tmp_p
     ids=["boot", "job", "release", "fields", "kind"])
 def test_a_journal_of_something_else_is_not_counted(tmp_path, how, why):
     """One line; and it is replaced."""
-    folder = Folder(tmp_path / "state")
-    with folder.server() as one:
+    directory = Directory(tmp_path / "state")
+    with directory.server() as one:
         one._journal._whose = how(one._journal._whose)
         one._journal.replace(b'{"totals":{},"merged":[]}')
         tell(one, "nid00001")
-    with folder.server() as one:
+    with directory.server() as one:
         assert {} == counted(one)
         tell(one, "nid00002")
-    assert [f"{folder.file}: {why}: what is in it is not counted"] == folder.said
-    with folder.server() as one:
+    assert [f"{directory.file}: {why}: what is in it is not counted"] == directory.said
+    with directory.server() as one:
         assert {"nid00002": 37} == counted(one)
 
 
@@ -459,29 +460,29 @@ def test_a_journal_of_something_else_is_not_counted(tmp_path, how, why):
 def test_an_earlier_run_of_a_job_is_no_part_of_this_one(tmp_path, monkeypatch, earlier, later,
                                                         is_counted):
     """A requeued job has the same id, and is another piece of work."""
-    folder = Folder(tmp_path / "state")
+    directory = Directory(tmp_path / "state")
 
     def run_in(job, restarts):
         for name, value in (("SLURM_JOB_ID", job), ("SLURM_RESTART_COUNT", restarts)):
             monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
     run_in(*earlier)
-    with folder.server() as one:
+    with directory.server() as one:
         tell(one, "nid00001")
     run_in(*later)
-    with folder.server() as one:
+    with directory.server() as one:
         assert counted(one) == ({"nid00001": 23} if is_counted else {})
-    assert folder.said == ([] if is_counted else [
-        f"{folder.file}: of an earlier run of this job: what is in it is not counted"])
+    assert directory.said == ([] if is_counted else [
+        f"{directory.file}: of an earlier run of this job: what is in it is not counted"])
 
 
-@pytest.mark.parametrize("kind", ["link", "FIFO", "folder", "of another user"])
+@pytest.mark.parametrize("kind", ["link", "FIFO", "directory", "of another user"])
 def test_what_is_no_file_of_ours_is_not_used(tmp_path, kind):
     """Nothing is read from it or written to it; one line says so."""
     if kind == "of another user" and os.geteuid():
         pytest.skip("needs root")
-    folder, said = Folder(tmp_path / "state"), []
-    with folder.server():
-        path = folder.file
+    directory, said = Directory(tmp_path / "state"), []
+    with directory.server():
+        path = directory.file
     path.unlink()
     target = tmp_path / "target"
     target.write_text("theirs")
@@ -489,12 +490,12 @@ def test_what_is_no_file_of_ours_is_not_used(tmp_path, kind):
         path.symlink_to(target)
     elif kind == "FIFO":
         os.mkfifo(path)
-    elif kind == "folder":
+    elif kind == "directory":
         path.mkdir()
     else:
         path.write_text("theirs")
         os.chown(path, 23, 37)
-    with journal.kept(str(folder.path), "4711", said.append) as kept:
+    with journal.kept(str(directory.path), "4711", said.append) as kept:
         assert kept is None
     [line] = said
     assert line.startswith(f"{path}: ") and line.endswith(f"; {TO_BE_LOST}")
@@ -504,66 +505,66 @@ def test_what_is_no_file_of_ours_is_not_used(tmp_path, kind):
 
 def test_nodes_that_the_job_has_no_more_are_refused_and_named(tmp_path):
     """The next server was given another list."""
-    folder = Folder(tmp_path / "state")
-    with folder.server() as one:
+    directory = Directory(tmp_path / "state")
+    with directory.server() as one:
         for node in NODES:
             tell(one, node)
-    with folder.server(frozenset({"nid00001", "nid00003", "nid00004"})) as one:
+    with directory.server(frozenset({"nid00001", "nid00003", "nid00004"})) as one:
         assert {"nid00001": 23, "nid00003": 41} == counted(one)
         assert {"unknown node": 1} == one.totals.record()["coverage"]["refused"]
-    with folder.server() as one:
+    with directory.server() as one:
         one._journal.replace(json.dumps({"totals": one.totals.state(), "merged": []}).encode())
-    with folder.server(frozenset({"nid00001", "nid00003"})) as one:
+    with directory.server(frozenset({"nid00001", "nid00003"})) as one:
         assert {} == counted(one)
-    assert [f"{folder.file}: totals of an earlier server of this job are not counted: nid00002 is "
-            f"not among the job's nodes nid[00001,00003]; name it with --node"] == folder.said
+    assert [f"{directory.file}: totals of an earlier server of this job are not counted: nid00002 "
+            f"is not among the job's nodes nid[00001,00003]; name it with --node"] == directory.said
 
 
 def test_what_changes_no_number_is_not_kept(tmp_path):
     """Questions, a report that came again, one that is refused."""
-    folder = Folder(tmp_path / "state")
-    with folder.server() as one:
+    directory = Directory(tmp_path / "state")
+    with directory.server() as one:
         tell(one, "nid00001")
-        size = folder.file.stat().st_size
+        size = directory.file.stat().st_size
         assert "counted before" in tell(one, "nid00001")["result"]["why"]
         tell(one, "nid00002", message("nid00002", {}, "status"))
         assert "error" in tell(one, "nid00002", message("nid00001"))
-        assert size == folder.file.stat().st_size
+        assert size == directory.file.stat().st_size
 
 
 def test_a_batch_is_kept_as_one_message(tmp_path):
     """What was counted of it is counted again, and no more."""
-    folder = Folder(tmp_path / "state")
+    directory = Directory(tmp_path / "state")
     good, other = json.loads(message("nid00001")), json.loads(message("nid00002"))
-    with folder.server() as one:
+    with directory.server() as one:
         tell(one, "nid00001", json.dumps([good, other, good]).encode())
         assert {"nid00001": 23} == counted(one)
-    with folder.server() as one:
+    with directory.server() as one:
         assert {"nid00001": 23} == counted(one)
 
 
 def test_merged_totals_are_known_again_after_they_were_added_up(tmp_path):
     """By their seq, as before: `stop --mpi` sends them again when no answer came."""
-    folder = Folder(tmp_path / "state")
-    with folder.server() as one:
+    directory = Directory(tmp_path / "state")
+    with directory.server() as one:
         for node in NODES:
             tell(one, node)
         params = {"protocol": 1, "job": "4711", "node": "nid00001", "seq": "41",
                   "state": one.totals.state()}
         body = message("nid00001", params, "totals")
-    folder.file.unlink()
-    with folder.server() as one:
+    directory.file.unlink()
+    with directory.server() as one:
         assert "" == tell(one, "nid00001", body)["result"]["why"]
     for _ in range(2):
-        with folder.server() as one:
+        with directory.server() as one:
             assert dict(NODES) == counted(one)
             assert "counted before" in tell(one, "nid00001", body)["result"]["why"]
             one._journal._add_up_at = 0
             tell(one, "nid00004", message("nid00004", {
                 "protocol": 1, "job": "4711", "node": "nid00004", "seq": os.urandom(4).hex(),
                 "ended": 1_795_225_060.0, "elapsed_s": 60.0, "reason": "permission denied"}))
-            assert b"\ntotals\n" not in folder.file.read_bytes().partition(b"totals\n")[2]
-            assert b"totals\n" in folder.file.read_bytes()
+            assert b"\ntotals\n" not in directory.file.read_bytes().partition(b"totals\n")[2]
+            assert b"totals\n" in directory.file.read_bytes()
 
 
 def as_message(report):
@@ -583,20 +584,20 @@ def as_message(report):
 def test_servers_killed_and_added_up_at_any_time_make_the_record_of_one(tmp_path_factory, job,
                                                                         random, limit):
     """All that reports can have; each is known again at the end."""
-    folder = Folder(tmp_path_factory.mktemp("any") / "state")
+    directory = Directory(tmp_path_factory.mktemp("any") / "state")
     bodies = [(one.node, as_message(one)) for reports in job for one in reports]
     alone, answers = JobServer(Totals("4711", None, **how_to_add_up(CONFIG)), [], CONFIG), []
     for node, body in bodies:
         answers.append(tell(alone, node, body))
     left, again = list(bodies), []
     while left:
-        with folder.server() as one:
+        with directory.server() as one:
             one._journal._add_up_at = limit
             for node, body in left[:random.randint(1, 3)]:
                 again.append(tell(one, node, body))
                 left = left[1:]
     assert answers == again
-    with folder.server() as one:
+    with directory.server() as one:
         def known(server):
             record = server.totals.record()
             return msgspec.json.encode({**record, "coverage": {**record["coverage"],
@@ -605,14 +606,14 @@ def test_servers_killed_and_added_up_at_any_time_make_the_record_of_one(tmp_path
         for (node, body), answer in zip(bodies, answers):
             if "result" in answer and not json.loads(body)["params"]["reason"]:
                 assert "counted before" in tell(one, node, body)["result"]["why"]
-    assert [] == folder.said
+    assert [] == directory.said
 
 
 @pytest.mark.parametrize("operation", ["write", "rename", "unlink", "close"])
 def test_adding_up_on_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypatch, operation):
     """Nothing is lost, before or after; nothing is left beside it."""
-    folder = Folder(tmp_path / "state")
-    with folder.server() as one:
+    directory = Directory(tmp_path / "state")
+    with directory.server() as one:
         tell(one, "nid00001")
         one._journal._add_up_at = 0
         name = {"write": "writev"}.get(operation, operation)
@@ -629,66 +630,66 @@ def test_adding_up_on_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypa
             tell(one, "nid00002")
         tell(one, "nid00003")
     assert calls
-    with folder.server() as one:
+    with directory.server() as one:
         assert dict(NODES) == counted(one)
-    assert [] == folder.said
+    assert [] == directory.said
 
 
 def test_totals_that_were_not_whole_when_the_server_was_killed_are_nothing(tmp_path):
     """They lie beside the journal, which is as it was; they go."""
-    folder = Folder(tmp_path / "state")
-    with folder.server() as one:
+    directory = Directory(tmp_path / "state")
+    with directory.server() as one:
         tell(one, "nid00001")
-    folder.file.with_name(folder.file.name + ".next").write_bytes(b"half of")
-    with folder.server() as one:
+    directory.file.with_name(directory.file.name + ".next").write_bytes(b"half of")
+    with directory.server() as one:
         assert {"nid00001": 23} == counted(one)
-        assert folder.file.suffix == ".journal"            # alone
+        assert directory.file.suffix == ".journal"            # alone
 
 
 def test_a_rename_that_was_done_and_is_called_a_failure_loses_nothing(tmp_path, monkeypatch):
     """What comes next goes where the next server looks."""
-    folder = Folder(tmp_path / "state")
+    directory = Directory(tmp_path / "state")
     real = os.rename
 
     def done_and_fails(*arguments):
         real(*arguments)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
-    with folder.server() as one:
+    with directory.server() as one:
         tell(one, "nid00001")
         one._journal._add_up_at = 0
         with monkeypatch.context() as patched:
             patched.setattr(os, "rename", done_and_fails)
             tell(one, "nid00002")
         tell(one, "nid00003")
-    with folder.server() as one:
+    with directory.server() as one:
         assert dict(NODES) == counted(one)
 
 
 def test_a_disk_that_cannot_be_read_is_said_and_nothing_is_removed(tmp_path, monkeypatch):
     """The next server may be luckier."""
-    folder = Folder(tmp_path / "state")
-    with folder.server() as one:
+    directory = Directory(tmp_path / "state")
+    with directory.server() as one:
         tell(one, "nid00001")
-    whole = folder.file.read_bytes()
+    whole = directory.file.read_bytes()
 
     def fails(*_, **__):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     with monkeypatch.context() as patched:
         patched.setattr("builtins.open", fails)
-        with folder.server() as one:
+        with directory.server() as one:
             tell(one, "nid00002")
             assert {"nid00002": 37} == counted(one)
-    assert [f"{folder.path / '4711%20'}{os.uname().nodename.partition('.')[0]}.journal: cannot be "
-            f"read: Input/output error; going on without what an earlier server of this job had "
-            f"counted"] == folder.said
-    assert whole == folder.file.read_bytes()
+    assert [f"{directory.path / '4711%20'}{os.uname().nodename.partition('.')[0]}.journal: cannot "
+            f"be read: Input/output error; going on without what an earlier server of this job had "
+            f"counted"] == directory.said
+    assert whole == directory.file.read_bytes()
 
 
 def test_the_file_grows_no_more_than_to_a_few_times_what_it_says(tmp_path, monkeypatch):
     """100 nodes of 17 kB each, added up at each 100 kB: never more than 300 kB with the totals."""
     monkeypatch.setattr(journal, "_LEAST_BETWEEN", 100_000)
-    folder, most = Folder(tmp_path / "state"), 0
-    with folder.server() as one:
+    directory, most = Directory(tmp_path / "state"), 0
+    with directory.server() as one:
         for number in range(100):
             node = f"nid{number:05d}"
             params = {"protocol": 1, "job": "4711", "node": node, "seq": "5",
@@ -697,8 +698,8 @@ def test_the_file_grows_no_more_than_to_a_few_times_what_it_says(tmp_path, monke
                            "values": {"read_bytes": 41_003, "write_bytes": 53_007}}
                           for target in range(140)]}
             tell(one, node, message(node, params))
-            most = max(most, folder.file.stat().st_size)
+            most = max(most, directory.file.stat().st_size)
     assert 100_000 < most < 300_000
-    with folder.server() as one:
+    with directory.server() as one:
         [scratch] = one.totals.record()["file_systems"]
         assert 100 * 140 * 41_003 == scratch["network"]["read_bytes"]

@@ -276,7 +276,7 @@ def test_a_move_does_not_look_like_a_remount_or_a_clear(static):
     assert {"open": 23} == samples_of(stats)
 
 
-def test_a_static_tree_has_plain_folders_and_says_where_they_are_mounted(static):
+def test_a_static_tree_has_plain_directories_and_says_where_they_are_mounted(static):
     where = static()
     (where / "scratch" / "file").write_text("plain")
     assert [f"10.77.0.1@tcp:/{fs} {where}/{fs} lustre" for fs in ("scratch", "home")] == [
@@ -348,36 +348,36 @@ def test_dd_is_counted_exactly_in_every_release(mount, release):
 def test_the_workload_of_a_real_client_gives_the_counts_it_had(mount):
     """
     What a 2.15.8 client counted, less what its mount had counted before: 26 files written
-    with fsync, 13 folders in a new one, 18 opens, 19 stats, all 26 files read again.
+    with fsync, 13 directories in a new one, 18 opens, 19 stats, all 26 files read again.
     """
     node = mount("node1", "--osts", 2)
-    folder = node / "scratch/w1"
+    directory = node / "scratch/w1"
     aligned = mmap.mmap(-1, 1 << 20)        # as O_DIRECT would want it: 1 MiB in one request
 
     def write(name, size, times):
-        fd = os.open(folder / name, os.O_WRONLY | os.O_CREAT, 0o644)
+        fd = os.open(directory / name, os.O_WRONLY | os.O_CREAT, 0o644)
         for _ in range(times):
             assert size == os.write(fd, memoryview(aligned)[:size])
         os.fsync(fd)
         os.close(fd)
 
     def read(name, size, times):
-        fd = os.open(folder / name, os.O_RDONLY)
+        fd = os.open(directory / name, os.O_RDONLY)
         for _ in range(times):
             assert size == len(os.read(fd, size))
         os.close(fd)
 
-    folder.mkdir()
+    directory.mkdir()
     for i in range(23):
         write(f"f{i}", 37888, 1)
     for i in range(3):
         write(f"big{i}", 1048576, 5)
     for i in range(13):
-        (folder / f"d{i}").mkdir()
+        (directory / f"d{i}").mkdir()
     for i in range(18):
-        os.close(os.open(folder / f"f{i}", os.O_RDONLY))
+        os.close(os.open(directory / f"f{i}", os.O_RDONLY))
     for i in range(19):
-        os.stat(folder / f"f{i}")
+        os.stat(directory / f"f{i}")
     for i in range(23):
         read(f"f{i}", 37888, 1)
     for i in range(3):
@@ -413,7 +413,7 @@ def test_shell_commands_are_counted_as_lustre_would(mount):
 
 
 @fuse
-def test_listing_a_folder_opens_and_closes_it(mount):
+def test_listing_a_directory_opens_and_closes_it(mount):
     node = mount()
     os.listdir(node / "scratch")
     samples = samples_of(node / "root" / DEBUGFS / LLITE / "stats")
@@ -551,9 +551,9 @@ def test_other_users_own_what_they_make_and_get_no_more_than_they_may(mount, tmp
         os.setuid(1037)
     shell_of_user = functools.partial(subprocess.run, preexec_fn=as_user, check=True,
                                       stderr=subprocess.DEVNULL)
-    shell_of_user(["bash", "-c", "echo mine > mine; mkdir folder; ! echo no > roots; "
+    shell_of_user(["bash", "-c", "echo mine > mine; mkdir directory; ! echo no > roots; "
                                  "! rm -f roots; ! mv roots mine"], cwd=str(node / "scratch"))
-    for name in ("mine", "folder"):
+    for name in ("mine", "directory"):
         found = os.lstat(node / "scratch" / name)
         assert (1037, 1041) == (found.st_uid, found.st_gid)
     assert "root's" == (node / "scratch/roots").read_text()

@@ -53,10 +53,10 @@ def a_site(began=None):
 def filled(request, tmp_path_factory):
     """(a VictoriaMetrics, the time of the last sweep): written to, or as if it had scraped."""
     victoria, site = Victoria(tmp_path_factory.mktemp("victoria")), a_site()
-    folder = tmp_path_factory.mktemp("spool")
+    directory = tmp_path_factory.mktemp("spool")
     if request.param == "influxdb":
         sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
-                                       influxdb_spool_dir=folder), Said())
+                                       influxdb_spool_dir=directory), Said())
         swept(sink, site, *map(entries, range(1, 8)))
         sent(sink)
     else:

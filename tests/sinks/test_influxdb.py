@@ -658,7 +658,8 @@ def test_a_database_that_hangs_does_not_stop_the_server(answering, opened, optio
     assert 0 == number_of(sink, "iostats_influxdb_left_out_sweeps")
 
 
-# -- the folder ------------------------------------------------------------------------------------
+# -- the directory
+# ------------------------------------------------------------------------------------
 
 def test_a_full_spool_drops_the_oldest_points_and_says_so(answering, opened, options, at_once):
     """Once, with their number; the number is counted on."""
@@ -698,9 +699,9 @@ def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, 
     assert {f"open={count}i,operations={count}i,requests={count}i,lower_bound=0i"
             for count in (23, 37, 41)} == points
     texts = [text for text in opened.said if "written" in text]
-    folder = options(database.url)["influxdb.spool_dir"]
-    assert [f"influxdb: {folder}: cannot be written: No space left on device; points wait in "
-            f"memory, 16 MiB at most", f"influxdb: {folder} can be written again"] == texts
+    directory = options(database.url)["influxdb.spool_dir"]
+    assert [f"influxdb: {directory}: cannot be written: No space left on device; points wait in "
+            f"memory, 16 MiB at most", f"influxdb: {directory} can be written again"] == texts
 
 
 def test_a_damaged_file_of_the_spool_costs_its_points_alone(answering, opened, options, site,
@@ -798,10 +799,10 @@ def test_choices_that_will_not_do_are_one_line(tmp_path, options, text, mode, sa
                                        **options}))
 
 
-def test_a_folder_that_will_not_do_is_one_line(tmp_path):
+def test_a_directory_that_will_not_do_is_one_line(tmp_path):
     """Here: a file stands in its place."""
     (tmp_path / "spool").write_text("")
-    with pytest.raises(ConfigError, match=r"name another folder .*spool_dir in site\.cfg"):
+    with pytest.raises(ConfigError, match=r"name another directory .*spool_dir in site\.cfg"):
         influxdb.Spool(str(tmp_path / "spool" / "points"), 65536)
 
 

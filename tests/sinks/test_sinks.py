@@ -1,5 +1,5 @@
 """
-The sinks as plug-ins: the folder is the list, and each says what it needs.
+The sinks as plug-ins: the directory is the list, and each says what it needs.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON = {"influxdb": {"influxdb_url": "http://127.0.0.1:1"},
       "prometheus": {"prometheus_listen": "127.0.0.1:0"}}
 
 
-def test_the_folder_is_the_list():
+def test_the_directory_is_the_list():
     """A file is a sink, but for those that begin with an underscore."""
     assert ["influxdb", "prometheus"] == NAMES
 

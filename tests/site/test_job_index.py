@@ -143,8 +143,8 @@ VALUES = st.lists(st.tuples(st.none() | st.integers(0, 3) | st.just(2**63 - 1),
 def test_pieces_together_are_the_whole_in_its_order(values, sort, descending, limit):
     """Each job once, the unknown ones last, whatever the order and the size of a piece."""
     with_values = {}
-    folder = tempfile.TemporaryDirectory()
-    one = Store(f"{folder.name}/site.db")
+    directory = tempfile.TemporaryDirectory()
+    one = Store(f"{directory.name}/site.db")
     for number, (value, text) in enumerate(values):
         job = str(number)
         with_values[job] = {
@@ -161,7 +161,7 @@ def test_pieces_together_are_the_whole_in_its_order(values, sort, descending, li
         if after is None:
             break
     one.close()
-    folder.cleanup()
+    directory.cleanup()
     known = [job for job in sorted(with_values) if with_values[job][sort] is not None]
     unknown = [job for job in sorted(with_values) if with_values[job][sort] is None]
     assert sorted(known, key=lambda job: with_values[job][sort], reverse=descending) + unknown == (

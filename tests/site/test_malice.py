@@ -83,7 +83,7 @@ def inside(tmp_path):
 
 @pytest.fixture
 def of_all(tmp_path_factory):
-    """A folder that every user can reach and write to, as /tmp, without its sticky bit."""
+    """A directory that every user can reach and write to, as /tmp, without its sticky bit."""
     import tempfile
     path = Path(tempfile.mkdtemp(prefix="iostats-malice-"))
     path.chmod(0o777)
@@ -406,7 +406,7 @@ def test_no_report_is_appended_to_what_a_login_would_run(of_all, name):
     path.parent.mkdir(exist_ok=True)
     path.write_text("")
     os.chown(path, ALICE, ALICE)
-    with pytest.raises(write_as_user.NotHandedOver, match="got a hidden file or folder"):
+    with pytest.raises(write_as_user.NotHandedOver, match="got a hidden file or directory"):
         hand_over("nobody", f"{of_all}/{name}")
     assert "" == path.read_text()
 
@@ -498,16 +498,16 @@ MODULES = ("json", "os", "socket", "site", "sitecustomize", "usercustomize", "io
 
 @pytest.fixture
 def evil(tmp_path):
-    """A folder of modules and programs that leave a mark when somebody loads or runs them."""
-    folder = tmp_path / "evil"
-    (folder / ".iostats").mkdir(parents=True)
-    mark = folder / "was-here"
+    """A directory of modules and programs that leave a mark when somebody loads or runs them."""
+    directory = tmp_path / "evil"
+    (directory / ".iostats").mkdir(parents=True)
+    mark = directory / "was-here"
     for name in MODULES:
-        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\n")
+        (directory / f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\n")
     for name in ("python3", "env", "readlink", "dirname", "sh"):
-        script(folder / name, f"#!/bin/sh\n/usr/bin/touch '{mark}'\n")
-    (folder / "rc").write_text(f"/usr/bin/touch '{mark}'\n")
-    return folder
+        script(directory / name, f"#!/bin/sh\n/usr/bin/touch '{mark}'\n")
+    (directory / "rc").write_text(f"/usr/bin/touch '{mark}'\n")
+    return directory
 
 
 def evil_environment(evil):
@@ -524,11 +524,11 @@ def of_unit(name):
     return command.replace("@PYTHON@", sys.executable).replace("@LIBDIR@", str(REPOSITORY)).split()
 
 
-def test_the_agents_unit_takes_nothing_from_folder_and_environment(desk, evil):
+def test_the_agents_unit_takes_nothing_from_directory_and_environment(desk, evil):
     storage = StorageServer(desk)
     storage.show("OST0000", {"4711": moved(41_003, 0)})
     desk.site()
-    config = desk.folder / "oss1.cfg"
+    config = desk.directory / "oss1.cfg"
     config.write_text(desk.text({**desk.choices, "harvest.spool_dir": storage.root / "spool"}))
     done = subprocess.run(
         [*of_unit("iostats-harvest.service"), "--once", "--root", str(storage.root), "--node",
@@ -538,7 +538,7 @@ def test_the_agents_unit_takes_nothing_from_folder_and_environment(desk, evil):
     assert not (evil / "was-here").exists()
 
 
-def test_the_site_servers_unit_takes_nothing_from_folder_and_environment(desk, evil):
+def test_the_site_servers_unit_takes_nothing_from_directory_and_environment(desk, evil):
     process = subprocess.Popen(
         [*of_unit("iostats-site.service"), "--config", str(desk.cfg), "--listen", "127.0.0.1"],
         cwd=evil, env=evil_environment(evil), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -557,7 +557,7 @@ def test_no_unit_leaves_a_core_with_a_secret_in_it(name):
 
 
 @pytest.mark.parametrize("name", ["lsf_pre_exec", "flux_prolog", "slurm_prolog"])
-def test_the_hooks_take_nothing_from_folder_and_environment(desk, evil, tmp_path, name):
+def test_the_hooks_take_nothing_from_directory_and_environment(desk, evil, tmp_path, name):
     """As root they begin a job; PYTHON and IOSTATS_HOME are the user's to set with LSF alone."""
     home = tmp_path / "lib"
     shutil.copytree(REPOSITORY / "iostats", home / "iostats")
@@ -584,8 +584,8 @@ def test_the_hooks_take_nothing_from_folder_and_environment(desk, evil, tmp_path
     assert not (evil / "was-here").exists() and not (evil / "stolen").exists()
 
 
-def test_slurms_mailprog_takes_no_module_from_the_folder_it_is_in(evil, tmp_path):
-    """python -m would: slurmctld's folder may be one that others write to."""
+def test_slurms_mailprog_takes_no_module_from_the_directory_it_is_in(evil, tmp_path):
+    """python -m would: slurmctld's directory may be one that others write to."""
     sent = tmp_path / "sent"
     mail = script(tmp_path / "mail", f"#!/bin/sh\n/bin/cat > '{sent}'\n")
     done = subprocess.run(
@@ -602,7 +602,7 @@ def test_slurms_mailprog_takes_no_module_from_the_folder_it_is_in(evil, tmp_path
     [sys.executable, "-I", "iostats_server.py", "--job", "4711", "--print-port"],
     ["hooks/slurm_mail", "--help"]], ids=["client", "server", "mail"])
 def test_nobody_else_can_put_code_beside_ours_whatever_the_umask_is(tmp_path, command):
-    """Python keeps what it has compiled in a folder that it makes; root runs what is there."""
+    """Python keeps what it has compiled in a directory that it makes; root runs what is there."""
     for name in ("iostats", "hooks"):
         shutil.copytree(REPOSITORY / name, tmp_path / name,
                         ignore=shutil.ignore_patterns("__pycache__"))
@@ -616,7 +616,7 @@ def test_nobody_else_can_put_code_beside_ours_whatever_the_umask_is(tmp_path, co
 
 
 @root_only
-@pytest.mark.parametrize("owner", ["of the home", "of the folder"])
+@pytest.mark.parametrize("owner", ["of the home", "of the directory"])
 def test_root_believes_no_users_site_cfg(of_all, owner):
     """A sudo that keeps HOME would have root's server write where alice says."""
     home = of_all / "alice"
@@ -628,29 +628,30 @@ def test_root_believes_no_users_site_cfg(of_all, owner):
     assert "/var/lib/iostats/site.sqlite" == load(environ={"HOME": str(home)})["site.store"]
 
 
-# -- folders that others can write to -------------------------------------------------------------
+# -- directories that others can write to
+# -------------------------------------------------------------
 
 @root_only
 @pytest.mark.parametrize("role", ["prolog", "epilog", "deliver"])
 @pytest.mark.parametrize("wrong", ["open", "of alice", "a link"])
-def test_root_sends_nothing_that_another_user_has_put_into_the_hooks_folder(desk, of_all, role,
-                                                                            wrong):
+def test_root_sends_nothing_that_another_user_has_put_into_the_hooks_directory(desk, of_all, role,
+                                                                               wrong):
     """It says so, ends with 0 (`deliver` with 1), and leaves everything as it is."""
     desk.site()
-    folder = of_all / "hooks"
-    folder.mkdir(0o700)
-    (folder / "4711%20nid00001.23.delta").write_text(json.dumps(a_report("4711")))
+    directory = of_all / "hooks"
+    directory.mkdir(0o700)
+    (directory / "4711%20nid00001.23.delta").write_text(json.dumps(a_report("4711")))
     if wrong == "open":
-        folder.chmod(0o777)
+        directory.chmod(0o777)
     elif wrong == "of alice":
-        os.chown(folder, ALICE, ALICE)
+        os.chown(directory, ALICE, ALICE)
     else:
-        folder.rename(of_all / "elsewhere")
-        folder.symlink_to(of_all / "elsewhere")
+        directory.rename(of_all / "elsewhere")
+        directory.symlink_to(of_all / "elsewhere")
     before = contents(of_all)
-    done = desk.hook(role, "nid00001", job="4711", hook_dir=folder)
+    done = desk.hook(role, "nid00001", job="4711", hook_dir=directory)
     assert (1 if role == "deliver" else 0) == done.status
-    assert "expected a folder of user 0 with mode 0700" in done.line
+    assert "expected a directory of user 0 with mode 0700" in done.line
     assert before == contents(of_all) and [] == desk.records("4711")
 
 
@@ -668,7 +669,7 @@ def test_an_agent_keeps_no_sweep_where_another_user_could_change_it(desk, of_all
         if wrong == "of alice":
             os.chown(spool, ALICE, ALICE)
     done = storage.sweep()
-    assert 1 == done.status and "expected a folder of user 0 with mode 0700" in done.line
+    assert 1 == done.status and "expected a directory of user 0 with mode 0700" in done.line
     assert [] == os.listdir(of_all)
 
 
@@ -718,13 +719,13 @@ def test_a_second_name_of_a_report_keeps_what_it_had(of_all):
 
 
 def test_all_that_is_written_is_its_users_alone_whatever_the_umask_is(desk):
-    """Secret, store, starts, reports that wait, sweeps that wait: 0600 in folders of 0700."""
+    """Secret, store, starts, reports that wait, sweeps that wait: 0600 in directories of 0700."""
     before = os.umask(0)
     try:
         storage = StorageServer(desk)
         storage.show("OST0000", {"4711": moved(41_003, 0)})
-        desk.site_secret = desk.folder / "etc" / "iostats" / "site.secret"
-        desk.configure(site_store=desk.folder / "var" / "iostats" / "site.sqlite",
+        desk.site_secret = desk.directory / "etc" / "iostats" / "site.secret"
+        desk.configure(site_store=desk.directory / "var" / "iostats" / "site.sqlite",
                        site_secret=desk.site_secret)
         server = desk.site()
         root = desk.tree("nid00001", **BEFORE)
@@ -740,9 +741,9 @@ def test_all_that_is_written_is_its_users_alone_whatever_the_umask_is(desk):
         assert 0 == job.status
     finally:
         os.umask(before)
-    private = [desk.site_secret, *(desk.folder / "var").rglob("*"), *desk.hooks.rglob("*"),
+    private = [desk.site_secret, *(desk.directory / "var").rglob("*"), *desk.hooks.rglob("*"),
                *(storage.root / "spool").rglob("*"), desk.state, *desk.state.rglob("*"),
-               desk.folder / "var", *(desk.folder / "etc").rglob("*"), desk.folder / "etc"]
+               desk.directory / "var", *(desk.directory / "etc").rglob("*"), desk.directory / "etc"]
     kinds = {path.suffix for path in private}
     assert {".secret", ".sqlite", ".start", ".delta", ".job", ".message"} <= kinds
     found = {str(path): oct(stat.S_IMODE(path.lstat().st_mode)) for path in private}
@@ -917,10 +918,10 @@ def met(desk, *command, status=0, env=None):
     """{(address, port)} that a command sends something to, or tries to; by strace."""
     if not shutil.which("strace"):
         pytest.skip("needs strace")
-    trace = desk.folder / "trace"
+    trace = desk.directory / "trace"
     done = subprocess.run(
         ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=connect,sendto,sendmsg,sendmmsg",
-         *map(str, command)], cwd=desk.folder, stdin=subprocess.DEVNULL, capture_output=True,
+         *map(str, command)], cwd=desk.directory, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=120, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY),
                                      "HOME": str(desk.home), **(env or {})})
     assert done.returncode == status, done
@@ -994,7 +995,7 @@ def test_a_secret_is_in_nothing_but_its_own_file(desk):
               "trace=execve,write,writev,pwrite64,sendto,sendmsg,rename,link", "-o")
     server = desk.begin_site()
     until(lambda: "the site's server on" in server.err, what="the site's server")
-    with subprocess.Popen([*traced, desk.folder / "trace-server", "-p", str(server.process.pid)],
+    with subprocess.Popen([*traced, desk.directory / "trace-server", "-p", str(server.process.pid)],
                           stderr=subprocess.PIPE) as watcher:
         until(lambda: "TracerPid:\t0\n" not in Path(
             f"/proc/{server.process.pid}/status").read_text(), what="the watcher")
@@ -1002,18 +1003,18 @@ def test_a_secret_is_in_nothing_but_its_own_file(desk):
         client = [sys.executable, "-I", "-S", CLIENT]
         for role in ("prolog", "epilog"):
             assert 0 == desk.hook(role, root=root, job=job, command=[
-                *traced, desk.folder / f"trace-{role}", *client]).status
+                *traced, desk.directory / f"trace-{role}", *client]).status
             write_tree(root, **AFTER)
         desk.record(job)
         assert 0 == desk.iostats("report", job).status
         assert 0 == server.stop().status
         watcher.wait(20)
         watcher.stderr.close()
-    traces = list(desk.folder.glob("trace-*"))
+    traces = list(desk.directory.glob("trace-*"))
     assert {"server", "prolog", "epilog"} == {path.name[6:].partition(".")[0] for path in traces}
     assert any(b"IOSTATS-MAC" in path.read_bytes() for path in traces)
     key = protocol.key_of(secret.encode(), protocol.SITE)
-    found = [path.name for path in desk.folder.rglob("*") if path.is_file()
+    found = [path.name for path in desk.directory.rglob("*") if path.is_file()
              and re.search(b"|".join(map(re.escape, (secret.encode(), key, key.hex().encode()))),
                            path.read_bytes())]
     assert [desk.site_secret.name] == found

@@ -150,14 +150,14 @@ class Transport:
 class Inside:
     """A SiteServer in this process, with a clock that is set."""
 
-    def __init__(self, folder, **choices):
+    def __init__(self, directory, **choices):
         self.config = Config()
         for name, value in choices.items():
             self.config.take(name.replace("_", ".", 1), str(value), "a test")
         self.now = 1_795_225_060.0
         # What is added to the clock to have the time since boot: time passes where both move.
         self.set_by, self.boot_id = -1_795_000_000.0, "23" * 16
-        self.path = str(folder / "site.sqlite")
+        self.path = str(directory / "site.sqlite")
         self._secret = auth.Secret(protocol.SITE, b"s" * 64, 1e9, self.clock)
         self.begin()
 
@@ -280,7 +280,7 @@ def test_no_node_is_answered_when_the_commit_fails(inside):
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])
 def test_with_a_full_disk_the_nodes_keep_their_reports(desk):
     """The server goes on, answers questions, and takes them when there is room again."""
-    disk = desk.folder / "disk"
+    disk = desk.directory / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "iostats", disk],
                       stderr=subprocess.DEVNULL).returncode:
@@ -330,7 +330,7 @@ def test_a_second_server_says_so_in_one_line(desk):
     desk.configure(site_port=free_port())
     done = desk.begin_site().wait()
     assert (1, f"iostats: {desk.store}: another server has it open") == (done.status, done.line)
-    desk.configure(site_port=port, site_store=desk.folder / "other.sqlite")
+    desk.configure(site_port=port, site_store=desk.directory / "other.sqlite")
     done = desk.begin_site().wait()
     assert (3, f"iostats: port {port} is taken: another server of the site? ([site] port; who "
             f"has it: ss -ltnp sport = :{port})") == (
@@ -343,7 +343,7 @@ def test_a_store_that_is_none_is_one_line(desk):
     desk.store.write_text("no SQLite" * 1000)
     done = desk.begin_site().wait()
     assert 1 == done.status and "expected our SQLite file" in done.line
-    desk.configure(site_store=desk.folder)
+    desk.configure(site_store=desk.directory)
     done = desk.begin_site().wait()
     assert 1 == done.status and "cannot be opened" in done.line
 
@@ -468,7 +468,7 @@ def test_what_is_too_late_is_refused(inside):
 
 def squeue(desk, *jobs):
     """Let `squeue` know these jobs, in the form of 23.02."""
-    path = desk.folder / "squeue.json"
+    path = desk.directory / "squeue.json"
     path.with_suffix(".new").write_text(json.dumps({"jobs": jobs}))
     path.with_suffix(".new").replace(path)
     script(desk.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{path}'\n")
@@ -577,8 +577,8 @@ def test_a_bug_at_one_job_costs_no_other_its_record(inside, caplog):
 # -- what is shown -------------------------------------------------------------------------------
 
 @pytest.fixture
-def open_folder():
-    """A folder that every user can reach."""
+def open_directory():
+    """A directory that every user can reach."""
     path = Path(tempfile.mkdtemp(prefix="iostats-test-"))
     path.chmod(0o755)
     yield path
@@ -586,9 +586,9 @@ def open_folder():
 
 
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])
-def test_the_report_comes_to_the_jobs_own_output_once(desk, open_folder):
+def test_the_report_comes_to_the_jobs_own_output_once(desk, open_directory):
     """As the job's user, at its end; what comes late does not write a second one."""
-    output = open_folder / "slurm-4711.out"
+    output = open_directory / "slurm-4711.out"
     output.write_text("what the job said\n")
     output.chmod(0o666)
     os.chown(output, 65534, 65534)

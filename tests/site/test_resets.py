@@ -144,14 +144,15 @@ def test_the_model_s_file_is_what_the_parser_reads(release, tmp_path):
     world = World(release)
     world.on_rpc(0, 23, 37)
     world.kernel.save(world.now * NS, tmp_path)
-    folder = "obdfilter/scratch-OST0000"
-    text = (tmp_path / "proc/fs/lustre" / folder / "job_stats").read_bytes()
+    directory = "obdfilter/scratch-OST0000"
+    text = (tmp_path / "proc/fs/lustre" / directory / "job_stats").read_bytes()
     entries = [job_stats.parse(piece, world.kernel.booted) for piece in job_stats.pieces([text])]
     totals = {one.job_id: {name: counter.samples for name, counter in one.counters.items()}
               for one in entries}
     assert {job: {name: true[0] for name, true in world.truth(job).items()}
             for job in world.jobs()} == totals
-    assert b"600\n" == (tmp_path / "sys/fs/lustre" / folder / "job_cleanup_interval").read_bytes()
+    interval = tmp_path / "sys/fs/lustre" / directory / "job_cleanup_interval"
+    assert b"600\n" == interval.read_bytes()
 
 
 # ---- the rules, one by one; T is the first reading, I is 600 s
@@ -622,7 +623,7 @@ def test_damaged_state_is_refused_whatever_the_damage(data):
 
 def _read(step, path):
     """The Block of one job_stats file of a capture."""
-    folder = step / "sys/fs/lustre" / path.parent.parent.name / path.parent.name
+    directory = step / "sys/fs/lustre" / path.parent.parent.name / path.parent.name
     entries = [job_stats.parse(piece) for piece in job_stats.pieces([path.read_bytes()])]
     columns = {}
     for row, entry in enumerate(entries):
@@ -631,7 +632,8 @@ def _read(step, path):
     return Block(
         file_system="lustre", target=path.parent.name.partition("-")[2], ended=True,
         read_at=float((step / "TIME").read_text().split()[1]), ids=[one.job_id for one in entries],
-        cleanup_s=int((folder / "job_cleanup_interval").read_text()) if folder.is_dir() else 600,
+        cleanup_s=(int((directory / "job_cleanup_interval").read_text())
+                   if directory.is_dir() else 600),
         started=[one.started_ns for one in entries], seen=[one.seen_ns for one in entries],
         counters={name: Column(rows[0][1].unit, [row for row, _ in rows], *(
             [getattr(counter, field) for _, counter in rows]

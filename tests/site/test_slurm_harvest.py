@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark
 HARVEST = """
 [harvest]
 every = 1
-spool_dir = {folder}/spool
+spool_dir = {directory}/spool
 """
 
 
@@ -29,16 +29,16 @@ class Harvested:
         waits: a command of the shell that ends then.
     """
 
-    def __init__(self, slurm, folder):
-        self.site, self.slurm, self._go = Site(slurm), slurm, folder / "go"
+    def __init__(self, slurm, directory):
+        self.site, self.slurm, self._go = Site(slurm), slurm, directory / "go"
         self.waits = f"until [ -e {self._go} ]; do sleep 0.1; done"
         with self.site.site_cfg.open("a") as file:
-            file.write(HARVEST.format(folder=folder))
-        self.oss = StorageServer(SimpleNamespace(folder=folder))
+            file.write(HARVEST.format(directory=directory))
+        self.oss = StorageServer(SimpleNamespace(directory=directory))
         self.oss.show("OST0000", {})
         self.agent = slurm.begin(
             "ctl", "/bin/sh", "-c", f"exec /usr/bin/python3 -I -S {slurm.home}/iostats_client.py "
-            f"harvest --root {self.oss.root} --node oss1 2>>{self.site.folder}/agent")
+            f"harvest --root {self.oss.root} --node oss1 2>>{self.site.directory}/agent")
         until(lambda: self.query("e"), 100, "the first sweeps")
         time.sleep(1.1)                  # Slurm's times are whole seconds, and rounded down
 
@@ -67,9 +67,9 @@ class Harvested:
 
 @pytest.fixture
 def harvested(slurm, tmp_path):
-    folder = slurm.folder / f"harvest-{tmp_path.name}"         # ctl has a /tmp of its own
-    folder.mkdir()
-    found = Harvested(slurm, folder)
+    directory = slurm.directory / f"harvest-{tmp_path.name}"         # ctl has a /tmp of its own
+    directory.mkdir()
+    found = Harvested(slurm, directory)
     yield found
     found.close()
 
@@ -105,7 +105,7 @@ def test_the_tasks_of_an_array_have_their_names_and_their_user(harvested):
          one["harvest"]["lower_bound"]) for one in records}
     assert {("climate", ALICE, 1)} == {(one["batch"]["name"], one["job"]["user"],
                                         one["coverage"]["reported"]) for one in records}
-    assert "" == (site.folder / "agent").read_text()
+    assert "" == (site.directory / "agent").read_text()
 
 
 def test_a_job_of_four_nodes_is_seen_from_both_sides(harvested):

@@ -51,7 +51,7 @@ def when_done(site, nodes=4, marker="done"):
 
 def test_a_job_is_measured_and_nobody_had_to_ask(site):
     """Its record, its facts, and its report in all three places where it can be shown."""
-    home = site.slurm.folder / "home" / ALICE / ".iostats"
+    home = site.slurm.directory / "home" / ALICE / ".iostats"
     site.slurm.as_user(ALICE, "mkdir", "-p", home)
     job = site.slurm.submit(site.srun(), "--nodes=4", "--job-name=climate")
     assert "COMPLETED" == site.slurm.wait(job)
@@ -158,7 +158,7 @@ def test_a_job_that_a_dead_slurmd_has_left_behind_marks_no_later_one(site):
     dead = slurm.submit(waits(site), *here, "--no-requeue")
     when_done(site, 1)
     # A new slurmd runs the epilog of what was there before; mostly, and not always.
-    epilog = (slurm.folder / "hooks" / "epilog").read_text().partition("\n")[2]
+    epilog = (slurm.directory / "hooks" / "epilog").read_text().partition("\n")[2]
     slurm.hook("epilog", f"[ $SLURM_JOB_ID != {dead} ] || exit 0\n{epilog}")
     slurm.node(node, "sh", "-c", "kill -9 $(cat /run/slurmd.pid); pkill -9 slurmstepd; true")
     slurm.ctl("scontrol", "update", f"nodename={node}", "state=down", "reason=dead")
@@ -308,16 +308,16 @@ def test_hooks_that_fail_drain_no_node(site):
 
 def test_the_mail_about_a_jobs_end_has_its_report(site):
     """Slurm's MailProg, with a program in place of mail(1) that keeps what it was given."""
-    mails = site.folder / "mails"
-    program = site.folder / "mail.sh"
+    mails = site.directory / "mails"
+    program = site.directory / "mail.sh"
     program.write_text(f"#!/bin/sh\n{{ echo \"$@\"; cat; }} >>{mails}\n")
     program.chmod(0o755)
     with site.site_cfg.open("a") as file:
         file.write(f"mail_program = {program}\n[server]\nauth = secret\n")
     # MailProg runs as Slurm's user: the server has to let it read, by the secret here.
-    site.slurm.ctl("chown", "slurm", site.folder, site.folder / "site.secret")
+    site.slurm.ctl("chown", "slurm", site.directory, site.directory / "site.secret")
     site.slurm.hook("mail", f"PYTHON={site.slurm.python} exec {site.slurm.home}/hooks/slurm_mail "
-                            f"\"$@\" 2>>{site.folder}/mail.err")
+                    f"\"$@\" 2>>{site.directory}/mail.err")
     job = site.slurm.submit(site.srun(), "--nodes=4", "--mail-type=END", "--mail-user=alice")
     assert "COMPLETED" == site.slurm.wait(job)
     until(lambda: mails.exists() and "scratch" in mails.read_text(), 150, "the mail")
@@ -331,7 +331,7 @@ def test_with_munge_users_read_their_own_jobs_and_nobody_needs_a_secret(site):
     site.kill()
     with site.site_cfg.open("a") as file:
         file.write("[server]\nauth = munge\n")
-    (site.folder / "site.secret").unlink()
+    (site.directory / "site.secret").unlink()
     site.begin()
     job = site.slurm.submit(site.srun(), "--nodes=4")
     assert "COMPLETED" == site.slurm.wait(job)

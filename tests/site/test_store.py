@@ -65,7 +65,7 @@ def make_room(store):
 # -- the file --------------------------------------------------------------------------------
 
 def test_the_file_is_made_for_its_user_alone(tmp_path):
-    """The folder too, whatever the umask is."""
+    """The directory too, whatever the umask is."""
     before = os.umask(0)
     try:
         store = Store(str(tmp_path / "new" / "site.sqlite"))

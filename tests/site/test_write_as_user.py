@@ -34,8 +34,8 @@ REPORT = "Job 4711: 23 of 23 nodes reported, 00:31:07\n"
 
 
 @pytest.fixture
-def folder():
-    """A folder of nobody that every user can reach."""
+def directory():
+    """A directory of nobody that every user can reach."""
     path = Path(tempfile.mkdtemp(prefix="iostats-test-"))
     os.chown(path, NOBODY, NOBODY)
     path.chmod(0o755)
@@ -74,9 +74,9 @@ def refused(path, why, user="nobody"):
 
 # -- the job's output ------------------------------------------------------------------------
 
-def test_the_report_is_at_the_end_of_the_jobs_output(folder):
+def test_the_report_is_at_the_end_of_the_jobs_output(directory):
     """Twice is twice; mode and owner stay."""
-    path = a_file(folder / "job.out", mode=0o600)
+    path = a_file(directory / "job.out", mode=0o600)
     append(path)
     append(path, text="second\n")
     assert SAID + REPORT + "second\n" == path.read_text()
@@ -84,42 +84,42 @@ def test_the_report_is_at_the_end_of_the_jobs_output(folder):
     assert (NOBODY, 0o600) == (found.st_uid, stat.S_IMODE(found.st_mode))
 
 
-def test_a_large_report_is_whole(folder):
-    path = a_file(folder / "job.out")
+def test_a_large_report_is_whole(directory):
+    path = a_file(directory / "job.out")
     append(path, text="é" * 3_000_000)
     assert SAID + "é" * 3_000_000 == path.read_text()
 
 
-def test_a_file_that_is_not_there_is_not_made(folder):
-    refused(folder / "job.out", "No such file or directory$")
-    refused(folder / "nowhere" / "job.out", "No such file or directory$")
-    assert [] == os.listdir(folder)
+def test_a_file_that_is_not_there_is_not_made(directory):
+    refused(directory / "job.out", "No such file or directory$")
+    refused(directory / "nowhere" / "job.out", "No such file or directory$")
+    assert [] == os.listdir(directory)
 
 
-def test_a_link_is_not_followed(folder):
+def test_a_link_is_not_followed(directory):
     """Also not to a file of the user's own."""
-    path = a_file(folder / "job.out")
+    path = a_file(directory / "job.out")
     for target in (path, Path("/etc/passwd")):
-        link = folder / "link"
+        link = directory / "link"
         link.symlink_to(target)
         refused(link, "it is a link$")
         link.unlink()
     assert SAID == path.read_text()
 
 
-def test_a_second_name_of_a_file_is_refused(folder):
+def test_a_second_name_of_a_file_is_refused(directory):
     """A user could have made one of another's file."""
-    path = a_file(folder / "job.out")
-    os.link(path, folder / "other")
+    path = a_file(directory / "job.out")
+    os.link(path, directory / "other")
     for name in ("job.out", "other"):
-        refused(folder / name, "it is no plain file of the user's alone$")
+        refused(directory / name, "it is no plain file of the user's alone$")
     assert SAID == path.read_text()
 
 
-def test_a_file_of_somebody_else_is_refused(folder):
+def test_a_file_of_somebody_else_is_refused(directory):
     """Of another user, and of root, though everybody may write to it."""
     for uid in (DAEMON, 0):
-        path = a_file(folder / "job.out", uid, 0o666)
+        path = a_file(directory / "job.out", uid, 0o666)
         refused(path, "it is no plain file of the user's alone$")
         path.chmod(0o644)
         refused(path, "Permission denied$")
@@ -127,26 +127,26 @@ def test_a_file_of_somebody_else_is_refused(folder):
         path.unlink()
 
 
-def test_the_users_own_rights_are_all_there_is(folder):
-    """No group of root's, no folder that only root may enter."""
-    path = a_file(folder / "job.out", mode=0o400)
+def test_the_users_own_rights_are_all_there_is(directory):
+    """No group of root's, no directory that only root may enter."""
+    path = a_file(directory / "job.out", mode=0o400)
     refused(path, "Permission denied$")
     path.chmod(0o644)
-    (folder / "closed").mkdir(mode=0o700)
-    path.rename(folder / "closed" / "job.out")
-    refused(folder / "closed" / "job.out", "Permission denied$")
+    (directory / "closed").mkdir(mode=0o700)
+    path.rename(directory / "closed" / "job.out")
+    refused(directory / "closed" / "job.out", "Permission denied$")
     before = os.getgroups()
     os.setgroups([0])                                      # as systemd starts a service of root's
     try:
-        (folder / "closed").chmod(0o750)
-        refused(folder / "closed" / "job.out", "Permission denied$")
+        (directory / "closed").chmod(0o750)
+        refused(directory / "closed" / "job.out", "Permission denied$")
     finally:
         os.setgroups(before)
 
 
-def test_what_is_no_plain_file_is_refused_and_nobody_waits(folder):
-    """A FIFO without and with a reader, a socket, a folder, a device."""
-    fifo = folder / "fifo"
+def test_what_is_no_plain_file_is_refused_and_nobody_waits(directory):
+    """A FIFO without and with a reader, a socket, a directory, a device."""
+    fifo = directory / "fifo"
     os.mkfifo(fifo)
     os.chown(fifo, NOBODY, NOBODY)
     refused(fifo, "it is no plain file$")
@@ -155,19 +155,19 @@ def test_what_is_no_plain_file_is_refused_and_nobody_waits(folder):
     assert b"" == os.read(reader, 100)
     os.close(reader)
     with socket.socket(socket.AF_UNIX) as one:
-        one.bind(str(folder / "socket"))
-        os.chown(folder / "socket", NOBODY, NOBODY)
-        refused(folder / "socket", "it is no plain file$")
-    refused(folder, "Is a directory$")
+        one.bind(str(directory / "socket"))
+        os.chown(directory / "socket", NOBODY, NOBODY)
+        refused(directory / "socket", "it is no plain file$")
+    refused(directory, "Is a directory$")
     refused("/dev/null", "it is no plain file of the user's alone$")
 
 
 @pytest.mark.parametrize("path", ["job.out", "", "./job.out", "../job.out", "~/job.out"])
-def test_a_path_from_nowhere_is_refused(folder, path, monkeypatch):
-    monkeypatch.chdir(folder)
-    a_file(folder / "job.out")
+def test_a_path_from_nowhere_is_refused(directory, path, monkeypatch):
+    monkeypatch.chdir(directory)
+    a_file(directory / "job.out")
     refused(path, "expected an absolute path$")
-    assert SAID == (folder / "job.out").read_text()
+    assert SAID == (directory / "job.out").read_text()
 
 
 @pytest.mark.parametrize("path", ["/tmp/a\0b", "/" + "x" * 5000, "/tmp/" + "x/" * 3000])
@@ -177,25 +177,25 @@ def test_a_path_that_can_be_none_is_refused(path):
 
 
 @pytest.mark.parametrize("user", ["no-such-user", "", "a\0b", "../root", "0", "é" * 5000])
-def test_a_user_who_is_none_is_refused(folder, user):
-    path = a_file(folder / "job.out")
+def test_a_user_who_is_none_is_refused(directory, user):
+    path = a_file(directory / "job.out")
     refused(path, "there is no user", user)
     assert SAID == path.read_text()
 
 
-def test_nothing_is_written_as_root(folder):
+def test_nothing_is_written_as_root(directory):
     """Neither into root's own files, nor into others."""
     for uid in (0, NOBODY):
-        path = a_file(folder / f"{uid}.out", uid)
+        path = a_file(directory / f"{uid}.out", uid)
         refused(path, "root: nothing is written as root$", "root")
         assert SAID == path.read_text()
     with pytest.raises(NotHandedOver, match="nothing is written as root"):
         written(lambda writer: writer.keep_at_home("root", "4711", REPORT))
 
 
-def test_one_who_is_not_root_can_write_as_nobody_else(folder):
+def test_one_who_is_not_root_can_write_as_nobody_else(directory):
     """A server that runs as an ordinary user says what is in the way."""
-    path, public = a_file(folder / "job.out"), folder / "public"
+    path, public = a_file(directory / "job.out"), directory / "public"
     shutil.copytree(REPOSITORY / "iostats", public / "iostats",
                     ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
@@ -224,9 +224,9 @@ def children():
             for child in (task / "children").read_text().split()}
 
 
-def test_many_at_once_each_get_their_own(folder):
+def test_many_at_once_each_get_their_own(directory):
     """And no process, and no open file, is left behind."""
-    paths = [a_file(folder / f"{number}.out") for number in range(23)]
+    paths = [a_file(directory / f"{number}.out") for number in range(23)]
     files, processes = len(os.listdir("/proc/self/fd")), children()
 
     async def all_of_them(writer):
@@ -254,12 +254,12 @@ handover.serve()
 """
 
 
-def test_a_place_that_hangs_is_given_up(folder):
+def test_a_place_that_hangs_is_given_up(directory):
     """The process that writes there is ended; others go on meanwhile."""
-    path = a_file(folder / "job.out")
+    path = a_file(directory / "job.out")
 
     async def both(writer):
-        hangs = asyncio.ensure_future(writer.append("nobody", str(folder / "slow.out"), "x"))
+        hangs = asyncio.ensure_future(writer.append("nobody", str(directory / "slow.out"), "x"))
         await writer.append("nobody", str(path), REPORT)
         assert not hangs.done()
         with pytest.raises(NotHandedOver, match=r"slow\.out: not written within 5 s"):
@@ -272,22 +272,22 @@ def test_a_place_that_hangs_is_given_up(folder):
     assert path.read_text().endswith("again\n")
 
 
-def test_the_server_itself_makes_no_copy_of_itself(folder, monkeypatch):
+def test_the_server_itself_makes_no_copy_of_itself(directory, monkeypatch):
     """A fork of a process with threads copies the locks that these hold just then."""
     def fork():
         raise AssertionError("forked")
     monkeypatch.setattr(os, "fork", fork)
-    path = a_file(folder / "job.out")
+    path = a_file(directory / "job.out")
     append(path)
     assert SAID + REPORT == path.read_text()
 
 
-def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(folder):
+def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(directory):
     """The next report starts another one; by the kernel short of memory, say."""
-    path = a_file(folder / "job.out")
+    path = a_file(directory / "job.out")
 
     async def kill(writer):
-        slow = asyncio.ensure_future(writer.append("nobody", str(folder / "slow.out"), "x"))
+        slow = asyncio.ensure_future(writer.append("nobody", str(directory / "slow.out"), "x"))
         await writer.append("nobody", str(path), "first\n")
         writer._process.kill()
         with pytest.raises(NotHandedOver, match="the process that writes as users has ended"):
@@ -297,7 +297,7 @@ def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(folder):
     assert SAID + "first\nsecond\n" == path.read_text()
 
 
-def test_it_ends_with_the_server_that_is_killed(folder):
+def test_it_ends_with_the_server_that_is_killed(directory):
     done = subprocess.run(
         [sys.executable, "-c", "import asyncio, os\n"
          "from iostats.site import write_as_user as handover\n"
@@ -339,14 +339,14 @@ asyncio.run(keep())
 """
 
 
-def keep_at_home(home, folder, job="4711", text=REPORT):
+def keep_at_home(home, directory, job="4711", text=REPORT):
     """
     None, or why it was not written, for a user `carol` with this home; in a mount namespace with a
     passwd of its own.
     """
     if not shutil.which("unshare"):
         pytest.skip("needs unshare")
-    passwd = folder / "passwd"
+    passwd = directory / "passwd"
     passwd.write_text(Path("/etc/passwd").read_text()
                       + f"carol:x:54321:54321::{home}:/bin/false\n")
     done = subprocess.run([*private_mounts(), "sh", "-c", WITH_PASSWD, "sh", passwd, sys.executable,
@@ -359,19 +359,19 @@ def keep_at_home(home, folder, job="4711", text=REPORT):
 
 
 @pytest.fixture
-def home(folder):
+def home(directory):
     """Carol's home, with .iostats in it."""
-    path = folder / "carol"
+    path = directory / "carol"
     for one in (path, path / ".iostats"):
         one.mkdir(mode=0o755)
         os.chown(one, 54321, 54321)
     return path
 
 
-def test_a_user_who_has_the_folder_has_the_report_there(folder, home):
+def test_a_user_who_has_the_directory_has_the_report_there(directory, home):
     """For the user alone to read; a later one stands for the one before; nothing lies beside it."""
     for text in ("first\n", REPORT):
-        assert keep_at_home(home, folder, text=text) is None
+        assert keep_at_home(home, directory, text=text) is None
         path = home / ".iostats" / "4711.txt"
         assert text == path.read_text()
     found = path.stat()
@@ -379,29 +379,29 @@ def test_a_user_who_has_the_folder_has_the_report_there(folder, home):
     assert ["4711.txt"] == os.listdir(home / ".iostats")
 
 
-def test_a_user_who_has_no_such_folder_has_no_report(folder, home):
-    """No folder is made; a home that is not there, or that is none, is said."""
+def test_a_user_who_has_no_such_directory_has_no_report(directory, home):
+    """No directory is made; a home that is not there, or that is none, is said."""
     (home / ".iostats").rmdir()
-    assert keep_at_home(home, folder).endswith("No such file or directory")
+    assert keep_at_home(home, directory).endswith("No such file or directory")
     assert [] == os.listdir(home)
-    assert keep_at_home("/nonexistent", folder).endswith("No such file or directory")
+    assert keep_at_home("/nonexistent", directory).endswith("No such file or directory")
     for none in ("", "carol", "."):
-        assert "user 'carol' has no home" == keep_at_home(none, folder)
+        assert "user 'carol' has no home" == keep_at_home(none, directory)
 
 
-def test_a_folder_that_is_not_the_users_is_not_used(folder, home):
-    """A link to another one, a file, and a folder of somebody else."""
+def test_a_directory_that_is_not_the_users_is_not_used(directory, home):
+    """A link to another one, a file, and a directory of somebody else."""
     real = home / "real"
     (home / ".iostats").rename(real)
     (home / ".iostats").symlink_to(real)
-    assert keep_at_home(home, folder).endswith("Not a directory")
+    assert keep_at_home(home, directory).endswith("Not a directory")
     (home / ".iostats").unlink()
     (home / ".iostats").write_text("")
-    assert keep_at_home(home, folder).endswith("Not a directory")
+    assert keep_at_home(home, directory).endswith("Not a directory")
     (home / ".iostats").unlink()
     (home / ".iostats").mkdir()
     (home / ".iostats").chmod(0o777)
-    assert keep_at_home(home, folder).endswith("Not a directory")
+    assert keep_at_home(home, directory).endswith("Not a directory")
     assert [] == os.listdir(real) == os.listdir(home / ".iostats")
 
 
@@ -409,15 +409,15 @@ def test_a_folder_that_is_not_the_users_is_not_used(folder, home):
     ("../../../etc/cron.d/4711", "%2E%2E%2F%2E%2E%2F%2E%2E%2Fetc%2Fcron%2Ed%2F4711.txt"),
     ("12345_10", "12345_10.txt"), ("4711[3].pbs01", "4711%5B3%5D%2Epbs01.txt"),
     ("\x1b[2J", "%1B%5B2J.txt")])
-def test_any_jobs_report_stays_in_that_folder(folder, home, job, name):
-    assert keep_at_home(home, folder, job) is None
+def test_any_jobs_report_stays_in_that_directory(directory, home, job, name):
+    assert keep_at_home(home, directory, job) is None
     assert [name] == os.listdir(home / ".iostats")
 
 
-def test_a_file_that_is_a_link_is_replaced_and_not_followed(folder, home):
+def test_a_file_that_is_a_link_is_replaced_and_not_followed(directory, home):
     """Of the user's own making, but still."""
     (home / ".iostats" / "4711.txt").symlink_to("/etc/hostname")
     before = Path("/etc/hostname").read_bytes()
-    assert keep_at_home(home, folder) is None
+    assert keep_at_home(home, directory) is None
     assert not (home / ".iostats" / "4711.txt").is_symlink()
     assert before == Path("/etc/hostname").read_bytes()

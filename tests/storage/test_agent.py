@@ -1,6 +1,6 @@
 """
 The agent of a storage server, as its administrator starts it: `python3 -I -S iostats_client.py
-harvest` against folders with job_stats, and a site's server that replays what it was told.
+harvest` against directories with job_stats, and a site's server that replays what it was told.
 """
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_every_place_of_every_release_is_looked_at(desk):
 
 
 def test_what_is_no_target_is_left_alone():
-    """Beside the targets there are files, and folders of connections."""
+    """Beside the targets there are files, and directories of connections."""
     for name in ("scratch-MDT0000-mdtlov", "scratch-OST0000-osc", "OST0000", "-OST0000",
                  "scratch-OST00zz", "scratch-OST00001", "num_refs"):
         assert None is storage_agent.split_name(name)
@@ -358,7 +358,7 @@ def harvest_config(desk, **choices):
     from site_desk import SiteDesk
 
     from iostats.base import config
-    path = desk.folder / "here.cfg"
+    path = desk.directory / "here.cfg"
     path.write_text(SiteDesk.text({**desk.choices, **choices}))
     return config.load(str(path), environ={})
 
@@ -447,7 +447,7 @@ def test_something_else_on_the_port_gets_nothing_and_loses_nothing(desk):
 def test_another_secret_is_named(desk):
     desk.site()
     desk.show([a_job(0)])
-    secret = desk.folder / "other.secret"
+    secret = desk.directory / "other.secret"
     secret.write_text("f" * 64)
     secret.chmod(0o600)
     done = desk.once("--secret", secret, node_try_for=0)
@@ -574,7 +574,7 @@ def test_two_agents_on_one_machine_are_one_too_many(desk):
 
 @pytest.mark.parametrize("wrong", ["open", "link"])
 def test_a_spool_that_others_could_write_to_is_not_used(desk, wrong):
-    other = desk.folder / "elsewhere"
+    other = desk.directory / "elsewhere"
     other.mkdir(0o700)
     if wrong == "open":
         desk.spool.mkdir()
@@ -697,9 +697,9 @@ def test_a_target_that_goes_and_comes_back_is_told_in_full(desk):
     path = desk.show([a_job(0), a_job(1)])
     agent = desk.begin()
     told_at_last(site, [a_job(0), a_job(1)])
-    path.parent.rename(desk.folder / "away")
+    path.parent.rename(desk.directory / "away")
     until(lambda: site.messages[-1].targets == [])
-    (desk.folder / "away").rename(path.parent)
+    (desk.directory / "away").rename(path.parent)
     desk.show([a_job(1)])
     told_at_last(site, [a_job(1)])
     assert [True, True] == [message.full for message in site.messages
@@ -709,7 +709,7 @@ def test_a_target_that_goes_and_comes_back_is_told_in_full(desk):
                "waiting for one") == (done.status, done.line)
 
 
-@pytest.mark.parametrize("how", ["a folder", "no file"])
+@pytest.mark.parametrize("how", ["a directory", "no file"])
 def test_a_file_that_cannot_be_read_proves_nothing(desk, how):
     """It is named, with why; what was known stands, and nothing is gone."""
     site = desk.site()
@@ -717,14 +717,14 @@ def test_a_file_that_cannot_be_read_proves_nothing(desk, how):
     agent = desk.begin()
     told_at_last(site, [a_job(0), a_job(1)])
     kept = path.rename(path.with_name("kept"))
-    if how == "a folder":
+    if how == "a directory":
         path.mkdir()
     until(lambda: site.messages[-1].targets[0].unreadable)
     block = site.messages[-1].targets[0]
-    assert block.unreadable == ("Is a directory" if how == "a folder" else
+    assert block.unreadable == ("Is a directory" if how == "a directory" else
                                 "No such file or directory")
     assert ([], [], True) == (block.ids, block.gone, block.ended)
-    if how == "a folder":
+    if how == "a directory":
         path.rmdir()
     kept.rename(path)
     until(lambda: not site.messages[-1].targets[0].unreadable)
@@ -879,8 +879,8 @@ def test_the_servers_time_is_known_whatever_happens_to_our_own_clock(desk, monke
 
 def test_the_queue_is_a_queue(tmp_path):
     """Ten messages of two runs, their numbers going on after a restart."""
-    folder = tmp_path / "spool"
-    spool = Spool(str(folder), 1 << 20, "so")
+    directory = tmp_path / "spool"
+    spool = Spool(str(directory), 1 << 20, "so")
     for number in range(10):
         spool.keep("ab"[number // 5], number % 5 + 1, b"%d" % number)
     for number in range(3):
@@ -888,7 +888,7 @@ def test_the_queue_is_a_queue(tmp_path):
         assert b"%d" % number == spool.load(one)
         spool.remove(one)
     os.close(spool._lock)
-    spool = Spool(str(folder), 1 << 20, "so")
+    spool = Spool(str(directory), 1 << 20, "so")
     assert (7, 7 * 4096) == (len(spool), spool.size)
     assert 2 == spool.drop("a")
     spool.keep("c", 1, b"last")
@@ -924,29 +924,29 @@ UNIT = "etc/systemd/system/iostats-harvest.service"
 @pytest.fixture
 def installed(tmp_path):
     """Where `make install-harvest` put everything."""
-    folder = tmp_path / "installed"
-    done = subprocess.run(["make", "-s", "install-harvest", f"DESTDIR={folder}",
+    directory = tmp_path / "installed"
+    done = subprocess.run(["make", "-s", "install-harvest", f"DESTDIR={directory}",
                            f"UNIT_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
                           capture_output=True)
     assert ("", 0) == (done.stderr, done.returncode)
     assert ("  name the site's server: [site] host in /etc/iostats/site.cfg (a copy of the site's "
             "own has it), or: make install-harvest SITE=HOST\n"
-            f"  systemctl --root={folder} enable iostats-harvest.service; or where it runs: "
+            f"  systemctl --root={directory} enable iostats-harvest.service; or where it runs: "
             "systemctl daemon-reload; systemctl enable --now iostats-harvest.service\n"
             "  copy the site's /etc/iostats/site.secret, for root alone (0600)\n"
             ) == done.stdout.partition("left to do:\n")[2]
-    return folder
+    return directory
 
 
 def test_what_is_installed_runs_and_is_removed_again(installed, desk):
-    """The unit's command, with a desk's site.cfg and folders."""
+    """The unit's command, with a desk's site.cfg and directories."""
     site = desk.site()
     desk.show([a_job(0)])
     [command] = options_of(installed / UNIT)["ExecStart"]
     assert f"{sys.executable} -I -S /usr/local/lib/iostats/iostats_client.py harvest" == command
     words = command.replace("/usr/local", str(installed / "usr/local")).split()
     harvest_config(desk)
-    subprocess.run([*words, "--once", "--root", desk.root, "--config", desk.folder / "here.cfg"],
+    subprocess.run([*words, "--once", "--root", desk.root, "--config", desk.directory / "here.cfg"],
                    check=True)
     assert {OST: shown([a_job(0)])} == site.told()
     subprocess.run(["make", "-s", "uninstall", f"DESTDIR={installed}"], cwd=REPOSITORY, check=True,
@@ -970,7 +970,7 @@ def test_the_agent_makes_no_system_call_that_its_unit_forbids(desk, installed):
     """But for nice(2), which the unit has done; the agent does without."""
     site = desk.site()
     desk.show([a_job(0)])
-    log = desk.folder / "strace.log"
+    log = desk.directory / "strace.log"
     done = desk.once(before=[tool("strace"), "-f", "-qq", "-o", str(log)])
     assert 0 == done.status and site.messages
     made = {line.split("(")[0].split()[-1] for line in log.read_text().splitlines()

@@ -350,7 +350,7 @@ def test_without_root_the_rpcs_are_known_and_the_bytes_are_not(as_ordinary_user,
 
 
 def test_without_root_md_stats_is_all_there_is_on_2_17():
-    """md_stats: 70 closes and 26 + 14 = 40 files and folders created, by one MDT."""
+    """md_stats: 70 closes and 26 + 14 = 40 files and directories created, by one MDT."""
     targets = between("2.17.57", "s01_before_w1", "s02_after_w1")["targets"]
     assert (70, 40, 26) == tuple(targets["MDT0000"][name] for name in ("close", "create", "fsync"))
 

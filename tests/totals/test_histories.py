@@ -165,12 +165,13 @@ class Node:
         damage, files = dict(damage), []
         if self.mount:
             name = self.mount.instance
-            for source, folder, text in (
+            for source, directory, text in (
                     ("llite", f"my-fs-{name}", self._stats("llite")),
                     ("md_stats", f"my-fs-MDT0000-mdc-{name}", self._stats("md_stats")),
                     ("rpc_stats", f"my-fs-OST0000-osc-{name}", self._rpc_stats()),
                     ("uuid", f"my-fs-{name}", self.mount.uuid + "\n")):
-                files.append(_damaged(File(source, folder, f"proc/fs/lustre/{folder}/{source}", 0,
+                files.append(_damaged(File(source, directory,
+                                           f"proc/fs/lustre/{directory}/{source}", 0,
                                            text), damage.get(source)))
         here = [self.mount] if self.mount else []
         return Moment(

@@ -258,7 +258,7 @@ def test_a_job_measured_in_parts_is_added_up():
     (1060.0, 60.0), (1070.0, 60.0), (1050.0, 10.0), (1200.0, 300.0), (1040.0, 300.0),
 ], ids=["the same time", "overlaps its end", "within it", "around it", "overlaps its start"])
 def test_the_same_time_of_a_node_is_not_counted_twice(ended, elapsed_s):
-    """Two starts with two state folders would count the same work twice."""
+    """Two starts with two state directories would count the same work twice."""
     found = Totals("4711", 1)
     found.add(report(deltas=[llite(open=23)], ended=1060.0, elapsed_s=60.0, seq="one"))
     outcome = found.add(report(deltas=[llite(open=23)], ended=ended, elapsed_s=elapsed_s,

@@ -144,8 +144,8 @@ def with_more(text, work):
 class Story:
     """
     Attributes:
-        before, after: {(source, folder): text, or errno} of the start and the end.
-        mounts: the mounts' instances, as in the folders' names.
+        before, after: {(source, directory): text, or errno} of the start and the end.
+        mounts: the mounts' instances, as in the directories' names.
         boots: boot_id of the start and of the end.
     """
 
@@ -204,7 +204,7 @@ class Story:
                 self.fresh[key])
 
     def rename(self, texts, old, new):
-        """Replace `old` by `new` in the names of all folders of `texts`, which is changed."""
+        """Replace `old` by `new` in the names of all directories of `texts`, which is changed."""
         found = {(source, name.replace(old, new)): text for (source, name), text in texts.items()}
         texts.clear()
         texts.update(found)

@@ -482,12 +482,12 @@ class Nobodys(Desk):
     as_nobody = dict(user=NOBODY, group=NOBODY, extra_groups=[])
 
     def __init__(self):
-        folder = Path(tempfile.mkdtemp())
-        folder.chmod(0o755)
-        super().__init__(folder)
-        shutil.copytree(REPOSITORY / "iostats", folder / "iostats",
+        directory = Path(tempfile.mkdtemp())
+        directory.chmod(0o755)
+        super().__init__(directory)
+        shutil.copytree(REPOSITORY / "iostats", directory / "iostats",
                         ignore=shutil.ignore_patterns("__pycache__"))
-        self.script = folder / CLIENT.name
+        self.script = directory / CLIENT.name
         shutil.copy(CLIENT, self.script)
         self.state.mkdir(mode=0o700)
         for path in (self.home, self.state):
@@ -500,7 +500,7 @@ class Nobodys(Desk):
 
     def server(self, *arguments, job=None, env=None):
         """As that user: what it imports may lie where it can't go, so it becomes that user late."""
-        out, err = self.folder / "server.out", self.folder / "server.err"
+        out, err = self.directory / "server.out", self.directory / "server.err"
         begin = ("import os, sys; sys.path.insert(0, sys.argv.pop(1)); import asyncio, ctypes; "
                  "import msgspec.json, encodings.idna, iostats.cli.server, iostats.wire.client, "
                  "iostats.wire.munge, pwd\n"
@@ -510,7 +510,7 @@ class Nobodys(Desk):
         with out.open("w") as out_file, err.open("w") as err_file:
             process = subprocess.Popen(
                 [sys.executable, "-c", begin, str(REPOSITORY), "--job", job or self.job, *arguments,
-                 "--listen", "127.0.0.1"], env=self.environment(env), cwd=self.folder,
+                 "--listen", "127.0.0.1"], env=self.environment(env), cwd=self.directory,
                 stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file)
         self._started.append(process)
         found = Server(process, job or self.job, out, err)
@@ -519,7 +519,7 @@ class Nobodys(Desk):
 
     def close(self):
         super().close()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.directory)
 
 
 @pytest.fixture

@@ -26,16 +26,16 @@ as_root = [pytest.mark.root,
 
 
 class Munged:
-    """A munged that was started here; its folder can be entered by everybody."""
+    """A munged that was started here; its directory can be entered by everybody."""
 
     def __init__(self, key=None):
         if not MUNGED:
             pytest.skip("needs munged")
-        self.folder = Path(tempfile.mkdtemp(prefix="munged-"))
-        self.folder.chmod(0o755)
-        self.socket = str(self.folder / "socket")
+        self.directory = Path(tempfile.mkdtemp(prefix="munged-"))
+        self.directory.chmod(0o755)
+        self.socket = str(self.directory / "socket")
         self.key = key or os.urandom(64)
-        path = self.folder / "key"
+        path = self.directory / "key"
         path.write_bytes(self.key)
         path.chmod(0o600)
         self.process = None
@@ -43,7 +43,7 @@ class Munged:
 
     def begin(self):
         """Start it, and wait until it answers."""
-        options = {name: self.folder / name for name in ("socket", "key", "log", "pid", "seed")}
+        options = {name: self.directory / name for name in ("socket", "key", "log", "pid", "seed")}
         self.process = subprocess.Popen(
             [MUNGED, "--foreground", "--force", f"--socket={options['socket']}",
              f"--key-file={options['key']}", f"--log-file={options['log']}",
@@ -52,7 +52,7 @@ class Munged:
         until(self._answers, what="munged")
 
     def _answers(self):
-        log = self.folder / "log"
+        log = self.directory / "log"
         assert self.process.poll() is None, log.exists() and log.read_text()
         return munge.available(self.socket) == ""
 
@@ -75,7 +75,7 @@ class Munged:
 
     def close(self):
         self.end()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.directory)
 
 
 @pytest.fixture(scope="module")

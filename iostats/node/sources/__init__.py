@@ -1,5 +1,5 @@
 """
-What is read on a node, one file each; the folder is the list.
+What is read on a node, one file each; the directory is the list.
 
 A source is a module, named as the source, with
 
@@ -8,7 +8,7 @@ A source is a module, named as the source, with
     CALLS_SUFFIX               what the samples of a [bytes] counter are: "_calls", "_rpcs"
     read(root, config)         [File], without understanding them
     parse(text, origin)        Reading, or StatsSyntaxError; absent for what is no counter file
-    split(name)                (file system, target or "", instance) of a folder's name, or None
+    split(name)                (file system, target or "", instance) of a directory's name, or None
 
 Adding a source is adding a file; tests/test_sources.py says what one lacks.
 """

@@ -2,7 +2,7 @@
 mdc.*.md_stats: metadata operations that this node asked of one MDT; counts alone.
 
     close                     70 samples [reqs]
-    create                    40 samples [reqs]          files and folders
+    create                    40 samples [reqs]          files and directories
 
 In /proc and readable by every user in each release from 2.5 to 2.17: the only I/O counters of
 which that is true.

@@ -3,7 +3,7 @@ llite.*.uuid: a random name for each mount; no counters.
 
     e88223e6-d231-4dd2-b717-3318de572019
 
-An instance folder may get the same name again after a remount; this tells the two apart, and
+An instance directory may get the same name again after a remount; this tells the two apart, and
 every user may read it in every release (/proc up to 2.11, /sys since 2.12).
 
 Source: uuid_show(), lustre/llite/lproc_llite.c.
