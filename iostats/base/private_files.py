@@ -125,7 +125,7 @@ def check_private(directory: str, how: str) -> None:
         return
     if wrong:
         raise StateError(f"{directory}: expected a directory of user {os.geteuid()} with mode "
-                         f"0700, got {wrong}; mend it, or name another {how}")
+                         f"0700, got {wrong}; fix it, or name another {how}")
 
 
 def make_directories(path: str) -> None:

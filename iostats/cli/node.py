@@ -54,7 +54,7 @@ Measure this node's Lustre I/O for one job and send it to the job's server.
   stop                  read them again, and send what changed to the server
   show                  print this node's counters now; needs no server and
                         changes nothing
-  doctor                say what is in the way here, and the command that mends
+  doctor                say what is in the way here, and the command that fixes
                         it; changes nothing
   prolog, epilog        as root, from the batch system's own: every job is
                         measured, and reported to the site's server ([site] host

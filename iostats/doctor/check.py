@@ -1,5 +1,5 @@
 """
-A line of the doctor: what was looked at, whether it is well, and the command that mends it.
+A line of the doctor: what was looked at, whether it is well, and the command that fixes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 
-Check = namedtuple("Check", "state name text mend", defaults=("",))
+Check = namedtuple("Check", "state name text fix", defaults=("",))
 Check.__doc__ = """
 One line of the doctor.
 
@@ -21,7 +21,7 @@ Attributes:
     state: OK, NOTE or PROBLEM.
     name: what was looked at.
     text: what was found where.
-    mend: the command that mends it; "" where there is nothing to mend.
+    fix: a command that fixes it; "" where there is none.
 """
 
 
@@ -34,10 +34,11 @@ def quoted(path: str) -> str:
 def as_text(checks: Iterable[Check]) -> str:
     """A line for each check."""
     return "".join(f"{one.state:<8} {one.name}: {one.text}"
-                   f"{'; mend: ' + one.mend if one.mend else ''}\n" for one in checks)
+                   f"{'; fix: ' + one.fix if one.fix else ''}\n" for one in checks)
 
 
 def as_json(checks: Iterable[Check]) -> dict[str, Any]:
-    """{problems, checks} for `--json`."""
+    """{problems, checks} for `--json`; each check has its `fix` as `mend` too, its earlier name."""
+    checks = list(checks)
     return {"problems": sum(one.state == PROBLEM for one in checks),
-            "checks": [one._asdict() for one in checks]}
+            "checks": [{**one._asdict(), "mend": one.fix} for one in checks]}

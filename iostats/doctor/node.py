@@ -1,5 +1,5 @@
 """
-What is in the way on this node, and the one command that mends it; changes nothing.
+What is in the way on this node, and the one command that fixes it; changes nothing.
 
 Each check ends in a line: ok, note or problem, what was found where, and for a problem (and some
 notes) a command.  Everything is read below --root, and judged by what the files show; the version
@@ -162,9 +162,9 @@ def _source(source: str, found: list[File], refused: dict[tuple[str, str], str],
     if code == errno.EACCES:
         closed = _closed_by(root, source)
         return Check(PROBLEM, source, text + (f" by {closed}" if closed else "") + " (or use root)",
-                     lockdown.mend or _INSTALL_READER)
+                     lockdown.fix or _INSTALL_READER)
     if code == errno.EPERM:
-        return Check(PROBLEM, source, text, lockdown.mend or lockdown.last_resort)
+        return Check(PROBLEM, source, text, lockdown.fix or lockdown.last_resort)
     if code == errno.ENOENT:
         if os.path.exists(os.path.join(root, "sys/kernel/debug/lustre")):
             return Check(PROBLEM, source, f"{len(bad)} of {len(found)} not in debugfs, which is "
@@ -223,7 +223,7 @@ class _Lockdown:
 
     Attributes:
         state: "none", "integrity", "confidentiality", or "" where the kernel does not tell.
-        mend: the command that ends it with the next boot; "" where it is not in force.
+        fix: the command that ends it with the next boot; "" where it is not in force.
     """
 
     def __init__(self, root: str) -> None:
@@ -233,7 +233,7 @@ class _Lockdown:
         by_boot = "lockdown=" in _text(root, "proc/cmdline")
         self.last_resort = ("grubby --update-kernel=ALL --remove-args=lockdown" if by_boot
                             else "mokutil --disable-validation")
-        self.mend = self.last_resort if self.state not in ("", "none") else ""
+        self.fix = self.last_resort if self.state not in ("", "none") else ""
 
     def check(self, counters: list[File]) -> Check:
         if not self.state:
@@ -244,7 +244,7 @@ class _Lockdown:
         if any(file.errno in (errno.EPERM, errno.EACCES) for file in counters):
             return Check(PROBLEM, "lockdown", f"{self.state}: counters in debugfs are closed, even "
                                               f"to root and the reader, until the next boot",
-                         self.mend)
+                         self.fix)
         return Check(NOTE, "lockdown", f"{self.state}, and no counter file is closed by it")
 
 
@@ -399,13 +399,13 @@ def _reader(root: str, config: Config, said: list[str], by_reader: set[str]) -> 
 
 def _state_directory(config: Config) -> Check:
     directory = config["node.state_dir"] or start_files.TMP
-    mend = "export IOSTATS_NODE_STATE_DIR=~/.iostats/state"
+    fix = "export IOSTATS_NODE_STATE_DIR=~/.iostats/state"
     if config["node.state_dir"] and os.path.lexists(directory):
         found = os.lstat(directory)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             return Check(PROBLEM, "state directory",
                          f"{directory}: a link, a file, or a directory of user "
-                                                  f"{found.st_uid}", mend)
+                                                  f"{found.st_uid}", fix)
         if found.st_mode & 0o077:
             return Check(PROBLEM, "state directory", f"{directory}: mode "
                          f"{stat.S_IMODE(found.st_mode):04o}, others could have been there",
@@ -414,11 +414,11 @@ def _state_directory(config: Config) -> Check:
     while not os.path.exists(there):
         there = os.path.dirname(os.path.abspath(there))
     if not os.access(there, os.W_OK | os.X_OK):
-        return Check(PROBLEM, "state directory", f"{directory}: {there} cannot be written to", mend)
+        return Check(PROBLEM, "state directory", f"{directory}: {there} cannot be written to", fix)
     about = os.statvfs(there)
     free = about.f_bavail * about.f_frsize
     if free < _FREE_BYTES:
-        return Check(PROBLEM, "state directory", f"{directory}: {free >> 20} MiB free", mend)
+        return Check(PROBLEM, "state directory", f"{directory}: {free >> 20} MiB free", fix)
     return Check(OK, "state directory", directory if config["node.state_dir"] else
                  f"a private one below {directory}")
 
@@ -505,7 +505,7 @@ def _server(given: dict[str, Any], config: Config, job: str | None, node: str) -
     text = "; ".join(others) or f"nobody listens on its {len(ports)} ports from {ports[0]} on"
     # Without a server there need not be a secret yet; one that is not safe is told.
     return [Check(PROBLEM, "server", f"{host}: {text}; start it there", begin),
-            *(check for check in known if not check.mend.startswith("scp "))]
+            *(check for check in known if not check.fix.startswith("scp "))]
 
 
 def _known_by(given: dict[str, Any], config: Config, job: str,
@@ -527,7 +527,7 @@ def _known_by(given: dict[str, Any], config: Config, job: str,
             elif check is not None:
                 checks.append(check)
     if signs:                              # one way that works is enough
-        checks = [one._replace(state=NOTE) if one.mend.startswith(("scp ", "systemctl")) else one
+        checks = [one._replace(state=NOTE) if one.fix.startswith(("scp ", "systemctl")) else one
                   for one in checks]
     return checks, signs
 

@@ -76,9 +76,9 @@ def _job_stats(looks: Sequence[storage_agent.Look], root: str) -> Check:
     if closed:
         text = f"{len(closed)} of {len(looks)} not read: {closed[0].path}: {closed[0].why}"
         # A container has its /sys without its /proc; root may read all of them.
-        mend = (_AS_ROOT if os.geteuid() else
+        fix = (_AS_ROOT if os.geteuid() else
                 _LIST if os.path.exists(closed[0].path) else _ON_THE_HOST)
-        return Check(PROBLEM, "job_stats", text, mend)
+        return Check(PROBLEM, "job_stats", text, fix)
     entries, bad = (sum(getattr(one, name) for one in looks) for name in ("entries", "bad"))
     if bad:
         why = next(one.why for one in looks if one.bad)
@@ -95,15 +95,15 @@ def _job_ids(looks: Sequence[storage_agent.Look], config: Config, root: str) -> 
     shown = _jobid_var(root)
     here = f"; jobid_var is {shown!r} here" if shown else ""
     variables = config["node.job_id_variables"] or ["SLURM_JOB_ID"]
-    mend = f"lctl set_param -P jobid_var={variables[0]}"
+    fix = f"lctl set_param -P jobid_var={variables[0]}"
     if jobs:
         return Check(OK, "job ids", f"{jobs} of {entries} entries are of jobs ({form}){here}")
     if entries:
         return Check(NOTE, "job ids", f"none of {entries} entries is of a job ({form}){here}; "
-                                      f"on the MGS, for all nodes", mend)
+                                      f"on the MGS, for all nodes", fix)
     if shown == "disable":
         return Check(PROBLEM, "job ids", f"no entry{here}: nobody tells his job; on the MGS, for "
-                                         f"all nodes", mend)
+                                         f"all nodes", fix)
     return Check(NOTE, "job ids", f"no entry: no job of late, or none tells its id{here}")
 
 
@@ -159,10 +159,10 @@ def _spool(config: Config) -> list[Check]:
                       f"mv {quoted(directory)} {quoted(directory + '.old')}")]
     agent = (Check(OK, "agent", f"process {waits.process} harvests") if waits.process else
              Check(NOTE, "agent", f"none harvests by way of {directory}", _START))
-    return [agent, _backlog(waits, directory, there, config["harvest.spool_bytes"], agent.mend)]
+    return [agent, _backlog(waits, directory, there, config["harvest.spool_bytes"], agent.fix)]
 
 
-def _backlog(waits: disk_queue.Backlog, directory: str, there: str, most: int, mend: str) -> Check:
+def _backlog(waits: disk_queue.Backlog, directory: str, there: str, most: int, fix: str) -> Check:
     disk = os.statvfs(there)
     free = disk.f_bavail * disk.f_frsize
     if free < _FREE_BYTES:
@@ -175,5 +175,5 @@ def _backlog(waits: disk_queue.Backlog, directory: str, there: str, most: int, m
             f"the oldest for {age_s:.0f} s")
     if waits.bytes > most // 2:
         return Check(PROBLEM, "spool", f"{text}; then the oldest are dropped",
-                     mend or "systemctl restart iostats-site.service")
-    return Check(NOTE if age_s > _LATE_S or mend else OK, "spool", text, mend)
+                     fix or "systemctl restart iostats-site.service")
+    return Check(NOTE if age_s > _LATE_S or fix else OK, "spool", text, fix)

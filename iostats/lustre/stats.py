@@ -38,7 +38,7 @@ _MAY_LACK_BRACKET = ("reqs", "regs", "pages")   # the last of a line, which lctl
 _HAVE_SUMS = ("bytes", "usec", "usecs")         # in each release; 0 would stand for a lost sum
 
 # A wall clock is never before 2001-09-09.  2.15.0 and 2.15.1 print seconds since boot
-# instead, and a start_time of 0.000000000 (LU-16231, mended in 2.15.2).
+# instead, and a start_time of 0.000000000 (LU-16231, fixed in 2.15.2).
 FIRST_WALL_CLOCK_NS = 1_000_000_000 * 1_000_000_000
 
 Counter = namedtuple("Counter", "samples unit min max sum sumsq", defaults=(None, None, None, None))

@@ -272,7 +272,7 @@ def _make_public(path: str) -> None:
     wrong = wrong or _what_is_wrong_with_public(path)
     if wrong:
         raise StateError(f"{path}: expected directories that only root can write to, got {wrong}; "
-                         f"mend it, or name another in site.cfg, [node] public_dir")
+                         f"fix it, or name another in site.cfg, [node] public_dir")
 
 
 def _forget_old(directory: str, now: float, boot_id: str, up: float) -> None:

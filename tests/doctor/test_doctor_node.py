@@ -1,5 +1,5 @@
 """
-`iostats_client.py doctor`: a line for each check, and for every problem the command that mends it.
+`iostats_client.py doctor`: a line for each check, and for every problem the command that fixes it.
 
 From outside: processes, small trees, and a real server.
 """
@@ -57,20 +57,21 @@ def tree(desk):
 
 
 def doctor(desk, root, *options, job=False, **how):
-    """(the Done, {name: (state, text, mend)}) of a run; text and JSON have to agree."""
+    """(the Done, {name: (state, text, fix)}) of a run; text and JSON have to agree."""
     command = ("doctor", "--root", root, *options)
     done = desk.client(*command, "--json", job=job, **how)
     assert "" == done.err
-    checks = {one["name"]: (one["state"], one["text"], one["mend"])
+    checks = {one["name"]: (one["state"], one["text"], one["fix"])
               for one in done.record["checks"]}
     assert len(checks) == len(done.record["checks"])
+    assert all(one["mend"] == one["fix"] for one in done.record["checks"]), "the earlier name"
     problems = sum(state == "problem" for state, _, _ in checks.values())
     assert (problems, int(problems > 0)) == (done.record["problems"], done.status)
     return done, checks
 
 
 def problem(desk, root, name, *options, **how):
-    """(text, mend) of the check `name`, which has to be a problem."""
+    """(text, fix) of the check `name`, which has to be a problem."""
     done, checks = doctor(desk, root, *options, **how)
     assert ("problem", 1) == (checks[name][0], done.status), done
     return checks[name][1:]
@@ -91,7 +92,7 @@ def test_a_good_node_has_no_problem_and_status_0(desk, tree):
             ["ok", "lockdown"], ["note", "release"], ["ok", "start_time"], ["ok", "stats_track"],
             ["ok", "jobid_var"], ["note", "reader"], ["ok", "state directory"], ["note", "job"],
             ["ok", "node"], ["note", "server"]] == lines
-    assert "; mend: " not in done.out
+    assert "; fix: " not in done.out
 
 
 def test_it_says_what_was_found_where(desk, tree):
@@ -166,9 +167,9 @@ def test_debugfs_that_is_mounted_and_has_no_counters_of_the_mount(desk, tree):
 def test_a_file_that_is_not_of_its_form(desk, tree):
     """A release that we do not know, or a torn file."""
     put(tree, LLITE, "read_bytes 12 samp\n")
-    text, mend = problem(desk, tree, "llite")
+    text, fix = problem(desk, tree, "llite")
     assert "stats:1: expected" in text
-    assert "iostats_client.py show --json" == mend
+    assert "iostats_client.py show --json" == fix
 
 
 @pytest.mark.parametrize("name, value, shown", [
@@ -203,8 +204,8 @@ def test_small_writes_that_are_not_counted_are_a_note_with_its_command(desk, tre
     put(tree, LLITE, stats("write_bytes 25 samples [bytes] 100 100 2500 250000",
                            f"write {calls} samples [usecs] 1 1 {calls} {calls}"))
     done, checks = doctor(desk, tree)
-    state, mend = {"1": ("note", "lctl set_param llite.*.tiny_write=0"), "0": ("ok", "")}[switch]
-    assert ((state, said, mend), 0) == (checks["tiny_write"], done.status)
+    state, fix = {"1": ("note", "lctl set_param llite.*.tiny_write=0"), "0": ("ok", "")}[switch]
+    assert ((state, said, fix), 0) == (checks["tiny_write"], done.status)
 
 
 def test_where_small_writes_are_counted_nothing_is_said_of_them(desk, tree):
@@ -214,21 +215,21 @@ def test_where_small_writes_are_counted_nothing_is_said_of_them(desk, tree):
     assert "tiny_write" not in doctor(desk, tree)[1]
 
 
-@pytest.mark.parametrize("value, env, mend", [
+@pytest.mark.parametrize("value, env, fix", [
     ("disable", {}, "lctl set_param jobid_var=SLURM_JOB_ID"),
     ("disable", {"PBS_JOBID": "23.pbs"}, "lctl set_param jobid_var=PBS_JOBID"),
     ("procname_uid", {}, "lctl set_param jobid_var=SLURM_JOB_ID"),
 ], ids=["disable", "disable, in a job of PBS", "procname_uid"])
-def test_a_jobid_var_that_names_no_job_is_a_note_with_its_command(desk, tree, value, env, mend):
+def test_a_jobid_var_that_names_no_job_is_a_note_with_its_command(desk, tree, value, env, fix):
     """Our own numbers do not need it; those of the servers do."""
     put(tree, "sys/fs/lustre/jobid_var", value + "\n")
     done, checks = doctor(desk, tree, env=env)
-    assert ("note", mend, 0) == (checks["jobid_var"][0], checks["jobid_var"][2], done.status)
+    assert ("note", fix, 0) == (checks["jobid_var"][0], checks["jobid_var"][2], done.status)
 
 
-@pytest.mark.parametrize("header, mend", [("0", "lctl set_param enable_stats_header=1"),
+@pytest.mark.parametrize("header, fix", [("0", "lctl set_param enable_stats_header=1"),
                                           (None, "")])
-def test_start_times_that_are_not_shown_are_a_note(desk, tree, header, mend):
+def test_start_times_that_are_not_shown_are_a_note(desk, tree, header, fix):
     """With the command, where they were switched off (2.16)."""
     for path in (LLITE, MD_STATS):
         text = (tree / path).read_text()
@@ -237,24 +238,24 @@ def test_start_times_that_are_not_shown_are_a_note(desk, tree, header, mend):
     if header:
         put(tree, "sys/fs/lustre/enable_stats_header", header + "\n")
     _, checks = doctor(desk, tree)
-    assert ("note", "not shown: a clear is seen only by counters that went back", mend) == (
+    assert ("note", "not shown: a clear is seen only by counters that went back", fix) == (
         checks["start_time"])
 
 
 @pytest.mark.fuse
-@pytest.mark.parametrize("cmdline, mend", [
+@pytest.mark.parametrize("cmdline, fix", [
     ("ro quiet\n", "mokutil --disable-validation"),
     ("ro lockdown=integrity\n", "grubby --update-kernel=ALL --remove-args=lockdown"),
 ], ids=["by Secure Boot", "by the kernel's command line"])
-def test_lockdown(desk, locked, cmdline, mend):  # noqa: F811
-    """EPERM for root, too: no permission mends that."""
+def test_lockdown(desk, locked, cmdline, fix):  # noqa: F811
+    """EPERM for root, too: no permission fixes that."""
     put(locked, "sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
     put(locked, "proc/cmdline", cmdline)
     _, checks = doctor(desk, locked)
     assert ("problem", "integrity: counters in debugfs are closed, even to root and the reader, "
-                       "until the next boot", mend) == checks["lockdown"]
+                       "until the next boot", fix) == checks["lockdown"]
     assert ("problem", "1 of 1 not read: forbidden by the kernel, even for root (lockdown)",
-            mend) == checks["llite"]
+            fix) == checks["llite"]
     assert "ok" == checks["md_stats"][0]
 
 
@@ -276,7 +277,7 @@ class TestOrdinaryUser:
     def checks(self, node: Node, **how):  # noqa: F811
         done = node.client("doctor", "--json", **how)
         record = json.loads(done.stdout)
-        return {one["name"]: (one["state"], one["text"], one["mend"]) for one in record["checks"]}
+        return {one["name"]: (one["state"], one["text"], one["fix"]) for one in record["checks"]}
 
     def test_llite_needs_root_or_the_reader(self, node):  # noqa: F811
         """With what is closed, by which mode."""
@@ -320,10 +321,10 @@ def test_a_mistake_in_a_configuration_file(desk, tree):
     """The command takes the line out of force; then there is no problem."""
     path = desk.directory / "my site.cfg"
     path.write_text("[server]\nport_first = many\n")
-    text, mend = problem(desk, tree, "configuration", "--config", path)
+    text, fix = problem(desk, tree, "configuration", "--config", path)
     assert text.startswith(f"{path}:2: [server] port_first: expected a number")
-    assert f"sed -i '2s/^/#/' '{path}'" == mend
-    subprocess.run(mend, shell=True, check=True)
+    assert f"sed -i '2s/^/#/' '{path}'" == fix
+    subprocess.run(fix, shell=True, check=True)
     done, checks = doctor(desk, tree, "--config", path)
     assert (("ok", str(path), ""), 0) == (checks["configuration"], done.status)
 
@@ -336,10 +337,10 @@ def test_a_mistake_in_the_environment(desk, tree):
 
 def test_a_configuration_that_is_not_there(desk, tree):
     """--config names a file that somebody has to write."""
-    text, mend = problem(desk, tree, "configuration", "--config", desk.directory / "none.cfg")
+    text, fix = problem(desk, tree, "configuration", "--config", desk.directory / "none.cfg")
     assert "none.cfg: cannot be read: No such file or directory" in text
-    assert mend.startswith("cp ")
-    assert mend.endswith(f"site.cfg {desk.directory}/none.cfg")
+    assert fix.startswith("cp ")
+    assert fix.endswith(f"site.cfg {desk.directory}/none.cfg")
 
 
 def test_which_files_and_variables_are_in_force(desk, tree):
@@ -352,23 +353,23 @@ def test_which_files_and_variables_are_in_force(desk, tree):
 
 
 def test_a_state_directory_that_others_can_enter(desk, tree):
-    """The command is the mend."""
+    """The command is the fix."""
     desk.state.mkdir()
     desk.state.chmod(0o755)
-    text, mend = problem(desk, tree, "state directory", "--state-dir", desk.state)
+    text, fix = problem(desk, tree, "state directory", "--state-dir", desk.state)
     assert f"{desk.state}: mode 0755, others could have been there" == text
-    assert f"chmod 700 {desk.state}" == mend
+    assert f"chmod 700 {desk.state}" == fix
 
 
 def test_a_state_directory_that_is_none(desk, tree):
     """A link is not followed by `start` either."""
     desk.state.symlink_to("/tmp")
-    text, mend = problem(desk, tree, "state directory", "--state-dir", desk.state)
+    text, fix = problem(desk, tree, "state directory", "--state-dir", desk.state)
     assert text.startswith(f"{desk.state}: a link, a file, or a directory of user ")
-    assert "export IOSTATS_NODE_STATE_DIR=~/.iostats/state" == mend
+    assert "export IOSTATS_NODE_STATE_DIR=~/.iostats/state" == fix
 
 
-@pytest.mark.parametrize("env, options, state, text, mend", [
+@pytest.mark.parametrize("env, options, state, text, fix", [
     ({"SLURM_JOB_ID": "4711"}, (), "ok", "4711, from SLURM_JOB_ID", ""),
     ({"SLURM_JOB_ID": "4711"}, ("--job", "23"), "ok", "23, from --job", ""),
     ({"PBS_JOBID": "a\tb"}, (), "problem", "PBS_JOBID: expected a job id without control "
@@ -376,12 +377,12 @@ def test_a_state_directory_that_is_none(desk, tree):
     ({}, ("--job", " "), "problem", "--job: expected a job id, got nothing",
      "iostats_client.py doctor --job ID"),
 ], ids=["found", "given", "not usable", "given, not usable"])
-def test_the_job_and_where_its_id_was_found(desk, tree, env, options, state, text, mend):
+def test_the_job_and_where_its_id_was_found(desk, tree, env, options, state, text, fix):
     """As `start` finds it."""
-    assert (state, text, mend) == doctor(desk, tree, *options, env=env)[1]["job"]
+    assert (state, text, fix) == doctor(desk, tree, *options, env=env)[1]["job"]
 
 
-@pytest.mark.parametrize("name, nodes, state, text, mend", [
+@pytest.mark.parametrize("name, nodes, state, text, fix", [
     ("nid00007", "nid[00001-00003,00007]", "ok",
      "nid00007, one of 4 in SLURM_JOB_NODELIST", ""),
     ("nid00007", "nid[00001-00003],nid00007.site", "problem",
@@ -393,10 +394,10 @@ def test_the_job_and_where_its_id_was_found(desk, tree, env, options, state, tex
     ("nid00007", "nid[1-", "problem", "nid00007; SLURM_JOB_NODELIST: expected a list such as "
      "nid[00001-00128], got 'nid[1-'", "unset SLURM_JOB_NODELIST"),
 ], ids=["is in", "by another name", "not in", "no list"])
-def test_the_node_and_the_jobs_list(desk, tree, name, nodes, state, text, mend):
+def test_the_node_and_the_jobs_list(desk, tree, name, nodes, state, text, fix):
     """A name that the server does not expect would be `missing` in the report."""
     env = {"SLURM_JOB_NODELIST": nodes}
-    assert (state, text, mend) == doctor(desk, tree, "--node", name, env=env)[1]["node"]
+    assert (state, text, fix) == doctor(desk, tree, "--node", name, env=env)[1]["node"]
 
 
 def test_a_file_of_nodes(desk, tree):
@@ -411,9 +412,9 @@ def test_a_file_of_nodes(desk, tree):
 
 def test_a_node_name_that_is_none(desk, tree):
     """As `start` would refuse it."""
-    text, mend = problem(desk, tree, "node", "--node", "my node")
+    text, fix = problem(desk, tree, "node", "--node", "my node")
     assert "expected a node's name" in text
-    assert f"iostats_client.py doctor --node {os.uname().nodename}" == mend
+    assert f"iostats_client.py doctor --node {os.uname().nodename}" == fix
 
 
 @pytest.mark.parametrize("text, names", [
@@ -490,9 +491,9 @@ def test_something_else_on_the_port(desk, tree):
 
 def test_a_host_that_is_none(desk, tree):
     """A typo in the name."""
-    text, mend = problem(desk, tree, "server", "--server", "no-such-host.invalid", job="23")
+    text, fix = problem(desk, tree, "server", "--server", "no-such-host.invalid", job="23")
     assert text.startswith("no-such-host.invalid: port ")
-    assert "iostats_server.py --job 23 &" == mend
+    assert "iostats_server.py --job 23 &" == fix
     assert "iostats_client.py doctor --server HOST" == problem(
         desk, tree, "server", "--server", "a:b", job="23")[1]
 
@@ -519,9 +520,9 @@ def test_no_secret(desk, tree):
     """A home that is not shared."""
     server = desk.server()
     path = desk.directory / "none.secret"
-    text, mend = problem(desk, tree, "secret", *at(server.port), "--secret", path, job=True)
+    text, fix = problem(desk, tree, "secret", *at(server.port), "--secret", path, job=True)
     assert text.startswith(f"{path}: no secret; ")
-    assert f"scp -p 127.0.0.1:{path} {path}" == mend
+    assert f"scp -p 127.0.0.1:{path} {path}" == fix
 
 
 def test_a_secret_that_others_could_have_read(desk, tree):
@@ -529,17 +530,17 @@ def test_a_secret_that_others_could_have_read(desk, tree):
     server = desk.server()
     path = desk.home / ".iostats" / f"{desk.job}.secret"
     path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP)
-    text, mend = problem(desk, tree, "secret", *at(server.port), job=True)
+    text, fix = problem(desk, tree, "secret", *at(server.port), job=True)
     assert f"{path}: expected a file of mode 0600, got mode 0640" in text
-    assert f"rm {path}" == mend
+    assert f"rm {path}" == fix
 
 
-@pytest.mark.parametrize("ahead_s, state, way, mend", [
+@pytest.mark.parametrize("ahead_s, state, way, fix", [
     (59, "ok", "behind", ""),
     (137, "problem", "behind", "chronyc makestep"),
     (-137, "problem", "ahead of", "chronyc makestep"),
 ], ids=["59 s", "137 s behind", "137 s ahead"])
-def test_a_clock_that_is_off(desk, tree, tmp_path, ahead_s, state, way, mend):
+def test_a_clock_that_is_off(desk, tree, tmp_path, ahead_s, state, way, fix):
     """
     More than a minute; the server is a real one whose clock is moved.  Its answer may have been
     under way for a while.
@@ -557,6 +558,6 @@ def test_a_clock_that_is_off(desk, tree, tmp_path, ahead_s, state, way, mend):
             _, checks = doctor(desk, tree, *at(port), job=True)
         finally:
             process.kill()
-    assert (state, mend) == checks["clock"][::2]
+    assert (state, fix) == checks["clock"][::2]
     seconds, rest = checks["clock"][1].split(maxsplit=1)
     assert (pytest.approx(abs(ahead_s), abs=23), f"s {way} the server's") == (float(seconds), rest)

@@ -27,7 +27,7 @@ def desk(tmp_path):
 
 
 def checks_of(desk, **choices):
-    """{name: (state, text, mend)} outside of a job, with these choices in force."""
+    """{name: (state, text, fix)} outside of a job, with these choices in force."""
     config = desk.directory / "site.cfg"
     sections = {}
     for name, value in choices.items():
@@ -37,7 +37,7 @@ def checks_of(desk, **choices):
     done = desk.client("doctor", "--json", "--config", config, "--root", desk.tree(**BEFORE),
                        job=False, env={"PATH": f"{desk.bin}:/usr/bin-of-nobody"})
     assert "" == done.err
-    return {one["name"]: (one["state"], one["text"], one["mend"]) for one in done.record["checks"]}
+    return {one["name"]: (one["state"], one["text"], one["fix"]) for one in done.record["checks"]}
 
 
 # -- the batch system ------------------------------------------------------------------------------
@@ -76,8 +76,8 @@ def test_a_server_that_is_not_reached_is_started_where_it_runs(desk, host, said,
     path.write_text("0" * 64)
     path.chmod(0o600)
     port = free_port()
-    state, text, mend = checks_of(desk, site_host=host, site_port=port, site_secret=path)["site"]
-    assert ("problem", fix) == (state, mend)
+    state, text, fix = checks_of(desk, site_host=host, site_port=port, site_secret=path)["site"]
+    assert ("problem", fix) == (state, fix)
     assert text.startswith(f"{host}:{port}: ") and text.endswith(said)
 
 
@@ -120,8 +120,8 @@ def test_prologs_directory_that_is_not_roots_alone_is_named_by_its_key(desk):
     directory = desk.directory / "hooks"
     directory.mkdir()
     directory.chmod(0o755)
-    state, text, mend = checks_of(desk, node_hook_dir=directory)["hook_dir"]
-    assert ("problem", f"chmod 700 {directory}") == (state, mend)
+    state, text, fix = checks_of(desk, node_hook_dir=directory)["hook_dir"]
+    assert ("problem", f"chmod 700 {directory}") == (state, fix)
     assert f"{directory}: expected a directory of user 0 with mode 0700" in text
     assert text.endswith("name another in site.cfg: [node] hook_dir")
     done = desk.client("prolog", "--config", desk.directory / "site.cfg", "--job", "4711",
@@ -160,4 +160,4 @@ def test_a_host_whose_clock_is_not_that_of_the_sites_server(tmp_path, monkeypatc
     assert (state, f"s {'ahead of' if ahead_s > 0 else 'behind'} the server's") == (
         found.state, rest)
     assert abs(abs(ahead_s) - float(seconds)) < 20
-    assert ("chronyc makestep" if state == "problem" else "") == found.mend
+    assert ("chronyc makestep" if state == "problem" else "") == found.fix

@@ -1,6 +1,6 @@
 """
 `iostats_client.py doctor` on a storage server: what is in the way of the harvest, and the command
-that mends it.
+that fixes it.
 
 From outside: processes, a desk's directories with job_stats, and a real agent and server.
 """
@@ -30,14 +30,14 @@ def desk(tmp_path):
 
 
 def doctor(desk, root=None, env=None, **choices):
-    """{name: (state, text, mend)} of a run; `choices`: section_key=value."""
+    """{name: (state, text, fix)} of a run; `choices`: section_key=value."""
     config = desk.directory / "doctor.cfg"
     config.write_text(SiteDesk.text({**desk.choices, **{
         name.replace("_", ".", 1): value for name, value in choices.items()}}))
     done = desk.client("doctor", "--json", "--root", root or desk.root, "--config", config,
                        job=False, env=env)
     assert "" == done.err
-    checks = {one["name"]: (one["state"], one["text"], one["mend"])
+    checks = {one["name"]: (one["state"], one["text"], one["fix"])
               for one in done.record["checks"]}
     assert any(state == "problem" for state, _, _ in checks.values()) is bool(done.status)
     return checks
@@ -97,8 +97,8 @@ def test_ids_of_another_form_are_no_jobs(desk):
         doctor(desk)["job ids"])
     assert ("ok", "1 of 1 entries are of jobs (%j:%u:%H)", "") == doctor(
         desk, harvest_job_id="%j:%u:%H")["job ids"]
-    state, text, mend = doctor(desk, harvest_job_id="%u")["job ids"]
-    assert ("problem", "iostats config --check") == (state, mend)
+    state, text, fix = doctor(desk, harvest_job_id="%u")["job ids"]
+    assert ("problem", "iostats config --check") == (state, fix)
     assert "[harvest] job_id: expected a form such as %j" in text
 
 
@@ -136,8 +136,8 @@ def test_file_systems_that_are_not_here(desk):
 def test_entries_that_are_not_understood(desk):
     desk.show(b"job_stats:\n- job_id:          4711\n  snapshot_time:   soon\n")
     checks = doctor(desk)
-    state, text, mend = checks["job_stats"]
-    assert ("problem", LIST) == (state, mend) and "job ids" not in checks
+    state, text, fix = checks["job_stats"]
+    assert ("problem", LIST) == (state, fix) and "job ids" not in checks
     assert text.startswith("1 of 1 entries not understood, the first: ")
     assert "job '4711': expected \"snapshot_time: <seconds>\", got 'snapshot_time: soon'" in text
 
@@ -160,8 +160,8 @@ def test_no_agent_and_a_backlog(desk):
     desk.once(node_try_for=0)
     checks = doctor(desk)
     assert ("note", f"none harvests by way of {desk.spool}", START) == checks["agent"]
-    state, text, mend = checks["spool"]
-    assert ("note", START) == (state, mend)
+    state, text, fix = checks["spool"]
+    assert ("note", START) == (state, fix)
     assert text.startswith(f"{desk.spool}: 2 messages wait, 8192 of at most 67108864 bytes, the "
                            f"oldest for ")
     assert "systemctl start iostats-site.service" == checks["site"][2]
@@ -174,29 +174,29 @@ def test_a_backlog_that_will_soon_be_too_long(desk):
         desk.once(node_try_for=0)
     for path in desk.spool.glob("*.message"):
         path.write_bytes(b"x" * 200_000)
-    state, text, mend = doctor(desk, harvest_spool_bytes=1 << 20)["spool"]
-    assert ("problem", START) == (state, mend)
+    state, text, fix = doctor(desk, harvest_spool_bytes=1 << 20)["spool"]
+    assert ("problem", START) == (state, fix)
     assert "3 messages wait, 600000 of at most 1048576 bytes" in text
     assert text.endswith("; then the oldest are dropped")
 
 
 def test_a_spool_that_others_can_enter(desk):
-    """The command is the mend."""
+    """The command is the fix."""
     desk.show([a_job(0)])
     desk.spool.mkdir()
     desk.spool.chmod(0o755)
-    state, text, mend = doctor(desk)["spool"]
-    assert ("problem", f"chmod 700 {desk.spool}") == (state, mend)
+    state, text, fix = doctor(desk)["spool"]
+    assert ("problem", f"chmod 700 {desk.spool}") == (state, fix)
     assert "mode 0700" in text and "0755" in text
-    subprocess.run(mend, shell=True, check=True)
+    subprocess.run(fix, shell=True, check=True)
     assert "ok" == doctor(desk)["spool"][0]
 
 
 def test_a_spool_that_is_a_link(desk):
     desk.show([a_job(0)])
     desk.spool.symlink_to(desk.directory)
-    state, _, mend = doctor(desk)["spool"]
-    assert ("problem", f"mv {desk.spool} {desk.spool}.old") == (state, mend)
+    state, _, fix = doctor(desk)["spool"]
+    assert ("problem", f"mv {desk.spool} {desk.spool}.old") == (state, fix)
 
 
 def test_a_spool_that_is_not_there_yet_is_not_made(desk):
@@ -220,7 +220,7 @@ def test_what_is_roots_is_no_problem_of_an_ordinary_user():
                  desk.root, "--config", desk.directory / "doctor.cfg"], env={"HOME": "/"}, cwd="/",
                 capture_output=True, text=True)
             assert "" == done.stderr
-            assert (f"note     spool: {desk.spool}: of the user who harvests; mend: sudo "
+            assert (f"note     spool: {desk.spool}: of the user who harvests; fix: sudo "
                     f"iostats_client.py doctor\n") in done.stdout
             assert "ok       job_stats: 1 in /proc/fs/lustre/obdfilter; 1 entries\n" in done.stdout
             assert "\nproblem " not in done.stdout

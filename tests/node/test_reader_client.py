@@ -593,7 +593,7 @@ class TestPublicStart:
         os.chown(theirs, STRANGER, STRANGER)
         done = self.start(node, env={"IOSTATS_NODE_PUBLIC_DIR": str(theirs / "start")})
         assert 1 == done.returncode
-        assert f"got {theirs} of user {STRANGER}; mend it, or name another in" in done.stderr
+        assert f"got {theirs} of user {STRANGER}; fix it, or name another in" in done.stderr
         assert [] == list(theirs.iterdir())
 
     def test_what_nobody_fetched_for_months_is_removed(self, node):

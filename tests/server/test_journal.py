@@ -248,7 +248,7 @@ def test_a_directory_of_others_is_not_used_and_the_job_is_counted(desk):
     work(desk, server, "nid00001")
     assert server.err.startswith(
         f"iostats: {desk.journals}: expected a directory of user {os.geteuid()} with mode 0700, "
-        f"got a directory of mode 0755; mend it, or name another with --state-dir; {TO_BE_LOST}\n")
+        f"got a directory of mode 0755; fix it, or name another with --state-dir; {TO_BE_LOST}\n")
     assert 23 == reads(server.stop().record)
     assert [] == found_here(desk)
 

@@ -153,5 +153,5 @@ def test_a_source_of_another_release_is_passed_over():
     (9999, "error 9999"),
 ], ids=["not root", "Secure Boot", "a broken disk", "a number nobody knows"])
 def test_a_refusal_is_told_in_words(code, why):
-    """What a user can mend, what only the administrator can, and what nobody knows."""
+    """What a user can fix, what only the administrator can, and what nobody knows."""
     assert why == snapshots.reason(code)

@@ -724,7 +724,7 @@ def doctor(desk, port, env):
     """{name: (state, text, command)} of the doctor's checks of the server."""
     done: Done = desk.client("doctor", "--json", "--node", "nid00023", "--root",
                              desk.tree(**BEFORE), "--server", f"127.0.0.1:{port}", env=env)
-    return {one["name"]: (one["state"], one["text"], one["mend"])
+    return {one["name"]: (one["state"], one["text"], one["fix"])
             for one in done.record["checks"]}
 
 
@@ -740,8 +740,8 @@ def test_the_doctor_says_that_munge_works(desk, munged):  # noqa: F811
 def test_the_doctor_says_that_munged_is_not_there(desk, munged):  # noqa: F811
     """A problem where nothing else is left; a note where the secret is."""
     one = desk.server(env=by(munged, "munge secret"))
-    state, text, mend = doctor(desk, one.port, by(_Nothing))["munge"]
-    assert ("problem", "systemctl start munge") == (state, mend)
+    state, text, fix = doctor(desk, one.port, by(_Nothing))["munge"]
+    assert ("problem", "systemctl start munge") == (state, fix)
     assert text.startswith("munge does not work here: Failed to access ")
     checks = doctor(desk, one.port, by(_Nothing, "munge secret"))
     assert ("note", "ok") == (checks["munge"][0], checks["secret"][0])
