@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"iostats: mail: the report is not in it: {sys.executable} has no package "
               f"{error.name!r}; sudo make install-site", file=sys.stderr)
     except Exception as error:
-        print(f"iostats: a bug of ours, please report it: {error!r}", file=sys.stderr)
+        print(f"iostats: internal error; please report: {error!r}", file=sys.stderr)
     # A job's name may have a line in it, which some mail programs would take for a header; and an
     # address, which is the user's to choose, may look like an option of theirs.
     arguments = [" ".join(word.splitlines()) for word in arguments]

@@ -198,7 +198,7 @@ async def _all(command: run_command.Command, system: ModuleType, config: Config,
     except (IostatsError, OSError) as error:
         say(f"{error}; the command runs, and is not measured")
     except Exception as error:
-        say(f"a bug of ours, please report it: {error!r}; the command runs, and is not measured")
+        say(f"internal error; please report: {error!r}; the command runs, and is not measured")
     printed = []
 
     def print_report() -> None:

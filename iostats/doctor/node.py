@@ -501,11 +501,22 @@ def _server(given: dict[str, Any], config: Config, job: str | None, node: str) -
             return [Check(OK, "server", f"{host}:{port} is the server of job {job}"),
                     *known, *_trust_and_clock(hello, by, signs, host, given, config, job)]
         others.append(f"port {port}: " + (f"the server of job {str(hello['job'])[:40]!r}"
-                                          if "job" in hello else "something else"))
-    text = "; ".join(others) or f"nobody listens on its {len(ports)} ports from {ports[0]} on"
+                                          if "job" in hello else "in use by another program"))
+    text = "; ".join(others) or f"no server found on {_ports_text(ports)}"
     # Without a server there need not be a secret yet; one that is not safe is told.
     return [Check(PROBLEM, "server", f"{host}: {text}; start it there", begin),
             *(check for check in known if not check.fix.startswith("scp "))]
+
+
+def _ports_text(ports: list[int]) -> str:
+    """
+    >>> _ports_text([24567]), _ports_text([24567, 24824]), _ports_text([24567, 24824, 25081, 25338])
+    ('port 24567', 'ports 24567 and 24824', 'ports 24567, 24824 and 2 more')
+    """
+    *first, last = map(str, ports)
+    if len(first) > 1:
+        first, last = first[:2], f"{len(ports) - 2} more"
+    return f"ports {', '.join(first)} and {last}" if first else f"port {last}"
 
 
 def _known_by(given: dict[str, Any], config: Config, job: str,

@@ -152,7 +152,7 @@ def _site(config: Config, node: str) -> list[Check]:
         return [Check(OK, "site", f"{where} is the site's server"), *clock("site clock", hello),
                 *_munge_unused(config)]
     if hello.get("job") != protocol.SITE:
-        return [Check(PROBLEM, "site", f"{where}: something else listens there",
+        return [Check(PROBLEM, "site", f"{where}: the port is in use by another program",
                       at(host, node, f"ss -ltnp sport = :{port}"))]
     return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.doubt for one in signs),
                   get if any(isinstance(one, auth.Secret) for one in signs) else

@@ -102,8 +102,8 @@ def _job_ids(looks: Sequence[storage_agent.Look], config: Config, root: str) -> 
         return Check(NOTE, "job ids", f"none of {entries} entries is of a job ({form}){here}; "
                                       f"on the MGS, for all nodes", fix)
     if shown == "disable":
-        return Check(PROBLEM, "job ids", f"no entry{here}: nobody tells his job; on the MGS, for "
-                                         f"all nodes", fix)
+        return Check(PROBLEM, "job ids", "no entry: processes are not tagged with a job id "
+                                         "(jobid_var=disable); on the MGS, for all nodes", fix)
     return Check(NOTE, "job ids", f"no entry: no job of late, or none tells its id{here}")
 
 

@@ -183,7 +183,7 @@ def _tried(act: Callable[[], Any]) -> tuple[Any, IostatsError | None]:
     except Exception as error:
         import traceback
         traceback.print_exc()                           # a bug of ours is shown, and hangs nobody
-        return None, IostatsError(f"a bug of ours, please report it: {error!r}")
+        return None, IostatsError(f"internal error; please report: {error!r}")
 
 
 def _act(ranks: _Ranks, member: Any) -> int:

@@ -566,7 +566,7 @@ _WHY_REFUSED = {wire_protocol.NOT_AUTHENTICATED: "not authenticated", wire_proto
 
 
 def _log_bug(error: BaseException) -> None:
-    log.error("a bug of ours, please report it: %r", error, exc_info=error)
+    log.error("internal error; please report: %r", error, exc_info=error)
 
 
 class _Task:

@@ -672,7 +672,7 @@ class InfluxDB:
                 await asyncio.sleep(0)
             self._sweeps.put_nowait(self._lines.ready)
         except Exception:
-            log.exception("a bug of ours, please report it: a sweep was not written")
+            log.exception("internal error; please report: a sweep was not written")
 
     def _keep(self) -> None:
         """The thread that writes points to the directory."""
@@ -683,7 +683,7 @@ class InfluxDB:
             try:
                 self._keep_one(sweep)
             except Exception:                        # one sweep's trouble is not the next one's
-                log.exception("a bug of ours, please report it: a sweep was not written")
+                log.exception("internal error; please report: a sweep was not written")
             self._sweeps.task_done()
 
     def _keep_one(self, sweep: _Sweep) -> None:
@@ -716,7 +716,7 @@ class InfluxDB:
                     pause_s = AGAIN_S[0]
                     continue
             except Exception as error:
-                log.exception("a bug of ours, please report it: points were not sent")
+                log.exception("internal error; please report: points were not sent")
                 answer = Answer(LATER, f"was not asked: {error!r}", None)
             self._failed(answer)
             self._stop.wait(pause_s if answer.after_s is None else answer.after_s)

@@ -334,7 +334,7 @@ class Prometheus:
             self._swept, self._every_s = sweep.slot, sweep.every_s
             self._served = None, b""
         except Exception:
-            log.exception("a bug of ours, please report it: no page for Prometheus")
+            log.exception("internal error; please report: no page for Prometheus")
 
     def page(self) -> tuple[bytes, bytes]:
         """(page, page compressed), as of now."""

@@ -560,7 +560,7 @@ class Harvest:
                 log.error("%s", error)
                 await asyncio.sleep(5)
             except Exception:
-                log.exception("a bug of ours, please report it: in the harvest")
+                log.exception("internal error; please report: in the harvest")
                 await asyncio.sleep(5)
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -602,7 +602,7 @@ class Harvest:
             try:
                 sink.sweep(self.sweep, self)
             except Exception:
-                log.exception("a bug of ours, please report it: a sweep was not written")
+                log.exception("internal error; please report: a sweep was not written")
 
     def _ask_in_turn(self) -> None:
         """Ask the batch system for some jobs, while nobody waits for that."""
@@ -629,7 +629,7 @@ class Harvest:
             self.warn_hourly(error)
             found = None
         except Exception:
-            log.exception("a bug of ours, please report it: no facts from %s", self.scheduler)
+            log.exception("internal error; please report: no facts from %s", self.scheduler)
             found = None
         for job in jobs:
             life = self._lives.get(job)

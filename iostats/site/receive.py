@@ -472,7 +472,7 @@ class SiteServer(Server):
                 job.due = self._passed() + _AGAIN_S
                 continue
             except Exception:                            # one job's trouble is not the others'
-                log.exception("a bug of ours, please report it: no record of job %s", key.job)
+                log.exception("internal error; please report: no record of job %s", key.job)
                 job.due = self._passed() + _FORGET_EVERY_S
                 continue
             began = began if made else clock()
@@ -497,7 +497,7 @@ class SiteServer(Server):
                     await self._keep_some([one])
                 return
             [one] = made
-            log.exception("a bug of ours, please report it: no record of job %s", one.key.job)
+            log.exception("internal error; please report: no record of job %s", one.key.job)
             one.job.due = self._passed() + _FORGET_EVERY_S
 
     async def _facts(self, keys: list[Key]) -> tuple[dict[Key, Facts], dict[Key, Facts]]:
@@ -523,7 +523,7 @@ class SiteServer(Server):
                 self.harvest.warn_hourly(error)
                 continue
             except Exception:
-                log.exception("a bug of ours, please report it: no facts from %s", name)
+                log.exception("internal error; please report: no facts from %s", name)
                 continue
             found.update((key, facts[key.job]) for key in some if key.job in facts
                          and _are_of(facts[key.job], key, abouts[key]))
@@ -667,7 +667,7 @@ class SiteServer(Server):
         except IostatsError as error:
             log.warning("job %s: %s", key.job, error)
         except Exception:
-            log.exception("a bug of ours, please report it: job %s was not shown", key.job)
+            log.exception("internal error; please report: job %s was not shown", key.job)
         finally:
             del self._showing[key]
 
@@ -708,7 +708,7 @@ class SiteServer(Server):
             except IostatsError as error:
                 why = error
             except Exception:
-                log.exception("a bug of ours, please report it: no comment for %s", facts.job)
+                log.exception("internal error; please report: no comment for %s", facts.job)
                 return
         log.warning("job %s: no comment: %s", facts.job, why)
 

@@ -265,7 +265,7 @@ class Agent:
                 self._say(str(error))
             except Exception as error:         # a bug is no reason to leave all jobs uncounted
                 self._is_broken = True
-                self._say(f"a bug of ours, please report it: {error!r}")
+                self._say(f"internal error; please report: {error!r}")
             self._deliver(time.monotonic() + max(2.0, every / 2))
 
     def once(self) -> None:

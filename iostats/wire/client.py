@@ -292,7 +292,7 @@ class _Conversation:
         for one in self._signs:
             hello, is_proved = self._call("hello", {"job": self._name}, one)
             if not isinstance(hello, dict) or "job" not in hello:
-                raise _NotOurs("something else listens there")
+                raise _NotOurs("the port is in use by another program")
             if is_proved:
                 return hello, one
             if hello["job"] != self._name:
@@ -316,9 +316,9 @@ class _Conversation:
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
-            raise _NotOurs("something else listens there") from None
+            raise _NotOurs("the port is in use by another program") from None
         if not isinstance(answer, dict):
-            raise _NotOurs("something else listens there")
+            raise _NotOurs("the port is in use by another program")
         if "error" in answer:
             error = answer["error"]
             is_form = isinstance(error, dict)
@@ -347,7 +347,7 @@ class _Conversation:
         """({lower-case header: value}, body) of one HTTP answer."""
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > _LONGEST_HEAD:
-                raise _NotOurs("something else listens there")
+                raise _NotOurs("the port is in use by another program")
             self._receive()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
@@ -357,7 +357,7 @@ class _Conversation:
             headers[name.strip().lower()] = value.strip()
         length = int(headers.get("content-length", "0"))
         if not lines[0].startswith("HTTP/1.") or not 0 <= length <= self._longest:
-            raise _NotOurs("something else listens there")
+            raise _NotOurs("the port is in use by another program")
         while len(self._buffer) < length:
             self._receive()
         body, self._buffer = bytes(self._buffer[:length]), self._buffer[length:]

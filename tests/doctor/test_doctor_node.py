@@ -467,7 +467,8 @@ def test_a_server_is_found_among_the_ports_of_the_job(desk, tree):
 def test_no_server(desk, tree):
     """Nobody listens on any port of the job; a secret is not asked for then."""
     job, ports = job_with_free_ports(16)
-    assert (f"127.0.0.1: nobody listens on its 16 ports from {ports[0]} on; start it there",
+    assert (f"127.0.0.1: no server found on ports {ports[0]}, {ports[1]} and 14 more; start it "
+            f"there",
             f"iostats_server.py --job {job} &") == problem(
         desk, tree, "server", "--server", "127.0.0.1", job=job)
     assert "secret" not in doctor(desk, tree, "--server", "127.0.0.1", job=job)[1]
@@ -484,7 +485,7 @@ def test_the_server_of_another_job(desk, tree):
 def test_something_else_on_the_port(desk, tree):
     """A web server."""
     with Listener(0, http_answer(b"<html>")) as other:
-        assert (f"127.0.0.1: port {other.port}: something else; start it there",
+        assert (f"127.0.0.1: port {other.port}: in use by another program; start it there",
                 "iostats_server.py --job 23 &") == problem(
             desk, tree, "server", *at(other.port), job="23")
 

@@ -77,8 +77,8 @@ def test_a_real_server_whose_nodes_tell_no_job(desk, tree):
 
 
 @pytest.mark.parametrize("data, variable, expected", [
-    (b"", "disable\n", ("problem", "no entry; jobid_var is 'disable' here: nobody tells his job; "
-                                   "on the MGS, for all nodes", JOBID)),
+    (b"", "disable\n", ("problem", "no entry: processes are not tagged with a job id "
+                                   "(jobid_var=disable); on the MGS, for all nodes", JOBID)),
     (b"job_stats:\n", "procname_uid\n", ("note", "no entry: no job of late, or none tells its id; "
                                                  "jobid_var is 'procname_uid' here", "")),
     (b"", "", ("note", "no entry: no job of late, or none tells its id", "")),

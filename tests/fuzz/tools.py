@@ -71,7 +71,7 @@ def within(seconds=CPU_S):
 
 
 class Bug(Exception):
-    """The log has "a bug of ours": what a user would be asked to report."""
+    """The log has "internal error; please report": what a user would be asked to report."""
 
 
 class _Raising(logging.Handler):
@@ -80,7 +80,7 @@ class _Raising(logging.Handler):
         self.found = None
 
     def emit(self, record):
-        if "a bug of ours" in str(record.msg):
+        if "internal error; please report" in str(record.msg):
             error = record.exc_info[1] if record.exc_info else None
             self.found = self.found or (record.getMessage(), error)
 
