@@ -17,8 +17,6 @@ import stat
 import sys
 import time
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
-
 from iostats import schedulers
 from iostats.base import config as site
 from iostats.base import job_id, logs
@@ -26,6 +24,7 @@ from iostats.base.errors import DONE, StateError, UsageError, one_line
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.node.identity import job as job_of
 from iostats.report import job_tables
+from iostats.report.node_sets import unfolded
 from iostats.server import journal
 from iostats.server.job_server import JobServer, how_to_add_up
 from iostats.totals.job_totals import Totals
@@ -224,8 +223,8 @@ def expected_nodes(given: str | None, most: int,
             raise UsageError(f"--nodes: expected a number from 1 to {most}, got {given!r}")
         return count
     try:
-        nodes = NodeSet(given)
-    except NodeSetException as error:
+        nodes = unfolded(given)
+    except ValueError as error:
         raise UsageError(f"--nodes: expected a list such as nid[00001-00128,200], a,b,c or a "
                          f"number, got {given!r} ({error})") from None
     if not 0 < len(nodes) <= most:

@@ -16,7 +16,7 @@ from iostats import schedulers
 from iostats.base.errors import IostatsError, NotYours
 from iostats.base.job_facts import ENDED, RUNNING, WAITING
 from iostats.cli import site_server
-from iostats.report.job_tables import folded
+from iostats.report.node_sets import folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from iostats.lustre.metrics import (
     is_operation,
 )
 from iostats.report.accounting_comment import OTHERS
+from iostats.report.node_sets import folded
 from iostats.totals.bounds import mark, numbers_too_low
 from iostats.totals.time_bins import sparkline
 
@@ -254,17 +255,6 @@ def _targets_table(harvested: list[dict[str, Any]], long: bool, units: str,
     return ["By target:", _table(("File System", "Target", "Read", "Written", "Operations"), rows,
                                  form, ("left", "left", "right", "right", "right")),
             *([f"({left_off} more: --long)"] if left_off else [])]
-
-
-def folded(nodes: Iterable[str]) -> str:
-    """
-    Node names in the batch systems' notation: nid[00001-00003,00007].
-    """
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
-    try:
-        return str(NodeSet.fromlist(list(nodes)))
-    except NodeSetException:
-        return ",".join(sorted(nodes))
 
 
 def _shown(record: dict[str, Any], config: Any) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ import msgspec
 from iostats.base.cooperative import finished
 from iostats.base.errors import NotDelivered, WireError
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME, ports
-from iostats.report.job_tables import folded
+from iostats.report.node_sets import folded
 from iostats.server.blocking_calls import NoAnswer, Threads
 from iostats.totals.alike import Same
 from iostats.totals.job_totals import Totals

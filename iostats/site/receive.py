@@ -34,7 +34,7 @@ from iostats.base.job_facts import ENDED, Facts
 from iostats.base.job_id import checked_job_id, is_node_name
 from iostats.base.node_list import expanded
 from iostats.load import ranking
-from iostats.report import accounting_comment, client_vs_server, job_tables
+from iostats.report import accounting_comment, client_vs_server, job_tables, node_sets
 from iostats.report.job_list import summary_of
 from iostats.server.job_server import NAME, Report, Server, Who, check_report, how_to_add_up
 from iostats.site import harvest_intake, load_queries, write_as_user
@@ -647,7 +647,7 @@ class SiteServer(Server):
         part = self.harvest.part(key.job, job["started"], job["ended"])
         if part is None:
             return {**record, "harvest": None}
-        found = harvest_intake.as_record(part, job_tables.folded)
+        found = harvest_intake.as_record(part, node_sets.folded)
         return {**record, "harvest": client_vs_server.compared(record, found, self.harvest.targets)}
 
     # -- to its user -------------------------------------------------------------------------------

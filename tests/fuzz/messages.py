@@ -20,7 +20,7 @@ from kernel import Agent, Kernel
 
 from iostats.base import config, job_id
 from iostats.base.errors import IostatsError, NotDelivered
-from iostats.report import job_tables
+from iostats.report import job_tables, node_sets
 from iostats.server import job_server
 from iostats.sinks import influxdb, prometheus
 from iostats.site import resets
@@ -107,7 +107,7 @@ def _documents():
 
 
 def _job_server(checks=()):
-    totals = Totals("4711", 3, fold=job_tables.folded)
+    totals = Totals("4711", 3, fold=node_sets.folded)
     return job_server.JobServer(totals, checks, _config(), lambda: NOW)
 
 
@@ -136,7 +136,7 @@ def rpc_report(data):
         _checked_answer(jsonrpc.dispatch(body.encode("utf-8", "replace"), one.methods, CALLER,
                                          _raise))
     _as_record(one.totals, ("grid", "json", "csv", "markdown")[len(data) % 4])
-    again = Totals("4711", 3, fold=job_tables.folded)
+    again = Totals("4711", 3, fold=node_sets.folded)
     with contextlib.suppress(AssertionError):
         assert not again.merge(Totals.from_state(json.loads(json.dumps(one.totals.state())))
                                ).counted, "counted"

@@ -24,7 +24,7 @@ from iostats.base.errors import (
 )
 from iostats.lustre import job_stats, job_stats_rows, paths, rpc_stats, stats
 from iostats.node import measurement, sources
-from iostats.report import accounting_comment, job_list, job_tables, sacct_time
+from iostats.report import accounting_comment, job_list, job_tables, node_sets, sacct_time
 from iostats.report.accounting_comment import CompactError
 from iostats.server import job_server
 from iostats.storage.fingerprints import Fingerprints
@@ -191,7 +191,7 @@ def node_list(data):
         with allowed(UsageError):
             for name in schedulers.node_names(text):
                 assert base_job_id.is_node_name(name)
-        job_tables.folded([name for name in names if base_job_id.is_node_name(name)])
+        node_sets.folded([name for name in names if base_job_id.is_node_name(name)])
 
 
 @target(lambda: [b"4711", b"4711[3].pbs01", b"143_7", b"12+1", b"f2Jx9k", "été".encode()], 300)
@@ -319,7 +319,7 @@ def a_record():
     """The record of two nodes, with all that a record can have."""
     from conftest import report as of_node
     from test_job_totals import llite, osc
-    totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=job_tables.folded)
+    totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=node_sets.folded)
     for number in (1, 2):
         totals.add(of_node(f"nid0000{number}", [
             llite("snx11001", read_bytes=16_777_216, read_calls=23, open=23, open_us=61_403,

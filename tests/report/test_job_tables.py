@@ -13,13 +13,13 @@ from conftest import report as of_node
 from test_job_totals import llite, osc, unread
 
 from iostats.base import config
-from iostats.report import job_tables
+from iostats.report import job_tables, node_sets
 from iostats.totals.job_totals import Totals
 
 
 def job(*reports, expected=None, job="4711", **choices):
     """(record, Config) of a job; `choices`: section_key=text, and labels."""
-    totals = Totals(job, len(reports) if expected is None else expected, fold=job_tables.folded)
+    totals = Totals(job, len(reports) if expected is None else expected, fold=node_sets.folded)
     for one in reports:
         totals.add(one)
     found = config.Config()
@@ -439,20 +439,6 @@ def test_json_keeps_every_name_as_it_is():
     printed = job_tables.text(record, choices, "json")
     assert "\x1b" not in printed
     assert "\x1b[2Jevil" == json.loads(printed)["file_systems"][0]["name"]
-
-
-# -- node names --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("nodes, shown", [
-    (["nid00001", "nid00002", "nid00003", "nid00007"], "nid[00001-00003,00007]"),
-    (["node1"], "node1"),
-    (["b2", "a1"], "a1,b2"),
-    ([], ""),
-])
-def test_node_names_are_folded_as_batch_systems_do(nodes, shown):
-    """A list of 10,000 names helps nobody."""
-    assert shown == job_tables.folded(nodes)
 
 
 # -- from both sides ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ from test_job_totals import llite, osc, unread
 
 from iostats.base.config import Config
 from iostats.lustre.metrics import EXPLAIN_ALWAYS
-from iostats.report import job_tables
+from iostats.report import job_tables, node_sets
 from iostats.server import job_server
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
@@ -420,7 +420,7 @@ def test_rates_of_a_job_that_did_nothing_are_left_out():
 
 def test_missing_nodes_are_folded_by_their_reasons():
     """One line, in the batch system's notation."""
-    totals = Totals("4711", frozenset(f"nid{n:05}" for n in range(1, 11)), fold=job_tables.folded)
+    totals = Totals("4711", frozenset(f"nid{n:05}" for n in range(1, 11)), fold=node_sets.folded)
     totals.add(of_node("nid00001", [proved(llite(open=23))]))
     for name in ("nid00002", "nid00003", "nid00007"):
         totals.add(of_node(name, reason="no start"))

@@ -17,7 +17,7 @@ from iostats.base import config
 from iostats.lustre.paths import File
 from iostats.node import show
 from iostats.node.sources import of_side
-from iostats.report import accounting_comment, job_list, job_tables
+from iostats.report import accounting_comment, job_list, job_tables, node_sets
 from iostats.server.job_server import Phase
 from iostats.site import job_index
 from iostats.totals import bounds, delta
@@ -58,7 +58,7 @@ def between(before, after):
 
 def job(*deltas, **fields):
     """The Totals of a job, each of `deltas` a node's."""
-    totals = Totals("4711", len(deltas), fold=job_tables.folded)
+    totals = Totals("4711", len(deltas), fold=node_sets.folded)
     for number, one in enumerate(deltas, 1):
         totals.add(of_node(f"nid{number:05}", one, **fields))
     return totals
@@ -169,10 +169,10 @@ def test_where_more_is_missing_there_is_no_upper_bound(other, missing):
 
 
 def test_merged_totals_say_the_same():
-    one, other = job(SMALL), Totals("4711", 2, fold=job_tables.folded)
+    one, other = job(SMALL), Totals("4711", 2, fold=node_sets.folded)
     other.add(of_node("nid00002", EXACT))
     one.expected = 2
-    assert one.merge(Totals.from_state(other.state(), 2, fold=job_tables.folded)).counted
+    assert one.merge(Totals.from_state(other.state(), 2, fold=node_sets.folded)).counted
     assert only(job(SMALL, EXACT)) == only(one)
 
 

@@ -17,7 +17,7 @@ from test_job_totals import llite, osc, unread
 from iostats.base.config import Config
 from iostats.base.job_facts import ENDED, Facts
 from iostats.node import show, sources
-from iostats.report import accounting_comment, client_vs_server, job_tables
+from iostats.report import accounting_comment, client_vs_server, job_tables, node_sets
 from iostats.server import job_server
 from iostats.site import harvest_intake, receive
 from iostats.site.store import Key
@@ -34,7 +34,7 @@ NODES = frozenset(("nid00001", "nid00002", "nid00003", "nid00004"))
 
 
 def totals(*reports, expected=None):
-    found = Totals("4711", len(reports) if expected is None else expected, fold=job_tables.folded)
+    found = Totals("4711", len(reports) if expected is None else expected, fold=node_sets.folded)
     for one in reports:
         found.add(one)
     return found
@@ -85,7 +85,7 @@ class OfASite:
         record = receive._with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
                                      facts)
         return {**record, "harvest": client_vs_server.compared(
-            record, harvest_intake.as_record(at_servers(), job_tables.folded),
+            record, harvest_intake.as_record(at_servers(), node_sets.folded),
             {("scratch", "OST0000")})}
 
 
