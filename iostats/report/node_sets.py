@@ -32,5 +32,5 @@ def unfolded(text: str) -> list[str]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     try:
         return list(NodeSet(text))
-    except NodeSetException as error:
+    except (NodeSetException, AssertionError) as error:        # "range too large"
         raise ValueError(str(error)) from None

@@ -22,3 +22,9 @@ def test_a_node_list_is_written_out():
     assert ["nid1", "nid3"] == node_sets.unfolded("nid[1,3]")
     with pytest.raises(ValueError, match="missing bracket"):
         node_sets.unfolded("a[1-")
+
+
+def test_a_range_that_is_too_large_is_an_error_of_the_list():
+    """ClusterShell only asserts it: `iostats server --nodes` ended with a traceback."""
+    with pytest.raises(ValueError, match="range too large"):
+        node_sets.unfolded("a[1-1000000001]")
