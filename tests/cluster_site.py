@@ -9,7 +9,7 @@ CONFIG = """
 [node]
 hook_dir = /run/iostats-node
 # A machine of two cores with five nodes on it, and whatever else it has to do.
-hook_within = 100
+hook_timeout = 100
 [site]
 host = ctl
 secret = {directory}/site.secret

@@ -191,9 +191,9 @@ class StorageDesk(Desk):
         (self.directory / "site.secret").write_text(SECRET)
         (self.directory / "site.secret").chmod(0o600)
         self.choices = {
-            "site.host": "127.0.0.1", "site.port": self.port, "harvest.every": 1,
+            "site.host": "127.0.0.1", "site.port": self.port, "harvest.interval": 1,
             "site.secret": self.directory / "site.secret", "harvest.spool_dir": self.spool,
-            "harvest.cpu_percent": 100, "node.try_for": 60}
+            "harvest.cpu_percent": 100, "node.retry_timeout": 60}
         self._sites = []
 
     def site(self, ahead_s=0.0, known=None):

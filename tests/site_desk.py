@@ -104,7 +104,7 @@ class SiteDesk(Desk):
         self.choices = {
             "site.host": "127.0.0.1", "site.port": self.port, "site.secret": self.site_secret,
             "site.store": self.store, "site.deadline": 60, "node.hook_dir": self.hooks,
-            "node.reader": "", "node.public_dir": "", "node.hook_within": 60}
+            "node.reader": "", "node.public_dir": "", "node.hook_timeout": 60}
         self.configure()
 
     def configure(self, **choices):

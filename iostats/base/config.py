@@ -10,7 +10,8 @@ A site's choices: site.cfg, in four places, the later one wins.
 that begin with "#" or ";" are comments.  Nodes read it at every job start, where `configparser`
 would cost as much as a bare interpreter, so it is read here, in a few lines.
 
-A mistake names the file, the line, the section, the key, and what is allowed.
+An error message names the file, the line, the section, the key, and what is allowed.  Keys that
+were renamed (RENAMED) are accepted, and noted with the new name.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _wait(default: float, help: str) -> Option:
 
 
 def _kept(default: str, what: str, help: str) -> Option:
-    """Where a service or a hook keeps something: where it runs is nobody's choice."""
+    """A path of a service or a hook: it must be absolute, since their directory is not defined."""
     return Option(default, _absolute, f"{what} whose path begins with /", help)
 
 
@@ -115,144 +116,147 @@ OPTIONS = {
         "names of environment variables", "Where the job id is looked for; the first one set."),
     "node.file_systems": Option("", str.split, "names of file systems, or globs of them", (
         "File systems whose counters are read, such as scratch snx1100*.  Empty: all.")),
-    "node.try_for": _wait(60, (
-        "`stop` tries to reach the server for so many seconds, with growing waits, then keeps "
-        "the delta for a later `stop`.")),
+    "node.retry_timeout": _wait(60, (
+        "How long `stop` tries to reach the server, with growing pauses; after that it keeps the "
+        "delta for a later `stop`.")),
     "node.reader": Option("/run/iostats/reader.sock", _text, "a socket", (
-        "Where the reader listens, which gives ordinary users the counters that only root may "
-        "read; asked when a counter file is refused, and the socket is there.  Empty: never.")),
+        "The socket of the reader, which gives ordinary users the counters that only root may "
+        "read.  It is asked when a counter file may not be read.  Empty: never.")),
     "node.public_dir": Option("/run/iostats/start", _text, "a directory", (
-        "Where root's `start --public` keeps a snapshot that the job's user can use, but not "
+        "Where root's `start --public` keeps a snapshot that the job's user can use but not "
         "change.")),
     "node.python": Option("python3", _text, "a command", (
         "Python 3.9 or newer on the nodes, for `iostats run`.")),
     "node.hook_dir": _kept("/var/lib/iostats/node", "a directory", (
-        "Where prolog and epilog keep a node's starts, and the reports that wait for the site's "
-        "server; root's own, on the node's own disk.")),
-    "node.hook_within": _wait(0.9, (
-        "Prolog and epilog end after so many seconds, whatever they have reached.")),
+        "Where prolog and epilog keep the starts of a node's jobs, and the reports that wait for "
+        "the site's server; owned by root, on the node's own disk.")),
+    "node.hook_timeout": _wait(0.9, (
+        "Prolog and epilog end after this time, whether they are finished or not.")),
     "server.host": Option("", _text, "a host name", "Where the job's server runs; stop --server."),
     "server.port_first": _number(1, 65535, 20000, (
         "First of the ports that job ids are mapped to; keep them out of the kernel's "
         "ephemeral ports (sysctl net.ipv4.ip_local_port_range).")),
-    "server.port_last": _number(1, 65535, 29999, "Last of them."),
+    "server.port_last": _number(1, 65535, 29999, "Last of these ports."),
     "server.port_tries": _number(1, 1000, 16, (
-        "So many ports are tried when the first one is taken by somebody else.")),
+        "How many ports are tried when a job's first port is in use by another program.")),
     "server.deadline": _wait(60, (
-        "The server waits so many seconds for the other nodes after the first `stop`.")),
+        "How long the server waits for the other nodes after the first `stop`.")),
     "server.max_message_bytes": _number(1024, 1 << 30, 16 << 20, (
         "A larger message is refused unread.")),
-    "server.max_nodes": _number(1, 10_000_000, 100_000, "More nodes are refused."),
+    "server.max_nodes": _number(1, 10_000_000, 100_000, (
+        "A job may have up to this number of nodes; reports of more are refused.")),
     "server.max_connections": _number(16, 1_000_000, 20_000, (
-        "At so many open connections the ones that say nothing are closed first.")),
-    "server.silence": _wait(10, "A connection that says nothing is closed after so many seconds."),
+        "From this number of open connections on, idle ones are closed early.")),
+    "server.idle_timeout": _wait(10, (
+        "A connection on which no complete message arrives for this time is closed.")),
     "server.clock_tolerance": _wait(300, (
-        "A message is stale when its time is further than so many seconds from the server's.")),
+        "A message is refused as stale when its time differs more than this from the server's.")),
     "server.auth": Option("secret", _ways, "secret or munge, or both, the preferred one first", (
-        "How nodes and server know each other.  secret: by the job's secret, in a directory that "
-        "they "
-        "share.  munge: by munged, on each of them; a server then takes messages of its own user "
-        "and of root alone.  Of both a node takes the first that works, and a server takes both.")),
+        "How nodes and server authenticate each other.  secret: by the job's secret, in a "
+        "directory that they share.  munge: by munged, which runs on each of them; a server then "
+        "accepts messages of its own user and of root only.  With both, a node uses the first "
+        "that works, and a server accepts either.")),
     "server.munge_socket": Option("", _text, "a socket", (
-        "Where munged listens.  Empty: where munge has it.")),
+        "The socket of munged.  Empty: munge's own default.")),
     "server.munge_users": Option("", str.split, "names or numbers of users", (
-        "Whose server a node believes where munge is used, beside its user's own and root's.")),
+        "With munge a node trusts servers of its own user, of root, and of these users.")),
     "batch.system": Option("", _text, "flux, lsf, none, pbs, sge or slurm", (
         "The batch system.  Empty: the one whose job id is in the environment.")),
     "run.output": Option("", _text, "a file", (
-        "Where `iostats run` puts its report, %j being the job's id.  Empty: standard error.")),
-    "run.start_within": _wait(30, (
-        "`iostats run` starts its command after so many seconds at the latest; nodes that are not "
-        "ready by then are missing in the report.")),
+        "Where `iostats run` writes its report; %j is the job's id.  Empty: standard error.")),
+    "run.start_timeout": _wait(30, (
+        "`iostats run` waits this long for its nodes to be ready, then starts its command; nodes "
+        "that were not ready are missing in the report.")),
     "run.grace": _wait(1, (
-        "When the batch system ends a job (SIGTERM), its command has so many seconds to end before "
-        "the nodes read their counters all the same.")),
+        "When the batch system ends a job (SIGTERM), its command has this time to end; after "
+        "that the nodes read their counters even if it still runs.")),
     "run.deadline": _wait(5, (
-        "And so many for the nodes to report after that; keep grace and deadline together below "
-        "the time until SIGKILL (Slurm: KillWait).")),
+        "After that the nodes have this time to report; grace and deadline together must be "
+        "shorter than the time until SIGKILL (Slurm: KillWait).")),
     "site.host": Option("", _text, "a host name", (
-        "Where the site's server runs, to which all prologs and epilogs report.")),
+        "Where the site's server runs; all prologs and epilogs report to it.")),
     "site.port": _number(1, 65535, 19990, "The port of the site's server."),
     "site.secret": Option("/etc/iostats/site.secret", _text, "a file", (
-        "The secret of the site's server and the nodes' root; the same on all of them, readable "
-        "by root alone.")),
+        "The secret that the site's server and root on the nodes share; the same file on all of "
+        "them, readable by root only.")),
     "site.store": _kept("/var/lib/iostats/site.sqlite", "a file", (
         "Where the site's server keeps reports and records.")),
     "site.deadline": _wait(300, (
-        "A job's record is made so many seconds after its first epilog, if not all of its nodes "
-        "have reported by then; later reports are added to it.")),
+        "How long the site's server waits for a job's other nodes after its first epilog, before "
+        "it makes the record; later reports are added to it.")),
     "site.keep_reports_days": _number(1, 3650, 7, (
-        "The nodes' reports are kept for so many days: one that comes later is not added.")),
-    "site.keep_days": _number(1, 36500, 365, "Records are removed after so many days."),
+        "How many days the nodes' reports are kept; a report that comes later is not added.")),
+    "site.keep_days": _number(1, 36500, 365, "How many days records are kept."),
     "site.show": Option("", _words_of("output", "home", "comment"),
                         "words out of: output home comment", (
         "Where the site's server shows a job's report.  output: at the end of the job's own output "
-        "file.  home: in ~/.iostats/JOB.txt of a user who has that directory.  comment: in short, "
-        "in "
-        "the batch system's accounting, where every user can read it by sacct, unless slurm.conf "
-        "and slurmdbd.conf have PrivateData=jobs.")),
+        "file.  home: in ~/.iostats/JOB.txt of a user who has that directory.  comment: a short "
+        "form in the batch system's accounting, where every user can read it with sacct, unless "
+        "slurm.conf and slurmdbd.conf have PrivateData=jobs.")),
     "site.comment_fields": Option("AdminComment", str.split, "names of fields", (
-        "Slurm's fields for the short report; the first one that nobody else has used.")),
+        "Slurm's fields for the short form; the first one that has no text of others is used.")),
     "site.readers": Option("root", str.split, "names of users", (
         "Users who may read all records; others may read their own, where auth is munge.")),
     "site.mail_program": Option("/usr/bin/mail", _text, "a command", (
-        "What `iostats mail` hands its mail to.")),
+        "The program with which `iostats mail` sends its mail.")),
     "harvest.job_id": Option("%j", _text, "a form with one %j, such as %j or %j:%u:%H", (
-        "How the ids of jobs look in job_stats, as jobid_name has it (lctl get_param jobid_name): "
-        "%j the job, %e program, %u user, %g group, %H or %h host, %p process.  What does not look "
-        "so is no job's: cp.0, kworker.")),
-    "harvest.every": _number(0, LONGEST_PAUSE_S, 0, (
-        "On storage servers: seconds between two sweeps over job_stats, the same on all of them, "
-        "so that they are in step; at most a third of job_cleanup_interval.  0: just that.")),
+        "The form of job ids in job_stats, as in jobid_name (lctl get_param jobid_name): %j the "
+        "job, %e program, %u user, %g group, %H or %h host, %p process.  I/O under an id of "
+        "another form is that of (no job): cp.0, kworker.")),
+    "harvest.interval": _number(0, LONGEST_PAUSE_S, 0, (
+        "On storage servers: seconds between two sweeps over job_stats; the same on all of them, "
+        "so that they sweep at the same time, and at most a third of job_cleanup_interval.  0: "
+        "chosen by the agent.")),
     "harvest.file_systems": Option("", str.split, "names of file systems", (
         "File systems that are harvested.  Empty: all.")),
     "harvest.spool_dir": _kept("/var/lib/iostats/harvest", "a directory", (
         "Where sweeps wait for the site's server; on the storage server's own disk.")),
     "harvest.spool_bytes": _number(1 << 20, 1 << 40, 64 << 20, (
-        "When more of them wait, the oldest are dropped.")),
+        "When the waiting sweeps are larger than this, the oldest are dropped.")),
     "harvest.cpu_percent": _number(1, 100, 25, (
-        "A sweep takes no more of one core; it waits between two parts of its work.")),
+        "A sweep uses up to this share of one core, on average.")),
     "secret.dir": Option("~/.iostats", _text, "a directory", (
         "Where the server puts the job's secret; a directory that the nodes share.")),
     "influxdb.url": Option("", _text, "http://HOST:PORT or https://HOST:PORT", (
         "The database that gets a point of each job that did something in a sweep: InfluxDB 2, "
         "VictoriaMetrics, or another one with /api/v2/write.  Empty: none.")),
-    "influxdb.org": Option("", _text, "a name", "The organization there."),
-    "influxdb.bucket": Option("iostats", _text, "a name", "The bucket there."),
+    "influxdb.org": Option("", _text, "a name", "The organization in that database."),
+    "influxdb.bucket": Option("iostats", _text, "a name", "The bucket in that database."),
     "influxdb.token_file": Option("", _text, "a file", (
-        "Has the database's token, one line; its mode must be 0600.  Empty: no token.")),
+        "A file with the database's token in one line, with mode 0600.  Empty: no token.")),
     "influxdb.file": Option("", _text, "a file", (
-        "jobHarvest's file in place of these four: URL, organization, bucket and token, a line "
-        "each; its mode must be 0600.")),
+        "jobHarvest's file instead of url, org, bucket and token_file: URL, organization, bucket "
+        "and token, one a line; its mode must be 0600.")),
     "influxdb.ca_file": Option("", _text, "a file", (
-        "Certificates of who signs for the database, for https.  Empty: the usual ones.")),
+        "CA certificates for https.  Empty: the system's.")),
     "influxdb.schema": Option("full", _one_of(("full", "jobharvest", "both")),
                               "full, jobharvest or both", (
         "full: measurement lustre_job.  jobharvest: measurement lustre, as jobHarvest writes it.  "
         "docs/sinks.md has both.")),
     "influxdb.by_target": Option("no", _one_of(("yes", "no")), "yes or no", (
-        "yes: a point for each target (OST, MDT) that the job used, in the full schema; that is "
+        "yes: a point for each target (OST, MDT) that the job used, in the full schema; this is "
         "many more points.")),
-    "influxdb.timeout": _wait(10, "A write that takes more seconds is tried again later."),
+    "influxdb.timeout": _wait(10, "A write that takes longer is tried again later."),
     "influxdb.spool_dir": _kept("/var/lib/iostats/influxdb", "a directory", (
         "Where points wait for the database.")),
     "influxdb.spool_bytes": _number(1 << 16, 1 << 40, 1 << 30, (
-        "So much waits at most, compressed; then the oldest points go.")),
+        "When the waiting points are larger than this, compressed, the oldest are dropped.")),
     "prometheus.listen": Option("", _text, "HOST:PORT", (
         "Where GET /metrics is answered, such as 127.0.0.1:9464; whoever reaches it sees all "
         "users' jobs.  Empty: nowhere.")),
     "prometheus.max_jobs": _number(1, 1_000_000, 1000, (
-        "So many jobs, the busiest, have lines of their own; the others are added up as "
-        "\"(others)\".")),
+        "The busiest jobs, up to this number, have lines of their own; the others are added up "
+        "as \"(others)\".")),
     "prometheus.by_target": Option("no", _one_of(("yes", "no")), "yes or no", (
-        "yes: a line for each target (OST, MDT); that is many more lines.")),
-    "report.format": Option("grid", _one_of(FORMATS), " or ".join(FORMATS), "Form of the tables."),
+        "yes: a line for each target (OST, MDT); this is many more lines.")),
+    "report.format": Option("grid", _one_of(FORMATS), " or ".join(FORMATS),
+                            "The form of the tables."),
     "report.units": Option("binary", _one_of(UNITS), " or ".join(UNITS), (
-        "binary: 1 MiB = 1048576 bytes.  decimal: 1 MB = 1000000 bytes.  bytes: as they are.")),
+        "binary: 1 MiB = 1048576 bytes.  decimal: 1 MB = 1000000 bytes.  bytes: plain numbers.")),
     "report.columns": Option("", str.split, "names of operations", (
         "Operations that the tables show, in this order.  Empty: every operation that happened.")),
     "report.job_fields": Option("", _text, "names of fields, as `iostats jobs -e` lists them", (
-        "What `iostats jobs` shows, as its -o takes it.  Empty: its own choice.")),
+        "The fields that `iostats jobs` shows, as for its option -o.  Empty: its default.")),
     "report.file_systems": Option("", str.split, "names of file systems", (
         "File systems that the tables show, in this order.  Empty: all.")),
 }
@@ -265,8 +269,14 @@ def _of_path(glob: str) -> str:
     return name if is_instance else last
 
 
-# Old key -> (the one that it is now, its value's text -> the new one's).
-RENAMED: dict[str, tuple[str, Callable[[str], str]]] = {
+# Old keys, still accepted: old -> (new, function of the old value's text that returns the new
+# one's; None: the text is the same).
+RENAMED: dict[str, tuple[str, Callable[[str], str] | None]] = {
+    "node.try_for": ("node.retry_timeout", None),
+    "node.hook_within": ("node.hook_timeout", None),
+    "server.silence": ("server.idle_timeout", None),
+    "run.start_within": ("run.start_timeout", None),
+    "harvest.every": ("harvest.interval", None),
     "node.mdc_path": ("node.file_systems", _of_path),
     "node.osc_path": ("node.file_systems", _of_path),
 }
@@ -299,19 +309,20 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
             self.take(name, OPTIONS[name].default, "the default")
 
     def take(self, name: str, text: str, where: str) -> None:
-        """Put the value of `text` in force; ConfigError names `where`."""
+        """Put the value of `text` in force, also of an old name; ConfigError names `where`."""
+        section, _, key = name.partition(".")
         if name in RENAMED:
-            old, (name, as_new) = name, RENAMED[name]
-            if not text:
-                return
-            text = as_new(text)
-            self.notes.append(f"{where}: [{old.partition('.')[0]}] {old.partition('.')[2]} is "
-                              f"old: write {name.partition('.')[2]} = {text}")
+            name, as_new = RENAMED[name]
+            if as_new:
+                if not text:
+                    return
+                text = as_new(text)
+            self.notes.append(f"{where}: [{section}] {key} is an old key: write "
+                              f"{name.partition('.')[2]} = {text}".rstrip())
         option = OPTIONS[name]
         try:
             self[name] = option.check(text)
         except ValueError:
-            section, _, key = name.partition(".")
             raise ConfigError(f"{where}: [{section}] {key}: expected {option.expected}, "
                               f"got {text!r}") from None
         self.origin[name] = where
@@ -330,7 +341,7 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Co
         system = "/etc/iostats/site.cfg"
         _read_file(config, system if _is_there(system) else BESIDE)
         directory = os.path.join(environ.get("HOME", ""), ".iostats")
-        if directory.startswith("/") and _is_believed(directory):
+        if directory.startswith("/") and _is_trusted(directory):
             _read_file(config, os.path.join(directory, "site.cfg"),
                        unless=(*_NOT_THERE, PermissionError))
     # Each look into os.environ that finds nothing is an exception: none of them where none is set.
@@ -345,13 +356,13 @@ def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Co
 
 
 def in_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """{variable: the key that it sets, which may be an old one} of what is there."""
-    known = {"IOSTATS_" + name.upper().replace(".", "_"): name for name in (*OPTIONS, *RENAMED)}
+    """{variable: the key that it sets, which may be an old one} of `environ`; old ones first."""
+    known = {"IOSTATS_" + name.upper().replace(".", "_"): name for name in (*RENAMED, *OPTIONS)}
     return {variable: name for variable, name in known.items() if variable in environ}
 
 
-def _is_believed(directory: str) -> bool:
-    """Root believes no other user's directory: a sudo may leave HOME as it was."""
+def _is_trusted(directory: str) -> bool:
+    """Root uses no other user's directory: sudo may leave HOME as it was."""
     try:
         return os.geteuid() != 0 or (os.stat(os.path.dirname(directory)).st_uid == 0
                                      and os.lstat(directory).st_uid == 0)
@@ -363,7 +374,7 @@ _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 def _is_there(path: str) -> bool:
-    """Also where it may not be read: then that is said, and no other one is taken."""
+    """True also for a file that may not be read: that is an error, and no other file is used."""
     try:
         os.stat(path)
     except _NOT_THERE:
@@ -388,7 +399,7 @@ def _read_file(config: Config, path: str,
         raise ConfigError(f"{path}:{lineno}: expected text in UTF-8") from None
     config.files.append(path)
     section: str | None = None
-    seen: dict[tuple[str, str], int] = {}
+    seen: dict[str, int] = {}
     for lineno, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if not line or line[0] in "#;":
@@ -406,11 +417,13 @@ def _read_file(config: Config, path: str,
                               f"got {line!r}")
         if section is None:
             raise ConfigError(f"{where}: expected [section] before the first key, got {line!r}")
-        if (section, key) in seen:
-            raise ConfigError(f"{where}: [{section}] {key} stands in line "
-                              f"{seen[section, key]} already; remove one")
-        seen[section, key] = lineno
         name = f"{section}.{key}"
+        new_name, as_new = RENAMED.get(name, (name, None))
+        same = name if as_new else new_name         # a key and its old name are the same key
+        if same in seen:
+            raise ConfigError(f"{where}: [{section}] {key} is set in line {seen[same]} already; "
+                              f"remove one")
+        seen[same] = lineno
         if section in FREE_SECTIONS:
             config.labels[key] = value
         elif name in OPTIONS or name in RENAMED:
@@ -421,7 +434,7 @@ def _read_file(config: Config, path: str,
 
 
 def keys_of(section: str) -> list[str]:
-    """The keys that `section` can have."""
+    """The keys of `section`."""
     return [name.partition(".")[2] for name in OPTIONS if name.startswith(section + ".")]
 
 

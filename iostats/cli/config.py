@@ -25,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status
+    for note in config.notes:
+        print(f"iostats: {note}", file=sys.stderr)
     print("\n".join(listing(config, options.check)))
     return DONE
 

@@ -318,7 +318,7 @@ def _tell_no_numbers(work: Work, failed: IostatsError, config: Config,
     from iostats.wire import client
     try:
         client.deliver(work.without_numbers(why_without(failed)), config["server.host"], password,
-                       {**config, "node.try_for": 0}, job_uid=_job_uid(config))
+                       {**config, "node.retry_timeout": 0}, job_uid=_job_uid(config))
     except IostatsError:
         pass                                            # the user is told of the greater trouble
 
@@ -433,7 +433,7 @@ def _hook(role: str, given: dict[str, Any], root: str) -> int:
     try:
         # Nothing of the environment is believed but what the batch system says of the job.
         config = site.load(given.get("--config"), environ={})
-        within_s = config["node.hook_within"]
+        within_s = config["node.hook_timeout"]
 
         def end(*_: object) -> None:
             raise _TimeIsUp
@@ -441,7 +441,7 @@ def _hook(role: str, given: dict[str, Any], root: str) -> int:
         signal.setitimer(signal.ITIMER_REAL, max(0.01, within_s))
         _run_hook(role, given, root, config, began + within_s * 0.9)
     except _TimeIsUp:
-        print(f"iostats: {role}: not done within {within_s:g} s ([node] hook_within)",
+        print(f"iostats: {role}: not done within {within_s:g} s ([node] hook_timeout)",
               file=sys.stderr)
     except Exception as error:                          # whatever it is, the node stays in service
         print(f"iostats: {role}: {error}", file=sys.stderr)
@@ -475,7 +475,7 @@ def _deliver(given: dict[str, Any], root: str) -> int:
     config = site.load(given.get("--config"), environ={})
     lost: list[str] = []
     waiting = prolog_epilog.deliver(config, root, this_node.name(given.get("--node")),
-                                    time.monotonic() + config["node.try_for"],
+                                    time.monotonic() + config["node.retry_timeout"],
                                     lambda text: _say(given, text), lost=lost)
     return NOT_REACHED if waiting else UNREADABLE if lost else DONE
 

@@ -132,6 +132,9 @@ def parse(arguments: Iterable[str]) -> tuple[dict[str, Any] | None, list[str]]:
 
 def _run(given: dict[str, Any], argv: list[str]) -> int:
     config = site.load(given.get("--config"))
+    if "--quiet" not in given:
+        for note in config.notes:
+            print(f"iostats: {note}", file=sys.stderr)
     if "--format" in given:
         config.take("report.format", given["--format"], "--format")
     system = schedulers.chosen(config, os.environ)

@@ -106,6 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
+    for note in config.notes:
+        _say(note)
     for name, given in (("server.deadline", options.deadline), ("report.format", options.format),
                         ("node.state_dir", options.state_dir)):
         if given is not None:

@@ -119,7 +119,7 @@ def _jobid_var(root: str) -> str:
 def _cleanup(found: Sequence[storage_agent.Target], config: Config) -> Check:
     """job_cleanup_interval against the pause between two sweeps."""
     said: list[str] = []
-    pause_s = storage_agent.pause_s(config["harvest.every"], found, said.append)
+    pause_s = storage_agent.pause_s(config["harvest.interval"], found, said.append)
     hidden = [one for one in found if one.cleanup_s is None]
     if hidden:
         return Check(NOTE, "cleanup", f"{hidden[0].file_system}-{hidden[0].name}: "
@@ -130,7 +130,7 @@ def _cleanup(found: Sequence[storage_agent.Target], config: Config) -> Check:
     command = "lctl set_param *.*.job_cleanup_interval="
     if said:
         return Check(NOTE, "cleanup", f"{told}: {said[0].partition('; ')[0]}",
-                     f"{command}{3 * config['harvest.every']}")
+                     f"{command}{3 * config['harvest.interval']}")
     if 0 in known:
         return Check(NOTE, "cleanup", f"{told}: with 0 no entry expires, and job_stats only grow",
                      f"{command}{_CLEANUP_S}")

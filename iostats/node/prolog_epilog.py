@@ -127,8 +127,8 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     for at, report in reports.items():
         if not os.path.exists(at):                          # the disk is full: now or never
             try:
-                _Site(config, say, config["node.hook_within"]).send(
-                    report, config["node.hook_within"])
+                _Site(config, say, config["node.hook_timeout"]).send(
+                    report, config["node.hook_timeout"])
             except IostatsError as error:
                 say(str(error))
                 return failed or damaged                    # its start stands, see _why_it_is_over
@@ -171,7 +171,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
         if left_s <= 0:
             if still:
                 say(f"no time is left to send reports; {still} wait in {directory} ([node] "
-                    f"hook_within)")
+                    f"hook_timeout)")
             return still
         try:
             text = read_text(path)

@@ -473,7 +473,7 @@ async def measured(command: Command, nodes: Nodes | None, server: JobServer | No
     totals: PartTotals = server.totals  # type: ignore[assignment]     # as the caller made it
     in_time = False
     with _whatever_happens(say):
-        in_time = await nodes.start(totals.expected_count or 1, config["run.start_within"],
+        in_time = await nodes.start(totals.expected_count or 1, config["run.start_timeout"],
                                     command.told)
     totals.began = None if in_time else time.time()
     early = asyncio.ensure_future(_early(command, nodes, totals, config, report, say))

@@ -619,7 +619,7 @@ class _Connections:
 
     def __init__(self, config: "Config", most: Optional[int] = None) -> None:
         self._most = config["server.max_connections"] if most is None else most
-        self._silence = config["server.silence"]
+        self._silence = config["server.idle_timeout"]
         self.held = 0
         self._most_held: int = max(_MOST_HELD, 2 * config["server.max_message_bytes"])
         # Silence is counted in looks at it, not on the clock: a turn of the loop in which thousands

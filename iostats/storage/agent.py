@@ -141,7 +141,7 @@ def _cleanup_s(directories: Iterable[str]) -> int | None:
 def pause_s(wanted: int, found: Iterable[Target],
             say: Callable[[str], None] = lambda text: None) -> int:
     """
-    Seconds between two sweeps over the [Target] `found`; `wanted`: [harvest] every.
+    Seconds between two sweeps over the [Target] `found`; `wanted`: [harvest] interval.
 
     An entry lives for one cleanup interval at least after its last change.  With three sweeps in
     it, two may be missed.
@@ -152,7 +152,7 @@ def pause_s(wanted: int, found: Iterable[Target],
         return wanted
     pause = next(one for one in _PAUSES if one <= most)
     if wanted:
-        say(f"[harvest] every = {wanted}: expected at most {most} s, a third of the smallest "
+        say(f"[harvest] interval = {wanted}: expected at most {most} s, a third of the smallest "
             f"job_cleanup_interval; sweeping every {pause} s")
     return pause
 
@@ -273,7 +273,7 @@ class Agent:
         self._meet()
         every = self._every()
         self._sweep(int(self._now() // every) * every, every)
-        until, self._refused = time.monotonic() + self._config["node.try_for"], ""
+        until, self._refused = time.monotonic() + self._config["node.retry_timeout"], ""
         while not self._deliver(max(until, time.monotonic() + 1)):
             left = until - time.monotonic()
             if left <= 0:
@@ -288,7 +288,7 @@ class Agent:
         return time.time() if self._offset_s is None else time.monotonic() + self._offset_s
 
     def _every(self) -> int:
-        return pause_s(self._config["harvest.every"], targets(self._root, self._file_systems),
+        return pause_s(self._config["harvest.interval"], targets(self._root, self._file_systems),
                        self._say)
 
     def _wait(self, every: int, last: int | None) -> int | None:

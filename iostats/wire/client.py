@@ -3,7 +3,7 @@ Deliver a report to a server, or ask it something, from a node.
 
 The ports of a job are tried in their order.  Whoever answers `hello` with another job, or cannot
 prove whose it is (by the job's secret, or by munge), is not our server.  What fails is tried again
-with growing waits, until `try_for` seconds are over.
+with growing waits, until `retry_timeout` seconds are over.
 
 HTTP/1.1 by hand over one socket: http.client and what it imports would cost a node more than
 everything else that it does here.
@@ -111,14 +111,14 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
             # Anew with each try: the server may have made the secret, or munged come up, by now.
             signs = auth.of_client(config, job, secret_path, say_once, job_uid)
             # Also where there is to be but one try, a server that has much to do may answer.
-            within_s = max(began + config["node.try_for"] - time.monotonic(),
+            within_s = max(began + config["node.retry_timeout"] - time.monotonic(),
                            _ONE_TRY_S if tries == 1 else 0.0)
             return _try_ports(report, host, ports, job, signs, method, within_s)
         except Refused:
             raise
         except NotDelivered as error:
             failed = error
-        left = began + config["node.try_for"] - time.monotonic()
+        left = began + config["node.retry_timeout"] - time.monotonic()
         if left <= 0:
             raise NotDelivered(f"{report['node']}: {tries} tries in "
                                f"{time.monotonic() - began:.0f} s: {failed}")

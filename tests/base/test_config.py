@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from iostats.base import config
 from iostats.base.config import FREE_SECTIONS, OPTIONS, SECTIONS, Config, load
 from iostats.base.errors import ConfigError
+from iostats.cli import config as config_command
 
 
 @pytest.fixture
@@ -57,25 +58,25 @@ def test_without_any_file_the_defaults_are_in_force(nobody):
 def test_the_later_place_wins_and_each_value_knows_where_it_came_from(nobody, tmp_path):
     """System's file < user's own < environment < command line; what one does not say stays."""
     system = write(tmp_path / "beside.cfg", "[server]\nport_first = 10023\nport_last = 10037\n"
-                                            "deadline = 41\nsilence = 43\n")
+                                            "deadline = 41\nidle_timeout = 43\n")
     user = write(tmp_path / ".iostats" / "site.cfg", "[server]\nport_last = 10047\ndeadline = 53\n")
     choices = load(environ={**nobody, "IOSTATS_SERVER_DEADLINE": "59"})
-    choices.take("server.silence", "61", "--silence")
+    choices.take("server.idle_timeout", "61", "--idle-timeout")
     assert (10023, 10047, 59.0, 61.0) == tuple(choices[f"server.{key}"] for key in (
-        "port_first", "port_last", "deadline", "silence"))
-    assert (f"{system}:2", f"{user}:2", "environment: IOSTATS_SERVER_DEADLINE", "--silence",
+        "port_first", "port_last", "deadline", "idle_timeout"))
+    assert (f"{system}:2", f"{user}:2", "environment: IOSTATS_SERVER_DEADLINE", "--idle-timeout",
             "the default") == tuple(choices.origin[f"server.{key}"] for key in (
-                "port_first", "port_last", "deadline", "silence", "max_nodes"))
+                "port_first", "port_last", "deadline", "idle_timeout", "max_nodes"))
 
 
 def test_config_stands_for_both_files(nobody, tmp_path):
     """--config FILE: neither the system's nor the user's file is read then."""
     write(tmp_path / "beside.cfg", "[server]\ndeadline = 41\n")
-    write(tmp_path / ".iostats" / "site.cfg", "[server]\nsilence = 43\n")
+    write(tmp_path / ".iostats" / "site.cfg", "[server]\nidle_timeout = 43\n")
     path = write(tmp_path / "mine.cfg", "[report]\nunits = decimal\n")
     choices = load(path, nobody)
     assert ("decimal", 60.0, 10.0) == (choices["report.units"], choices["server.deadline"],
-                                       choices["server.silence"])
+                                       choices["server.idle_timeout"])
 
 
 def test_labels_of_both_files_are_known(nobody, tmp_path):
@@ -89,6 +90,97 @@ def test_labels_of_both_files_are_known(nobody, tmp_path):
 def test_a_home_that_is_not_there_is_no_mistake(nobody, home):
     """Prologs run without HOME, or before it is mounted."""
     assert 60.0 == load(environ={"HOME": home})["server.deadline"]
+
+
+# -- keys that were renamed --------------------------------------------------------------
+
+RENAMED_KEYS = [
+    ("node", "try_for", "retry_timeout", "23", 23.0),
+    ("node", "hook_within", "hook_timeout", "0.7", 0.7),
+    ("server", "silence", "idle_timeout", "37", 37.0),
+    ("run", "start_within", "start_timeout", "41", 41.0),
+    ("harvest", "every", "interval", "43", 43),
+    ("node", "mdc_path", "file_systems", "/proc/fs/lustre/llite/snx1100*", ["snx1100*"]),
+    ("node", "osc_path", "file_systems", "/proc/fs/lustre/osc/snx11001-OST*", ["snx11001"]),
+]
+
+
+def test_the_table_of_these_tests_has_every_renamed_key():
+    """A key that is renamed later gets its row here."""
+    assert set(config.RENAMED) == {f"{section}.{old}" for section, old, *_ in RENAMED_KEYS}
+    assert {f"{section}.{new}" for section, _, new, *_ in RENAMED_KEYS} <= set(OPTIONS)
+    assert set() == set(config.RENAMED) & set(OPTIONS)
+
+
+@pytest.mark.parametrize("section, old, new, text, value", RENAMED_KEYS)
+def test_an_old_key_of_a_file_is_accepted_and_a_note_names_the_new_one(
+        tmp_path, section, old, new, text, value):
+    """A site.cfg of an earlier release does what it did."""
+    path = write(tmp_path / "site.cfg", f"[{section}]\n{old} = {text}\n")
+    choices = load(path, {})
+    assert (value, f"{path}:2") == (choices[f"{section}.{new}"], choices.origin[f"{section}.{new}"])
+    [note] = choices.notes
+    written = " ".join(value) if isinstance(value, list) else text
+    assert f"{path}:2: [{section}] {old} is an old key: write {new} = {written}" == note
+
+
+@pytest.mark.parametrize("section, old, new, text, value", RENAMED_KEYS)
+def test_an_old_variable_is_accepted_and_a_note_names_the_new_key(
+        nobody, section, old, new, text, value):
+    """Job scripts and units set them."""
+    variable = f"IOSTATS_{section}_{old}".upper()
+    choices = load(environ={**nobody, variable: text})
+    assert (value, f"environment: {variable}") == (
+        choices[f"{section}.{new}"], choices.origin[f"{section}.{new}"])
+    [note] = choices.notes
+    assert note.startswith(f"environment: {variable}: [{section}] {old} is an old key: write {new}")
+
+
+def test_the_new_name_wins_over_the_old_one_of_the_same_place(nobody):
+    """Whatever the order in which the environment has them."""
+    both = {"IOSTATS_SERVER_IDLE_TIMEOUT": "23", "IOSTATS_SERVER_SILENCE": "37"}
+    assert 23.0 == load(environ={**nobody, **both})["server.idle_timeout"]
+    assert 23.0 == load(environ={**dict(reversed(both.items())), **nobody})["server.idle_timeout"]
+
+
+def test_a_later_place_wins_under_its_old_name_too(nobody, tmp_path):
+    """A user's own file may be older than the system's."""
+    write(tmp_path / "beside.cfg", "[server]\nidle_timeout = 23\n")
+    write(tmp_path / ".iostats" / "site.cfg", "[server]\nsilence = 37\n")
+    assert 37.0 == load(environ=nobody)["server.idle_timeout"]
+
+
+@pytest.mark.parametrize("text, message", [
+    ("[server]\nsilence = 23\nidle_timeout = 37\n",
+     ":3: [server] idle_timeout is set in line 2 already; remove one"),
+    ("[server]\nidle_timeout = 23\nsilence = 37\n",
+     ":3: [server] silence is set in line 2 already; remove one"),
+    ("[server]\nsilence = long\n",
+     ":2: [server] silence: expected seconds, from 0 to 10000000, got 'long'"),
+], ids=["the old one first", "the new one first", "a bad value"])
+def test_a_mistake_with_an_old_key_names_the_key_as_it_is_written(tmp_path, text, message):
+    """The line can be found."""
+    path = write(tmp_path / "site.cfg", text)
+    with pytest.raises(ConfigError) as refusal:
+        load(path, {})
+    assert path + message == str(refusal.value)
+
+
+def test_both_old_globs_of_paths_may_be_in_a_file(tmp_path):
+    """They were two keys, and an earlier site.cfg has both."""
+    path = write(tmp_path / "site.cfg", "[node]\nmdc_path = /proc/fs/lustre/llite/snx*\n"
+                                        "osc_path = /proc/fs/lustre/osc/snx*\n")
+    assert (["snx*"], 2) == (load(path, {})["node.file_systems"], len(load(path, {}).notes))
+
+
+def test_iostats_config_prints_the_notes_on_standard_error(tmp_path, capsys):
+    """Standard output is the configuration, under its new names."""
+    path = write(tmp_path / "site.cfg", "[server]\nsilence = 23\n")
+    assert 0 == config_command.main(["--check", "--config", path])
+    out, err = capsys.readouterr()
+    assert f"iostats: {path}:2: [server] silence is an old key: write idle_timeout = 23\n" == err
+    [line] = [line for line in out.splitlines() if line.startswith("idle_timeout")]
+    assert ["idle_timeout = 23", f"{path}:2"] == [part.strip() for part in line.split("#")]
 
 
 # -- the form ----------------------------------------------------------------------------
@@ -168,7 +260,7 @@ def test_a_label_may_be_in_any_language(tmp_path):
     ("[server] # ours\n", ":1: expected [section], key = value or # comment, got "),
     ("host = login1\n", ":1: expected [section] before the first key, got 'host = login1'"),
     ("[server]\nhost = a\n\nhost = b\n",
-     ":4: [server] host stands in line 2 already; remove one"),
+     ":4: [server] host is set in line 2 already; remove one"),
     ("[server]\nhost = \x1b[2Jlogin1\n",
      ":2: [server] host: expected a host name, got '\\x1b[2Jlogin1'"),
     ("\x7fELF\x02\x01\x01\x00", ":1: expected [section], key = value or # comment, got "),

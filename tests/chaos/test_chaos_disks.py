@@ -122,7 +122,7 @@ def test_whatever_fails_in_the_clients_directory_a_node_is_counted_or_named(tmp_
                              "--deadline", 9999)
         root, expected, sure = desk.tree(**BEFORE), {}, set()
         to = ("--server", f"127.0.0.1:{server.port}")
-        env = {"IOSTATS_NODE_TRY_FOR": "0"}
+        env = {"IOSTATS_NODE_RETRY_TIMEOUT": "0"}
 
         def run(phase, fault):
             node, failed = names[len(expected)], 0
@@ -159,7 +159,7 @@ def test_whatever_fails_in_the_clients_directory_a_node_is_counted_or_named(tmp_
 @pytest.mark.timeout(3600)
 def test_whatever_fails_in_the_spool_the_totals_are_right_in_the_end(tmp_path, disk):
     with SiteDesk(tmp_path / "desk") as desk:
-        desk.configure(harvest_every=1, node_try_for=0, harvest_cpu_percent=100)
+        desk.configure(harvest_interval=1, node_retry_timeout=0, harvest_cpu_percent=100)
         desk.site()
         oss, total, runs = StorageServer(desk), 0, 0
         spool = disk.path / "spool"
@@ -196,8 +196,8 @@ def test_whatever_fails_in_the_store_what_was_acknowledged_is_in_a_record_once(t
     Then the disk is well again, and the server is killed and started, or goes on as it is.
     """
     with SiteDesk(tmp_path / "desk") as desk:
-        desk.configure(site_deadline=900, site_store=disk.path / "site.sqlite", harvest_every=1,
-                       node_try_for=0, harvest_cpu_percent=100)
+        desk.configure(site_deadline=900, site_store=disk.path / "site.sqlite", harvest_interval=1,
+                       node_retry_timeout=0, harvest_cpu_percent=100)
         server, total, expected, refused = desk.site(), 0, {}, 0
         oss = StorageServer(desk)
         oss.show("OST0000", {})

@@ -124,7 +124,7 @@ class Storm:
     def __init__(self, desk, killer, nodes, site):
         """`nodes`, `site`: the Trouble below the nodes' directories and the server's store."""
         self.desk, self.killer, self.nodes, self.site_disk = desk, killer, nodes, site
-        desk.configure(site_deadline=1, harvest_every=1, node_hook_within=60,
+        desk.configure(site_deadline=1, harvest_interval=1, node_hook_timeout=60,
                        site_store=site.path / "site.sqlite")
         self.expected, self.silent, self.total = {}, {}, 0     # job -> {node: reads}; {node}
         self.oss = StorageServer(desk)
@@ -339,7 +339,8 @@ def test_start_and_stop_killed_at_random_moments_count_once_or_name_the_node(tmp
                         process = subprocess.Popen(
                             [sys.executable, "-I", "-S", str(CLIENT), role, *to, "--job", desk.job,
                              *map(str, desk.on(node, root, state=state))],
-                            env=desk.environment({"IOSTATS_NODE_TRY_FOR": "0"}), cwd=desk.directory,
+                            env=desk.environment({"IOSTATS_NODE_RETRY_TIMEOUT": "0"}),
+                            cwd=desk.directory,
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
                         return killer.wait(role, process, kill)

@@ -56,8 +56,8 @@ def places(name, out, back):
 def desk(tmp_path, hosts):
     """A site whose server is on the host "server"."""
     with SiteDesk(tmp_path) as one:
-        one.configure(site_host=SERVER, site_deadline=600, node_hook_within=4, node_try_for=5,
-                      harvest_every=1)
+        one.configure(site_host=SERVER, site_deadline=600, node_hook_timeout=4,
+                      node_retry_timeout=5, harvest_interval=1)
         one.listen = one.port
         yield one
 
@@ -202,7 +202,7 @@ def test_a_stop_whose_cable_is_out_is_counted_when_it_is_in(tmp_path, hosts, rel
 
         def stop(port, within_s):
             return desk.begin_client("stop", "--server", f"{SERVER}:{port}", *on(),
-                                     env={"IOSTATS_NODE_TRY_FOR": str(within_s)}, **how)
+                                     env={"IOSTATS_NODE_RETRY_TIMEOUT": str(within_s)}, **how)
 
         def job(phase, before_start=False, between=0, fault=None):
             """`between`: 1, in again while `stop` tries; 2, later."""

@@ -139,7 +139,7 @@ def test_a_stop_to_the_jobs_server_is_counted_once_at_whichever_byte_it_breaks(t
 def test_a_sweep_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks(tmp_path):
     """Job 4711 writes 1009 bytes more before each sweep; late copies of messages arrive, too."""
     with SiteDesk(tmp_path) as desk:
-        desk.configure(harvest_every=1, harvest_spool_dir=desk.directory / "spool",
+        desk.configure(harvest_interval=1, harvest_spool_dir=desk.directory / "spool",
                        harvest_cpu_percent=100)
         desk.site()
         oss, said = StorageServer(desk), []
@@ -189,7 +189,7 @@ def test_a_whole_message_that_arrives_late_does_not_turn_the_chain_back(tmp_path
     The first, full message of an old chain is held on its way until another chain has begun.
     """
     with SiteDesk(tmp_path) as desk:
-        desk.configure(harvest_every=1, harvest_spool_dir=desk.directory / "spool",
+        desk.configure(harvest_interval=1, harvest_spool_dir=desk.directory / "spool",
                        harvest_cpu_percent=100)
         desk.site()
         oss, said = StorageServer(desk), []

@@ -70,20 +70,20 @@ def test_a_site_server_killed_at_a_step_counts_every_epilog_once(tmp_path, step,
 @pytest.mark.parametrize("step", _STEPS if WHOLE else ("stored",))
 def test_a_site_server_killed_at_a_step_counts_every_sweep_once(tmp_path, step, nth):
     with SiteDesk(tmp_path) as desk:
-        desk.configure(harvest_every=1, node_try_for=20)
+        desk.configure(harvest_interval=1, node_retry_timeout=20)
         site, oss = desk.site(), StorageServer(desk)
         oss.show("OST0000", {"4711": moved(written=23 * 1009)})
         assert 0 == oss.sweep().status
         site.kill()
         doomed = doomed_site(desk, step, "sweep", nth)
         for place in range(1, 4):
-            desk.configure(node_try_for=0)
+            desk.configure(node_retry_timeout=0)
             oss.show("OST0000", {"4711": moved(written=(23 + place) * 1009)})
             oss.sweep()
         # An agent says hello once by itself, and once before each message.
         assert -9 == doomed.process.wait(100)
         desk.site()
-        desk.configure(node_try_for=20)
+        desk.configure(node_retry_timeout=20)
         oss.show("OST0000", {"4711": moved(written=37 * 1009)})
         assert 0 == oss.sweep().status
 
@@ -108,7 +108,7 @@ def test_a_jobs_server_killed_at_a_step_counts_every_node_once(tmp_path, step, n
                                   "IOSTATS_NODE_STATE_DIR": str(desk.journals)}))[:1], desk.job,
                         desk.directory / "doomed.out", desk.directory / "doomed.err")
         doomed.wait_until_listening()
-        env = {"IOSTATS_NODE_TRY_FOR": "0"}
+        env = {"IOSTATS_NODE_RETRY_TIMEOUT": "0"}
 
         def stop(node, port):
             return desk.client("stop", "--server", f"127.0.0.1:{port}",

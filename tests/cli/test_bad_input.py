@@ -62,7 +62,7 @@ def start(desk, root, **how):
 
 def stop(desk, root, server=None, node="nid00023", **how):
     """`stop` at once, without a minute of tries."""
-    how["env"] = {"IOSTATS_NODE_TRY_FOR": "0", **how.get("env", {})}
+    how["env"] = {"IOSTATS_NODE_RETRY_TIMEOUT": "0", **how.get("env", {})}
     return desk.client("stop", "--server", f"127.0.0.1:{server.port}" if server else "127.0.0.1",
                        *desk.on(node, root), **how)
 
@@ -484,7 +484,7 @@ def test_a_server_host_that_does_not_exist_is_status_3(desk, worked):
     """.invalid is reserved for names that are none (RFC 2606)."""
     desk.server("--nodes", "1")
     done = desk.client("stop", "--server", "no-such-host.invalid", *desk.on("nid00023", worked),
-                       env={"IOSTATS_NODE_TRY_FOR": "0"})
+                       env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"})
     assert 3 == done.status
     assert "no-such-host.invalid" in done.line
     assert 1 == len(list(desk.state.glob("*.delta")))
@@ -523,7 +523,7 @@ def test_a_wrong_secret_is_one_line_and_the_delta_stays(desk, worked, secret, mo
         path.write_text(secret)
         path.chmod(mode)
     done = desk.client("stop", "--server", f"127.0.0.1:{server.port}", "--secret", path,
-                       *desk.on("nid00023", worked), env={"IOSTATS_NODE_TRY_FOR": "0"})
+                       *desk.on("nid00023", worked), env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"})
     assert status == done.status
     assert message in done.line
     assert 1 == len(list(desk.state.glob("*.delta")))
@@ -636,7 +636,7 @@ def test_two_nodes_with_one_name_are_both_counted_and_told(desk):
         desk.client("start", *on)
         earlier(next(state.glob("*.start")), 41)
         write_tree(root, **AFTER)
-        desk.client("stop", "--server", "127.0.0.1:1", *on, env={"IOSTATS_NODE_TRY_FOR": "0"})
+        desk.client("stop", "--server", "127.0.0.1:1", *on, env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"})
         [delta] = state.glob("*.delta")
         delta.write_bytes(json.dumps({**json.loads(delta.read_bytes()),
                                       "boot_id": boot.decode()}).encode())
@@ -713,7 +713,8 @@ def test_a_stop_on_a_full_disk_without_a_server_keeps_the_start(desk, full):
     desk.client("start", *on)
     write_tree(root, **AFTER)
     full.fill()
-    done = desk.client("stop", "--server", "127.0.0.1", *on, env={"IOSTATS_NODE_TRY_FOR": "0"})
+    done = desk.client("stop", "--server", "127.0.0.1", *on,
+                       env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"})
     assert 3 == done.status
     assert 2 == len(done.lines)
     assert re.search(r"kept in \S+nid00023\.start, `stop` again sends it$", done.lines[1])
@@ -795,7 +796,7 @@ def test_a_mistake_in_site_cfg_is_one_line_with_place_and_choices(desk, command,
 @pytest.mark.parametrize("variable, value, message", [
     ("IOSTATS_SERVER_DEADLINE", "soon", "environment: IOSTATS_SERVER_DEADLINE: [server] deadline: "
                                         "expected seconds, from 0 to 10000000, got 'soon'"),
-    ("IOSTATS_NODE_TRY_FOR", "", "IOSTATS_NODE_TRY_FOR"),
+    ("IOSTATS_NODE_RETRY_TIMEOUT", "", "IOSTATS_NODE_RETRY_TIMEOUT"),
     ("IOSTATS_REPORT_UNITS", "MB", "expected binary or decimal or bytes, got 'MB'"),
 ])
 def test_a_mistake_in_a_variable_names_the_variable(desk, variable, value, message):

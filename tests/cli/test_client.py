@@ -64,7 +64,7 @@ def worked(desk):
 def stop(desk, root, server=None, **how):
     """`stop` on nid00023; at once, not for a minute, where there is no server."""
     if server is None:
-        how["env"] = {"IOSTATS_NODE_TRY_FOR": "0", **how.get("env", {})}
+        how["env"] = {"IOSTATS_NODE_RETRY_TIMEOUT": "0", **how.get("env", {})}
     return desk.client("stop", "--server", f"127.0.0.1:{server.port}" if server else "127.0.0.1",
                        *desk.on("nid00023", root), **how)
 
@@ -380,7 +380,7 @@ def test_stop_waits_for_a_server_that_comes_later(desk, worked):
 def test_quiet_says_nothing_of_retries(desk, worked):
     """One line at the end, which is the error."""
     done = desk.client("stop", "--quiet", "--server", "127.0.0.1", *desk.on("nid00023", worked),
-                       env={"IOSTATS_NODE_TRY_FOR": "2"})
+                       env={"IOSTATS_NODE_RETRY_TIMEOUT": "2"})
     assert 3 == done.status
     assert re.search(r"nid00023: [1-9] tries in \d+ s: ", done.line)
 
@@ -397,7 +397,7 @@ def test_the_waits_between_tries_grow_and_end(desk, worked):
         if len(slept) == 8:
             raise KeyboardInterrupt
 
-    config = site.load(environ={"IOSTATS_NODE_TRY_FOR": "1000",
+    config = site.load(environ={"IOSTATS_NODE_RETRY_TIMEOUT": "1000",
                                 "IOSTATS_SERVER_PORT_TRIES": "1"})
     with pytest.raises(KeyboardInterrupt):
         client.deliver(report, "127.0.0.1", str(desk.home / "secret"), config, sleep=sleep)
@@ -416,7 +416,7 @@ def test_a_server_is_found_behind_ports_that_accept_and_never_answer(desk, worke
         assert third == server.port
         answer = client.deliver(report, "127.0.0.1",
                                 str(desk.home / ".iostats" / f"{report['job']}.secret"),
-                                site.load(environ={"IOSTATS_NODE_TRY_FOR": "9"}))
+                                site.load(environ={"IOSTATS_NODE_RETRY_TIMEOUT": "9"}))
         assert 1 == one.met == other.met
     assert {"counted": True, "why": ""} == answer
     assert THE_WORK == application(server.wait().record)
@@ -427,7 +427,8 @@ def test_silent_squatters_on_all_ports_cost_no_more_than_the_time_there_is(desk)
     desk.job, ports = job_with_free_ports(5)
     (desk.home / "secret").write_text("0123456789abcdef0123456789abcdef")
     (desk.home / "secret").chmod(0o600)
-    config = site.load(environ={"IOSTATS_SERVER_PORT_TRIES": "5", "IOSTATS_NODE_TRY_FOR": "0"})
+    config = site.load(environ={"IOSTATS_SERVER_PORT_TRIES": "5",
+                                "IOSTATS_NODE_RETRY_TIMEOUT": "0"})
     with contextlib.ExitStack() as held, pytest.raises(NotDelivered) as failed:
         for port in ports:
             held.enter_context(Listener(port, None))
@@ -441,7 +442,8 @@ def test_when_strangers_sit_on_the_ports_the_error_names_them(desk, worked):
     desk.job, [first, second] = job_with_free_ports(2)
     (desk.home / "secret").write_text("0123456789abcdef0123456789abcdef")
     (desk.home / "secret").chmod(0o600)
-    config = site.load(environ={"IOSTATS_SERVER_PORT_TRIES": "2", "IOSTATS_NODE_TRY_FOR": "0"})
+    config = site.load(environ={"IOSTATS_SERVER_PORT_TRIES": "2",
+                                "IOSTATS_NODE_RETRY_TIMEOUT": "0"})
     with Listener(first, None), Listener(second, b"HTTP/1.0 200 OK\r\n\r\n"), \
             pytest.raises(NotDelivered) as failed:
         client.deliver({"job": desk.job, "node": "nid00023"}, "127.0.0.1",
@@ -474,7 +476,7 @@ def test_never_fail_says_the_error_and_exits_with_0(desk, arguments, status):
 def test_never_fail_keeps_an_undelivered_delta_all_the_same(desk, worked):
     """Status 0, the line says where, the file is there."""
     done = desk.client("stop", "--never-fail", "--server", "127.0.0.1",
-                       *desk.on("nid00023", worked), env={"IOSTATS_NODE_TRY_FOR": "0"})
+                       *desk.on("nid00023", worked), env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"})
     assert 0 == done.status
     assert "`stop` again sends it" in done.line
     assert 1 == len(os.listdir(desk.state))
@@ -626,7 +628,7 @@ def test_help_is_what_the_readme_shows(desk, arguments):
 def test_a_wrong_command_line_is_one_line_that_names_what_is_wrong(desk, arguments, named):
     """Status 2, and nothing is made."""
     done = desk.client(*arguments, job=False, env={
-        "SLURM_JOB_ID": new_job(), "IOSTATS_NODE_TRY_FOR": "0",
+        "SLURM_JOB_ID": new_job(), "IOSTATS_NODE_RETRY_TIMEOUT": "0",
         "IOSTATS_NODE_STATE_DIR": str(desk.state)})
     assert 2 == done.status
     assert not desk.state.exists()

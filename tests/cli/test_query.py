@@ -27,7 +27,7 @@ def site(tmp_path_factory):
     wrote 53,007, in 41 + 53 requests, and opened 23 times; cp.0 read 37 bytes, and so did 4713.
     """
     with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
-        desk.configure(harvest_every=1)
+        desk.configure(harvest_interval=1)
         desk.site()
         both = StorageServer(desk, "oss1")
         for ost, mdt in ((({}, {})), ({"4711": moved(41_003, 53_007), "cp.0": moved(37),
@@ -100,7 +100,7 @@ def test_what_a_silent_storage_server_may_add_to_says_so(tmp_path):
     is missed after two sweeps and 5 s.  What oss1 tells stays exact.
     """
     with SiteDesk(tmp_path) as desk:
-        desk.configure(harvest_every=1)
+        desk.configure(harvest_interval=1)
         desk.site(hasty=False)
         oss, mds = StorageServer(desk, "oss1"), StorageServer(desk, "mds1")
         for ost, mdt in (({}, {}), ({"4711": moved(23 << 20)}, {"4711": moved(opens=37)})):
@@ -147,7 +147,7 @@ def test_what_a_target_has_forgotten_makes_the_totals_of_its_file_system_lower_b
     job as a whole that is said, and not of its part on OST0000.
     """
     with SiteDesk(tmp_path) as desk:
-        desk.configure(harvest_every=1)
+        desk.configure(harvest_interval=1)
         desk.site()
         oss = StorageServer(desk, "oss1")
         both = {"4711": moved(23 << 20)}

@@ -106,15 +106,16 @@ def test_ids_of_another_form_are_no_jobs(desk):
     ((600, 0), 0, ("note", "job_cleanup_interval 0, 600 s, a sweep every 200 s: with 0 no entry "
                    "expires, and job_stats only grow", "lctl set_param *.*.job_cleanup_interval=600"
                    )),
-    ((600, 90), 41, ("note", "job_cleanup_interval 90, 600 s, a sweep every 25 s: [harvest] every "
-                     "= 41: expected at most 30 s, a third of the smallest job_cleanup_interval",
+    ((600, 90), 41, ("note", "job_cleanup_interval 90, 600 s, a sweep every 25 s: [harvest] "
+                     "interval = 41: expected at most 30 s, a third of the smallest "
+                     "job_cleanup_interval",
                      "lctl set_param *.*.job_cleanup_interval=123")),
     ((600, 600), 20, ("ok", "job_cleanup_interval 600 s, a sweep every 20 s", "")),
 ], ids=["never", "too short", "good"])
 def test_the_cleanup_interval_against_the_pause(desk, intervals, every, expected):
     for number, interval in enumerate(intervals):
         desk.show([a_job(0)], f"OST000{number}", cleanup_s=interval)
-    assert expected == doctor(desk, harvest_every=every)["cleanup"]
+    assert expected == doctor(desk, harvest_interval=every)["cleanup"]
 
 
 def test_an_interval_that_is_not_shown(desk):
@@ -156,8 +157,8 @@ def test_a_container_sees_the_target_and_not_its_job_stats(desk):
 def test_no_agent_and_a_backlog(desk):
     """The site's server is away, and so is the agent."""
     desk.show([a_job(0)])
-    desk.once(node_try_for=0)
-    desk.once(node_try_for=0)
+    desk.once(node_retry_timeout=0)
+    desk.once(node_retry_timeout=0)
     checks = doctor(desk)
     assert ("note", f"none harvests by way of {desk.spool}", START) == checks["agent"]
     state, text, fix = checks["spool"]
@@ -171,7 +172,7 @@ def test_no_agent_and_a_backlog(desk):
 def test_a_backlog_that_will_soon_be_too_long(desk):
     desk.show([a_job(0)])
     for _ in range(3):
-        desk.once(node_try_for=0)
+        desk.once(node_retry_timeout=0)
     for path in desk.spool.glob("*.message"):
         path.write_bytes(b"x" * 200_000)
     state, text, fix = doctor(desk, harvest_spool_bytes=1 << 20)["spool"]
@@ -213,7 +214,7 @@ def test_what_is_roots_is_no_problem_of_an_ordinary_user():
         os.chmod(directory, 0o755)
         with StorageDesk(directory) as desk:
             desk.show([a_job(0)])
-            desk.once(node_try_for=0)
+            desk.once(node_retry_timeout=0)
             (desk.directory / "doctor.cfg").write_text(SiteDesk.text(desk.choices))
             done = subprocess.run(
                 [*as_user(65_534), sys.executable, "-I", "-S", CLIENT, "doctor", "--root",

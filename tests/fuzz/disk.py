@@ -160,7 +160,7 @@ def kept_report(data):
         assert bool(reports) != bool(damaged)
         kept, client._connected = client._connected, lambda *address: _Hostile([b""], False)
         mine = config.Config()
-        mine.take("node.try_for", "0", "a test")
+        mine.take("node.retry_timeout", "0", "a test")
         os.environ[secret.VARIABLE] = SECRET.decode()
         try:
             for report in reports.values():

@@ -241,7 +241,7 @@ def site_cfg(data):
         file.write(data)
         file.flush()
         lines = data.split(b"\n")
-        environ = {"IOSTATS_SERVER_SILENCE": lines[0].decode("utf-8", "surrogateescape")}
+        environ = {"IOSTATS_SERVER_IDLE_TIMEOUT": lines[0].decode("utf-8", "surrogateescape")}
         for env in ({}, environ):
             with allowed(ConfigError):
                 found = config.load(file.name, env)

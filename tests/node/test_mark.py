@@ -278,7 +278,7 @@ def test_a_stop_that_died_between_two_steps_sends_once(desk, left):
              if path.name.rpartition(".")[2] in left}
     write_tree(on[3], **END)
     assert 3 == desk.client("stop", "--server", "127.0.0.1", *on,
-                            env={"IOSTATS_NODE_TRY_FOR": "0"}).status
+                            env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"}).status
     for path, data in files.items():
         path.write_bytes(data)
     running = desk.server("--nodes", "2", "--format", "json")

@@ -608,7 +608,7 @@ def test_deliver_with_a_bad_site_cfg_ends_with_2(site, node):
     config = site.directory / "bad.cfg"
     config.write_text("[node]\nhook_within = soon\n")
     done = site.hook("deliver", node, config=config)
-    assert 2 == done.status and f"{config}:2: [node] hook_within: expected" in done.line
+    assert 2 == done.status and f"{config}:2: [node] hook_timeout: expected" in done.line
 
 
 def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):
@@ -762,7 +762,7 @@ def test_an_epilog_that_has_no_time_to_deliver_says_so(site, job, node, monkeypa
     until_ = time.monotonic() + 0.1
     monkeypatch.setattr(prolog_epilog, "_Site", lambda *_: until(lambda: time.monotonic() > until_))
     assert 1 == prolog_epilog.deliver(config, str(root), node, until_, lines.append)
-    assert [f"no time is left to send reports; 1 wait in {site.hooks / node} ([node] hook_within)"
+    assert [f"no time is left to send reports; 1 wait in {site.hooks / node} ([node] hook_timeout)"
             ] == lines
     assert NOTHING == said(site.hook("deliver", node))
     assert THE_WORK == application(site.record(job))
@@ -797,7 +797,7 @@ def test_an_epilog_delivers_by_the_secret_where_munged_does_not_answer(
     """Each way has its own short time; the one that worked is the first for the next job."""
     path = site.directory / f"{node}-munge.cfg"
     path.write_text(site.text({
-        **site.choices, "node.hook_dir": site.hooks / node, "node.hook_within": 8,
+        **site.choices, "node.hook_dir": site.hooks / node, "node.hook_timeout": 8,
         "server.auth": auth,
         "server.munge_socket": stopped_munged if is_there else f"{stopped_munged}.none"}))
     root = site.tree(node, **BEFORE)
@@ -838,10 +838,10 @@ def test_an_epilog_that_was_cut_off_leaves_no_job_behind(site, job, node):
     hangs.write_text(HANGS.format(str(REPOSITORY)))
     path = site.directory / f"{node}-hasty.cfg"
     path.write_text(site.text({**site.choices, "node.hook_dir": site.hooks / node,
-                               "node.hook_within": 4}))
+                               "node.hook_timeout": 4}))
     done = site.hook("epilog", node, root, job, env=env, config=path,
                      command=[sys.executable, "-I", "-S", hangs])
-    assert (0, "iostats: epilog: not done within 4 s ([node] hook_within)") == (
+    assert (0, "iostats: epilog: not done within 4 s ([node] hook_timeout)") == (
         done.status, done.line)
     other = site.new_job()
     site.work(other, node)
@@ -884,7 +884,7 @@ def test_with_a_broken_configuration_it_ends_with_0(desk):
     broken = desk.directory / "broken.cfg"
     broken.write_text("[node]\nhook_within = soon\n")
     for done in both(desk, config=broken):
-        assert f"{broken}:2: [node] hook_within: expected seconds" in done.line
+        assert f"{broken}:2: [node] hook_timeout: expected seconds" in done.line
 
 
 def test_with_an_option_that_is_none_it_ends_with_0(desk):
@@ -950,7 +950,7 @@ def test_with_a_server_that_is_none_it_ends_in_time(desk, answer):
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
     with Listener(0, answer) as other:
-        desk.configure(site_port=other.port, node_hook_within=3)
+        desk.configure(site_port=other.port, node_hook_timeout=3)
         done = in_time(desk)
     assert "1 reports wait in" in done.line
 
@@ -963,7 +963,7 @@ def test_with_a_resolver_that_hangs_it_ends_in_time(desk):
             pytest.skip(f"needs {name}")
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
-    desk.configure(site_host="iostats.example.org", node_hook_within=3)
+    desk.configure(site_host="iostats.example.org", node_hook_timeout=3)
     (desk.directory / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     command = script(desk.directory / "in-a-network", f"""#!/bin/sh
 ip link set lo up || exit 77
@@ -1039,7 +1039,7 @@ def test_nothing_of_the_environment_is_believed(site, job, node):
     env = {"PYTHONPATH": str(evil), "PYTHONHOME": str(evil), "PYTHONSTARTUP": str(evil / "os.py"),
            "PYTHONINSPECT": "1", "HOME": str(evil), "IOSTATS_NODE_HOOK_DIR": str(evil / "stolen"),
            "IOSTATS_SITE_HOST": "192.0.2.1", "IOSTATS_SITE_PORT": "1", "IOSTATS_SECRET": "s" * 64,
-           "IOSTATS_NODE_HOOK_WITHIN": "never", "IOSTATS_NONSENSE": "1", "TMPDIR": str(evil)}
+           "IOSTATS_NODE_HOOK_TIMEOUT": "never", "IOSTATS_NONSENSE": "1", "TMPDIR": str(evil)}
     root = site.tree(node, **BEFORE)
     assert NOTHING == said(site.hook("prolog", node, root, job, env=env, cwd=evil))
     write_tree(root, **AFTER)

@@ -460,8 +460,8 @@ class TestPublicStart:
     def stop(self, node, desk, server, uid=USER, **how):
         return node.client("stop", "--job", desk.job, "--node", "n1", "--server",
                            f"127.0.0.1:{server.port}", uid=uid,
-                           env={"IOSTATS_SECRET": desk.secret.decode(), "IOSTATS_NODE_TRY_FOR": "0",
-                                **how})
+                           env={"IOSTATS_SECRET": desk.secret.decode(),
+                                "IOSTATS_NODE_RETRY_TIMEOUT": "0", **how})
 
     def test_it_can_be_read_by_all_and_written_by_root_alone(self, node):
         """Whatever root's umask is."""
@@ -526,7 +526,7 @@ class TestPublicStart:
         server.stop()
         done = node.client("stop", "--job", desk.job, "--node", "n1", "--server",
                            f"127.0.0.1:{server.port}", uid=0,
-                           env={"IOSTATS_SECRET": secret, "IOSTATS_NODE_TRY_FOR": "0"})
+                           env={"IOSTATS_SECRET": secret, "IOSTATS_NODE_RETRY_TIMEOUT": "0"})
         assert 3 == done.returncode
         assert 1 == len(list(node.public.iterdir()))
 

@@ -274,7 +274,7 @@ def test_an_old_key_is_taken_and_names_the_new_one():
     """One line, with the file's place and what to write there."""
     choices = config.Config()
     choices.take("node.mdc_path", "/proc/fs/lustre/llite/snx1100*", "/etc/iostats/site.cfg:19")
-    assert ["/etc/iostats/site.cfg:19: [node] mdc_path is old: write file_systems = snx1100*"
+    assert ["/etc/iostats/site.cfg:19: [node] mdc_path is an old key: write file_systems = snx1100*"
             ] == choices.notes
 
 

@@ -77,7 +77,7 @@ class RunDesk(Desk):
         found = super().environment({
             "IOSTATS_NODE_STATE_DIR": str(self.state), "IOSTATS_SERVER_HOST": "localhost",
             # A loaded machine is no failure: what is to take its time says so itself.
-            "IOSTATS_NODE_TRY_FOR": "60", "IOSTATS_RUN_START_WITHIN": "100",
+            "IOSTATS_NODE_RETRY_TIMEOUT": "60", "IOSTATS_RUN_START_TIMEOUT": "100",
             "IOSTATS_RUN_DEADLINE": "60", "PYTHONPATH": str(REPOSITORY), **(extra or {})})
         found["PATH"] = f"{self.bin}:{found['PATH']}"
         return {name: value for name, value in found.items() if value is not None}
@@ -500,7 +500,7 @@ def test_a_signal_before_the_command_has_begun_ends_us_at_once(desk):
     environ = desk.launcher("srun")
     process = desk.begin("--", "touch", desk.directory / "it-ran",
                          env={**environ, "SPREAD_WRONG": "hang:node3",
-                              "IOSTATS_RUN_START_WITHIN": "1000",
+                              "IOSTATS_RUN_START_TIMEOUT": "1000",
                               "IOSTATS_RUN_DEADLINE": "1000"})
     until(lambda: len(list(desk.state.glob("*.start"))) == 3, what="the other nodes' start")
     process.send_signal(signal.SIGTERM)
@@ -681,7 +681,7 @@ def test_a_step_that_is_told_alone_reports_what_is_known(desk):
 def test_with_nodes_that_say_nothing_the_end_comes_in_time(desk):
     environ = desk.launcher("srun")
     process = desk.begin("--", "sh", "-c", "echo ready >&2; sleep 1000", env={
-        **environ, "SPREAD_WRONG": "hang:node2", "IOSTATS_RUN_START_WITHIN": "1",
+        **environ, "SPREAD_WRONG": "hang:node2", "IOSTATS_RUN_START_TIMEOUT": "1",
         "IOSTATS_RUN_DEADLINE": "1", "IOSTATS_SERVER_DEADLINE": "1000"}, preexec_fn=os.setpgrp)
     until(lambda: desk.said("ready"), what="the command")
     until(lambda: len(list(desk.state.glob("*.start"))) == 3, what="the other nodes' start")
@@ -720,7 +720,7 @@ def test_a_node_that_can_not_start_is_named(desk, kind):
     result = desk.run_sh(f"{desk.when_started(3)}; {desk.work()}; exit 23", "--json", "record",
                          *desk.options(kind), env={
         **environ, "SPREAD_WRONG": "none:node3",
-        "IOSTATS_RUN_START_WITHIN": "2" if kind == "srun" else "1000"})
+        "IOSTATS_RUN_START_TIMEOUT": "2" if kind == "srun" else "1000"})
     record = record_of(desk.directory / "record")
     assert result.status == 23
     assert record["coverage"]["missing"] == {"node3": "no report"}
@@ -736,7 +736,7 @@ def test_a_node_that_hangs_is_waited_for_as_long_as_anybody_has_patience(desk, k
     process = desk.begin(*desk.options(kind), "--json", "record", "--", "sh", "-c",
                          f"{desk.work()}; echo ended >&2; exit 23", env={
                              **environ, "SPREAD_WRONG": "hang:node3",
-                             "IOSTATS_RUN_START_WITHIN": "10", "IOSTATS_SERVER_DEADLINE": "1000"})
+                             "IOSTATS_RUN_START_TIMEOUT": "10", "IOSTATS_SERVER_DEADLINE": "1000"})
     until(lambda: desk.said("ended"), what="the command")
     until(lambda: not any(desk.state.iterdir()), what="the other nodes' reports")
     result = desk.end_impatiently(process)
@@ -752,7 +752,7 @@ def test_the_wait_for_a_node_that_hangs_has_an_end(desk):
     result = desk.run_sh(f"until [ -e '{desk.pids}/node1.' ] && [ -e '{desk.pids}/node2.' ]; do "
                          f"sleep 0.01; done; exit 23", env={
         **desk.launcher("srun", ("node1", "node2")), "SPREAD_WRONG": "hang:node1 hang:node2",
-        "IOSTATS_RUN_START_WITHIN": "0.1", "IOSTATS_SERVER_DEADLINE": "0.1"})
+        "IOSTATS_RUN_START_TIMEOUT": "0.1", "IOSTATS_SERVER_DEADLINE": "0.1"})
     assert result.status == 23
     assert f"Job {desk.job}: 0 of 2 nodes reported" in result.err
     assert "node[1-2]" in result.err
@@ -766,7 +766,7 @@ def test_a_node_that_starts_late_is_a_lower_bound(desk):
     result = desk.run_sh(
         f"{desk.work()}; touch '{desk.pids}/node3.go'; until [ -e '{desk.state}'/*node3.start ]; "
         f"do sleep 0.01; done; exit 23", "--json", "record",
-        env={**environ, "SPREAD_WRONG": "late:node3", "IOSTATS_RUN_START_WITHIN": "10"})
+        env={**environ, "SPREAD_WRONG": "late:node3", "IOSTATS_RUN_START_TIMEOUT": "10"})
     record = record_of(desk.directory / "record")
     assert result.status == 23
     assert record["coverage"]["complete"]
@@ -850,7 +850,7 @@ def test_a_launcher_that_talks_too_much_is_kept_short(desk):
     assert numbers(record_of(desk.directory / "record")) == (*FOUR, False)
     assert quiet.ours == []
     failing = desk.run_sh("exit 23", env={**environ, "SPREAD_WRONG": "noise: none:node2",
-                                          "IOSTATS_RUN_START_WITHIN": "0.5"})
+                                          "IOSTATS_RUN_START_TIMEOUT": "0.5"})
     assert failing.status == 23
     assert 1 <= len(failing.ours) <= 22
     assert all(line.isprintable() for line in failing.lines)
@@ -925,7 +925,7 @@ def test_a_state_directory_that_can_not_be_had_leaves_the_node_missing(desk):
 ])
 def test_an_odd_environment_does_not_keep_the_command_from_running(desk, environ):
     assert desk.run_sh("exit 23", env={
-        **environ, "IOSTATS_RUN_START_WITHIN": "1"}).status == 23
+        **environ, "IOSTATS_RUN_START_TIMEOUT": "1"}).status == 23
 
 
 def test_a_standard_error_that_nobody_reads_does_not_change_the_status(desk):

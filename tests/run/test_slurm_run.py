@@ -39,7 +39,7 @@ class Runs:
 
     def command(self, *command, options=""):
         """The line of a job script that runs a command."""
-        return (f"env PYTHONPATH={self.slurm.home} IOSTATS_RUN_START_WITHIN=100 "
+        return (f"env PYTHONPATH={self.slurm.home} IOSTATS_RUN_START_TIMEOUT=100 "
                 f"IOSTATS_RUN_DEADLINE=20 {self.slurm.python} -m iostats run "
                 f"--root {self.lustre.root} --json {self.json} {options} -- "
                 f"{' '.join(map(shlex.quote, map(str, command)))}")

@@ -144,7 +144,7 @@ def test_run_measures_all_nodes_of_a_parallel_job(gridengine, environment):
     work.write_text("BLOCKS=$((23 + ${1#node}))" + WORK % lustre.data)
     record = gridengine.work() / "record.json"
     job = gridengine.submit(
-        f"env PYTHONPATH={gridengine.home} IOSTATS_RUN_START_WITHIN=100 {gridengine.python} -m "
+        f"env PYTHONPATH={gridengine.home} IOSTATS_RUN_START_TIMEOUT=100 {gridengine.python} -m "
         f"iostats run --root {lustre.root} --json {record} -- /bin/sh -c '"
         f"for node in $(cut -d\" \" -f1 $PE_HOSTFILE); do "
         f"qrsh -inherit -nostdin -noshell $node /bin/sh {work} $node; done'\n"

@@ -475,7 +475,7 @@ def test_a_server_finds_another_port_and_the_node_finds_it_past_a_stranger(desk,
         desk.client("start", *desk.on("nid00001", root))
         write_tree(root, **AFTER)
         done = desk.client("stop", "--server", "127.0.0.1", *desk.on("nid00001", root),
-                           env={"IOSTATS_NODE_TRY_FOR": "30"})
+                           env={"IOSTATS_NODE_RETRY_TIMEOUT": "30"})
         assert (0, "") == (done.status, done.err)
         assert stranger.met >= 1
         assert 41_003 == server.wait().record["file_systems"][0]["application"]["read_bytes"]
@@ -742,7 +742,7 @@ def test_a_thousand_silent_connections_do_not_keep_a_node_out(desk, loop, many_f
 
 def test_a_connection_that_trickles_is_closed(desk, loop):
     """A byte now and then is no sign of life, only a whole message is."""
-    server = desk.server("--nodes", "1", env={**loop, "IOSTATS_SERVER_SILENCE": "0.4"})
+    server = desk.server("--nodes", "1", env={**loop, "IOSTATS_SERVER_IDLE_TIMEOUT": "0.4"})
     ends = time.monotonic() + 60
     with socket.create_connection(("127.0.0.1", server.port), 0.05) as one:
         one.sendall(b"POST / HTTP/1.1\r\nX: ")
@@ -757,8 +757,8 @@ def test_a_connection_that_trickles_is_closed(desk, loop):
 
 
 def test_a_silent_connection_is_closed_and_one_that_talks_is_not(desk):
-    """After [server] silence seconds."""
-    server = desk.server("--nodes", "1", env={"IOSTATS_SERVER_SILENCE": "5"})
+    """After [server] idle_timeout seconds."""
+    server = desk.server("--nodes", "1", env={"IOSTATS_SERVER_IDLE_TIMEOUT": "5"})
     talking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     talking.connect()                 # it is the older one of the two
     first = talking.sock
@@ -782,7 +782,7 @@ class _Busy(Server):
     """A server whose method `slow` holds its loop until `go_on`."""
 
     def __init__(self, run):
-        config = site.load(os.devnull, environ={"IOSTATS_SERVER_SILENCE": "0.2"})
+        config = site.load(os.devnull, environ={"IOSTATS_SERVER_IDLE_TIMEOUT": "0.2"})
         super().__init__("4711", [], config)
         self.is_slow, self.go_on, self.ready = (threading.Event() for _ in range(3))
         slow = Method(self._slow, msgspec.Raw)
@@ -806,7 +806,7 @@ class _Busy(Server):
 def test_a_node_whose_message_waits_while_the_server_is_busy_is_not_silent(loop):
     """
     Of 50,000 nodes 268 were closed: their reports had come while others' were worked off, which
-    took longer than [server] silence, and were not read yet when it was looked for who is silent.
+    took longer than [server] idle_timeout, and were not read yet when idle connections were closed.
     """
     server = _Busy(pytest.importorskip(loop).run)
     server.thread.start()

@@ -111,7 +111,7 @@ def test_a_report_that_comes_again_after_the_kill_is_known(desk):
     write_tree(root, **{**BEFORE, "reads": BEFORE["reads"] + 23})
     kept = desk.directory / "kept"
     assert 3 == desk.client("stop", "--server", "127.0.0.1:1", *desk.on("nid00001", root),
-                            env={"IOSTATS_NODE_TRY_FOR": "0"}).status
+                            env={"IOSTATS_NODE_RETRY_TIMEOUT": "0"}).status
     [delta] = desk.state.glob("*.delta")
     kept.write_bytes(delta.read_bytes())
 

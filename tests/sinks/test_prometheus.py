@@ -373,7 +373,7 @@ def test_connections_that_say_nothing_keep_nobody_out(opened):
 
 def test_who_sends_a_byte_now_and_then_keeps_nobody_out(opened):
     """Only a whole request is a sign of life; sixteen of them had every place there was."""
-    sink = opened(server_silence="0.5")
+    sink = opened(server_idle_timeout="0.5")
     slow = [socket.create_connection(sink.address, 20) for _ in range(64)]
 
     def a_byte_of_each():

@@ -28,7 +28,7 @@ def part_of(desk, job, true=lambda part: True):
 @pytest.fixture
 def servers(desk):
     """An OSS and an MDS that forget quickly; their agents have swept once."""
-    desk.configure(harvest_every=1)
+    desk.configure(harvest_interval=1)
     found = StorageServer(desk, "oss1", cleanup_s=6), StorageServer(desk, "mds1", cleanup_s=6)
     found[0].show("OST0000", {})
     found[1].show("MDT0000", {})
@@ -36,7 +36,7 @@ def servers(desk):
 
 
 def test_a_job_is_seen_from_both_sides_and_more_may_come(desk):
-    desk.configure(harvest_every=1)
+    desk.configure(harvest_interval=1)
     desk.site()
     oss, mds = StorageServer(desk, "oss1"), StorageServer(desk, "mds1")
     oss.show("OST0000", {})

@@ -180,7 +180,7 @@ def test_strangers_who_fill_the_servers_memory_are_turned_away_and_a_node_is_not
     with Desk(tmp_path) as desk:
         # Who says nothing is not cut off for that, however long the others take.
         server = desk.server("--nodes", "1", "--format", "json",
-                             env={"IOSTATS_SERVER_SILENCE": "600"})
+                             env={"IOSTATS_SERVER_IDLE_TIMEOUT": "600"})
         before, held, turned_away = memory_kib(server.process), [], 0
         for _ in range(37):
             one = socket.create_connection(("127.0.0.1", server.port), 20)
@@ -212,7 +212,7 @@ def test_whole_unauthenticated_bodies_take_no_more_memory_than_unfinished_ones(t
     with Desk(tmp_path) as desk:
         # Who waits for the last of the 150 is not cut off for that, however long it takes.
         server = desk.server("--nodes", "1", "--format", "json",
-                             env={"IOSTATS_SERVER_SILENCE": "600"})
+                             env={"IOSTATS_SERVER_IDLE_TIMEOUT": "600"})
         before = memory_kib(server.process)
         begin = f"POST / HTTP/1.1\r\n{header}Content-Length: 16777216\r\n\r\n".encode()
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark
 
 HARVEST = """
 [harvest]
-every = 1
+interval = 1
 spool_dir = {directory}/spool
 """
 

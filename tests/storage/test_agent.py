@@ -226,7 +226,7 @@ def test_sweeps_are_in_step_with_a_clock_ten_minutes_off(desk):
     """Multiples of `every` of the server's time, though this clock is 600 s behind it."""
     site = desk.site(ahead_s=600)
     desk.show([a_job(0)])
-    desk.begin(harvest_every=2)
+    desk.begin(harvest_interval=2)
 
     def is_in_step(message):
         begun = message.targets[0].read_at - message.clock_ahead_s
@@ -282,7 +282,7 @@ def test_after_a_stall_it_goes_on_with_the_next_slot_and_no_burst(desk):
 def test_a_signal_ends_it_at_once(desk, number):
     site = desk.site()
     desk.show([a_job(0)])
-    agent = desk.begin(harvest_every=200)
+    agent = desk.begin(harvest_interval=200)
     until(lambda: desk.spool.joinpath("lock").exists() and site.connections is not None)
     until(lambda: agent.process.poll() is None and os.getpriority(
         os.PRIO_PROCESS, agent.process.pid) == 19)
@@ -338,7 +338,7 @@ def test_a_server_that_is_away_costs_one_try_and_not_one_for_each_message(desk):
     """The waits grow; a sweep is not kept waiting by what was not delivered."""
     desk.show([a_job(0)])
     for _ in range(3):
-        assert 3 == desk.once(node_try_for=0).status
+        assert 3 == desk.once(node_retry_timeout=0).status
     assert 3 == len(desk.waiting())
     tries = []
 
@@ -367,7 +367,7 @@ def test_messages_of_earlier_agents_are_delivered_first(desk):
     """A restart, or a reboot: what the last one could not deliver is on the disk."""
     for number in range(3):
         desk.show([a_job(number)])
-        assert 3 == desk.once(node_try_for=0).status
+        assert 3 == desk.once(node_retry_timeout=0).status
     site = desk.site()
     desk.show([a_job(3)])
     assert 0 == desk.once().status
@@ -417,7 +417,7 @@ def test_a_server_whose_disk_is_full_is_asked_again(desk):
 
 def test_once_tells_with_its_status_that_the_server_took_nothing(desk):
     desk.show([a_job(0)])
-    done = desk.once(node_try_for=0.1)
+    done = desk.once(node_retry_timeout=0.1)
     assert 3 == done.status and "1 messages wait in" in done.err
     site = desk.site()
     site.refusal = refusal(text="no such thing")
@@ -440,7 +440,7 @@ def test_something_else_on_the_port_gets_nothing_and_loses_nothing(desk):
     from processes import Listener
     desk.show([a_job(0)])
     with Listener(desk.port, b"220 mail ready\r\n"):
-        assert 3 == desk.once(node_try_for=0.1, patient=False).status
+        assert 3 == desk.once(node_retry_timeout=0.1, patient=False).status
     assert 1 == len(desk.waiting())
 
 
@@ -450,7 +450,7 @@ def test_another_secret_is_named(desk):
     secret = desk.directory / "other.secret"
     secret.write_text("f" * 64)
     secret.chmod(0o600)
-    done = desk.once("--secret", secret, node_try_for=0)
+    done = desk.once("--secret", secret, node_retry_timeout=0)
     assert 3 == done.status and "the site's server has another secret" in done.err, done
 
 
@@ -490,7 +490,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_told_twice(desk):
 def test_an_answer_that_was_lost_is_no_second_message(desk):
     """The server has it, and the agent was killed before it could know."""
     desk.show([a_job(0)])
-    assert 3 == desk.once(node_try_for=0).status
+    assert 3 == desk.once(node_retry_timeout=0).status
     [name] = desk.waiting()
     kept = (desk.spool / name).read_bytes()
     site = desk.site()
@@ -531,7 +531,7 @@ def test_a_sweep_that_is_larger_than_the_spool_is_told_while_the_server_is_there
     jobs = [a_job(number, dice.randrange(1 << 52), f"{dice.randrange(1 << 120):x}")
             for number in range(60_000)]
     desk.show(jobs)
-    done = desk.once(harvest_spool_bytes=1 << 20, node_try_for=0)
+    done = desk.once(harvest_spool_bytes=1 << 20, node_retry_timeout=0)
     assert 1 == done.status and "set [harvest] spool_bytes to more" in done.lines[-1], done
     assert [] == desk.waiting()
     site = desk.site()
@@ -588,7 +588,7 @@ def test_a_spool_that_others_could_write_to_is_not_used(desk, wrong):
 
 def test_messages_are_for_their_owner_alone(desk):
     desk.show([a_job(0)])
-    desk.once(node_try_for=0)
+    desk.once(node_retry_timeout=0)
     assert [0o700, 0o600, 0o600] == [path.stat().st_mode & 0o777
                                      for path in (desk.spool, *sorted(desk.spool.iterdir()))]
 

@@ -362,7 +362,7 @@ def desk(tmp_path):
 def by(munged, auth="munge", **more):  # noqa: F811
     """The environment of a process that uses munge."""
     return {"IOSTATS_SERVER_AUTH": auth, "IOSTATS_SERVER_MUNGE_SOCKET": munged.socket,
-            "IOSTATS_NODE_TRY_FOR": "0", **more}
+            "IOSTATS_NODE_RETRY_TIMEOUT": "0", **more}
 
 
 def worked(desk, name="nid00023"):

@@ -375,7 +375,7 @@ def test_what_an_agent_of_before_has_left_is_delivered_first(desk):
 def test_a_message_is_sent_as_it_was_kept(desk):
     """It is compressed once: what waits on the disk is what the server inflates."""
     desk.show([a_job(0)])
-    done = desk.once(node_try_for=0)
+    done = desk.once(node_retry_timeout=0)
     assert 3 == done.status
     [name] = desk.waiting()
     line, _, kept = (desk.spool / name).read_bytes().partition(b"\n")
@@ -390,7 +390,7 @@ def test_a_server_of_before_is_waited_for(desk):
     desk.show([a_job(0)])
     site_of_test = desk.site()
     method = site_of_test.methods.pop("packed_sweep")
-    done = desk.once(node_try_for=0)
+    done = desk.once(node_retry_timeout=0)
     assert 3 == done.status
     assert "the site's server is of an older release, which does not know `packed_sweep`: update " \
            "it; 1 messages wait" in done.err
