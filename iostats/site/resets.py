@@ -47,8 +47,9 @@ The rules; 1 is what we knew, 2 is now; `seen`, `started` of the entry, `read_at
     because nothing of theirs can have expired between.  A deletion by hand cannot be told from an
     expiry then.  When no entry proves, by being the same one, that there was none, the gap is all
     of the time between, for everybody.  Only `started` proves that, or that it was not used.
- 7. Another boot of the server, or another server: all entries are others, and a gap for everybody.
-    A server that was only renamed has the same boot id.
+ 7. Another boot of the server, or another server: all entries are others, and a gap for everybody;
+    from the first reading on where this one is older than the last: a clock was wrong.  A server
+    that was only renamed has the same boot id.
  8. A job that began before the first reading may have had entries before that are gone.
  9. job_cleanup_interval may change: the shortest since seen1 counts; 0 means never.
 10. Values of one entry are not of one moment: `seen` may be older or newer than the counters.
@@ -562,8 +563,10 @@ class Target:
         if last is not None:
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY
-            self._add_gap(min(last, now), max(last, now), RESTARTED,
-                          numpy.zeros(self._used, bool))
+            began = last
+            if last > now:                              # the one clock was wrong, or the other is
+                began = self.swept_since = min(self.swept_since or now, now)
+            self._add_gap(began, max(last, now), RESTARTED, numpy.zeros(self._used, bool))
         elif self._used:                                # only parts of a first reading
             self._fold(numpy.flatnonzero(self._row[:self._used] >= 0))
             self._absent[:] = _NO_ENTRY

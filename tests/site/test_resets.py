@@ -325,6 +325,18 @@ def test_another_boot_is_another_life_of_every_entry():
     assert [(T + 200, T + 400, RESTARTED)] == target.gaps
 
 
+def test_another_server_whose_clock_is_behind_marks_all_since_the_first_reading():
+    """
+    The first server's clock was 300 s ahead, and was set right before the target moved: when it
+    was read last is not known, and what 4711 did at 210 s went with the first server's entries.
+    """
+    target = taken(EMPTY, block(500, {}))
+    target.take(block(400, {}), "oss2", "boot 7", True)
+    assert [RESTARTED] == target.marks("4711", T + 210, T + 220)
+    assert [] == target.marks("4711", T + 501, T + 600)
+    assert [(T, T + 500, RESTARTED)] == target.gaps
+
+
 def test_a_deletion_seen_in_a_reading_that_never_ended_is_not_forgotten():
     """Its other messages were lost, and the next sweep is full."""
     target = taken(EMPTY, block(200, opens(190, 199, 23)),
