@@ -77,7 +77,9 @@ def _directories(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int
     for place in PLACES:
         directory = f"{place}/{kind}"
         try:
-            yield directory, os.listdir(os.path.join(root, directory)), 0
+            # A snapshot has a name as one word of UTF-8; Lustre's own are ASCII (mkfs.lustre).
+            yield directory, [name for name in os.listdir(os.path.join(root, directory))
+                              if name.isprintable() and " " not in name], 0
         except OSError as error:
             # debugfs's own root is closed to users (0700): the directory may be there or not.
             if error.errno not in _ABSENT:

@@ -143,7 +143,7 @@ class Work:
         report; `cut`: why the work may have gone on after this, "" where it is over; `also_here`:
         the other jobs that were seen on the node, as members of the report: other_jobs, others.
         """
-        import json
+        from iostats.base import strict_json
         waiting = self.kept.deltas()
         failed: IostatsError | None = None
         damaged: IostatsError | None = None
@@ -161,7 +161,7 @@ class Work:
         reports = {}
         for path, data in waiting.items():
             try:
-                reports[path] = json.loads(data)
+                reports[path] = strict_json.loads(data)
                 if not is_of_its_form(reports[path]):
                     del reports[path]
                     raise ValueError

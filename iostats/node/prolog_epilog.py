@@ -146,7 +146,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     How many wait still; paths of those that were refused, or removed unsent, are added to `lost`.
     Starts whose epilog will not come any more are reported as well.
     """
-    import json
+    from iostats.base import strict_json
     directory, lost = config["node.hook_dir"], [] if lost is None else lost
     # What another user can put there would be sent by root.
     private_files.check_private(directory, start_files.BY_HOOK_DIR)
@@ -175,7 +175,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
             return still
         try:
             text = read_text(path)
-            report = json.loads(text.encode("latin-1"))
+            report = strict_json.loads(text.encode("latin-1"))
             if len(text) + _AROUND > config["server.max_message_bytes"]:
                 raise ValueError("it is larger than a message may be (site.cfg: [server] "
                                  "max_message_bytes)")

@@ -16,6 +16,7 @@ import os
 import signal
 import time
 
+from iostats.base import strict_json
 from iostats.base.errors import IostatsError
 from iostats.totals import delta
 from iostats.totals.file_system import operations_of
@@ -106,7 +107,7 @@ def with_tail(seen: Any, report: dict[str, Any]) -> dict[str, Any]:
     the bins' sums are those of `report`; {} where that file is damaged, or another start's.
     """
     try:
-        seen = json.loads(seen)
+        seen = strict_json.loads(seen)
         found: dict[str, Any] = seen["file_systems"] if seen["seq"] == report["seq"] else {}
         for name, one in found.items():
             if not _is_sound(one) or len(name) > 128:       # which the server would refuse

@@ -12,12 +12,12 @@ time and space: without it a node has what it could read itself.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import socket
 import sys
 import time
 
+from iostats.base import strict_json
 from iostats.base.errors import one_line
 from iostats.lustre.paths import File
 from iostats.totals.snapshot import reason
@@ -108,14 +108,13 @@ def _answer(connection: socket.socket, path: str, until: float) -> bytes:
 def _files_in(data: bytes) -> dict[tuple[str, str], File]:
     try:
         found = {}
-        for one in json.loads(data)["files"]:
+        for one in strict_json.loads(data)["files"]:
             file = File(*(one[name] for name in File._fields))
             if not (all(type(value) is str for value in (*file[:3], file.text))
                     and type(file.errno) is int and 0 <= file.errno < 4096):
                 raise ValueError
             # What a snapshot on disk can hold: a byte a character, names of one line.
             file.text.encode("latin-1")
-            file.path.encode("utf-8", "surrogateescape")
             if "\n" in file.path:
                 raise ValueError
             found[file.source, file.name] = file

@@ -108,6 +108,7 @@ def _decode(data: bytes) -> Snapshot:
         word, source, code, length, name, path = words
         if word != "file":
             raise ValueError(word)
+        name.encode()                                    # likewise; a path is shown, and not sent
         text = data[position:position + int(length)]
         position += int(length)
         if len(text) != int(length) or data[position:position + 1] != b"\n":

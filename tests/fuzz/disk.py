@@ -88,7 +88,7 @@ def start_file(data):
             message = {"elapsed_s": measurement._seconds(start, end),
                        "deltas": measurement._as_sent(
                 delta.between(start, end, known))}
-            json.loads(json.dumps(message, allow_nan=False))
+            msgspec.json.decode(json.dumps(message, allow_nan=False))
 
 
 def _hook_seeds():
@@ -157,6 +157,8 @@ def kept_report(data):
         reports, failed, damaged = work.end()
         for error in filter(None, (failed, damaged)):
             checked_line(str(error))
+        for report in reports.values():
+            msgspec.json.decode(json.dumps(report, allow_nan=False))
         assert bool(reports) != bool(damaged)
         kept, client._connected = client._connected, lambda *address: _Hostile([b""], False)
         mine = config.Config()
