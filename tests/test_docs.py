@@ -15,7 +15,7 @@ HOME = Path(__file__).resolve().parents[1]
 
 
 def test_tables_and_help_texts_are_those_of_the_code():
-    """docs/counters.md and README.md hold what `tools/docs.py` would write."""
+    """The documents hold what `tools/docs.py` would write."""
     done = subprocess.run([sys.executable, HOME / "tools" / "docs.py", "--check"],
                           capture_output=True, text=True)
 
@@ -94,3 +94,11 @@ def test_examples_of_the_readme_run(tmp_path):
 
     assert done.stdout.endswith(": no Lustre file system is mounted\n")
     assert done.returncode == 0
+
+
+def test_the_readme_is_for_people_in_a_hurry():
+    """What does not fit in 130 lines is in docs/, and the README links each page of docs/."""
+    text = (HOME / "README.md").read_text()
+    assert len(text.splitlines()) <= 130
+    assert set() == {path.name for path in HOME.glob("docs/*.md")} - set(
+        re.findall(r"\]\(docs/(\w+\.md)\)", text))

@@ -1,5 +1,5 @@
 """
-Write what the documents share with the code: docs/counters.md, help texts in README.md, site.cfg.
+Write what the documents share with the code: tables, the help texts in docs/commands.md, site.cfg.
 
     python tools/docs.py            write them
     python tools/docs.py --check    say which are not up to date, and end with 1
@@ -13,6 +13,7 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
+from iostats import __main__
 from iostats.base import config as site
 from iostats.cli import jobs, mail, node, query, report, run, server, store, top
 from iostats.lustre.metrics import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
@@ -80,17 +81,14 @@ def block(text):
 PARTS = {
     "docs/counters.md": {"metrics": counters_table, "not-operations": not_operations,
                          "explain": always},
-    "README.md": {"client-help": lambda: block(node.HELP),
-                  "server-help": lambda: block(server.HELP),
-                  "run-help": lambda: block(run.HELP),
-                  "report-help": lambda: block(report.HELP),
-                  "jobs-help": lambda: block(jobs.HELP),
-                  "top-help": lambda: block(top.HELP),
-                  "query-help": lambda: block(query.HELP)},
+    "docs/commands.md": {
+        "usage": lambda: block(__main__.USAGE), "run-help": lambda: block(run.HELP),
+        "report-help": lambda: block(report.HELP), "jobs-help": lambda: block(jobs.HELP),
+        "top-help": lambda: block(top.HELP), "query-help": lambda: block(query.HELP),
+        "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
+        "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP)},
     "docs/jobs.md": {"fields": fields_table},
     "docs/sinks.md": {"prometheus-metrics": metrics_of_prometheus},
-    "docs/batch.md": {"mail-help": lambda: block(mail.HELP),
-                      "store-help": lambda: block(store.HELP)},
 }
 
 

@@ -604,13 +604,13 @@ def test_when_no_counter_may_be_read_it_says_who_may(public):
 # -- the command line ------------------------------------------------------------------------
 
 @pytest.mark.parametrize("arguments", [("-h",), ("--help",), ("start", "--help")])
-def test_help_is_what_the_readme_shows(desk, arguments):
+def test_help_is_what_the_documents_show(desk, arguments):
     """The same text, four blanks in."""
     done = desk.client(*arguments, job=False)
     assert (0, "") == (done.status, done.err)
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/commands.md").read_text(encoding="utf-8")
     shown = "".join(f"    {line}\n" if line else "\n" for line in done.out.splitlines())
-    assert shown in readme
+    assert shown in page
 
 
 @pytest.mark.parametrize("arguments, named", [
