@@ -93,7 +93,7 @@ def _rate(directory, config, count, site):
     from iostats.wire import auth, client, protocol
     choices = site_cfg.load(config, {})
     message = report_of(directory)
-    signs = auth.of_client(choices, protocol.SITE, choices["site.secret"])
+    signs = auth.client_credentials(choices, protocol.SITE, choices["site.secret"])
 
     def send(number):
         node = f"node{number}"

@@ -88,12 +88,12 @@ class SiteOfTest(Server):
     def __exit__(self, *error):
         self.close()
 
-    def _sweep(self, params, who):
+    def _sweep(self, params, sender):
         taken = (params.taken() if isinstance(params, Sweep) else message_of(params, 16 << 20))
         message = Message(**{name: getattr(taken.head, name) for name in _OF_HEAD},
                           clock_ahead_s=taken.clock_ahead_s,
                           targets=[_listed(rows) for rows, _ in taken.blocks])
-        assert message.node == self.believed(who).node
+        assert message.node == self.require_authenticated(sender).node
         here = (message.run, message.seq)
         if self.refusal is not None:
             self.heard.append((*here, "refused"))

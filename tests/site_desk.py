@@ -266,7 +266,7 @@ class SiteDesk(Desk):
 
     def signs(self):
         """What signs as root of a node."""
-        return auth.of_client(self.config, protocol.SITE, str(self.site_secret))
+        return auth.client_credentials(self.config, protocol.SITE, str(self.site_secret))
 
     def send(self, report):
         """Send a report (a dict) as its node; what the server answers."""

@@ -245,7 +245,7 @@ async def _prepared(command: run_command.Command, system: ModuleType, config: Co
     made = _made_secret(config, totals.job, carries)
     try:
         _leave_files_for_connections(config)
-        server = JobServer(totals, auth.of_server(config, totals.job, made, say), config)
+        server = JobServer(totals, auth.server_credentials(config, totals.job, made, say), config)
         await server.listen("127.0.0.1" if alone else "")
     except BaseException:
         if made:

@@ -28,7 +28,7 @@ from iostats.report.node_sets import unfolded
 from iostats.server import journal
 from iostats.server.job_server import JobServer, how_to_add_up
 from iostats.totals.job_totals import Totals
-from iostats.wire import auth, client, secret
+from iostats.wire import auth, secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace) -> int:
         made = secret.make(password)
     with journal.kept(config["node.state_dir"], job, _say) as kept:
         try:
-            checks = client.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: auth.of_server(
+            checks = auth.with_timeout(_MUNGED_WITHIN_S, _MUNGED, lambda: auth.server_credentials(
                 config, job, password, _say))
             event_loop_policy()
             asyncio.run(_serve(totals, checks, config, options, kept))
@@ -148,7 +148,7 @@ def _run_site(options: argparse.Namespace, config: site.Config) -> int:
         config.take("site.secret", options.secret, "--secret")
     if "secret" in config["server.auth"] and secret.make(config["site.secret"]):
         _say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
-    checks = client.in_time(_MUNGED_WITHIN_S, _MUNGED, lambda: auth.of_server(
+    checks = auth.with_timeout(_MUNGED_WITHIN_S, _MUNGED, lambda: auth.server_credentials(
         config, protocol.SITE, config["site.secret"], _say, uids=auth.ANYONE))
     from iostats import sinks
     store, outlets = Store(config["site.store"]), []

@@ -25,7 +25,7 @@ def asked(config: Config, method: str, params: dict[str, Any],
           within_s: float = WITHIN_S) -> Any:
     """The result of a method of the site's server; NotDelivered where it can't be asked."""
     host, port = client.site_server(config)
-    signs = auth.of_client(config, protocol.SITE, config["site.secret"])
+    signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
     return client.call(host, port, protocol.SITE, signs, identity.name(), method, params, within_s,
                        _LONGEST)
 

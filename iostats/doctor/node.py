@@ -526,7 +526,7 @@ def _known_by(given: dict[str, Any], config: Config, job: str,
     for word in config["server.auth"]:
         if word == "munge":
             try:
-                signs += auth.of_client({**config, "server.auth": ["munge"]}, job, None)
+                signs += auth.client_credentials({**config, "server.auth": ["munge"]}, job, None)
             except ConfigError as error:
                 checks.append(Check(PROBLEM, "munge", str(error), "iostats config --check"))
             except IostatsError as error:
@@ -567,7 +567,7 @@ def _trust_and_clock(hello: dict[str, Any], by: auth.Credentials | None,
             if "secret" in config["server.auth"] else None)
     where = path or secret.VARIABLE
     if by is None:
-        return [Check(PROBLEM, "munge", one.doubt, "iostats config --check")
+        return [Check(PROBLEM, "munge", one.reject_reason, "iostats config --check")
                 if isinstance(one, auth.Munge) else
                 Check(PROBLEM, "secret", f"{where}: the server has another one",
                       doctor_site.fetch(host, path) if path else f"unset {secret.VARIABLE}")

@@ -127,7 +127,7 @@ def _site(config: Config, node: str) -> list[Check]:
         return [Check(PROBLEM, "site", str(error), "iostats config --check")]
     where, get = f"{host}:{port}", fetch(host, config["site.secret"])
     try:
-        signs = auth.of_client(config, protocol.SITE, config["site.secret"])
+        signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
     except IostatsError as error:
         if os.geteuid():
             return [Check(NOTE, "site", f"{where}; only root reports there: {error}")]
@@ -140,7 +140,7 @@ def _site(config: Config, node: str) -> list[Check]:
     except OSError as error:
         return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
                       at(host, node, "systemctl start iostats-site.service"))]
-    except NotDelivered as error:                      # munge: it believes root alone
+    except NotDelivered as error:                      # munge: it trusts root alone
         return [Check(NOTE if os.geteuid() else PROBLEM, "site", str(error),
                       "sudo iostats_client.py doctor" if os.geteuid() else
                       "iostats config --check")]
@@ -154,7 +154,7 @@ def _site(config: Config, node: str) -> list[Check]:
     if hello.get("job") != protocol.SITE:
         return [Check(PROBLEM, "site", f"{where}: the port is in use by another program",
                       at(host, node, f"ss -ltnp sport = :{port}"))]
-    return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.doubt for one in signs),
+    return [Check(PROBLEM, "site", f"{where}: " + "; ".join(one.reject_reason for one in signs),
                   get if any(isinstance(one, auth.Secret) for one in signs) else
                   "iostats config --check"),
             # MUNGE takes nothing that is minutes old, and says so in its own words.

@@ -281,23 +281,22 @@ class _Site:
     """The site's server; NotDelivered or StateError where it can't be asked."""
 
     def __init__(self, config: Config, say: Callable[[str], None], within_s: float) -> None:
-        from iostats.wire import auth as wire_auth
-        from iostats.wire import client, protocol
+        from iostats.wire import auth, client, protocol
         self._host, self._port = client.site_server(config)
         self._name = protocol.SITE
         self._last_path = os.path.join(config["node.hook_dir"], _LAST_AUTH)
         self._last = _text_of(self._last_path)
-        auth = sorted(config["server.auth"], key=lambda word: word != self._last)
-        self._signs = client.in_time(within_s, "credentials", lambda: wire_auth.of_client(
-            {**config, "server.auth": auth}, protocol.SITE, config["site.secret"], say,
+        order = sorted(config["server.auth"], key=lambda word: word != self._last)
+        self._signs = auth.with_timeout(within_s, "credentials", lambda: auth.client_credentials(
+            {**config, "server.auth": order}, protocol.SITE, config["site.secret"], say,
             munged_within_s=within_s * _OF_MUNGED))
-        first = "secret" if isinstance(self._signs[0], wire_auth.Secret) else "munge"
+        first = "secret" if isinstance(self._signs[0], auth.Secret) else "munge"
         self._worked = "" if first == config["server.auth"][0] else first
 
     def send(self, report: dict[str, Any], within_s: float) -> list[Any]:
         """Send one report, in one try; which starts on its node are over, by the answer."""
-        from iostats.wire import client
-        answer = client.in_time(within_s, f"answer of {self._host}", lambda: client.call(
+        from iostats.wire import auth, client
+        answer = auth.with_timeout(within_s, f"answer of {self._host}", lambda: client.call(
             self._host, self._port, self._name, self._signs, report["node"], "report", report,
             within_s))
         if self._worked != self._last:                      # an epilog has no time to find out

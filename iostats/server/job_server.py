@@ -33,7 +33,7 @@ from iostats.totals.alike import Same
 from iostats.totals.job_totals import Totals
 from iostats.wire import jsonrpc
 from iostats.wire import protocol as wire_protocol
-from iostats.wire.auth import Disbelieved, Munge, no_user
+from iostats.wire.auth import AuthenticationError, Munge, user_not_allowed
 from iostats.wire.jsonrpc import Method
 from iostats.wire.messages import totals as messages_totals
 from iostats.wire.messages.foreseen import Foreseen
@@ -50,7 +50,7 @@ _ACCEPT_AT_ONCE, _QUEUE = 16, 65535
 _MOST_HELD = 256 << 20              # of all messages that have not come to their ends
 _EACH_PART = 64                     # of it, beside a part's own length
 _MOST_BESIDE = 65536                # bytes of a message beside its body: its head, say
-_LONGEST_OF_STRANGERS = 65536       # bytes of a body that is looked at, for a hello
+_LONGEST_UNAUTHENTICATED = 65536    # bytes of a body: enough for a hello
 _MOST_UNREAD = 1 << 20              # of answers that a client does not read, and asks for more;
                                     # and of questions behind one that takes long
 _MOST_PAGES = 64 << 20              # of all pages that clients have not read yet
@@ -134,15 +134,16 @@ class Report(msgspec.Struct):
 
 Caller = namedtuple("Caller", "node uid")
 Caller.__doc__ = """
-Who sent a message that is believed; the context of its methods.
+Who sent an authenticated message.
 
 Attributes:
     node: the name that it gives itself.
-    uid: the user that munge names; None where the secret was the proof.
+    uid: its user, as munge says; None where it was authenticated by the secret.
 """
 
 
-Who = Union[Caller, Disbelieved, None]
+# Of an unauthenticated message: why it is; None for one without Authorization.
+Sender = Union[Caller, AuthenticationError, None]
 # Its answer, and what proves it; see cooperative.py.
 _Work = Generator[Any, Any, tuple[Optional[bytes], str]]
 
@@ -151,12 +152,13 @@ class Server:
     """
     Listens, reads HTTP, and gives messages to methods, which learn who sent them.
 
-    A method is called with (params, who): `who` is a Caller, the Disbelieved that says why the
-    sender is not believed, or None for a message without Authorization; see `believed`.
+    A method is called with (params, sender): a Caller, or for an unauthenticated message the
+    AuthenticationError that says why, or None without Authorization; see `require_authenticated`.
 
     Attributes:
         name: a job's id, or wire.SITE; what `hello` answers.
         methods: name -> Method; `hello` is there, and others are added by a subclass.
+        public_methods: names of those that unauthenticated senders may call.
         port: where it listens; None before `listen_on`.
     """
 
@@ -164,8 +166,8 @@ class Server:
                  now: Callable[[], float] = time.time,
                  most_connections: Optional[int] = None) -> None:
         """
-        `credentials`: all kinds that are taken; credentials.of_server(...).  `most_connections`: if
-        not as site.cfg has it.
+        `credentials`: those that it takes, as of auth.server_credentials.  `most_connections`:
+        instead of [server] max_connections.
         """
         self.name, self.config = name, config
         self.port: Optional[int] = None
@@ -173,7 +175,8 @@ class Server:
         self._now = now
         self._credentials = {one.SCHEME: one for one in credentials}
         self._listener: Optional[asyncio.Server] = None
-        self._of_strangers: dict[str, Method] = {}
+        self.public_methods = {"hello"}
+        self._for_unauthenticated: dict[str, Method] = {}
         # Path -> (is gzip taken) -> (header lines, body): what GET has; then nothing is POSTed.
         self.pages: dict[str, Callable[[bool], tuple[str, bytes]]] = {}
         self.connections = _Connections(config, most_connections)
@@ -201,37 +204,38 @@ class Server:
             if not keep:
                 transport.close()
 
-    def before_answer(self, body: bytes, who: Who) -> None:
+    def before_answer(self, body: bytes, sender: Sender) -> None:
         """What `body` asks was done; its answer leaves after this."""
 
-    def believed(self, who: Who, uids: Optional[Container[int]] = None) -> Caller:
+    def require_authenticated(self, sender: Sender,
+                              uids: Optional[Container[int]] = None) -> Caller:
         """
-        The Caller that `who` is; otherwise the message is refused with a WireError.
+        The Caller that `sender` is; an unauthenticated message is refused with a WireError.
 
-        `uids`: of these users alone, where munge names one.
+        `uids`: where munge names the user, it must be one of these.
         """
-        if isinstance(who, Caller):
-            if uids is None or who.uid is None or who.uid in uids:
-                return who
-            who = no_user(who.uid, self.name, who.node)
-        if who is None:
+        if isinstance(sender, Caller):
+            if uids is None or sender.uid is None or sender.uid in uids:
+                return sender
+            sender = user_not_allowed(sender.uid, self.name, sender.node)
+        if sender is None:
             self.refuse("not authenticated")
             raise WireError(wire_protocol.NOT_AUTHENTICATED,
                             "no Authorization header; see docs/wire.md")
-        self.refuse(_WHY_REFUSED[who.code], who.claimed)
-        # Another one: this one would have a frame that has it, and keep the message until the next
-        # collection of such rings.
-        raise Disbelieved(who.code, str(who), who.claimed, who.nonce)
+        self.refuse(_WHY_REFUSED[sender.code], sender.claimed)
+        # A new one: raising `sender` itself would make a reference cycle with this frame, and keep
+        # the message in memory until the next garbage collection.
+        raise AuthenticationError(sender.code, str(sender), sender.claimed, sender.nonce)
 
     # -- one request -------------------------------------------------------------------------
 
-    def _hello(self, hello: Hello, who: Who) -> dict[str, Any]:
-        """Who am I: open to all, so that a node can tell another job's server from its own."""
-        if (isinstance(who, Disbelieved) and who.code == wire_protocol.NOT_AUTHENTICATED
-                and hello.job == self.name):
-            self.refuse("not authenticated", who.claimed)   # ours by its name, and not by proof
+    def _hello(self, hello: Hello, sender: Sender) -> dict[str, Any]:
+        """The server's name, for anybody: so a node tells another job's server from its own."""
+        if (isinstance(sender, AuthenticationError) and hello.job == self.name
+                and sender.code == wire_protocol.NOT_AUTHENTICATED):
+            self.refuse("not authenticated", sender.claimed)    # it names this job
         found = {"job": self.name, "protocol": wire_protocol.PROTOCOL, "time": self._now()}
-        if self.trouble and isinstance(who, Caller):
+        if self.trouble and isinstance(sender, Caller):
             found["trouble"] = self.trouble
         return found
 
@@ -247,20 +251,19 @@ class Server:
 
     def answering(self, body: bytes, authorization: str, compressed: bool) -> "_Work":
         """The same in steps, where a method takes them, or munge is asked; otherwise in one."""
-        who: Who = None
+        sender: Sender = None
         by, nonce = None, ""
         if authorization:
             by = self._credentials.get(authorization.partition(" ")[0])
-            who, nonce = yield from self._authenticate(by, body, authorization)
+            sender, nonce = yield from self._authenticate(by, body, authorization)
         reply = None
         if compressed:
-            body, reply = self._inflated(body, who)
-        if not isinstance(who, Caller) and len(body) > _LONGEST_OF_STRANGERS:
-            reply = self._turned_away(who)
+            body, reply = self._inflated(body, sender)
+        if not isinstance(sender, Caller) and len(body) > _LONGEST_UNAUTHENTICATED:
+            reply = self._rejection(sender)
         if reply is None:
-            methods = self.methods if isinstance(who, Caller) else self._methods_of_strangers()
-            reply = yield from jsonrpc.answering(body, methods, who, _log_bug)
-            self.before_answer(body, who)
+            reply = yield from jsonrpc.answering(body, self.methods_for(sender), sender, _log_bug)
+            self.before_answer(body, sender)
         if reply is None or by is None or not nonce:
             return reply, ""
         try:
@@ -270,47 +273,54 @@ class Server:
             header = None
         return reply, f"{header[0]}: {header[1]}" if header else ""
 
-    def _methods_of_strangers(self) -> dict[str, Method]:
-        """All but `hello` refuse: params of somebody who is not believed are not even decoded."""
-        if not self._of_strangers:
-            refuse = Method(lambda params, who: self.believed(who), msgspec.Raw)
-            self._of_strangers = {name: method if name == "hello" else refuse
-                                  for name, method in self.methods.items()}
-        return self._of_strangers
+    def methods_for(self, sender: Sender) -> dict[str, Method]:
+        """
+        {name: Method} as `sender` may call them.
+
+        Unauthenticated, all but `public_methods` refuse, and params are not even decoded.
+        """
+        if isinstance(sender, Caller):
+            return self.methods
+        if not self._for_unauthenticated:
+            refuse = Method(lambda params, sender: self.require_authenticated(sender), msgspec.Raw)
+            self._for_unauthenticated = {
+                name: method if name in self.public_methods else refuse
+                for name, method in self.methods.items()}
+        return self._for_unauthenticated
 
     def _authenticate(self, by: "Optional[Credentials]", body: bytes, header: str) -> Generator[
-            Any, Any, tuple[Union[Caller, Disbelieved], str]]:
-        """(Caller, nonce) of an authenticated request; (Disbelieved, nonce or "") of another."""
+            Any, Any, tuple[Union[Caller, AuthenticationError], str]]:
+        """(Caller, nonce) of an authenticated request, else (AuthenticationError, nonce or "")."""
         try:
             if by is None:
-                raise Disbelieved(wire_protocol.NOT_AUTHENTICATED, f"expected Authorization: "
-                                  f"{' or '.join(self._credentials)} (site.cfg: [server] auth)",
-                                  None)
-            if isinstance(by, Munge):          # without the body, which would wait there as well
-                found = yield partial(by.asked, header)
-                node, uid, nonce = by.checked(found, body)
+                raise AuthenticationError(
+                    wire_protocol.NOT_AUTHENTICATED, f"expected Authorization: "
+                    f"{' or '.join(self._credentials)} (site.cfg: [server] auth)", None)
+            if isinstance(by, Munge):          # not with the body, which would wait there as well
+                decoded = yield partial(by.decoded, header)
+                node, uid, nonce = by.check_decoded(decoded, body)
             else:
                 node, uid, nonce = by.check(header, body)
         except NoAnswer:
-            return Disbelieved(wire_protocol.NOT_AUTHENTICATED,
-                               f"munge: munged has not answered within "
-                               f"{_BLOCKED_WITHIN_S:g} s", None), ""
-        except Disbelieved as error:
+            return AuthenticationError(
+                wire_protocol.NOT_AUTHENTICATED,
+                f"munge: munged has not answered within {_BLOCKED_WITHIN_S:g} s", None), ""
+        except AuthenticationError as error:
             return error.with_traceback(None), error.nonce     # its frames have the message
         return Caller(node, uid), nonce
 
-    def _turned_away(self, who: Who) -> Optional[bytes]:
-        """The answer to somebody who is not believed, whatever he asks; None for a Caller."""
+    def _rejection(self, sender: Sender) -> Optional[bytes]:
+        """The answer to an unauthenticated message, whatever it asks; None for a Caller."""
         try:
-            self.believed(who)
+            self.require_authenticated(sender)
         except WireError as error:
             return jsonrpc.error_answer(error.code, detail=str(error))
         return None
 
-    def _inflated(self, body: bytes, who: Who) -> tuple[bytes, Optional[bytes]]:
+    def _inflated(self, body: bytes, sender: Sender) -> tuple[bytes, Optional[bytes]]:
         """(the body as it was before deflate, None), or (b"", the answer that is an error)."""
-        # First, whose it is: nobody else has a few bytes made into many here.
-        refused = self._turned_away(who)
+        # Nothing is inflated for unauthenticated senders: a few bytes could become many.
+        refused = self._rejection(sender)
         if refused is not None:
             return b"", refused
         most, whole = self.config["server.max_message_bytes"], zlib.decompressobj()
@@ -464,14 +474,14 @@ class JobServer(Server):
     def refuse(self, why: str, node: Optional[str] = None) -> None:
         self.totals.refuse(why, node)
 
-    def _report(self, report: Report, who: Who) -> dict[str, Any]:
-        check_report(report, self.believed(who), self.totals.job, self._metrics)
+    def _report(self, report: Report, sender: Sender) -> dict[str, Any]:
+        check_report(report, self.require_authenticated(sender), self.totals.job, self._metrics)
         return self._answer(self.totals.add(report))
 
-    def _totals(self, params: messages_totals.Params, who: Who) -> dict[str, Any]:
+    def _totals(self, params: messages_totals.Params, sender: Sender) -> dict[str, Any]:
         """Many nodes in one message; each message once."""
-        others = messages_totals.totals_of(params, self.believed(who).node, self.totals.job,
-                                           self._metrics,
+        caller = self.require_authenticated(sender)
+        others = messages_totals.totals_of(params, caller.node, self.totals.job, self._metrics,
                                            self.totals.name_of)
         if params.seq in self._merged:
             return {"counted": True, "why": "these totals were counted before"}
@@ -506,19 +516,19 @@ class JobServer(Server):
                 journal.refused(str(error))
         self._journal, self._has_news = journal, False
 
-    def before_answer(self, body: bytes, who: Who) -> None:
+    def before_answer(self, body: bytes, sender: Sender) -> None:
         # The news are of this very message: no method here takes steps.
         journal, has_news, self._has_news = self._journal, self._has_news, False
-        if journal is None or not has_news or not isinstance(who, Caller):
+        if journal is None or not has_news or not isinstance(sender, Caller):
             return
-        journal.add(who.node, body)
+        journal.add(sender.node, body)
         # At the end the table comes first, and then there is no journal any more.
         if journal.is_long and not self.totals.all_heard:
             journal.replace(msgspec.json.encode({"totals": self.totals.state(packed=True),
                                                  "merged": sorted(self._merged)}))
 
-    def _status(self, params: Any, who: Who) -> dict[str, Any]:
-        self.believed(who)
+    def _status(self, params: Any, sender: Sender) -> dict[str, Any]:
+        self.require_authenticated(sender)
         totals = self.totals
         return {"job": totals.job, "expected": totals.expected_count,
                 "reported": totals.reported, "missing": totals.missing()}

@@ -36,7 +36,7 @@ from iostats.base.node_list import expanded
 from iostats.load import ranking
 from iostats.report import accounting_comment, client_vs_server, job_tables, node_sets
 from iostats.report.job_list import summary_of
-from iostats.server.job_server import NAME, Report, Server, Who, check_report, how_to_add_up
+from iostats.server.job_server import NAME, Report, Sender, Server, check_report, how_to_add_up
 from iostats.site import harvest_intake, load_queries, write_as_user
 from iostats.site.job_index import Question
 from iostats.site.store import Key, as_kept
@@ -188,7 +188,7 @@ class SiteServer(Server):
     """
     Receives, keeps, adds up, and answers for all jobs.
 
-    `store`: a store.Store; `credentials`: credentials.of_server(..., wire.SITE, ...); `sinks`: what
+    `store`: a store.Store; `credentials`: auth.server_credentials(...) of wire.SITE; `sinks`: what
     gets the storage servers' sweeps.
     """
 
@@ -249,8 +249,8 @@ class SiteServer(Server):
         if count & (count - 1) == 0:                 # 1, 2, 4, 8, ...: a log is no place for all
             log.warning("%s messages refused: %s (the last one of %s)", count, why, node or "?")
 
-    def _report(self, one: SiteReport, who: Who) -> dict[str, Any]:
-        caller = self.believed(who, self._reporters)
+    def _report(self, one: SiteReport, sender: Sender) -> dict[str, Any]:
+        caller = self.require_authenticated(sender, self._reporters)
         check_report(one, caller, _checked_job(one.job), self._metrics)
         about, now = one.about, self._passed()
         key = Key(about.cluster, one.job, about.attempt)
@@ -272,8 +272,9 @@ class SiteServer(Server):
                 **({"over": over} if over else {})}
 
     def _sweep(self, message: Union[sweep.Sweep, sweep_reader.Packed],
-               who: Who) -> dict[str, Any]:
-        return harvest_intake.message_of(self.harvest, message, self.believed(who, self._reporters))
+               sender: Sender) -> dict[str, Any]:
+        caller = self.require_authenticated(sender, self._reporters)
+        return harvest_intake.message_of(self.harvest, message, caller)
 
     def _begun(self, key: Key, about: About, now: float) -> _Job:
         """The _Job of a report that is the first one, or the first since the record."""
@@ -318,9 +319,9 @@ class SiteServer(Server):
 
     # -- questions -------------------------------------------------------------------------------
 
-    def _user(self, who: Who) -> Optional[str]:
-        """Whose records `who` may read: a user's name, or None for all."""
-        caller = self.believed(who)
+    def _user(self, sender: Sender) -> Optional[str]:
+        """Whose records `sender` may read: a user's name, or None for all."""
+        caller = self.require_authenticated(sender)
         if caller.uid is None or caller.uid in self._readers:
             return None
         try:
@@ -328,15 +329,15 @@ class SiteServer(Server):
         except KeyError:
             raise WireError(protocol.REFUSED, f"user {caller.uid} is not known here") from None
 
-    def _record(self, which: Which, who: Who) -> list[msgspec.Raw]:
-        return _within_limit(self._store.records(which.job, self._user(who)))
+    def _record(self, which: Which, sender: Sender) -> list[msgspec.Raw]:
+        return _within_limit(self._store.records(which.job, self._user(sender)))
 
-    def _latest(self, which: Latest, who: Who) -> list[msgspec.Raw]:
-        return _within_limit(self._store.latest(which.count, self._user(who)))
+    def _latest(self, which: Latest, sender: Sender) -> list[msgspec.Raw]:
+        return _within_limit(self._store.latest(which.count, self._user(sender)))
 
-    def _waiting(self, which: Waits, who: Who) -> list[dict[str, Any]]:
+    def _waiting(self, which: Waits, sender: Sender) -> list[dict[str, Any]]:
         """The jobs of which a node has reported, and whose record waits for the others."""
-        own, wanted = self._user(who), set(which.jobs)
+        own, wanted = self._user(sender), set(which.jobs)
         clock_s = self._now() - self._passed()         # it is due by the store's time
         found = (
             (key, job, sorted((job.expected or frozenset()) - job.heard))
@@ -347,9 +348,9 @@ class SiteServer(Server):
                  "missing": missing[:_MOST_NAMED], "missing_count": len(missing),
                  "until": clock_s + job.due} for key, job, missing in islice(found, _MOST_WAITING)]
 
-    def _listed(self, question: Question, who: Who) -> dict[str, Any]:
+    def _listed(self, question: Question, sender: Sender) -> dict[str, Any]:
         """A row for each job, of the one who asks, or of those that a reader asks for."""
-        own = self._user(who)
+        own = self._user(sender)
         users = [_user_of(int(user)) if user.isascii() and user.isdigit() and len(user) < 10
                  else user for user in question.users]
         if own is not None and set(users) - {own}:
@@ -366,11 +367,13 @@ class SiteServer(Server):
             raise WireError(protocol.INTERNAL_ERROR, str(error)) from None
         return {"jobs": rows, "next": after}
 
-    def _load(self, ask: load_queries.LoadAsk, who: Who) -> Generator[None, None, dict[str, Any]]:
-        return self._answers.load(self.harvest, ask, self._user(who))
+    def _load(self, ask: load_queries.LoadAsk,
+              sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._answers.load(self.harvest, ask, self._user(sender))
 
-    def _query(self, ask: load_queries.QueryAsk, who: Who) -> Generator[None, None, dict[str, Any]]:
-        return self._answers.query(self.harvest, ask, self._user(who))
+    def _query(self, ask: load_queries.QueryAsk,
+               sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._answers.query(self.harvest, ask, self._user(sender))
 
     # -- records ---------------------------------------------------------------------------------
 

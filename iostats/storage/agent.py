@@ -525,12 +525,12 @@ class Agent:
         """What the site's server answers, in one try; IostatsError."""
         def ask() -> Any:
             if self._signs is None:
-                self._signs = auth.of_client(
+                self._signs = auth.client_credentials(
                     self._config, protocol.SITE, self._config["site.secret"], self._say)
             return client.call(self._host, self._port, protocol.SITE, self._signs, self._node,
                                method,
                                params, within_s, learn=self._learn)
-        return client.in_time(within_s + 0.5, f"answer of {self._host}", ask)
+        return auth.with_timeout(within_s + 0.5, f"answer of {self._host}", ask)
 
     def _learn(self, clock_ahead_s: float) -> None:
         self._offset_s = time.time() - clock_ahead_s - time.monotonic()

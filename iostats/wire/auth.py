@@ -1,15 +1,16 @@
 """
-What signs and checks messages: the job's secret, or munge; both alike for node and server.
+Authentication of messages, by the job's secret or by munge: both have the same methods.
 
     node      authorization(node, time_s, nonce, body)   the value of the Authorization header
-              proves(headers, nonce, body)               the answer is of one that we believe
-              doubt                                      why the last one was not, in words
+              verify_answer(headers, nonce, body)        True for an answer of a server we trust
+              reject_reason                              why the last one was rejected
     server    SCHEME                                     how its Authorization header begins
-              check(header, body)                        (node, uid or None, nonce), or Disbelieved
+              check(header, body)                        (node, uid or None, nonce);
+                                                         AuthenticationError
               answer_header(nonce, reply)                (name, value) for the answer, or None
 
-Munge's `check` and `answer_header` may block; its `asked(header)` and `checked(found, body)` are
-`check` in two parts, of which the first may block, and needs no body.
+Munge's `check` and `answer_header` may block; `decoded(header)` and `check_decoded(decoded, body)`
+are its `check` in two parts, of which only the first may block, and that one needs no body.
 
 Which of them, and in which order, is site.cfg's [server] auth; docs/wire.md is the form.
 """
@@ -35,13 +36,13 @@ ANYONE = range(1 << 32)                            # every uid, for `uids`
 _NONCE_LENGTH = 32
 
 
-class Disbelieved(WireError):
+class AuthenticationError(WireError):
     """
-    Why a message is not believed.
+    Why a message is unauthenticated.
 
     Attributes:
-        claimed: the node that it says it is from; None where that is no name.
-        nonce: of a message that is right but for its time or its user: its answer can be proved.
+        claimed: the node that it says it is from; None where that is not a valid name.
+        nonce: of a message that is right but for its time or its user: its answer can be signed.
     """
 
     def __init__(self, code: int, message: str, claimed: str | None, nonce: str = "") -> None:
@@ -49,19 +50,20 @@ class Disbelieved(WireError):
         self.claimed, self.nonce = claimed, nonce
 
 
-def no_user(uid: int | None, name: str, claimed: str | None, nonce: str = "") -> Disbelieved:
-    """The Disbelieved of a user of munge who has no business with the server `name`."""
-    return Disbelieved(protocol.NOT_AUTHENTICATED,
-                       f"not authenticated: user {uid} may not report to "
-                       f"{protocol.server_of(name)}", claimed, nonce)
+def user_not_allowed(uid: int | None, name: str, claimed: str | None,
+                     nonce: str = "") -> AuthenticationError:
+    """The AuthenticationError for a user whom munge names, and who may not use server `name`."""
+    return AuthenticationError(protocol.NOT_AUTHENTICATED,
+                               f"not authenticated: user {uid} may not report to "
+                               f"{protocol.server_of(name)}", claimed, nonce)
 
 
 class Secret:
     """
-    Messages with a mac that is made with the secret of a job (or site) by HMAC-SHA256.
+    Authentication by a MAC: HMAC-SHA256 with the secret of a job (or site).
 
-    `name`: the job's id, or wire.SITE; `password`: the secret, bytes; `tolerance_s`, `now` and
-    `up`, the seconds since it began, are of the server.
+    `name`: the job's id, or protocol.SITE; `password`: the secret, bytes.  For the server:
+    `tolerance_s`: how far a message's time may be from `now()`; `up()`: seconds since it started.
     """
 
     SCHEME = protocol.SCHEME
@@ -74,7 +76,7 @@ class Secret:
         self._up = up or (lambda: time.monotonic() - began)
         self._nonces: set[str] = set()
         self._nonces_by_age: deque[tuple[float, str]] = deque()
-        self.doubt = ("the site's server has another secret" if name == protocol.SITE else
+        self.reject_reason = ("the site's server has another secret" if name == protocol.SITE else
                       "a server of this job with another secret (see --secret)")
 
     # -- node
@@ -82,7 +84,7 @@ class Secret:
     def authorization(self, node: str, time_s: int, nonce: str, body: bytes) -> str:
         return protocol.authorization(self._key, node, time_s, nonce, body)
 
-    def proves(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
+    def verify_answer(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
         """`headers`: {lower-case name: value}."""
         return protocol.same(headers.get(protocol.MAC_HEADER.lower(), ""),
                              protocol.answer_mac(self._key, nonce, body))
@@ -95,22 +97,23 @@ class Secret:
         if (claimed is None or len(fields["nonce"]) != _NONCE_LENGTH
             or not protocol.same(fields["mac"], protocol.request_mac(
                     self._key, claimed, fields["time"], fields["nonce"], body))):
-            raise Disbelieved(protocol.NOT_AUTHENTICATED,
-                              "the message was not made with the secret "
-                              "of this job, or was altered", claimed)
+            raise AuthenticationError(
+                protocol.NOT_AUTHENTICATED,
+                "the message was not made with the secret of this job, or was altered", claimed)
         now, nonce, tolerance = self._now(), fields["nonce"], self._tolerance_s
         if not _is_time(fields["time"]) or abs(int(fields["time"]) - now) > tolerance:
-            raise Disbelieved(protocol.STALE,
-                              f"the message's time is more than {tolerance:g} s from "
-                              f"the server's", claimed, nonce)
-        # The nonces of an earlier server with this secret are not known.  A message to this one has
-        # a time that its `hello` told, in whole seconds.
+            raise AuthenticationError(
+                protocol.STALE,
+                f"the message's time is more than {tolerance:g} s from the server's", claimed,
+                nonce)
+        # The nonces of an earlier server with this secret are not known.  The time of a message to
+        # this one is by the clock that its `hello` showed, in whole seconds.
         if now - int(fields["time"]) > self._up() + 2:
-            raise Disbelieved(protocol.STALE, "the message is older than this server", claimed,
-                              nonce)
+            raise AuthenticationError(protocol.STALE, "the message is older than this server",
+                                      claimed, nonce)
         if nonce in self._nonces:
-            raise Disbelieved(protocol.REPLAYED, "this very message was here before", claimed,
-                              nonce)
+            raise AuthenticationError(protocol.REPLAYED, "this very message was here before",
+                                      claimed, nonce)
         self._nonces.add(nonce)
         self._nonces_by_age.append((now, nonce))
         # A message is stale on both sides of `now`, so a nonce is kept for twice the tolerance.
@@ -124,25 +127,26 @@ class Secret:
 
 class Munge:
     """
-    Messages with a munge credential: the machines' munged tell whose they are.
+    Authentication by a munge credential: munged of both machines vouches for the user.
 
-    `name`: as of Secret; `socket`: of munged, "" for libmunge's own; `uids`: who may send
-    messages to this server; `believed`: whose server this node believes.  Both are this user and
-    root, unless they are given.
+    `name`: as of Secret; `socket`: of munged, "" for libmunge's default; `uids`: users who may send
+    messages to this server; `trusted_uids`: users whose server this node trusts; both default to
+    this user and root.  `library`: what has encode() and decode() of iostats.wire.munge.
     """
 
     SCHEME = protocol.MUNGE_SCHEME
 
     def __init__(self, name: str, socket: str = "", uids: Container[int] | None = None,
-                 believed: Container[int] | None = None) -> None:
-        from iostats.wire import munge
+                 trusted_uids: Container[int] | None = None, library: Any = None) -> None:
+        if library is None:
+            from iostats.wire import munge as library
         own = frozenset((os.geteuid(), 0))
-        self._name, self._socket, self._munge = name, socket, munge
+        self._name, self._socket, self._munge = name, socket, library
         self._uids = own if uids is None else uids
-        self._believed = own if believed is None else believed
-        self._late = {munge.EXPIRED: protocol.STALE, munge.REWOUND: protocol.STALE,
-                      munge.REPLAYED: protocol.REPLAYED}
-        self.doubt = ""
+        self._trusted_uids = own if trusted_uids is None else trusted_uids
+        self._code_of = {library.EXPIRED: protocol.STALE, library.REWOUND: protocol.STALE,
+                         library.REPLAYED: protocol.REPLAYED}
+        self.reject_reason = ""
 
     # -- node
 
@@ -155,65 +159,70 @@ class Munge:
             raise NotDelivered(f"munge: {error}") from None
         return f"{self.SCHEME} {credential}"
 
-    def proves(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
+    def verify_answer(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
         credential = headers.get(protocol.MUNGE_HEADER.lower())
         if not credential:
-            self.doubt = f"{protocol.server_of(self._name)} does not prove by munge whose it is"
+            self.reject_reason = (f"{protocol.server_of(self._name)} does not authenticate itself "
+                                  f"by munge")
             return False
         uid: int | None
         try:
             payload, uid, _ = self._munge.decode(credential, self._socket)
         except self._munge.MungeError as error:
-            # Our nonce is of this moment: no clock and no earlier reader makes it less ours.
+            # The nonce is of this request alone: a credential that expired, or was decoded before,
+            # still answers it.
             if error.payload is None:
-                self.doubt = f"munge does not believe its answer: {error}"
+                self.reject_reason = f"munge rejects its answer: {error}"
                 return False
             payload, uid = error.payload, error.uid
         if payload != protocol.munge_answer(nonce, body):
-            self.doubt = "its munge credential is of another answer"
+            self.reject_reason = "its munge credential is for another answer"
             return False
-        if uid not in self._believed:
-            self.doubt = (f"{protocol.server_of(self._name)} is run by user {uid}, whom this node "
-                          f"does not believe (site.cfg: [server] munge_users)")
+        if uid not in self._trusted_uids:
+            self.reject_reason = (f"{protocol.server_of(self._name)} is run by user {uid}, whom "
+                                  f"this node does not trust (site.cfg: [server] munge_users)")
             return False
         return True
 
     # -- server
 
     def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
-        return self.checked(self.asked(header), body)
+        return self.check_decoded(self.decoded(header), body)
 
-    def asked(self, header: str) -> tuple[bytes, int | None, int | None, str]:
-        """What munged says of a credential: (payload, uid, error code or None, why)."""
+    def decoded(self, header: str) -> tuple[bytes, int | None, int | None, str]:
+        """A credential as munged decodes it: (payload, uid, error code or None, why)."""
         try:
             payload, uid, _ = self._munge.decode(header.partition(" ")[2], self._socket)
         except self._munge.MungeError as error:
             if error.payload is None:
-                raise Disbelieved(protocol.NOT_AUTHENTICATED, f"munge: {error}", None) from None
-            return error.payload, error.uid, self._late[error.code], str(error)
+                raise AuthenticationError(protocol.NOT_AUTHENTICATED, f"munge: {error}",
+                                          None) from None
+            return error.payload, error.uid, self._code_of[error.code], str(error)
         return payload, uid, None, ""
 
-    def checked(self, found: tuple[bytes, int | None, int | None, str],
-                body: bytes) -> tuple[str, int | None, str]:
-        """Whether that is of this very message."""
-        payload, uid, code, why = found
+    def check_decoded(self, decoded: tuple[bytes, int | None, int | None, str],
+                      body: bytes) -> tuple[str, int | None, str]:
+        """(node, uid, nonce) of a credential that is for this very message."""
+        payload, uid, code, why = decoded
         fields = protocol.munge_fields(payload, body)
         if fields is None:
-            raise Disbelieved(protocol.NOT_AUTHENTICATED, "the message was altered, or its munge "
-                              "credential is of another one", None)
+            raise AuthenticationError(
+                protocol.NOT_AUTHENTICATED,
+                "the message was altered, or its munge credential is for another one", None)
         node, name, nonce = fields
         claimed = node if is_node_name(node) else None
         if claimed is None or name != self._name or len(nonce) != _NONCE_LENGTH:
-            raise Disbelieved(protocol.NOT_AUTHENTICATED, f"the message is not for "
-                              f"{protocol.server_of(self._name)}", claimed)
+            raise AuthenticationError(
+                protocol.NOT_AUTHENTICATED,
+                f"the message is not for {protocol.server_of(self._name)}", claimed)
         if uid not in self._uids:
-            raise no_user(uid, self._name, claimed, nonce)
+            raise user_not_allowed(uid, self._name, claimed, nonce)
         if code is not None:
-            raise Disbelieved(code, f"munge: {why}", claimed, nonce)
+            raise AuthenticationError(code, f"munge: {why}", claimed, nonce)
         return claimed, uid, nonce
 
     def answer_header(self, nonce: str, reply: bytes) -> tuple[str, str] | None:
-        """None where munged is gone: the node then does not believe the answer, and asks again."""
+        """None where munged is gone: the node then rejects the answer, and asks again."""
         try:
             return protocol.MUNGE_HEADER, self._munge.encode(protocol.munge_answer(nonce, reply),
                                                              self._socket)
@@ -227,11 +236,12 @@ def _is_time(text: str) -> bool:
 
 # -- by site.cfg -----------------------------------------------------------------------------
 
-def in_time(within_s: float, what: str, action: Callable[[], Any]) -> Any:
+def with_timeout(timeout_s: float, what: str, action: Callable[[], Any]) -> Any:
     """
-    What `action()` returns or raises; NotDelivered when it takes longer than `within_s`.
+    What `action()` returns or raises; NotDelivered when it takes longer than `timeout_s`.
 
-    It has a thread of its own: no signal ends a resolver, or a munged, that does not answer.
+    It runs in a thread of its own: no signal interrupts a resolver, or munged, that does not
+    answer.
     """
     import _thread
     done = _thread.allocate_lock()
@@ -245,24 +255,24 @@ def in_time(within_s: float, what: str, action: Callable[[], Any]) -> Any:
         done.release()
     done.acquire()
     _thread.start_new_thread(run, ())
-    if not done.acquire(timeout=max(0.001, within_s)):
-        raise NotDelivered(f"no {what} within {within_s:.1f} s")
+    if not done.acquire(timeout=max(0.001, timeout_s)):
+        raise NotDelivered(f"no {what} within {timeout_s:.1f} s")
     result, error = outcome[0]
     if error is not None:
         raise error
     return result
 
 
-def of_client(config: Mapping[str, Any], name: str, secret_path: str | None,
-              say: Callable[[str], None] = lambda text: None,
-              job_uid: int | None = None, munged_within_s: float = 2.5) -> list[Credentials]:
+def client_credentials(config: Mapping[str, Any], name: str, secret_path: str | None,
+                       say: Callable[[str], None] = lambda text: None, job_uid: int | None = None,
+                       munged_within_s: float = 2.5) -> list[Credentials]:
     """
-    [what signs], the preferred one first, for a node that asks the server `name`.
+    The credentials with which a node asks the server `name`, the preferred ones first.
 
-    `secret_path`: as of secret.load; `job_uid`: the user of the job, whose server root believes
-    as well; `munged_within_s`: how long munged may take.  What is preferred and does not work is
-    told by `say`, once something else does; NotDelivered (or secret's StateError) when nothing
-    works.  Munge behind a secret that is there is not tried before it is needed.
+    `secret_path`: as of secret.load; `job_uid`: the user of the job, whose server root trusts
+    as well; `munged_within_s`: how long munged may take.  Where the preferred ones do not work and
+    others do, `say` gets a line about it; NotDelivered (or secret's StateError) when none work.
+    Munge that comes second to a secret which is there is not tried before it is needed.
     """
     found: list[Credentials] = []
     failed: list[IostatsError] = []
@@ -270,10 +280,10 @@ def of_client(config: Mapping[str, Any], name: str, secret_path: str | None,
         try:
             if word == "munge":
                 if not found:
-                    in_time(munged_within_s, "answer of munged (site.cfg: [server] auth)",
-                            lambda: _check_munge(config))
+                    with_timeout(munged_within_s, "answer of munged (site.cfg: [server] auth)",
+                                 lambda: _check_munge(config))
                 found.append(Munge(name, config["server.munge_socket"],
-                                   believed=_believed(config, job_uid)))
+                                   trusted_uids=_trusted_uids(config, job_uid)))
             else:
                 found.append(Secret(name, secret.load(secret_path)))
         except ConfigError:
@@ -284,13 +294,14 @@ def of_client(config: Mapping[str, Any], name: str, secret_path: str | None,
     return _usable(found, failed, say)
 
 
-def of_server(config: Mapping[str, Any], name: str, secret_path: str | None,
-              say: Callable[[str], None] = lambda text: None, uids: Container[int] | None = None,
-              now: Callable[[], float] = time.time) -> list[Credentials]:
+def server_credentials(config: Mapping[str, Any], name: str, secret_path: str | None,
+                       say: Callable[[str], None] = lambda text: None,
+                       uids: Container[int] | None = None,
+                       now: Callable[[], float] = time.time) -> list[Credentials]:
     """
-    [what checks] for the server `name`: every kind that [server] auth names and that works here.
+    The credentials that the server `name` takes: all that [server] auth names and that work here.
 
-    `uids`: of Munge.  Raises NotDelivered or StateError when nothing works.
+    `uids`: as of Munge.  Raises NotDelivered or StateError when none work.
     """
     found: list[Credentials] = []
     failed: list[IostatsError] = []
@@ -327,8 +338,8 @@ def _check_munge(config: Mapping[str, Any]) -> None:
         raise NotDelivered(f"munge does not work here: {why} (site.cfg: [server] auth)")
 
 
-def _believed(config: Mapping[str, Any], job_uid: int | None) -> set[int]:
-    """The uids of those whose server this node believes."""
+def _trusted_uids(config: Mapping[str, Any], job_uid: int | None) -> set[int]:
+    """The users whose server this node trusts."""
     found = {os.geteuid(), 0}
     if job_uid is not None and os.geteuid() == 0:
         found.add(job_uid)

@@ -37,9 +37,6 @@ _BESIDE_AFTER_S = 0.5                # from one port to the next, where nobody a
 _LONGEST_ANSWER, _LONGEST_HEAD = 1 << 20, 1 << 16
 
 
-in_time = auth.in_time
-
-
 class _NotOurs(Exception):
     """What listens on this port is not the server that we want; the text says why."""
 
@@ -88,7 +85,7 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
     """
     Send `report` (the params of the method `report`) to its job's server; what that answered.
 
-    `job_uid`: the job's user, whose server root believes as well where munge is used; `method`:
+    `job_uid`: the job's user, whose server root also trusts where munge is used; `method`:
     another one, whose params name job and node as well.  Raises NotDelivered, with everything that
     was tried, when it was not taken.
     """
@@ -109,7 +106,7 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
         tries += 1
         try:
             # Anew with each try: the server may have made the secret, or munged come up, by now.
-            signs = auth.of_client(config, job, secret_path, say_once, job_uid)
+            signs = auth.client_credentials(config, job, secret_path, say_once, job_uid)
             # Also where there is to be but one try, a server that has much to do may answer.
             within_s = max(began + config["node.retry_timeout"] - time.monotonic(),
                            _ONE_TRY_S if tries == 1 else 0.0)
@@ -189,7 +186,7 @@ def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], nod
     The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
 
     `params`: by name; or bytes: a packed sweep, sent as it is with clock_ahead_s beside it.
-    `signs`: credentials.of_client(...); `within_s`: for everything, from the connection to the
+    `signs`: auth.client_credentials(...); `within_s`: for everything, from the connection to the
     answer, 10 if not given (only the resolver and munged have their own times); `longest`: bytes of
     the answer's body; `learn`: is told how far this clock is ahead of the server's, when `hello`
     has told.  For the method `report` clock_ahead_s is filled in; for `hello` nothing else is
@@ -253,7 +250,7 @@ def _in_words(error: BaseException) -> str:
 
 
 class _Conversation:
-    """One connection to one port; every answer is checked before it is believed."""
+    """One connection to one port; every answer is authenticated before it is used."""
 
     def __init__(self, connection: socket.socket, host: str, port: int, name: str,
                  signs: Sequence[auth.Credentials], node: str, until: float,
@@ -272,7 +269,7 @@ class _Conversation:
         if hello["job"] != self._name:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
-            raise _NotOurs("; ".join(dict.fromkeys(one.doubt for one in self._signs)))
+            raise _NotOurs("; ".join(dict.fromkeys(one.reject_reason for one in self._signs)))
         theirs: Any = hello.get("time")
         if type(theirs) not in (int, float) or not abs(theirs) < 1e12:
             raise _NotOurs("its `hello` does not tell the time")
@@ -312,7 +309,7 @@ class _Conversation:
             b"Content-Length: %d\r\nAuthorization: %s\r\n\r\n"
             % (self._host.encode(), len(body), header.encode()) + body)
         headers, body = self._answer()
-        is_proved = signs.proves(headers, nonce, body)
+        is_proved = signs.verify_answer(headers, nonce, body)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):

@@ -41,7 +41,7 @@ def rows_of(desk):
 
 
 class Senders:
-    """Send, with a fault; once more without; and count what the sender believed."""
+    """Send, with a fault; once more without; and count what the sender takes as done."""
 
     def __init__(self, relay):
         self.relay, self.outcomes = relay, {}
@@ -110,7 +110,7 @@ def test_a_stop_to_the_jobs_server_is_counted_once_at_whichever_byte_it_breaks(t
             del one["about"]
             return one
         server = desk.server("--nodes", 99_999, "--format", "json", "--deadline", 9999)
-        signs = auth.of_client(config, desk.job, str(
+        signs = auth.client_credentials(config, desk.job, str(
             desk.home / ".iostats" / f"{desk.job}.secret"))
 
         def send(one, port, within_s=60):

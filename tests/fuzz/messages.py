@@ -26,7 +26,7 @@ from iostats.sinks import influxdb, prometheus
 from iostats.site import resets
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
-from iostats.wire.auth import Disbelieved
+from iostats.wire.auth import AuthenticationError
 from iostats.wire.messages import sweep, sweep_reader
 
 from .texts import NOW, NS, a_record
@@ -119,11 +119,10 @@ def _bent_seeds(documents):
 
 @target(lambda: [json.dumps(one).encode() for one in _documents()], 8192)
 def rpc_bytes(data):
-    """The body of a POST to a job's server: from somebody who is believed, and from anybody."""
-    for who in (CALLER, None, Disbelieved(protocol.STALE, "stale", NODE)):
+    """The body of a POST to a job's server, authenticated and not."""
+    for sender in (CALLER, None, AuthenticationError(protocol.STALE, "stale", NODE)):
         one = _job_server()
-        methods = one.methods if who is CALLER else one._methods_of_strangers()
-        _checked_answer(jsonrpc.dispatch(data, methods, who, _raise))
+        _checked_answer(jsonrpc.dispatch(data, one.methods_for(sender), sender, _raise))
 
 
 @target(lambda: _bent_seeds(_documents()), 600)
@@ -407,16 +406,14 @@ def _fields(header):
 
 @target(_headers, 1000)
 def authorization(data):
-    """Nobody is believed but by the right header; who is not is refused by a documented code."""
+    """Nothing but the right header authenticates; all else is refused by a documented code."""
     text = data.decode("latin-1")
-    one = auth.Munge.__new__(auth.Munge)
-    one._name, one._socket, one._munge, one._uids, one._believed = "4711", "", _Munge(), {0}, {0}
-    one._late, one.doubt = {}, ""
+    one = auth.Munge("4711", uids={0}, trusted_uids={0}, library=_Munge())
     right = _headers()[0].decode()
     for check in (auth.Secret("4711", SECRET, now=lambda: NOW), one):
         try:
             node, _, nonce = check.check(text, b"{}")
-        except Disbelieved as error:
+        except AuthenticationError as error:
             assert error.code in _CODES
             checked_line(str(error))
             continue
@@ -425,7 +422,7 @@ def authorization(data):
         assert check is one or _fields(text) == _fields(right), text
     headers = {protocol.MAC_HEADER.lower(): text, protocol.MUNGE_HEADER.lower(): text}
     for check in (auth.Secret("4711", SECRET), one):
-        assert not check.proves(headers, NONCE, b"another body")
+        assert not check.verify_answer(headers, NONCE, b"another body")
     protocol.munge_fields(data, b"{}")
 
 

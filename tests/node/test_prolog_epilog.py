@@ -1027,7 +1027,7 @@ def test_with_a_full_disk_the_server_knows_what_can_be_known(desk, tiny, when):
 
 # -- an environment that means no good ---------------------------------------------------------
 
-def test_nothing_of_the_environment_is_believed(site, job, node):
+def test_nothing_of_the_environment_is_trusted(site, job, node):
     """No module, no configuration, no directory and no server comes from there."""
     evil = site.directory / f"evil-{job}"
     (evil / ".iostats").mkdir(parents=True)

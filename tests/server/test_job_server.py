@@ -444,7 +444,7 @@ def test_the_server_takes_the_jobs_port(desk):
     assert (0, f"{port}\n") == (done.status, done.out)
 
 
-STRANGERS = {
+OTHER_PROGRAMS = {
     "a web server": http_answer(b"<html>It works!</html>"),
     "a web server that says 404": http_answer(b"not here", "404 Not Found"),
     "JSON of another kind": http_answer(b"[23, 37]"),
@@ -464,11 +464,11 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("answer", list(STRANGERS.values()), ids=list(STRANGERS))
-def test_a_server_finds_another_port_and_the_node_finds_it_past_a_stranger(desk, answer):
+@pytest.mark.parametrize("answer", list(OTHER_PROGRAMS.values()), ids=list(OTHER_PROGRAMS))
+def test_a_server_finds_another_port_and_the_node_finds_it_past_another_program(desk, answer):
     """The port of the job is taken by something that answers with anything."""
     desk.job, [first, second] = job_with_free_ports(2)
-    with Listener(first, answer) as stranger:
+    with Listener(first, answer) as other:
         server = desk.server("--nodes", "1", "--format", "json")
         assert second == server.port
         root = desk.tree(**BEFORE)
@@ -477,7 +477,7 @@ def test_a_server_finds_another_port_and_the_node_finds_it_past_a_stranger(desk,
         done = desk.client("stop", "--server", "127.0.0.1", *desk.on("nid00001", root),
                            env={"IOSTATS_NODE_RETRY_TIMEOUT": "30"})
         assert (0, "") == (done.status, done.err)
-        assert stranger.met >= 1
+        assert other.met >= 1
         assert 41_003 == server.wait().record["file_systems"][0]["application"]["read_bytes"]
 
 
@@ -785,11 +785,11 @@ class _Busy(Server):
         config = site.load(os.devnull, environ={"IOSTATS_SERVER_IDLE_TIMEOUT": "0.2"})
         super().__init__("4711", [], config)
         self.is_slow, self.go_on, self.ready = (threading.Event() for _ in range(3))
-        slow = Method(self._slow, msgspec.Raw)
-        self.methods["slow"] = self._methods_of_strangers()["slow"] = slow
+        self.methods["slow"] = Method(self._slow, msgspec.Raw)
+        self.public_methods.add("slow")
         self.thread = threading.Thread(target=lambda: run(self._serve()))
 
-    def _slow(self, params, who):
+    def _slow(self, params, sender):
         self.is_slow.set()
         return self.go_on.wait(60)
 

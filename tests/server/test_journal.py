@@ -357,7 +357,7 @@ def message(node, params=None, method="report"):
 
 
 def tell(server, node, body=None, from_=None):
-    """The answer to a message of a node that is believed."""
+    """The answer to a message of an authenticated node."""
     body = body or message(node)
     who = Caller(from_ or node, 23)
     answer = jsonrpc.dispatch(body, server.methods, who, _raise)

@@ -157,10 +157,10 @@ def test_who_has_the_sites_port_keeps_it_from_starting_and_gets_nothing(desk):
     assert f"port {desk.port} is taken: another server of the site? ([site] port; " in done.line
 
 
-# -- a stranger on the network --------------------------------------------------------------------
+# -- unauthenticated senders ---------------------------------------------------------------------
 
-def test_a_stranger_learns_nothing_of_what_a_report_must_look_like():
-    """Who is not believed has no params decoded: each method but `hello` gives the same answer."""
+def test_an_unauthenticated_sender_learns_nothing_of_what_a_report_must_look_like():
+    """Params are not decoded: each method but `hello` gives the same answer."""
     one = JobServer(Totals("4711", 3), [auth.Secret("4711", b"s" * 64)],
                     site_config.load(environ={}))
     for method in ("report", "totals", "status"):
@@ -172,7 +172,7 @@ def test_a_stranger_learns_nothing_of_what_a_report_must_look_like():
     assert {"not authenticated": 30} == one.totals.record()["coverage"]["refused"]
 
 
-def test_strangers_who_fill_the_servers_memory_are_turned_away_and_a_node_is_not(tmp_path):
+def test_unauthenticated_senders_who_fill_memory_are_refused_and_a_node_is_not(tmp_path):
     """
     37 messages of 15 MiB that do not end, 555 MiB in all: the server keeps 256 MiB at most, and a
     node's report is counted meanwhile.
@@ -617,7 +617,7 @@ def test_nobody_else_can_put_code_beside_ours_whatever_the_umask_is(tmp_path, co
 
 @root_only
 @pytest.mark.parametrize("owner", ["of the home", "of the directory"])
-def test_root_believes_no_users_site_cfg(of_all, owner):
+def test_root_reads_no_other_users_site_cfg(of_all, owner):
     """A sudo that keeps HOME would have root's server write where alice says."""
     home = of_all / "alice"
     (home / ".iostats").mkdir(parents=True)
@@ -843,7 +843,7 @@ def test_a_line_of_a_mail_is_no_command_of_a_mail_program(inside):
 
 
 def test_hostile_names_stay_text_in_a_log(inside, caplog):
-    """Whoever sends them, and whether he is believed or not; each event is one line."""
+    """Whoever sends them, authenticated or not; each event is one line."""
     caplog.set_level("INFO")
     for text in HOSTILE:
         for header in (f"IOSTATS-1 node={text}, time=1, nonce=0, mac=0", f"MUNGE {text}", text):

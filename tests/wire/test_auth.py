@@ -1,8 +1,8 @@
 """
-Who is believed by munge, and what [server] auth says when munge or the secret is not there.
+Authentication by munge, and what [server] auth does when munge or the secret is not there.
 
-A real munged, real servers and clients, and where root runs the tests, another user's.  What is
-believed by the secret is in test_protocol.py.
+A real munged, real servers and clients, and where root runs the tests, another user's.
+Authentication by the secret is in test_protocol.py.
 """
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def error(reply):
     return found["code"], found["message"]
 
 
-# -- what a server believes ------------------------------------------------------------------
+# -- what a server accepts -------------------------------------------------------------------
 
 def test_a_message_of_this_user_is_counted_and_its_answer_is_proved(munged):  # noqa: F811
     """Made by munge's own command, by the words of docs/wire.md; read by it, too."""
@@ -209,8 +209,10 @@ def test_methods_learn_the_user_and_can_refuse_one(munged):  # noqa: F811
     one = server_job_server.Server("4711", [wire_auth.Munge("4711", munged.socket),
                                             wire_auth.Secret("4711", SECRET)], load(environ={}))
     met = []
-    one.methods["who"] = Method(lambda params, who: met.append(one.believed(who)), None)
-    one.methods["no"] = Method(lambda params, who: one.believed(who, {23}), None)
+    one.methods["who"] = Method(
+        lambda params, sender: met.append(one.require_authenticated(sender)), None)
+    one.methods["no"] = Method(
+        lambda params, sender: one.require_authenticated(sender, {23}), None)
     body = b'{"jsonrpc":"2.0","method":"who","id":23}'
     one.answer(body, "MUNGE " + munged.munge(payload(body)))
     one.answer(body, wire_auth.Secret("4711", SECRET).authorization(
@@ -221,52 +223,53 @@ def test_methods_learn_the_user_and_can_refuse_one(munged):  # noqa: F811
                     f"4711") == error(one.answer(body, "MUNGE " + munged.munge(payload(body)))[0])
 
 
-# -- whom a node believes --------------------------------------------------------------------
+# -- what a node accepts ---------------------------------------------------------------------
 
 def answer_to(nonce, body):
     return f"iostats-1 answer\n{nonce}\n{hashlib.sha256(body).hexdigest()}".encode()
 
 
-def test_an_answer_of_this_user_is_believed_for_this_request_alone(munged):  # noqa: F811
+def test_an_answer_of_this_user_is_accepted_for_this_request_alone(munged):  # noqa: F811
     """And not with another nonce, another body, another sort of message, or none."""
     node = wire_auth.Munge("4711", munged.socket)
 
-    def believes(holds):
-        return node.proves({"iostats-munge": munged.munge(holds)}, NONCE, b"41")
+    def accepted(holds):
+        return node.verify_answer({"iostats-munge": munged.munge(holds)}, NONCE, b"41")
 
-    assert believes(answer_to(NONCE, b"41"))
+    assert accepted(answer_to(NONCE, b"41"))
     for other in (answer_to("f" * 32, b"41"), answer_to(NONCE, b"43"), payload(b"41"), b""):
-        assert not believes(other)
-        assert "its munge credential is of another answer" == node.doubt
-    assert not node.proves({"iostats-munge": "MUNGE:AwQD:"}, NONCE, b"41")
-    assert node.doubt.startswith("munge does not believe its answer: ")
-    assert not node.proves({"iostats-mac": "0" * 64}, NONCE, b"41")
-    assert "the server of job 4711 does not prove by munge whose it is" == node.doubt
+        assert not accepted(other)
+        assert "its munge credential is for another answer" == node.reject_reason
+    assert not node.verify_answer({"iostats-munge": "MUNGE:AwQD:"}, NONCE, b"41")
+    assert node.reject_reason.startswith("munge rejects its answer: ")
+    assert not node.verify_answer({"iostats-mac": "0" * 64}, NONCE, b"41")
+    assert "the server of job 4711 does not authenticate itself by munge" == node.reject_reason
 
 
 def test_an_answer_that_another_read_before_is_still_ours(munged):  # noqa: F811
-    """Its nonce is of this very request; a server with another clock is believed likewise."""
+    """Its nonce is of this very request; a server with another clock is accepted likewise."""
     credential = munged.munge(answer_to(NONCE, b"41"))
     munge.decode(credential, munged.socket)
-    assert wire_auth.Munge("4711", munged.socket).proves({"iostats-munge": credential}, NONCE,
-                                                         b"41")
+    node = wire_auth.Munge("4711", munged.socket)
+    assert node.verify_answer({"iostats-munge": credential}, NONCE, b"41")
 
 
 @pytest.mark.parametrize("mark", [pytest.param(None, marks=as_root)], ids=["as root"])
-def test_whom_root_believes(munged, mark):  # noqa: F811
+def test_whose_server_root_trusts(munged, mark):  # noqa: F811
     """Itself, the job's user where the batch system names one, and those of site.cfg."""
-    def believes(job_uid=None, **more):
-        [node] = wire_auth.of_client(choices(munged, **more), "4711", None, job_uid=job_uid)
+    def accepted(job_uid=None, **more):
+        [node] = wire_auth.client_credentials(choices(munged, **more), "4711", None,
+                                              job_uid=job_uid)
         answer = munged.munge(answer_to(NONCE, b"41"), user=NOBODY)
-        found = node.proves({"iostats-munge": answer}, NONCE, b"41")
-        return found or node.doubt
+        found = node.verify_answer({"iostats-munge": answer}, NONCE, b"41")
+        return found or node.reject_reason
 
-    assert ("the server of job 4711 is run by user 65534, whom this node does not believe "
-            "(site.cfg: [server] munge_users)") == believes()
-    assert believes(job_uid=23) is not True
-    assert believes(job_uid=NOBODY) is True
-    assert believes(IOSTATS_SERVER_MUNGE_USERS="23 65534") is True
-    assert believes(IOSTATS_SERVER_MUNGE_USERS="nobody") is True
+    assert ("the server of job 4711 is run by user 65534, whom this node does not trust "
+            "(site.cfg: [server] munge_users)") == accepted()
+    assert accepted(job_uid=23) is not True
+    assert accepted(job_uid=NOBODY) is True
+    assert accepted(IOSTATS_SERVER_MUNGE_USERS="23 65534") is True
+    assert accepted(IOSTATS_SERVER_MUNGE_USERS="nobody") is True
 
 
 # -- [server] auth ---------------------------------------------------------------------------
@@ -283,7 +286,7 @@ def test_an_unknown_user_in_munge_users_is_a_mistake_in_the_configuration(munged
     """Not somebody that nobody is."""
     with pytest.raises(ConfigError, match="munge_users: expected users of this machine, or their "
                                           "numbers, got 'no-such-user-23'"):
-        wire_auth.of_client(choices(munged, IOSTATS_SERVER_MUNGE_USERS="no-such-user-23"),
+        wire_auth.client_credentials(choices(munged, IOSTATS_SERVER_MUNGE_USERS="no-such-user-23"),
                             "4711", None)
 
 
@@ -319,11 +322,11 @@ def test_a_node_takes_what_works_in_the_order_of_auth(
     where = kept_secret[0 if has_secret else 1]
     if kinds is NotDelivered:
         with pytest.raises(NotDelivered) as failed:
-            wire_auth.of_client(config, "4711", where, said.append)
+            wire_auth.client_credentials(config, "4711", where, said.append)
         assert ("munge" in auth) is ("munge does not work here: " in str(failed.value))
         assert ("secret" in auth) is ("no secret; the server makes it" in str(failed.value))
     else:
-        found = wire_auth.of_client(config, "4711", where, said.append)
+        found = wire_auth.client_credentials(config, "4711", where, said.append)
         assert kinds.split() == [type(one).__name__ for one in found]
     assert told == len(said)
     if told:
@@ -334,7 +337,7 @@ def test_a_node_takes_what_works_in_the_order_of_auth(
 def test_a_server_checks_every_kind_that_works(munged, kept_secret):  # noqa: F811
     """Whatever the order; without munge it says so, and with munge alone it does not begin."""
     def kinds(auth, found=munged):
-        return [type(one).__name__ for one in wire_auth.of_server(
+        return [type(one).__name__ for one in wire_auth.server_credentials(
             choices(found, auth), "4711", kept_secret[0], said.append)]
 
     said = []
@@ -406,7 +409,7 @@ def test_what_both_have_not_in_common_is_refused(desk, munged):  # noqa: F811
     stop = ("stop", "--server", f"127.0.0.1:{one.port}", *worked(desk))
     done = desk.client(*stop, env=by(munged))
     assert 3 == done.status
-    assert f"the server of job {desk.job} does not prove by munge whose it is" in done.line
+    assert f"the server of job {desk.job} does not authenticate itself by munge" in done.line
     assert 0 == desk.client(*stop, env=by(munged, "secret")).status
     record = one.wait().record
     assert {"not authenticated": 1} == record["coverage"]["refused"]
@@ -445,7 +448,7 @@ def test_without_munged_the_secret_is_used_where_auth_names_it(desk):
 
 
 def test_a_munged_that_ends_under_a_server_costs_a_try(desk):
-    """Nobody is believed meanwhile; afterwards the same report is counted once."""
+    """All messages are unauthenticated meanwhile; afterwards the same report is counted once."""
     from test_munge import Munged
     own = Munged()
     try:
@@ -552,12 +555,12 @@ class TestTwoUsers:
         assert (41_003, 53_007) == application(one.wait())
 
     def test_root_reports_to_the_server_of_the_jobs_user(self, desk, nobodys, munged):  # noqa: F811
-        """Whom the batch system names; a server of somebody else is not believed."""
+        """The user whom the batch system names; another user's server is not trusted."""
         one = nobodys.server("--nodes", "1", "--format", "json", job=desk.job, env=by(munged))
         stop = ("stop", "--server", f"127.0.0.1:{one.port}", *worked(desk))
         done = desk.client(*stop, env=by(munged, FLUX_JOB_ID="f2Jx9k", FLUX_JOB_USERID="23"))
         assert 3 == done.status
-        assert "is run by user 65534, whom this node does not believe" in done.line
+        assert "is run by user 65534, whom this node does not trust" in done.line
         done = desk.client(*stop, env=by(munged, FLUX_JOB_ID="f2Jx9k",
                                          FLUX_JOB_USERID=str(NOBODY)))
         assert (0, "") == (done.status, done.err)
@@ -565,7 +568,7 @@ class TestTwoUsers:
 
     def test_another_users_node_is_told_who_it_is_and_counted(
             self, desk, nobodys, munged):  # noqa: F811
-        """Root's server is believed, and does not want it: status 3, and the report stays."""
+        """Root's server is trusted, and refuses it: status 3, and the report stays."""
         one = desk.server("--nodes", "1", "--format", "json", env=by(munged))
         nobodys.job = desk.job
         done = nobodys.client("stop", "--server", f"127.0.0.1:{one.port}", *worked(nobodys),
@@ -578,7 +581,7 @@ class TestTwoUsers:
         assert [] == record["file_systems"]
         assert {"not authenticated": 2} == record["coverage"]["refused"]
 
-    def test_a_squatter_is_not_believed_and_the_servers_next_port_is_tried(
+    def test_another_users_server_is_passed_by_and_the_next_port_is_tried(
             self, desk, nobodys, munged):  # noqa: F811
         """User 65534 sits on the job's first port, with a real server of this very job."""
         desk.job, [first, second] = job_with_free_ports(2)
@@ -590,7 +593,7 @@ class TestTwoUsers:
                            env=by(munged, IOSTATS_SERVER_PORT_TRIES="1"))
         assert 3 == done.status
         assert (f"port {first}: the server of job {desk.job} is run by user 65534, whom this node "
-                f"does not believe (site.cfg: [server] munge_users)") in done.line
+                f"does not trust (site.cfg: [server] munge_users)") in done.line
         one = desk.server("--nodes", "1", "--format", "json", env=by(munged))
         assert second == one.port
         assert 0 == desk.client("stop", "--server", "127.0.0.1", *options, env=by(munged)).status
@@ -605,7 +608,7 @@ def test_any_method_can_be_called(desk, munged):  # noqa: F811
     one = desk.server("--nodes", "37", env=by(munged, "munge secret"))
     where = str(desk.home / ".iostats" / f"{desk.job}.secret")
     for auth in ("munge", "secret"):
-        signs = wire_auth.of_client(choices(munged, auth), desk.job, where)
+        signs = wire_auth.client_credentials(choices(munged, auth), desk.job, where)
         assert {"job": desk.job, "expected": 37, "reported": 0, "missing": {}} == wire_client.call(
             "127.0.0.1", one.port, desk.job, signs, "nid00023", "status", None, within_s=10)
 
@@ -750,5 +753,5 @@ def test_the_doctor_says_that_munged_is_not_there(desk, munged):  # noqa: F811
 def test_the_doctor_says_that_the_server_does_not_use_munge(desk, munged):  # noqa: F811
     """It has another site.cfg."""
     one = desk.server(env=by(munged, "secret"))
-    assert ("problem", f"the server of job {desk.job} does not prove by munge whose it is",
+    assert ("problem", f"the server of job {desk.job} does not authenticate itself by munge",
             "iostats config --check") == doctor(desk, one.port, by(munged))["munge"]

@@ -90,7 +90,7 @@ def test_a_bomb_is_too_large(site):
     assert {"taken": True, "why": ""} == answer["result"]
 
 
-def test_a_stranger_has_nothing_unpacked(site):
+def test_nothing_is_inflated_for_an_unauthenticated_sender(site):
     """The answer is about who it is, whatever is in it."""
     for body in (zlib.compress(request()), zlib.compress(b" " * (1 << 25)), b"none at all"):
         status, answer = asked(site, body, secret="f" * 64)

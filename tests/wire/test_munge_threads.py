@@ -61,7 +61,8 @@ def played(play, munged, kinds=("munge", "secret"), **options):
         server = Server(protocol.SITE, [one for kind, one in (("munge", by_munge),
                                                           ("secret", by_secret)) if kind in kinds],
                         config)
-        server.methods["who"] = Method(lambda params, who: server.believed(who).node, None)
+        server.methods["who"] = Method(
+            lambda params, sender: server.require_authenticated(sender).node, None)
         await server.listen_on("127.0.0.1", [free_port()])
         opened = []
 

@@ -1,5 +1,5 @@
 """
-Who is believed: the macs of wire.py, and what JobServer does with messages that were altered,
+Authentication by the secret, and what JobServer does with messages that were altered,
 copied, kept back or made by others.
 
 The server here is an object in this process with a clock of our own; no port is opened.  The
@@ -132,7 +132,7 @@ def test_a_munge_credential_of_another_form_has_no_fields(payload):
     assert None is protocol.munge_fields(payload, b"")
 
 
-# -- what is believed ------------------------------------------------------------------------
+# -- what is authenticated -------------------------------------------------------------------
 
 def test_a_message_made_with_the_secret_is_counted_and_its_answer_is_proved(server):
     """The answer's mac is over the answer's very bytes and the request's number."""
@@ -317,7 +317,7 @@ def test_status_tells_what_is_missing_to_those_who_have_the_secret_alone(server)
         reply)["result"]
 
 
-def test_every_report_of_a_batch_is_refused_when_the_batch_is_not_believed(server):
+def test_every_report_of_a_batch_is_refused_when_the_batch_is_unauthenticated(server):
     """One header stands for the whole body."""
     batch = b"[" + report() + b"," + report("nid00024") + b"]"
     reply, _ = server.answer(batch, header(BODY))
