@@ -16,7 +16,7 @@ sys.path.insert(0, str(HOME))
 from iostats import __main__
 from iostats.base import config as site
 from iostats.cli import jobs, mail, node, query, report, run, server, store, top
-from iostats.lustre.metrics import EXPLAIN_ALWAYS, METRICS, NOT_OPERATIONS
+from iostats.lustre.metrics import EXPLAIN_ALWAYS, INSIDE, METRICS, NOT_OPERATIONS
 from iostats.report.job_list import FIELDS
 from iostats.sinks import influxdb, prometheus
 
@@ -32,7 +32,8 @@ def counters_table():
 
 def not_operations():
     """The llite counters that no table shows."""
-    return ", ".join(f"`{name}`" for name in sorted(NOT_OPERATIONS))
+    return ", ".join(f"`{name}`" for name in sorted(
+        name for name, why in NOT_OPERATIONS.items() if why == INSIDE or name in ("read", "write")))
 
 
 def fields_table():

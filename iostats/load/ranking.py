@@ -23,7 +23,7 @@ from collections import namedtuple
 from iostats.base.cooperative import AT_ONCE, finished
 from iostats.base.errors import one_line
 from iostats.base.node_list import expanded
-from iostats.lustre.metrics import COUNTED_AGAIN, SINGLE_OPERATIONS, is_operation
+from iostats.lustre.metrics import SINGLE_OPERATIONS, is_counted_again, is_operation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def amounts_of(counters: Mapping[str, tuple[int, int | None]],
 def more_amounts_of(counters: Mapping[str, tuple[int, int | None]]) -> list[int]:
     """MORE of the same; a sum that is not of bytes is of microseconds."""
     times = [(samples, total) for name, (samples, total) in counters.items()
-             if total is not None and not name.endswith("_bytes") and name not in COUNTED_AGAIN]
+             if total is not None and not name.endswith("_bytes") and not is_counted_again(name)]
     return [*(counters.get(name, (0, None))[0] for name in SINGLE_OPERATIONS),
             sum(total for _, total in times), sum(samples for samples, _ in times)]
 

@@ -17,6 +17,11 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 BYTES_UNIT, TIME_UNITS, COUNT_UNITS = "bytes", ("usec", "usecs"), ("reqs", "regs", "rpcs")
 
 
@@ -43,15 +48,6 @@ def metrics_of(name: str, unit: str, samples: int, total: int | None, calls_suff
     return found if squares is None else {**found, name + "_us2": squares}
 
 
-# What the tables call an operation, in the order of the tables; llite counters, by name.
-# Anything else that counts calls is an operation too (a new release's), after these.
-OPERATIONS = (
-    "open", "close", "create", "seek", "fsync", "getattr", "mkdir", "setattr", "truncate",
-    "fallocate", "unlink", "rmdir", "rename", "link", "symlink", "readdir", "statfs",
-    "flock", "mmap", "page_fault", "page_mkwrite", "splice", "ioctl", "setxattr", "getxattr",
-    "listxattr", "removexattr", "inode_permission",
-)
-
 # Files created: the larger of the two.  open(2) counts what it creates under `mknod`, and mknod(2)
 # of a file counts under both (26 and 5 files: mknod 31, create 5, on 2.15.8, 2.16.1, 2.17.57), so
 # the sum counts files twice.  Before atomic_open (RHEL 6) open(2) counted under `create` alone.
@@ -77,23 +73,24 @@ EXPLAIN_ALWAYS = (
     "written; ~ both; the notes say why.  - is not known, which is not 0.",
 )
 
-# llite counters that are no calls of a program: what the client did inside of one, or depths.
-NOT_OPERATIONS = frozenset((
-    "read", "write",                 # the calls of read_bytes and write_bytes, with their time
-    "opencount", "openclosetime", "getxattr_hits", "alloc_inode",
-    "dirty_pages_hits", "dirty_pages_misses", "brw_read", "brw_write", "osc_read", "osc_write",
-    "evictions",                     # of ours, see bounds.py
-    "pcc_attach", "pcc_detach", "pcc_auto_attach",
-    "hybrid_noswitch", "hybrid_writesize_switch", "hybrid_readsize_switch",
-))
-
-# job_stats of an MDT count a rename once more by its kind (mdt_rename_counter_tally(),
-# lustre/mdt/mdt_reint.c): to add those would count one request twice.
-COUNTED_AGAIN = frozenset(("samedir_rename", "crossdir_rename", "parallel_rename_file",
-                           "parallel_rename_dir", "rename_trylocks"))
-
-# Counters of job_stats that are reads and writes: `read` has the time of what `read_bytes` counts.
-TRANSFERS = frozenset(("read", "write", "read_bytes", "write_bytes"))
+# An operation is a call of a program (llite) or a request (job_stats) that is no read or write,
+# each counted once.  Every counter is one, a new release's too, but for these, and for amounts.
+TRANSFER, AGAIN, INSIDE = "a read or write", "counted under another name too", "inside of a call"
+NOT_OPERATIONS = {
+    # `read` and `write` have the time of the calls that read_bytes and write_bytes count.
+    **dict.fromkeys(("read", "write", "read_bytes", "write_bytes"), TRANSFER),
+    # job_stats of an MDT count a rename once more by its kind (mdt_rename_counter_tally(),
+    # lustre/mdt/mdt_reint.c): to add those would count one request twice.
+    **dict.fromkeys(("samedir_rename", "crossdir_rename", "parallel_rename_file",
+                     "parallel_rename_dir", "rename_trylocks"), AGAIN),
+    # Of llite: what the client did inside of a call, or depths; evictions are ours (bounds.py).
+    **dict.fromkeys((
+        "opencount", "openclosetime", "getxattr_hits", "alloc_inode", "dirty_pages_hits",
+        "dirty_pages_misses", "brw_read", "brw_write", "osc_read", "osc_write", "evictions",
+        "pcc_attach", "pcc_detach", "pcc_auto_attach", "hybrid_noswitch",
+        "hybrid_writesize_switch", "hybrid_readsize_switch"), INSIDE),
+}
+_AMOUNTS = ("_us", "_us2", "_sum", "_bytes", "_calls", "_rpcs")          # see metrics_of
 
 
 # Operations that `top` shows one by one: what MDTs and OSTs are asked for most.
@@ -101,25 +98,48 @@ SINGLE_OPERATIONS = ("open", "close", "mknod", "mkdir", "unlink", "rmdir", "rena
                      "setattr", "getxattr", "statfs", "sync", "punch")
 
 
-def is_operation(counter: str) -> bool:
+def is_operation(name: str) -> bool:
     """
-    Whether a counter of job_stats counts requests that are no reads or writes, each once.
+    Whether a counter of llite or job_stats, or a metric of theirs (metrics_of), counts operations.
 
-    >>> [is_operation(name) for name in ("rename", "samedir_rename", "write")]
-    [True, False, False]
+    >>> [is_operation(name) for name in ("rename", "samedir_rename", "write", "open_us", "new")]
+    [True, False, False, False, True]
     """
-    return counter not in TRANSFERS and counter not in COUNTED_AGAIN
+    return not (name in NOT_OPERATIONS or name.endswith(_AMOUNTS))
 
 
-def is_call(metric: str) -> bool:
+def is_call(name: str) -> bool:
     """
-    Whether a metric of job_stats (metrics_of) is how often something other than reads and writes
-    was asked for.
+    Whether it is shown beside operations: those, and what is counted under another name too.
 
     >>> [is_call(name) for name in ("open", "open_us", "samedir_rename", "read_rpcs", "write")]
     [True, False, True, False, False]
     """
-    return metric not in TRANSFERS and not metric.endswith(("_us", "_us2", "_sum", "_rpcs"))
+    return is_counted_again(name) or is_operation(name)
+
+
+def is_transfer(name: str) -> bool:
+    """Whether a counter is of reads and writes: of their bytes, or of their time."""
+    return NOT_OPERATIONS.get(name) == TRANSFER
+
+
+def is_counted_again(name: str) -> bool:
+    """Whether a counter counts what another one counts too."""
+    return NOT_OPERATIONS.get(name) == AGAIN
+
+
+def operations_in(rows: Mapping[str, Mapping[str, Any]]) -> int:
+    """
+    How many operations there are in a record's {name: {"count": n, ...}}.
+
+    >>> operations_in({"rename": {"count": 23}, "samedir_rename": {"count": 23}})
+    23
+    """
+    total = 0
+    for name, row in rows.items():
+        if is_operation(name):
+            total += row["count"]
+    return total
 
 
 # md_stats names of what the client does for itself, without a request to the MDT (2.5 to 2.17).
@@ -149,29 +169,8 @@ def _operation(name: str, meaning: str, since: str = "2.5", caveat: str = "") ->
                   since, meaning, caveat)
 
 
-METRICS = (
-    Metric("read_bytes", "llite", "read_bytes", "sum", "bytes", "2.5",
-           "What read() calls of all programs on the node returned.",
-           "Includes what came from the page cache; mmap is not in it."),
-    Metric("write_bytes", "llite", "write_bytes", "sum", "bytes", "2.5",
-           "What write() calls of all programs on the node took.",
-           "May still be in the node's memory when the job ends; mmap is not in it, nor are, since "
-           "2.14.56, small writes into pages that were not sent yet."),
-    Metric("read_calls", "llite", "read, or read_bytes up to 2.13", "samples", "calls", "2.5",
-           "read() calls that returned data.", "A read at the end of a file is not counted."),
-    Metric("write_calls", "llite", "write, or write_bytes up to 2.13", "samples", "calls", "2.5",
-           "write() calls that took data.", ""),
-    Metric("network.read_bytes", "osc+mdc", "read_bytes", "sum", "bytes", "2.5",
-           "What came from the servers to the node.",
-           "In whole pages, with read-ahead: it may be more than the application read."),
-    Metric("network.write_bytes", "osc+mdc", "write_bytes", "sum", "bytes", "2.5",
-           "What went from the node to the servers.", ""),
-    Metric("network.read_rpcs", "osc+mdc", "read_bytes", "samples", "RPCs", "2.5",
-           "Bulk read requests to the servers.",
-           "From rpc_stats (pages per rpc) where `stats` is not readable."),
-    Metric("network.write_rpcs", "osc+mdc", "write_bytes", "samples", "RPCs", "2.5",
-           "Bulk write requests to the servers.",
-           "From rpc_stats (pages per rpc) where `stats` is not readable."),
+# In the order of the tables; what else counts calls comes after these.
+_OPERATIONS = (
     _operation("open", "Files and directories opened.",
                caveat="A call of a program, not a request to a server."),
     _operation("close", "Files and directories closed."),
@@ -207,3 +206,32 @@ METRICS = (
     _operation("inode_permission", "Permission checks by the kernel.",
                caveat="Several for each path that is looked up."),
 )
+
+METRICS = (
+    Metric("read_bytes", "llite", "read_bytes", "sum", "bytes", "2.5",
+           "What read() calls of all programs on the node returned.",
+           "Includes what came from the page cache; mmap is not in it."),
+    Metric("write_bytes", "llite", "write_bytes", "sum", "bytes", "2.5",
+           "What write() calls of all programs on the node took.",
+           "May still be in the node's memory when the job ends; mmap is not in it, nor are, since "
+           "2.14.56, small writes into pages that were not sent yet."),
+    Metric("read_calls", "llite", "read, or read_bytes up to 2.13", "samples", "calls", "2.5",
+           "read() calls that returned data.", "A read at the end of a file is not counted."),
+    Metric("write_calls", "llite", "write, or write_bytes up to 2.13", "samples", "calls", "2.5",
+           "write() calls that took data.", ""),
+    Metric("network.read_bytes", "osc+mdc", "read_bytes", "sum", "bytes", "2.5",
+           "What came from the servers to the node.",
+           "In whole pages, with read-ahead: it may be more than the application read."),
+    Metric("network.write_bytes", "osc+mdc", "write_bytes", "sum", "bytes", "2.5",
+           "What went from the node to the servers.", ""),
+    Metric("network.read_rpcs", "osc+mdc", "read_bytes", "samples", "RPCs", "2.5",
+           "Bulk read requests to the servers.",
+           "From rpc_stats (pages per rpc) where `stats` is not readable."),
+    Metric("network.write_rpcs", "osc+mdc", "write_bytes", "samples", "RPCs", "2.5",
+           "Bulk write requests to the servers.",
+           "From rpc_stats (pages per rpc) where `stats` is not readable."),
+    *_OPERATIONS,
+)
+
+# What the tables call an operation, and show in this order.
+OPERATIONS = tuple(one.name for one in _OPERATIONS)

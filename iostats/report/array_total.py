@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from iostats.base.errors import one_line
 from iostats.base.units import bytes_text
+from iostats.lustre.metrics import operations_in
 from iostats.report.job_tables import table
 from iostats.totals import bounds
 
@@ -86,7 +87,6 @@ def _sum(records: list[dict[str, Any]], name: str, number: str, high: bool,
 
 def _value(fs: dict[str, Any], number: str) -> int | None:
     if number == "operations":
-        return None if fs["operations"] is None else sum(
-            row["count"] for row in fs["operations"].values())
+        return None if fs["operations"] is None else operations_in(fs["operations"])
     found: int | None = fs["application"] and fs["application"][number]
     return found

@@ -20,7 +20,7 @@ from datetime import datetime
 
 from iostats.base.errors import UsageError, one_line
 from iostats.base.units import bytes_in, bytes_text
-from iostats.lustre.metrics import is_operation
+from iostats.lustre.metrics import operations_in
 from iostats.report.accounting_comment import OTHERS
 from iostats.totals.bounds import mark_of, numbers_too_low
 
@@ -114,7 +114,7 @@ def _of_nodes(file_systems: list[dict[str, Any]]) -> dict[str, Any]:
     operations = [fs["operations"] for fs in file_systems]
     found["opens"] = [_calls(one, "open") for one in operations]
     found["creates"] = [_calls(one, "create") for one in operations]
-    found["operations"] = [None if one is None else sum(row["count"] for row in one.values())
+    found["operations"] = [None if one is None else operations_in(one)
                            for one in operations]
     too_low = {name for fs in file_systems for name in numbers_too_low(fs)}
     sums, low = _added(found, "operations" in too_low)
@@ -136,8 +136,7 @@ def _of_servers(file_systems: Sequence[dict[str, Any]], low: bool) -> dict[str, 
     found["opens"] = [_calls(fs["operations"] if any(target.startswith("MDT") for target in
                                                      fs.get("targets", ())) else None, "open")
                       for fs in file_systems]
-    found["operations"] = [sum(row["count"] for name, row in fs["operations"].items()
-                               if is_operation(name)) for fs in file_systems]
+    found["operations"] = [operations_in(fs["operations"]) for fs in file_systems]
     sums, is_low = _added(found, low or any(fs["lower_bound"] for fs in file_systems))
     # An OST's `create` makes objects, before any file needs them.
     return {**sums, "creates": None, "lower_bound": is_low}

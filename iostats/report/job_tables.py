@@ -23,8 +23,8 @@ from iostats.lustre.metrics import (
     LOCAL_MD_STATS,
     METRICS,
     OPERATIONS,
-    is_call,
     is_operation,
+    operations_in,
 )
 from iostats.report.accounting_comment import OTHERS
 from iostats.report.node_sets import folded
@@ -222,7 +222,7 @@ def _mean_rates(record: dict[str, Any], harvested: list[dict[str, Any]], units: 
         return []
     lines = []
     for fs in harvested:
-        calls = sum(row["count"] for name, row in fs["operations"].items() if is_operation(name))
+        calls = operations_in(fs["operations"])
         read, written = (bytes_text(round(fs[f"{way}_bytes"] / took_s), units)
                          for way in ("read", "write"))
         low = _bound(fs)
@@ -239,8 +239,7 @@ def _targets_table(harvested: list[dict[str, Any]], long: bool, units: str,
     for fs in harvested:
         found = []
         for target, values in fs["targets"].items():
-            calls = sum(count for name, count in values.items()
-                        if is_call(name) and is_operation(name))
+            calls = sum(count for name, count in values.items() if is_operation(name))
             read, written = values.get("read_bytes", 0), values.get("write_bytes", 0)
             found.append((read + written, calls, target, read, written))
         found.sort(key=lambda row: (-row[0], -row[1], row[2]))
@@ -371,7 +370,7 @@ def _phases_table(record: dict[str, Any], config: Any, idle: set[str], units: st
                          *(_by_programs(fs, f"{way}_bytes", units)
                            for way in ("read", "write")),
                          "-" if operations is None else mark(fs, "operations") + str(
-                             sum(row["count"] for row in operations.values()))))
+                             operations_in(operations))))
     parts = ["Parts of this job:",
              _table(("Part", "Seconds", "File System", "File Read", "File Write", "Operations"),
                     rows, form, ("left", "right", "left", "left", "left", "right"))]
@@ -387,8 +386,7 @@ def _at_servers(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], lo
     rows, here = [], {fs["name"]: fs for fs in shown}
     align = ("left", "left") + ("right",) * 5
     for fs in harvested:
-        sides: list[tuple[Any, ...]] = [("At the servers", fs, "rpcs", {
-            name: row for name, row in fs["operations"].items() if is_operation(name)})]
+        sides: list[tuple[Any, ...]] = [("At the servers", fs, "rpcs", fs["operations"])]
         if fs["name"] in here:
             nodes = here[fs["name"]]
             sides = [("By the application", nodes["application"], "calls", nodes["operations"]),
@@ -400,7 +398,7 @@ def _at_servers(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], lo
                     bytes_text(count, units) if name.endswith("_bytes") else str(count))
                 for name, count in _moved(numbers, calls)),
                 "-" if operations is None else _mark_of(of_programs, numbers, "operations")
-                + str(sum(row["count"] for row in operations.values()))))
+                + str(operations_in(operations))))
     parts = ["From both sides, the nodes and the storage servers:" if shown else
              "At the storage servers, under this job's id:",
              _table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),

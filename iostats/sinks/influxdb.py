@@ -40,7 +40,7 @@ from collections import namedtuple
 
 from iostats.base.errors import ConfigError
 from iostats.base.private_files import make_directories
-from iostats.lustre.metrics import TRANSFERS, is_operation
+from iostats.lustre.metrics import is_operation, is_transfer
 from iostats.sinks import Number
 from iostats.sinks._gains import AT_ONCE, BYTES, NOBODY, Tally, job_of
 
@@ -210,7 +210,7 @@ def fields_of(tables: Iterable[Table]) -> dict[str, int]:
                 _add(found, counter, int(sums[row]))
                 _add(found, counter.replace("bytes", "rpcs"), count)
                 _add(found, "requests", count)
-            elif counter not in TRANSFERS:
+            elif not is_transfer(counter):
                 _add(found, tag(counter), count)
                 if is_operation(counter):
                     _add(found, "operations", count)
@@ -330,7 +330,7 @@ class Lines:
         for counter, (samples, sums) in part.gains().items():
             some = samples > 0
             moved = some if moved is None else moved | some
-            if counter in BYTES or counter not in TRANSFERS:
+            if counter in BYTES or not is_transfer(counter):
                 nobody[counter] = (int(samples[~part.is_job].sum()), int(sums[~part.is_job].sum()))
         self._count_nobody(key, nobody)
         found: dict[Job, None] = {}

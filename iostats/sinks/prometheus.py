@@ -28,7 +28,7 @@ import threading
 import time
 
 from iostats.base.errors import ConfigError
-from iostats.lustre.metrics import TRANSFERS, is_operation
+from iostats.lustre.metrics import is_operation, is_transfer
 from iostats.server.job_server import Server, bound_to
 from iostats.sinks import Number
 from iostats.sinks._gains import BYTES, UNATTRIBUTED, Job, Tally, job_of
@@ -253,7 +253,7 @@ def job_families(amounts: Amounts, jobs: Mapping[str, Job],
                 way = counter.partition("_")[0]
                 _add(made[f"lustre_job_{way}_samples"], first + rest, samples)
                 _add(made[f"lustre_job_{way}_bytes"], first + rest, sums)
-            elif counter not in TRANSFERS:
+            elif not is_transfer(counter):
                 _add(made["lustre_job_stats"], (*first, _clean(counter), *rest), samples)
         if is_low or (jobid not in (OTHERS, UNATTRIBUTED)
                       and (part.fs, part.component, part.target) in silent):

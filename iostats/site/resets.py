@@ -87,9 +87,9 @@ import numpy
 
 from iostats.base.errors import StateError
 from iostats.lustre.metrics import (
-    COUNTED_AGAIN,
     SINGLE_OPERATIONS,
     TIME_UNITS,
+    is_counted_again,
     is_operation,
 )
 from iostats.site.narrow_columns import Table
@@ -216,7 +216,7 @@ class _Layout:
                 self.gains[place, _GAIN_NAMES.index(gain)] = 1
             if kind == "samples" and name in SINGLE_OPERATIONS:
                 self.gains[place, _GAIN_NAMES.index(name)] = 1
-            if self.units[name] in TIME_UNITS and name not in COUNTED_AGAIN and (
+            if self.units[name] in TIME_UNITS and not is_counted_again(name) and (
                     (name, "sums") in self.counted_at):
                 self.gains[place, _GAIN_NAMES.index("us" if kind == "sums" else "timed")] = 1
 

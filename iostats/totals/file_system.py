@@ -13,9 +13,9 @@ from operator import add
 from iostats.lustre.metrics import (
     LOCAL_MD_STATS,
     MADE_OF,
-    NOT_OPERATIONS,
     OPERATIONS,
     is_call,
+    is_operation,
 )
 from iostats.totals import bounds, time_bins
 
@@ -408,18 +408,13 @@ def _in_short(values: dict[str, int]) -> dict[str, int]:
 @lru_cache(maxsize=64)                  # most nodes of a job have the same names
 def short_of(names: tuple[str, ...]) -> tuple[str, ...]:
     """Those of `names` that are kept of one node's llite values, in the order of their names."""
-    return tuple(sorted(name for name in names if name in _APPLICATION or _is_operation(name)))
+    return tuple(sorted(name for name in names if name in _APPLICATION or is_operation(name)))
 
 
 def operations_of(values: dict[str, int]) -> dict[str, int]:
     """{operation: count} of one mount's llite `values`."""
     return {metric: count for metric, count in _in_short(made_once(values)).items()
             if metric not in _APPLICATION}
-
-
-def _is_operation(metric: str) -> bool:
-    return not (metric in NOT_OPERATIONS
-                or metric.endswith(("_us", "_us2", "_sum", "_bytes", "_calls")))
 
 
 def _operations(llite: dict[str, int],
@@ -434,7 +429,7 @@ def _operations(llite: dict[str, int],
     for metric, value in llite.items():
         if metric in _APPLICATION or metric.endswith(("_us", "_us2")):
             continue
-        if _is_operation(metric):
+        if is_operation(metric):
             operations[metric] = _row(llite, metric, unspread)
         elif metric in ("read", "write"):
             calls[metric] = _row(llite, metric, unspread)
