@@ -7,6 +7,7 @@ find no batch system but what is put into `bin`.
 """
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -39,14 +40,14 @@ import sys
 from iostats.site import harvest_intake as harvested
 from iostats.site import job_lifecycle as jobstate
 from iostats.site import job_times as jobtimes
-from iostats.site import receive as site
+from iostats.site import open_jobs, records
 from iostats.cli import server
 jobstate.WRITES_BACK_S = jobtimes.WRITES_BACK_S = 2.0          # nobody has anything to write back
 harvested._LATE_S = 600.0
 harvested._ASK_EVERY_S = harvested._ASK_BUSY_EVERY_S = harvested._LIVES_EVERY_S = 0.5
-site._SETTLES_S = site._LATE_S = 0.03
-site._LOOK_EVERY_S = 0.01
-site._AGAIN_S = 1.0
+open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03
+records.LOOK_EVERY_S = 0.01
+records.AGAIN_S = 1.0
 sys.exit(server.main())
 """
 THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "read_calls": 23, "write_calls": 37}
@@ -56,6 +57,10 @@ def application(record):
     """What programs did, of a record with one file system."""
     [fs] = record["file_systems"]
     return {name: fs["application"][name] for name in THE_WORK}
+
+
+def reads(record):
+    return application(record)["read_calls"]
 
 
 def script(path, text):
@@ -291,3 +296,24 @@ def a_report(job="4711", node="nid00001", seq="23", reads=23, read_bytes=41_003,
 def is_private(path):
     """Only its user can read it."""
     return not stat.S_IMODE(Path(path).stat().st_mode) & 0o077
+
+
+# -- Slurm, as far as it is asked ----------------------------------------------------------------
+
+def squeue(desk, *jobs):
+    """Let `squeue` know these jobs, in the form of 23.02."""
+    path = desk.directory / "squeue.json"
+    path.with_suffix(".new").write_text(json.dumps({"jobs": jobs}))
+    path.with_suffix(".new").replace(path)
+    script(desk.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{path}'\n")
+    script(desk.bin / "sacct", "#!/bin/sh\nexit 0\n")
+
+
+def slurm_job(job, state="COMPLETED", **fields):
+    """A job as `squeue --json` prints it."""
+    return {"job_id": int(job), "job_state": [state], "user_name": "alice", "user_id": 12345,
+            "nodes": "nid1", "start_time": 1_795_225_000, "end_time": 1_795_225_060,
+            "exit_code": {"return_code": {"set": True, "number": 0}}, **fields}
+
+
+SLURM = {"scheduler": "slurm", "nodes": "nid1"}

@@ -408,8 +408,8 @@ class Store:
         rows = self.rows(f"SELECT about, closed FROM jobs WHERE {_THIS}", key)
         return Known(rows[0][0], bool(rows[0][1])) if rows else None
 
-    def told_ended(self, key: Key) -> float | None:
-        """When a record was made that has the batch system's word of how the run ended, or None."""
+    def outcome_known_at(self, key: Key) -> float | None:
+        """When a record was made that has how the run ended, by the batch system; or None."""
         rows = self.rows("SELECT made FROM jobs JOIN summaries USING (cluster, job, attempt) WHERE "
                          f"{_THIS} AND outcome != ''", key)
         return rows[0][0] if rows and isinstance(rows[0][0], float) else None

@@ -44,7 +44,7 @@ _MOST_HANGING = 100             # processes in file systems that do not answer
 _LONGEST_WHY, _DONE = 1000, b"done"
 
 
-class NotHandedOver(Exception):
+class WriteError(Exception):
     """It could not be written there; the text says why."""
 
 
@@ -85,17 +85,17 @@ class Writer:
                     start_new_session=True)
             except OSError as error:
                 mine.close()
-                raise NotHandedOver(f"no process that writes as users: {error.strerror}") from None
+                raise WriteError(f"no process that writes as users: {error.strerror}") from None
         mine.setblocking(False)
         reader, self._to = await asyncio.open_connection(sock=mine)
         self._reading = asyncio.ensure_future(self._read(reader))
 
     async def append(self, user: str, path: str, text: str) -> None:
-        """Append `text` to the file `path` of `user` (a name); NotHandedOver."""
+        """Append `text` to the file `path` of `user` (a name); WriteError."""
         await self._ask("append", user, path, text)
 
-    async def keep_at_home(self, user: str, job: str, text: str) -> None:
-        """Write ~USER/.iostats/JOB.txt where that directory is; NotHandedOver."""
+    async def write_in_home(self, user: str, job: str, text: str) -> None:
+        """Write ~USER/.iostats/JOB.txt where that directory is; WriteError."""
         await self._ask("home", user, job, text)
 
     async def _ask(self, what: str, *words: str) -> None:
@@ -113,7 +113,7 @@ class Writer:
         finally:
             self._answers.pop(number, None)
         if why:
-            raise NotHandedOver(why)
+            raise WriteError(why)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -228,7 +228,7 @@ def _begun(number: int, what: str, user: str, name: str, text: str) -> tuple[int
             try:
                 signal.alarm(_WITHIN_S)
                 _write_as(writing, what, user, name, text)
-            except NotHandedOver as error:
+            except WriteError as error:
                 told = str(error).encode("utf-8", "backslashreplace")
             except OSError as error:
                 why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
@@ -248,12 +248,12 @@ def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
     path, directory = name, ""
     if what == "append":
         if not os.path.isabs(path):
-            raise NotHandedOver(f"{path}: expected an absolute path")
+            raise WriteError(f"{path}: expected an absolute path")
         if any(part.startswith(".") for part in path.split("/")):
-            raise NotHandedOver(f"{path}: expected a job's output, got a hidden file or directory")
+            raise WriteError(f"{path}: expected a job's output, got a hidden file or directory")
     else:
         if not os.path.isabs(entry.pw_dir):
-            raise NotHandedOver(f"user {user!r} has no home")
+            raise WriteError(f"user {user!r} has no home")
         directory = os.path.join(entry.pw_dir, ".iostats")
         path = os.path.join(directory, as_filename(name) + ".txt")
     become(entry, keep)
@@ -264,7 +264,7 @@ def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
         _replace(directory, path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
     except OSError as error:
         why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
-        raise NotHandedOver(f"{path}: {why}") from None
+        raise WriteError(f"{path}: {why}") from None
 
 
 def become(entry: pwd.struct_passwd, keep: int) -> None:
@@ -285,14 +285,14 @@ def _entry(user: str) -> pwd.struct_passwd:
     try:
         entry = pwd.getpwnam(user)
     except (KeyError, ValueError, UnicodeError):
-        raise NotHandedOver(f"there is no user {user!r} here") from None
+        raise WriteError(f"there is no user {user!r} here") from None
     if entry.pw_uid == 0:
-        raise NotHandedOver(f"{user}: nothing is written as root")
+        raise WriteError(f"{user}: nothing is written as root")
     if os.geteuid() == 0 and entry.pw_uid < _first_user():
-        raise NotHandedOver(f"{user}: nothing is written as a user of the system (user "
+        raise WriteError(f"{user}: nothing is written as a user of the system (user "
                             f"{entry.pw_uid} is below UID_MIN in /etc/login.defs)")
     if os.geteuid() not in (0, entry.pw_uid):
-        raise NotHandedOver(f"only root can write as user {user!r}; run the server as root, or "
+        raise WriteError(f"only root can write as user {user!r}; run the server as root, or "
                             f"leave it out of [site] show")
     return entry
 

@@ -17,10 +17,10 @@ import sys
 from iostats.cli import server as role
 from iostats.server import job_server as base
 from iostats.server import journal
-from iostats.site import receive, store
+from iostats.site import open_jobs, receive, records, store
 
-receive._SETTLES_S = receive._LATE_S = 0.03              # as in site_desk.py
-receive._LOOK_EVERY_S = 0.01
+open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03              # as in site_desk.py
+records.LOOK_EVERY_S = 0.01
 
 STEP, METHOD, NTH = sys.argv[1], sys.argv[2], int(sys.argv[3])
 _seen = {"messages": 0, "is_it": False}

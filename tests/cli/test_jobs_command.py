@@ -20,7 +20,7 @@ from processes import REPOSITORY, Done, until
 from site_desk import SiteDesk, a_report, script
 from test_client import python_for_nobody
 from test_munge import NOBODY, as_root, munged  # noqa: F401
-from test_receive import SLURM, slurm_job, squeue
+from site_desk import SLURM, slurm_job, squeue
 
 from iostats.base.errors import WireError
 from iostats.cli import jobs

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from site_desk import is_private
-from test_receive import Inside, reads
+from site_desk import reads
+from site_inside import Inside
 from test_store import Key, Store, add
 
 from iostats.cli import store as command

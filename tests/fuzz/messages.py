@@ -212,15 +212,15 @@ def rpc_site(data):
                 _checked_answer(jsonrpc.dispatch(json.dumps(_call(method, params)).encode(),
                                                  one.methods, CALLER, _raise))
             assert [] == store.rows("SELECT * FROM damaged_reports")
-            one._reload()
+            one.open_jobs.reload()
             one.harvest.reload()
         finally:
             store.close()
 
 
 async def _made(one):
-    for key in list(one._jobs):
-        await one._keep([await one._make_record(key, one._jobs[key], None, {})])
+    for key, job in list(one.open_jobs.jobs.items()):
+        await one.records.keep([await one.records.made(key, job, None, {})])
 
 
 def _packed():

@@ -9,7 +9,7 @@ import pytest
 from processes import until
 from site_desk import SiteDesk
 from storage import StorageServer, moved
-from test_receive import slurm_job, squeue
+from site_desk import slurm_job, squeue
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from processes import (
 )
 from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, script
 from storage import StorageServer, moved
-from test_receive import Inside
+from site_inside import Inside, answer_to
 
 from iostats import schedulers, sinks
 from iostats.base import config as site_config
@@ -52,8 +52,7 @@ from iostats.lustre import job_tags
 from iostats.report import job_list
 from iostats.server.job_server import Caller, JobServer
 from iostats.sinks import influxdb
-from iostats.site import load_queries, write_as_user
-from iostats.site import receive as site_server
+from iostats.site import load_queries, records, write_as_user
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, jsonrpc, protocol
 
@@ -268,8 +267,7 @@ def test_a_batch_of_questions_has_no_more_answers_than_one_may_have():
 
 def as_user(inside, uid, method, **params):
     """What the site's server answers to a user that munge has named; None: root by the secret."""
-    body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, "id": 1}).encode()
-    return json.loads(jsonrpc.dispatch(body, inside.server.methods, Caller("login1", uid)))
+    return answer_to(inside.server, Caller("login1", uid), method, **params)
 
 
 def sweep(inside, seq, jobs):
@@ -355,7 +353,7 @@ def test_an_ordinary_user_can_send_neither_reports_nor_sweeps(inside, method, pa
         error = as_user(inside, uid, method, **params)["error"]
         assert protocol.NOT_AUTHENTICATED == error["code"]
         assert f"user {uid} may not report to the site's server" in error["message"]
-    assert not inside.server._jobs and not inside.server.harvest.targets
+    assert not inside.open_jobs and not inside.server.harvest.targets
     assert "result" in as_user(inside, 0, method, **params)
 
 
@@ -369,7 +367,7 @@ def test_a_report_that_was_heard_on_the_wire_can_be_sent_to_nobody_again(inside)
     """Not to the same server, and not to one of a job: the key is made of its name."""
     body = json.dumps({"jsonrpc": "2.0", "method": "report", "params": a_report("4711", "nid1"),
                        "id": 1}).encode()
-    header = inside._secret.authorization("nid1", int(inside.now), "0" * 32, body)
+    header = inside.secret.authorization("nid1", int(inside.now), "0" * 32, body)
     assert "result" in json.loads(inside.server.answer(body, header)[0])
     assert protocol.REPLAYED == json.loads(inside.server.answer(body, header)[0])["error"]["code"]
     of_job = JobServer(Totals("4711", 1), [auth.Secret("4711", b"s" * 64, 1e9)],
@@ -406,7 +404,7 @@ def test_no_report_is_appended_to_what_a_login_would_run(of_all, name):
     path.parent.mkdir(exist_ok=True)
     path.write_text("")
     os.chown(path, ALICE, ALICE)
-    with pytest.raises(write_as_user.NotHandedOver, match="got a hidden file or directory"):
+    with pytest.raises(write_as_user.WriteError, match="got a hidden file or directory"):
         hand_over("nobody", f"{of_all}/{name}")
     assert "" == path.read_text()
 
@@ -417,7 +415,7 @@ def test_no_report_is_appended_to_a_program(of_all):
     path.write_text("#!/bin/sh\n")
     path.chmod(0o744)
     os.chown(path, ALICE, ALICE)
-    with pytest.raises(write_as_user.NotHandedOver, match="it is a program"):
+    with pytest.raises(write_as_user.WriteError, match="it is a program"):
         hand_over("nobody", path)
     path.chmod(0o644)
     hand_over("nobody", path)
@@ -430,7 +428,7 @@ def test_no_report_is_appended_as_a_user_of_the_system(of_all):
     path = of_all / "slurm.conf"
     path.write_text("")
     os.chown(path, 1, 1)
-    with pytest.raises(write_as_user.NotHandedOver, match="user of the system"):
+    with pytest.raises(write_as_user.WriteError, match="user of the system"):
         hand_over("daemon", path)
     assert "" == path.read_text()
 
@@ -792,7 +790,7 @@ def test_no_job_id_is_an_option_of_a_batch_systems_command(name, job, monkeypatc
     monkeypatch.setattr(subprocess, "run", begun)
     with pytest.raises(IostatsError):
         schedulers.named(name).facts([job])
-    assert not site_server._is_askable(job)
+    assert not records.is_askable(job)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

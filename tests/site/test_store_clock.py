@@ -9,7 +9,8 @@ import os
 
 import pytest
 from site_desk import SiteDesk, a_report
-from test_receive import Inside, reads
+from site_desk import reads
+from site_inside import Inside
 
 from iostats.base.errors import NotDelivered, WireError
 from iostats.site.store import Key
@@ -137,7 +138,7 @@ def set_clock(inside, by):
 
 def forget(inside, passes=1):
     for _ in range(passes):
-        inside.server._forget()
+        inside.server.records.forget()
 
 
 @pytest.mark.parametrize("is_booted", [False, True])
@@ -207,7 +208,7 @@ def test_what_is_too_late_is_refused_and_kept_by_its_node(inside):
     inside.make_records()
     inside.now += 8 * DAY
     forget(inside)
-    with pytest.raises(WireError, match="job 4711 has been closed") as refused:
+    with pytest.raises(WireError, match="job 4711 is closed") as refused:
         inside.send("4711", "nid2", reads=37, about={"nodes": "nid[1-2]"})
     assert protocol.REFUSED == refused.value.code
 

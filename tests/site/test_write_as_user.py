@@ -23,7 +23,7 @@ from processes import REPOSITORY, private_mounts, until
 from test_client import python_for_nobody
 
 from iostats.site import write_as_user
-from iostats.site.write_as_user import NotHandedOver
+from iostats.site.write_as_user import WriteError
 
 as_root = [pytest.mark.root,
            pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")]
@@ -68,7 +68,7 @@ def append(path, user="nobody", text=REPORT):
 
 def refused(path, why, user="nobody"):
     """Nothing is appended, and it is said why; nobody hangs."""
-    with pytest.raises(NotHandedOver, match=why):
+    with pytest.raises(WriteError, match=why):
         append(path, user)
 
 
@@ -172,7 +172,7 @@ def test_a_path_from_nowhere_is_refused(directory, path, monkeypatch):
 
 @pytest.mark.parametrize("path", ["/tmp/a\0b", "/" + "x" * 5000, "/tmp/" + "x/" * 3000])
 def test_a_path_that_can_be_none_is_refused(path):
-    with pytest.raises(NotHandedOver):
+    with pytest.raises(WriteError):
         append(path)
 
 
@@ -189,8 +189,8 @@ def test_nothing_is_written_as_root(directory):
         path = a_file(directory / f"{uid}.out", uid)
         refused(path, "root: nothing is written as root$", "root")
         assert SAID == path.read_text()
-    with pytest.raises(NotHandedOver, match="nothing is written as root"):
-        written(lambda writer: writer.keep_at_home("root", "4711", REPORT))
+    with pytest.raises(WriteError, match="nothing is written as root"):
+        written(lambda writer: writer.write_in_home("root", "4711", REPORT))
 
 
 def test_one_who_is_not_root_can_write_as_nobody_else(directory):
@@ -207,7 +207,7 @@ def test_one_who_is_not_root_can_write_as_nobody_else(directory):
          "    for user in ('nobody', 'daemon'):\n"
          "        try:\n"
          "            await writer.append(user, sys.argv[1], 'x')\n"
-         "        except handover.NotHandedOver as error:\n"
+         "        except handover.WriteError as error:\n"
          "            print(error)\n"
          "    writer.close()\n"
          "asyncio.run(both())\n", str(path)],
@@ -262,7 +262,7 @@ def test_a_place_that_hangs_is_given_up(directory):
         hangs = asyncio.ensure_future(writer.append("nobody", str(directory / "slow.out"), "x"))
         await writer.append("nobody", str(path), REPORT)
         assert not hangs.done()
-        with pytest.raises(NotHandedOver, match=r"slow\.out: not written within 5 s"):
+        with pytest.raises(WriteError, match=r"slow\.out: not written within 5 s"):
             await hangs
         assert SAID + REPORT == path.read_text()
         await writer.append("nobody", str(path), "again\n")
@@ -290,7 +290,7 @@ def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(director
         slow = asyncio.ensure_future(writer.append("nobody", str(directory / "slow.out"), "x"))
         await writer.append("nobody", str(path), "first\n")
         writer._process.kill()
-        with pytest.raises(NotHandedOver, match="the process that writes as users has ended"):
+        with pytest.raises(WriteError, match="the process that writes as users has ended"):
             await slow
         await writer.append("nobody", str(path), "second\n")
     written(kill, command=SLOW)
@@ -331,8 +331,8 @@ from iostats.site import write_as_user as handover
 async def keep():
     writer = handover.Writer()
     try:
-        print(json.dumps(await writer.keep_at_home(*sys.argv[1:])))
-    except handover.NotHandedOver as error:
+        print(json.dumps(await writer.write_in_home(*sys.argv[1:])))
+    except handover.WriteError as error:
         print(json.dumps(str(error)))
     writer.close()
 asyncio.run(keep())

@@ -19,7 +19,7 @@ from iostats.base.job_facts import ENDED, Facts
 from iostats.node import show, sources
 from iostats.report import accounting_comment, client_vs_server, job_tables, node_sets
 from iostats.server import job_server
-from iostats.site import harvest_intake, receive
+from iostats.site import harvest_intake, open_jobs, records
 from iostats.site.store import Key
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
@@ -79,10 +79,10 @@ class OfASite:
     """The record that a site's server makes of everything: with what the batch system says."""
 
     def record(self):
-        about = receive.About("slurm", "sim", 1, "nid00001", 1001, "alice", "physics", "main")
+        about = open_jobs.AboutJob("slurm", "sim", 1, "nid00001", 1001, "alice", "physics", "main")
         facts = Facts("4711_10", "4733", "4711", "10", user="alice", state=ENDED, restarts=1,
                       outcome="FAILED", exit_status=37, exit_signal=0)
-        record = receive._with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
+        record = records.with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
                                      facts)
         return {**record, "harvest": client_vs_server.compared(
             record, harvest_intake.as_record(at_servers(), node_sets.folded),

@@ -1,0 +1,225 @@
+"""
+Jobs whose record has still to be made: what their nodes have told of them, and when it is due.
+
+    the first report of a job           due after [site] deadline
+    the last one of its nodes           due after SETTLES_S
+    one that comes after the record     another record is due after LATE_S
+    storage servers' totals are final   another record is due now
+
+All of it is in the store as well, so that a server that is killed goes on where it was.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Annotated, Optional
+
+import msgspec
+
+from iostats.base.errors import IostatsError, StateError
+from iostats.base.job_facts import ENDED, Facts
+from iostats.base.job_id import is_node_name
+from iostats.base.node_list import expanded
+from iostats.server.job_server import NAME, Report
+from iostats.site.store import Key, as_kept
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.base.config import Config
+    from iostats.site.store import Store
+
+log = logging.getLogger("iostats")
+
+SETTLES_S = 1.0                 # from the last epilog to the record: accounting comes late
+LATE_S = 5.0                    # from a report that came after the record to the next record
+_MOST_OTHERS = 1000             # other jobs that are remembered of one job's reports
+
+_Nodes = Annotated[str, msgspec.Meta(max_length=1 << 20)]
+_Path = Annotated[str, msgspec.Meta(max_length=4096)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+
+
+class AboutJob(msgspec.Struct):
+    """What a node's prolog and epilog know of the job; docs/wire.md."""
+
+    scheduler: NAME = ""
+    cluster: NAME = ""
+    attempt: _Number = 0
+    nodes: _Nodes = ""
+    uid: Optional[_Number] = None
+    user: NAME = ""
+    account: NAME = ""
+    partition: NAME = ""
+    output: _Path = ""
+    work_dir: _Path = ""
+
+
+class OtherJob(msgspec.Struct, frozen=True):
+    """A job that had been started on the node, and not ended there, when a report was made."""
+
+    job: NAME
+    since: Annotated[int, msgspec.Meta(ge=0, le=10**12)]      # by the node's clock
+    attempt: _Number = 0
+
+
+class SiteReport(Report):
+    """A report to the site's server."""
+
+    about: AboutJob = msgspec.field(default_factory=AboutJob)
+    others: Annotated[list[OtherJob], msgspec.Meta(max_length=1000)] = []
+    in_cgroups: _Number = 0
+
+
+class JobClosed(IostatsError):
+    """A report came after [site] keep_reports_days: the others of its job are gone."""
+
+
+class OpenJob:
+    """
+    A job whose record is due.
+
+    Attributes:
+        about: AboutJob, with what all of its nodes have told.
+        due: when the record is made at the latest; seconds of the store's time.
+        heard: names of the nodes that have reported.
+        expected: names of the nodes that should report; None where the list is not known.
+        reports: how many have come since this was made.
+        ask_until: until when a batch system that has not seen the job end is asked again; None
+            before it was asked at all.
+        facts: job_facts.Facts, as the harvest knows them; None.
+        other_jobs: ids of the jobs that its reports name; None where the reports have to be read
+            for them.
+    """
+
+    def __init__(self, about: AboutJob, due: float, max_nodes: int) -> None:
+        self.about, self.due = about, due
+        self.heard: set[str] = set()
+        self.reports = 0
+        self.ask_until: Optional[float] = None
+        self.facts: Optional[Facts] = None
+        self.other_jobs: Optional[set[str]] = None
+        self._max_nodes = max_nodes
+        self._expand()
+
+    def add_others(self, others: Iterable[OtherJob]) -> None:
+        """One more report names these jobs."""
+        if self.other_jobs is not None and len(self.other_jobs) < _MOST_OTHERS:
+            self.other_jobs.update(one.job for one in others)
+
+    def learn(self, about: AboutJob) -> None:
+        """Add what one more node tells of the job; what another has told before stays."""
+        new = {name: getattr(about, name) for name in AboutJob.__struct_fields__
+               if getattr(self.about, name) in ("", None) and getattr(about, name)}
+        if new:
+            self.about = msgspec.structs.replace(self.about, **new)
+            if "nodes" in new:
+                self._expand()
+
+    def _expand(self) -> None:
+        try:
+            nodes = expanded(self.about.nodes)
+        except ValueError:
+            nodes = []
+        is_list = 0 < len(nodes) <= self._max_nodes and all(map(is_node_name, nodes))
+        self.expected = frozenset(nodes) if is_list else None
+
+    def due_if_complete(self, now: float) -> None:
+        """The record is due in a moment, if all nodes have reported."""
+        if self.expected is not None and len(self.heard) >= len(self.expected):
+            self.due = min(self.due, now + SETTLES_S)
+
+
+class OpenJobs:
+    """
+    All of them; changes are in the store first.
+
+    Attributes:
+        jobs: {Key: OpenJob}.
+    """
+
+    def __init__(self, store: "Store", config: "Config") -> None:
+        """StateError."""
+        self.jobs: dict[Key, OpenJob] = {}
+        self._store, self._config = store, config
+        self._now = store.now                   # what is due is due by the store's time
+        self.reload()
+
+    def reload(self) -> None:
+        """Begin with what the store says; StateError."""
+        found = self._store.open_jobs()
+        self.jobs.clear()
+        for key, about, due, nodes in found:
+            job = self.jobs[key] = self._job(key, about, due)
+            job.heard.update(nodes)
+            job.due_if_complete(self._now())
+
+    def _job(self, key: Key, about: bytes, due: float) -> OpenJob:
+        """An OpenJob of what the store keeps as its `about`."""
+        try:
+            with as_kept(self._store.path):
+                known, due = msgspec.json.decode(about, type=AboutJob), float(due)
+        except StateError as error:                    # its reports tell it as well
+            log.error("job %s: what is known of it is damaged, and is taken from its reports: %s",
+                      key.job, error)
+            known, due = AboutJob(), self._now()
+        return OpenJob(known, due, self._config["server.max_nodes"])
+
+    def add(self, report: SiteReport) -> bool:
+        """
+        Keep a report; True, or False when it is here already; JobClosed, StateError.
+
+        It is safe on the disk after the next `Store.commit`.
+        """
+        about, now = report.about, self._now()
+        key = Key(about.cluster, report.job, about.attempt)
+        job = self.jobs.get(key) or self._opened(key, about, now)
+        job.learn(about)
+        is_new = self._store.add(key, report.node, report.seq, msgspec.json.encode(report),
+                                 msgspec.json.encode(job.about), about.user, now, job.due)
+        if is_new:
+            self.jobs[key] = job
+            job.heard.add(report.node)
+            job.reports += 1
+            job.add_others(report.others)
+            job.due_if_complete(now)
+        return is_new
+
+    def _opened(self, key: Key, about: AboutJob, now: float) -> OpenJob:
+        """The OpenJob of a report that is the first one, or the first since the record."""
+        found = self._store.job(key)
+        if found is None:
+            job = self._job(key, msgspec.json.encode(about), now + self._config["site.deadline"])
+            job.other_jobs = set()
+            return job
+        if found.closed:
+            raise JobClosed(f"job {key.job} is closed: reports of a job are taken for "
+                            f"{self._config['site.keep_reports_days']} days")
+        return self._job(key, found.about, now + LATE_S)
+
+    def expect(self, jobs: dict[str, Optional[Facts]], scheduler: str) -> None:
+        """
+        Another record is due of {job: Facts or None}: the storage servers' totals are final.
+
+        `scheduler`: the batch system of the jobs that no node has reported.  StateError.
+        """
+        now, found = self._now(), {}
+        for job, facts in jobs.items():
+            runs = self._store.runs_of(job)
+            kept = self._store.job(runs[-1]) if runs else None
+            if kept is not None:
+                key, about = runs[-1], kept.about
+            else:
+                known = facts or Facts(job=job)
+                key = Key(known.cluster, job, known.restarts)
+                about = msgspec.json.encode(AboutJob(
+                    scheduler=scheduler or "none", cluster=known.cluster, attempt=known.restarts,
+                    user=known.user))
+            found[key] = about, facts
+        # A commit waits for the disk: hundreds of jobs share one.
+        self._store.expect((key, about, facts.user if facts else "", now, now)
+                           for key, (about, facts) in found.items() if key not in self.jobs)
+        for key, (about, facts) in found.items():
+            if key not in self.jobs:
+                self.jobs[key] = self._job(key, about, now)
+            # It is over, though nobody has said how, or when.
+            self.jobs[key].facts = facts and (facts if facts.state == ENDED else facts._replace(
+                state=ENDED, outcome="", ended=None))

@@ -1,0 +1,146 @@
+"""
+A record to its user: in the job's own output, in the user's home, and as a comment in accounting.
+
+[site] show names the places.  Nothing here keeps a record from being made: what cannot be written
+is logged, and `iostats report` has the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from iostats import schedulers
+from iostats.base.errors import IostatsError
+from iostats.report import accounting_comment, job_tables
+from iostats.site.write_as_user import WriteError, Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+    from typing import Any
+
+    from iostats.base.config import Config
+    from iostats.base.job_facts import Facts
+    from iostats.site.open_jobs import AboutJob
+    from iostats.site.store import Key, Store
+
+log = logging.getLogger("iostats")
+
+_COMMENT_AFTER_S = (2, 3, 5, 15, 60)     # slurmdbd hears of array tasks some seconds late
+_COMMENTS_AT_ONCE = 4
+_SHOWN_AT_ONCE = 20             # the file system of one's output may hang
+
+
+class Publisher:
+    """
+    Shows records; for one event loop.
+
+    Attributes:
+        writer: the write_as_user.Writer that writes into users' files.
+    """
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self._store, self._config, self.writer = store, config, Writer()
+        self._showing: dict[Key, asyncio.Future[None]] = {}
+        self._commenting: dict[Key, asyncio.Future[None]] = {}
+        # Made by `begin`: up to Python 3.9 it belongs to one loop.
+        self._may_comment: asyncio.Semaphore
+
+    async def begin(self) -> None:
+        """Start the process that writes as users, while little else is in memory."""
+        self._may_comment = asyncio.Semaphore(_COMMENTS_AT_ONCE)
+        if {"home", "output"} & set(self._config["site.show"]):
+            try:
+                await self.writer.begin()
+            except WriteError as error:
+                log.error("%s", error)
+
+    def close(self) -> None:
+        """End that process."""
+        self.writer.close()
+
+    async def show(self, key: Key, about: AboutJob, facts: Facts | None,
+                   record: dict[str, Any]) -> None:
+        """
+        Begin to show a job's record wherever [site] show says.
+
+        It waits only while _SHOWN_AT_ONCE others have not come to their ends, or one of this job:
+        one user's file system that hangs keeps no other record from being shown.
+        """
+        while len(self._showing) >= _SHOWN_AT_ONCE or key in self._showing:
+            await asyncio.wait(self._showing.values(), return_when=asyncio.FIRST_COMPLETED)
+        if self._config["site.show"]:
+            self._showing[key] = asyncio.ensure_future(self._show(key, about, facts, record))
+
+    async def _show(self, key: Key, about: AboutJob, facts: Facts | None,
+                    record: dict[str, Any]) -> None:
+        try:
+            await self._show_everywhere(key, about, facts, record)
+        except IostatsError as error:
+            log.warning("job %s: %s", key.job, error)
+        except Exception:
+            log.exception("internal error; please report: job %s was not shown", key.job)
+        finally:
+            del self._showing[key]
+
+    async def _show_everywhere(self, key: Key, about: AboutJob, facts: Facts | None,
+                               record: dict[str, Any]) -> None:
+        places = self._config["site.show"]
+        user, job = record["job"]["user"], record["job"]["id"]
+        text = job_tables.text(job_tables.labelled(record, self._config), self._config,
+                               self._config["report.format"])
+        if "comment" in places and facts is not None:
+            one = asyncio.ensure_future(self._comment(about.scheduler, facts, key.attempt, record))
+            if key in self._commenting:
+                self._commenting[key].cancel()               # of an older record
+            self._commenting[key] = one
+            one.add_done_callback(lambda done: self._commenting.pop(key)
+                                  if self._commenting.get(key) is done else None)
+        if not user:
+            return
+        if "home" in places:
+            await _logged(self.writer.write_in_home(user, job, text))
+        output = (facts.output if facts else "") or about.output
+        # Appended once: a later record is in the other places only.
+        if "output" in places and output and "%" not in output and self._store.show_once(key):
+            await _logged(self.writer.append(user, output, "\n" + text))
+
+    async def _comment(self, scheduler: str, facts: Facts, attempt: int,
+                       record: dict[str, Any]) -> None:
+        """Write the short form; the accounting may hear of a job later than we do."""
+        why: object = "its fields have other texts, or the accounting does not know it"
+        for pause_s in _COMMENT_AFTER_S:
+            await asyncio.sleep(pause_s)
+            try:
+                async with self._may_comment:
+                    if await asyncio.get_running_loop().run_in_executor(
+                            None, _write_comment, scheduler, facts, attempt,
+                            accounting_comment.encode(record),
+                            self._config["site.comment_fields"]):
+                        return
+            except IostatsError as error:
+                why = error
+            except Exception:
+                log.exception("internal error; please report: no comment for %s", facts.job)
+                return
+        log.warning("job %s: no comment: %s", facts.job, why)
+
+
+async def _logged(writing: Awaitable[None]) -> None:
+    try:
+        await writing
+    except (WriteError, OSError) as error:
+        log.info("%s", error)
+
+
+def _write_comment(scheduler: str, facts: Facts, attempt: int, text: str,
+                   fields: Sequence[str]) -> bool:
+    """
+    True when it is written, or is not to be: the batch system has no comments, or the job has been
+    started again since.
+    """
+    system = schedulers.named(scheduler)
+    if not hasattr(system, "write_comment") or facts.restarts != attempt:
+        return True
+    return system.write_comment(facts, text, tuple(fields), accounting_comment.MARK) is not None

@@ -1,0 +1,392 @@
+"""
+The record of a job, made when the job is over: its reports added up, with what the batch system and
+the storage servers say of it.
+
+    due, and the batch system has seen the end  ->  reports  ->  totals  ->  record  ->  store
+                                                                               -> publish.py
+
+A job whose end the batch system has not seen yet is asked for again for up to _FACTS_WITHIN_S.  Of
+jobs that are due together some share a commit, which waits for the disk; a job whose record cannot
+be made or kept is tried again later, and holds no other up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pwd
+from collections import OrderedDict, namedtuple
+from itertools import islice
+
+import msgspec
+
+from iostats import schedulers
+from iostats.base.errors import IostatsError, StateError, UsageError
+from iostats.base.job_facts import ENDED, Facts
+from iostats.base.job_id import is_node_name
+from iostats.base.node_list import expanded
+from iostats.load import ranking
+from iostats.report import client_vs_server, job_tables, node_sets
+from iostats.report.job_list import summary_of
+from iostats.server.job_server import how_to_add_up
+from iostats.site import harvest_intake, open_jobs
+from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
+from iostats.site.store import Key, as_kept
+from iostats.totals import job_totals
+from iostats.totals.job_totals import Totals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from iostats.base.config import Config
+    from iostats.site.harvest_intake import Harvest
+    from iostats.site.open_jobs import OpenJobs
+    from iostats.site.publish import Publisher
+    from iostats.site.store import Store
+
+log = logging.getLogger("iostats")
+
+AGAIN_S = 60.0                  # from a record that could not be made to the next try
+LOOK_EVERY_S = 0.25
+TOGETHER_WITHIN_S = 0.25        # records that are made within this share a commit,
+_RECORDS_TOGETHER, _BYTES_TOGETHER = 20, 1 << 20        # up to as many, and as large
+_FACTS_WITHIN_S = 30.0          # the batch system may still call the job running for a while
+_CLOCKS_DIFFER_S = 60.0         # of a node and the batch system
+_FORGET_EVERY_S = 3600.0
+_AT_ONCE = 20                   # reports are added up between two looks at the network
+_MOST_JOBS_ASKED = 200          # in one command
+_MOST_OTHERS = 1000             # jobs beside those that are due, in one question
+_MOST_OVER = 10_000             # nodes that have not been told yet which starts are over
+_DAMAGED = "its report was damaged on the site's server"
+_COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
+            "exit_signal", "array_job", "array_task", "het_job", "het_offset", "raw_job")
+
+MadeRecord = namedtuple("MadeRecord", "key job reports facts record encoded summary")
+MadeRecord.__doc__ = """
+A record that is made, and not kept yet.
+
+Attributes:
+    job: the OpenJob; `reports`: how many of its reports are in it.
+    facts: job_facts.Facts, or None.
+    record: a dict; `encoded`: its bytes; `summary`: its job_list.Summary.
+"""
+
+
+class Records:
+    """Makes the records that are due, keeps them, and hands them to `publisher`."""
+
+    def __init__(self, store: Store, config: Config, jobs: OpenJobs, harvest: Harvest,
+                 publisher: Publisher, now: Callable[[], float]) -> None:
+        self._store, self._config, self._now, self._store_now = store, config, now, store.now
+        self._jobs, self._harvest, self._publisher = jobs.jobs, harvest, publisher
+        # Node -> starts there of jobs that are over, which it has not been told yet.
+        self._over: OrderedDict[str, list[OtherJob]] = OrderedDict()
+
+    def pop_over(self, node: str) -> list[OtherJob]:
+        """Starts that are still kept on a node though their jobs are over; each is told once."""
+        return self._over.pop(node, [])
+
+    async def work(self) -> None:
+        """Make the records that are due, for ever."""
+        forget_at = 0.0
+        while True:
+            now = self._store_now()
+            due = [key for key, job in self._jobs.items() if job.due <= now][:_MOST_JOBS_ASKED]
+            if due:
+                await self.make(due)
+            elif now >= forget_at:
+                forget_at = now + _FORGET_EVERY_S
+                self.forget()
+            await asyncio.sleep(0 if due else LOOK_EVERY_S)
+
+    def forget(self) -> None:
+        """Remove what is older than the site wants to keep, by the store's time."""
+        now = self._store_now()
+        try:
+            self._store.forget(now - 86400 * self._config["site.keep_reports_days"],
+                               now - 86400 * self._config["site.keep_days"])
+            self._harvest.forget_before(now - 86400 * self._config["site.keep_days"])
+        except StateError as error:
+            log.error("%s", error)
+
+    async def make(self, keys: list[Key]) -> None:
+        """Make and keep the records of [Key], but of those whose end is waited for."""
+        # A commit waits for the disk: with many jobs at once some records share one.
+        (facts, others), size, began = await self._facts(keys), 0, 0.0
+        made: list[MadeRecord] = []
+        clock = asyncio.get_running_loop().time
+        for key in keys:
+            job = self._jobs.get(key)
+            if job is None:
+                continue
+            found = facts.get(key) or job.facts
+            if self._has_to_wait(key, job, found):
+                continue
+            try:
+                one = await self.made(key, job, found, others)
+            except StateError as error:
+                log.error("no record of job %s: %s", key.job, error)
+                job.due = self._store_now() + AGAIN_S
+                continue
+            except Exception:                            # one job's trouble is not the others'
+                log.exception("internal error; please report: no record of job %s", key.job)
+                job.due = self._store_now() + _FORGET_EVERY_S
+                continue
+            began = began if made else clock()
+            made.append(one)
+            size += len(one.encoded)
+            if (len(made) >= _RECORDS_TOGETHER or size >= _BYTES_TOGETHER
+                    or clock() - began >= TOGETHER_WITHIN_S):
+                await self._keep_or_delay(made)
+                made, size = [], 0
+        await self._keep_or_delay(made)
+
+    def _has_to_wait(self, key: Key, job: OpenJob, facts: Facts | None) -> bool:
+        """Whether the batch system may soon know more of a job's end; then it is due later."""
+        if facts is None or (facts.state == ENDED and facts.started is None):
+            may_change = _tells_late(job.about.scheduler)
+        else:
+            may_change = facts.state != ENDED and facts.restarts == key.attempt
+        if not may_change:
+            return False
+        now = self._store_now()
+        job.ask_until = job.ask_until or now + _FACTS_WITHIN_S
+        if now >= job.ask_until:
+            return False
+        job.due = now + open_jobs.SETTLES_S
+        return True
+
+    async def _keep_or_delay(self, made: list[MadeRecord]) -> None:
+        """Keep them; where that fails they are due again later, one that is odd alone."""
+        try:
+            await self.keep(made)
+        except StateError as error:
+            log.error("%s", error)
+            for one in made:
+                one.job.due = self._store_now() + AGAIN_S
+        except Exception:
+            if len(made) > 1:                            # whose it is: one after the other
+                for one in made:
+                    await self._keep_or_delay([one])
+                return
+            [one] = made
+            log.exception("internal error; please report: no record of job %s", one.key.job)
+            one.job.due = self._store_now() + _FORGET_EVERY_S
+
+    async def keep(self, made: list[MadeRecord]) -> None:
+        """Keep [MadeRecord] in one commit, and begin to show them; StateError."""
+        # Where one more report has come meanwhile: again, in a moment.
+        made = [one for one in made if one.key in self._jobs
+                and self._jobs[one.key] is one.job and one.job.reports == one.reports]
+        if made:
+            now = self._now()
+            self._store.keep_records([(
+                one.key, one.encoded, one.record["job"]["id"],
+                one.record["batch"]["array_job"] or one.record["batch"]["het_job"],
+                one.record["job"]["user"] or "", now, one.summary) for one in made])
+        for one in made:
+            del self._jobs[one.key]
+            log.info("%s", job_tables.coverage_line(one.record))
+            if one.facts is not None:
+                self._harvest.learn(one.key.job, one.facts)
+        for one in made:
+            await self._publisher.show(one.key, one.job.about, one.facts, one.record)
+
+    async def made(self, key: Key, job: OpenJob, facts: Facts | None,
+                   others: dict[Key, Facts]) -> MadeRecord:
+        """
+        The MadeRecord of a job, of the reports that are here; StateError.
+
+        `others`: {(scheduler, job, 0): Facts} of the jobs that its reports name.
+        """
+        totals = Totals(key.job, job.expected, **how_to_add_up(self._config))
+        reports = job.reports
+        without: list[Any] = []
+        for number, (node, seq, body) in enumerate(self._store.reports(key)):
+            try:
+                with as_kept(self._store.path):
+                    one = msgspec.json.decode(body, type=SiteReport)
+            except StateError as error:
+                self._store.put_aside(key, node, seq, str(error))
+                continue
+            if job.about == AboutJob():                 # it was damaged, see OpenJobs
+                job.learn(one.about)
+            if one.reason:
+                without.append(one)
+            else:
+                totals.add(self._without_ended(one, key, others))
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        without += (job_totals.Report(node if is_node_name(node) else "(unknown)",
+                                      f"damaged {number}", "", "", _DAMAGED, 0.0, 0.0, 0.0, {}, [])
+                    for number, node in enumerate(self._store.damaged(key)))
+        # Last, whenever they came: that a part has no numbers is said in any case.
+        for one in without:
+            totals.add(one)
+        if totals.expected is None and not totals.reported and facts is not None and (
+                facts.restarts == key.attempt):
+            totals.expected = ranking.node_count(facts)
+        known = self._store.job(key)
+        if known is not None and known.closed:           # its reports are gone, the record is not
+            with as_kept(self._store.path):
+                record = msgspec.json.decode(next(self._store.records_of([key])))
+        else:
+            record = with_facts(totals.record(), key, job.about, facts)
+        record = self._with_harvest(record, key)
+        return MadeRecord(key, job, reports, facts, record, msgspec.json.encode(record),
+                          summary_of(record))
+
+    def _with_harvest(self, record: dict[str, Any], key: Key) -> dict[str, Any]:
+        """`record`, with what the storage servers counted."""
+        job = record["job"]
+        part = self._harvest.part(key.job, job["started"], job["ended"])
+        if part is None:
+            return {**record, "harvest": None}
+        found = harvest_intake.as_record(part, node_sets.folded)
+        return {**record,
+                "harvest": client_vs_server.compared(record, found, self._harvest.targets)}
+
+    # -- what the batch system says ------------------------------------------------------------
+
+    async def _facts(self, keys: list[Key]) -> tuple[dict[Key, Facts], dict[Key, Facts]]:
+        """
+        {Key: Facts} of the jobs that the batch system knows, {} where it does not answer; and
+        {(scheduler, job, 0): Facts} of these and of the jobs that their reports name.
+        """
+        by_system: dict[str, list[Key]] = {}
+        found: dict[Key, Facts] = {}
+        others: dict[Key, Facts] = {}
+        abouts = {key: self._jobs[key].about for key in keys if is_askable(key.job)}
+        for key, about in abouts.items():
+            by_system.setdefault(about.scheduler, []).append(key)
+        for name, some in by_system.items():
+            try:
+                system = schedulers.named(name)
+                named = {job for key in some for job in self._named(key) if is_askable(job)}
+                asked = {key.job for key in some}
+                asked.update(islice(sorted(named - asked), _MOST_OTHERS))
+                facts = await asyncio.get_running_loop().run_in_executor(
+                    None, system.facts, sorted(asked))
+            except IostatsError as error:
+                self._harvest.warn_hourly(error)
+                continue
+            except Exception:
+                log.exception("internal error; please report: no facts from %s", name)
+                continue
+            found.update((key, facts[key.job]) for key in some if key.job in facts
+                         and _are_of(facts[key.job], key, abouts[key]))
+            others.update((Key(name, job, 0), one) for job, one in facts.items())
+        return found, others
+
+    def _named(self, key: Key) -> set[str]:
+        """Ids of the jobs that the reports of a job name."""
+        job = self._jobs[key]
+        if job.other_jobs is None:
+            job.other_jobs = set()
+            for _, _, body in self._store.reports(key):
+                try:
+                    job.add_others(msgspec.json.decode(body, type=SiteReport).others)
+                except msgspec.MsgspecError:                # `made` says so
+                    continue
+        return job.other_jobs
+
+    # -- starts of other jobs that are kept on a node though these are over --------------------
+
+    def _without_ended(self, one: SiteReport, key: Key, known: dict[Key, Facts]) -> SiteReport:
+        """`one` without those other jobs that had ended before its own began on its node."""
+        began = one.ended - one.elapsed_s
+        over = [other for other in one.others if self._had_ended(
+            other, one, began, key, known.get(Key(one.about.scheduler, other.job, 0)))]
+        if not over or not one.other_jobs:
+            return one
+        left = one.other_jobs - len(over)
+        if left >= one.in_cgroups:                           # else one of them may be still there
+            self._over[one.node] = over
+            while len(self._over) > _MOST_OVER:
+                self._over.popitem(last=False)
+        return msgspec.structs.replace(one, other_jobs=max(one.in_cgroups, left))
+
+    def _had_ended(self, other: OtherJob, one: SiteReport, began: float, key: Key,
+                   facts: Facts | None) -> bool:
+        """
+        Whether the batch system says that a job without an epilog was over by `began`.
+
+        A record alone is no proof: a node that leaves a job early has an epilog while it goes on.
+        """
+        known_at = self._store.outcome_known_at(Key(key.cluster, other.job, other.attempt))
+        if known_at is not None and known_at <= began:
+            return True
+        if facts is None or not _same_or_unknown(key.cluster, facts.cluster):
+            return False
+        since = other.since - one.clock_ahead_s - _CLOCKS_DIFFER_S
+        if facts.state == ENDED:                             # its times are whole seconds
+            return (not facts.completing and facts.ended is not None
+                    and facts.restarts >= other.attempt and since <= facts.ended <= began - 1)
+        if facts.restarts > other.attempt and facts.started is not None:
+            # It was started again elsewhere.
+            try:
+                nodes = expanded(facts.nodes)
+            except ValueError:
+                return False
+            return bool(nodes) and one.node not in nodes and since <= facts.started <= began - 1
+        return False
+
+
+def is_askable(job: str) -> bool:
+    """Whether a batch system can be asked for a job id; one that can't must not stop the others."""
+    try:
+        return bool(schedulers.askable([job]))
+    except UsageError:
+        return False
+
+
+def _tells_late(scheduler: str) -> bool:
+    """Whether a batch system forgets a job some seconds before its accounting knows it."""
+    try:
+        return getattr(schedulers.named(scheduler), "TELLS_LATE", False)
+    except UsageError:
+        return False
+
+
+def _are_of(facts: Facts, key: Key, about: AboutJob) -> bool:
+    """False for facts of another job that has the same number, of another cluster or long ago."""
+    return (_same_or_unknown(key.cluster, facts.cluster)
+            and _same_or_unknown(about.user, facts.user))
+
+
+def _same_or_unknown(one: str, other: str) -> bool:
+    return not one or not other or one == other
+
+
+def with_facts(record: dict[str, Any], key: Key, about: AboutJob,
+               facts: Facts | None) -> dict[str, Any]:
+    """`record` (that of Totals), with what the nodes and the batch system say of the job."""
+    now_another = facts is not None and facts.restarts > key.attempt
+    facts = facts or Facts(job=key.job, raw_job=key.job)
+    batch = {"system": about.scheduler,
+             **{name: getattr(facts, name) for name in _COLUMNS}}
+    for name in ("cluster", "account", "partition", "nodes"):
+        batch[name] = getattr(about, name) or batch[name]
+    batch["raw_job"] = batch["raw_job"] or key.job
+    if now_another:
+        batch.update(outcome="REQUEUED", exit_status=None, exit_signal=None)
+    # The one whose process has made the report is root, and not the job's user.
+    user = about.user or facts.user or (user_name(about.uid) if about.uid is not None else "")
+    job = {**record["job"], "id": facts.job or key.job, "user": user or None,
+           "attempt": key.attempt}
+    if job["started"] is None and facts.started is not None and not now_another:
+        job["started"] = facts.started                   # no node has told
+        if facts.ended is not None:
+            job.update(ended=facts.ended,
+                       elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
+    return {**record, "job": job, "batch": batch}
+
+
+def user_name(uid: int) -> str:
+    """The name of a user of this machine; the number of another one."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,80 @@
+"""
+What a job's user sees of its record: in the output, at home.
+"""
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from processes import until
+from site_desk import SiteDesk, a_report
+from site_inside import Inside
+
+as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A desk of one's own, with no server yet."""
+    with SiteDesk(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def inside(tmp_path):
+    one = Inside(tmp_path)
+    yield one
+    one.store.close()
+
+
+@pytest.fixture
+def open_directory():
+    """A directory that every user can reach."""
+    path = Path(tempfile.mkdtemp(prefix="iostats-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("", [pytest.param(marks=as_root)])
+def test_the_report_comes_to_the_jobs_own_output_once(desk, open_directory):
+    """As the job's user, at its end; what comes late does not write a second one."""
+    output = open_directory / "slurm-4711.out"
+    output.write_text("what the job said\n")
+    output.chmod(0o666)
+    os.chown(output, 65534, 65534)
+    desk.configure(site_show="output home", site_deadline="0.2")
+    server = desk.site()
+    about = {"nodes": "nid[1-2]", "user": "nobody", "output": str(output)}
+    desk.send(a_report("4711", "nid1", reads=23, about=about))
+    until(lambda: "File System" in output.read_text(), what="the report")
+    desk.send(a_report("4711", "nid2", reads=37, about=about))
+    desk.record("4711", lambda record: record["coverage"]["complete"])
+    desk.send(a_report("4713", "nid1", about={**about, "nodes": "nid1", "user": "daemon"}))
+    until(lambda: "nothing is written as a user of the system" in server.err, what="the refusal")
+    text = output.read_text()
+    assert text.startswith("what the job said\n\nJob 4711: 1 of 2 nodes reported")
+    assert 1 == text.count("File data transfer statistics") and "4713" not in text
+
+
+def test_one_users_file_system_that_hangs_stops_no_other_report(inside, monkeypatch):
+    """To append never ends for alice; the others' reports and records are made."""
+    shown = []
+
+    async def append(user, path, text):
+        if user == "alice":
+            await asyncio.Event().wait()
+        shown.append((user, path))
+
+    monkeypatch.setattr(inside.server.publisher.writer, "append", append)
+    inside.config.take("site.show", "output", "a test")
+    for job, user in (("4711", "alice"), ("4713", "bob"), ("4717", "carol")):
+        inside.send(job, "nid1", about={"nodes": "nid1", "user": user, "output": f"/{user}"})
+    inside.now += 2
+    inside.make_records(lambda: len(shown) == 2)
+    assert [("bob", "/bob"), ("carol", "/carol")] == sorted(shown)
+    assert inside.records("4711")
