@@ -12,7 +12,7 @@ from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import unfinished
-from iostats.cli.parser import parser, put_out, status_of
+from iostats.cli.parser import parser, put_out, status_of, whole_number
 from iostats.cli.site_server import asked, of_its_form
 from iostats.report import job_list, job_tables
 from iostats.report.sacct_time import moment
@@ -234,12 +234,7 @@ def _how(options: argparse.Namespace, config: site.Config) -> job_list.How:
 
 
 def _limit(options: argparse.Namespace) -> int:
-    limit = options.limit
-    if limit is None:
-        return _MOST
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and int(limit) >= 1):
-        raise UsageError(f"--limit: expected a number from 1 to 999999999, got {limit[:40]!r}")
-    return int(limit)
+    return _MOST if options.limit is None else whole_number("--limit", options.limit, 999_999_999)
 
 
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError
@@ -32,6 +33,20 @@ def parser(prog: str, text: str, with_value: Iterable[str],
     for option in flags:
         found.add_argument(option, action="store_true")
     return found
+
+
+def whole_number(name: str, text: str, most: int) -> int:
+    """The number from 1 to `most` that option `name` has; UsageError."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise UsageError(f"{name}: expected a number from 1 to {most}, got {text[:40]!r}")
+    return int(text)
+
+
+def terminal_width() -> int | None:
+    """Characters in a line of the terminal, or of COLUMNS; None in a pipe: as many as it takes."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return max(1, shutil.get_terminal_size().columns)
+    return None
 
 
 def status_of(role: Callable[[], int]) -> int:

@@ -1,6 +1,5 @@
 """
-iostats query: what the site's server knows of the jobs on the storage servers, at five levels of
-detail.
+iostats query: what the storage servers have counted, from the site's server, level by level.
 """
 
 from __future__ import annotations
@@ -8,15 +7,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import shutil
-import sys
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, NotDelivered, UsageError, one_line
-from iostats.cli.parser import parser, put_out, status_of
+from iostats.cli.parser import parser, put_out, status_of, terminal_width, whole_number
 from iostats.cli.site_server import asked, of_its_form
-from iostats.load import query_table, ranking
+from iostats.load import levels, query_table
+from iostats.load.amounts import SORT
+from iostats.load.ranking import MOST_ROWS
 from iostats.report import job_tables
 
 TYPE_CHECKING = False
@@ -24,20 +22,16 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-HELP = """\
+HELP = f"""\
 usage: iostats query LEVEL [options]
 
 Print what the storage servers have counted, from the site's server.
 
 LEVEL is a letter or its word:
-  a  targets            totals of each job on each target
-  b  jobs               totals of each job on each file system
-  c  rates              rates of each job on each file system, of the last sweep
-  d  rates-summed       rates of each job, all file systems together
-  e  file-systems       totals and rates of each file system
+{levels.query_help()}
 
 Totals are of the jobs that are not settled yet, since their entries began;
-finished ones are in `iostats report` and `iostats jobs`.  a and e also say which
+finished ones are in `iostats report` and `iostats jobs`.  {levels.with_targets()} also say which
 part of each target's requests came under ids that are no job's.
 
 SWEPT is how long ago the storage servers' agents last read the targets.  ">="
@@ -69,7 +63,6 @@ exit status:
   3 the site's server was not reached, or refused
 """
 
-_LEVELS = ("a", "b", "c", "d", "e", "targets", "jobs", "rates", "rates-summed", "file-systems")
 _WITHIN_S = 60.0
 _NOT_IN_TABLES = ("counters", "notes", "is_job")
 
@@ -85,18 +78,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     config = site.load(options.config)
-    if len(options.level) != 1 or options.level[0] not in _LEVELS:
-        raise UsageError(f"LEVEL: expected one of {' '.join(_LEVELS)}, got "
+    if len(options.level) != 1 or options.level[0] not in levels.QUERY_WORDS:
+        raise UsageError(f"LEVEL: expected one of {' '.join(levels.QUERY_WORDS)}, got "
                          f"{' '.join(options.level)[:40] or 'none'}")
-    if options.sort is not None and options.sort not in ranking.SORT:
-        raise UsageError(f"--sort: expected {', '.join(ranking.SORT)}, got {options.sort[:40]!r}")
+    if options.sort is not None and options.sort not in SORT:
+        raise UsageError(f"--sort: expected {', '.join(SORT)}, got {options.sort[:40]!r}")
     if options.json and options.csv:
         raise UsageError("expected --json or --csv, got both")
     if options.all and (options.count or options.page):
         raise UsageError("--all: expected neither --count nor --page with it")
-    count = _number("--count", options.count or str(ranking.MOST_ROWS if options.all else 1000),
-                    ranking.MOST_ROWS)
-    page = _number("--page", options.page or "1", 10**6)
+    count = whole_number("--count", options.count or str(MOST_ROWS if options.all else 1000),
+                    MOST_ROWS)
+    page = whole_number("--page", options.page or "1", 10**6)
     answer = _answer(config, {
         "level": options.level[0], "file_system": options.fs or "", "user": options.user or "",
         "job": options.job or "", "sort": options.sort or "write", "count": count}, page,
@@ -107,18 +100,9 @@ def _run(options: argparse.Namespace) -> int:
         elif options.csv:
             put_out([_csv(answer["rows"])])
         else:
-            width = None
-            if sys.stdout.isatty() or os.environ.get("COLUMNS"):
-                width = max(1, shutil.get_terminal_size().columns)
             put_out(f"{line}\n" for line in query_table.lines(
-                answer, width, config["report.units"], config.labels, page))
+                answer, terminal_width(), config["report.units"], config.labels, page))
     return DONE
-
-
-def _number(name: str, text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise UsageError(f"{name}: expected a number from 1 to {most}, got {text[:40]!r}")
-    return int(text)
 
 
 def _answer(config: site.Config, params: dict[str, Any], page: int,

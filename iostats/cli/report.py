@@ -14,7 +14,7 @@ from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import site_server, unfinished
-from iostats.cli.parser import parser, put_out, status_of
+from iostats.cli.parser import parser, put_out, status_of, whole_number
 from iostats.report import accounting_comment, array_total, job_tables
 
 TYPE_CHECKING = False
@@ -74,15 +74,11 @@ def _run(options: argparse.Namespace) -> int:
     if where not in (None, "site", "comment"):
         raise UsageError(f"--from: expected site or comment, got {where!r}")
     if options.latest is not None:
-        count = options.latest
-        if not (count.isascii() and count.isdigit() and len(count) < 10
-                and 1 <= int(count) <= _MOST_LATEST):
-            raise UsageError(f"--latest: expected a number from 1 to {_MOST_LATEST}, got "
-                             f"{count[:40]!r}")
+        count = whole_number("--latest", options.latest, _MOST_LATEST)
         if options.jobs:
             raise UsageError(f"expected --latest or jobs, got both: {' '.join(options.jobs)[:80]}")
         with site_server.of_its_form("a record"):
-            latest = site_server.asked(config, "latest", {"count": int(count)})
+            latest = site_server.asked(config, "latest", {"count": count})
             if not latest:
                 print("iostats: there is no record yet that you may see", file=sys.stderr)
             _print(latest, config, options)

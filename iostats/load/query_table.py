@@ -9,28 +9,24 @@ from __future__ import annotations
 
 from iostats.base.errors import one_line
 from iostats.base.units import bytes_text
-from iostats.load import table
-from iostats.load.table import (
-    Column,
-    ago,
-    count_text,
-    fitted,
-    label_of,
-    name_of,
-    share_text,
-    wrapped,
-)
+from iostats.load import levels, table
+from iostats.load.amounts import LONG_TITLES
+from iostats.load.cells import ago, label_of, name_of, share_text
+from iostats.load.columns import TextColumn, cut, drawn, fitted, wrapped
+from iostats.load.levels import BOTH, EVERYTHING, IDS, ONE_TARGET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Optional
 
     Cell = Callable[[dict[str, Any]], str]
+    # (title, text of a row, what it is narrowed to at the least, its metric)
+    CellsOf = tuple[str, Cell, Optional[int], Optional[str]]
 
 _MOST_JOBS = 5                  # that a note names
-_TITLES = {"write_bytes": "WRITTEN", "read_bytes": "READ", "requests": "REQUESTS",
-           "metadata": "METADATA"}
+_TARGET: tuple[CellsOf, ...] = (("TARGET", lambda row: row["target"], 7, None),
+                                ("OSS/MDS", lambda row: row["server"], 6, None))
 
 
 def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary",
@@ -42,7 +38,7 @@ def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary
     file systems; `page`: which one of several answers it is.
     """
     labels = dict(labels)
-    found = [table.cut(table.title(answer, labels, ""), width)]
+    found = [cut(table.title(answer, labels, ""), width)]
     rows = answer["rows"]
     found += _table(_columns(answer, units, labels), rows, width, answer["sort"]) if rows else [
         "(no row)"]
@@ -57,50 +53,41 @@ def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary
     return found
 
 
-def _table(columns: Sequence[tuple[str, Cell, int | None, str | None]],
-           rows: Sequence[dict[str, Any]], width: int | None, sort: str) -> list[str]:
-    """`columns`: (title, text of a row, what it is narrowed to at the least, its metric)."""
+def _table(columns: Sequence[CellsOf], rows: Sequence[dict[str, Any]], width: int | None,
+           sort: str) -> list[str]:
     made = []
-    for title, text, least, metric in columns:
+    for place, (title, text, least, metric) in enumerate(columns):
         cells = [one_line(text(row)) or "-" for row in rows]
-        if metric or title in ("JOB", "FS") or set(cells) - {"-"}:     # else nobody knows it
-            made.append(Column(title, cells, least, least is None, metric))
+        if place == 0 or metric or title == "FS" or set(cells) - {"-"}:     # else nobody knows it
+            made.append(TextColumn(title, cells, least, least is None, metric))
     gap = fitted(made, width, sort)
-    return [table.cut(line, width) for line in table.drawn(made, gap)]
+    return [cut(line, width) for line in drawn(made, gap)]
 
 
 def _columns(answer: dict[str, Any], units: str,
-             labels: Mapping[str, str]) -> list[tuple[str, Cell, int | None, str | None]]:
-    level, row = answer["level"], (answer["rows"] or [{}])[0]
-    found: list[tuple[str, Cell, int | None, str | None]] = []
-    if "job" in row:
-        found.append(("JOB", lambda row: name_of(row, "job", {}), 8, None))
-    if "file_system" in row:
-        found.append(("FS", lambda row: label_of(row["file_system"], labels), 8, None))
-    if "target" in row:
-        found += [("TARGET", lambda row: row["target"], 7, None),
-                  ("SERVER", lambda row: row["server"], 6, None)]
-    for suffix, bound in (("", "lower_bound"), ("_per_s", "rates_lower_bound" if level == "e" else
-                                                "lower_bound")):
+             labels: Mapping[str, str]) -> list[CellsOf]:
+    level, (_, query) = levels.named(answer["by"]), levels.query_of(answer["level"])
+    row = (answer["rows"] or [{}])[0]
+    found: list[CellsOf] = [
+        (level.title, lambda row: name_of(row, level.row_member, labels), 8, None)]
+    if level.over != EVERYTHING and level.row_member != "file_system":
+        found.append(_file_system(labels))
+    if level.rows_of == IDS and level.over == ONE_TARGET:
+        found += _TARGET
+    for suffix, bound in (("", "lower_bound"), ("_per_s", "rates_lower_bound"
+                                                if query.kind == BOTH else "lower_bound")):
         found += [(title + ("/S" if suffix else ""), _amounts(metric + suffix, bound, units), None,
-                   metric) for metric, title in _TITLES.items() if metric + suffix in row]
-    if "job" in row:
-        found += [("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8, None),
-                  ("ACCOUNT", lambda row: row["account"], 6, None),
-                  ("NAME", lambda row: row["name"], 6, None),
-                  ("NODES", lambda row: count_text(row["nodes"]), None, None)]
-    else:
-        found += [("TARGETS", lambda row: count_text(row["targets"]), None, None),
-                  ("JOBS", lambda row: count_text(row["jobs"]), None, None),
-                  ("NO JOB", lambda row: share_text(row["no_job_share"]), None, None)]
-    return [*found, ("SWEPT", lambda row: ago(row.get("age_s")), None, None)]
+                   metric) for metric, title in LONG_TITLES.items() if metric + suffix in row]
+    return [*found, *((one.title, one.text, one.least, None) for one in level.details)]
 
 
-def _of_targets(labels: Mapping[str, str]) -> list[tuple[str, Cell, int | None, str | None]]:
+def _file_system(labels: Mapping[str, str]) -> CellsOf:
+    return "FS", lambda row: label_of(row["file_system"], labels), 8, None
+
+
+def _of_targets(labels: Mapping[str, str]) -> list[CellsOf]:
     """What is told of each target."""
-    return [("FS", lambda row: label_of(row["file_system"], labels), 8, None),
-            ("TARGET", lambda row: row["target"], 7, None),
-            ("SERVER", lambda row: row["server"], 6, None),
+    return [_file_system(labels), *_TARGET,
             ("REQUESTS", lambda row: _number(row["requests"], row["lower_bound"]), None,
              "requests"),
             ("NO JOB", lambda row: _number(row["no_job_requests"], row["lower_bound"]), None,

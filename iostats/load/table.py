@@ -1,67 +1,37 @@
 """
-Who loads the file systems, as a table for a terminal of any width: the answer of loads.answer ->
-lines.
+Who loads the file systems, as a table for a terminal of any width: the answer of
+ranking.answer -> lines.
 
-A number is shown whole or not at all: names are cut first ("+" stands for what was cut, as in
-sacct), then whole columns go, the least important one first.  "-" is what is not known, ">=" a
-lower bound, "~" a job's load in equal parts on its nodes.
+"-" is what is not known, ">=" a lower bound, "~" a job's load in equal parts on its nodes.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from datetime import datetime
 
 from iostats.base.errors import one_line
 from iostats.base.units import duration_in_words
-from iostats.load.ranking import (
-    GAINS,
-    JOB_SUMMED,
-    JOB_TARGET,
+from iostats.load import levels
+from iostats.load.amounts import (
     LATENCY,
     METRICS,
-    RATES,
-    SORT,
+    SHORT_TITLES,
+    SORTED_BY,
     share,
 )
+from iostats.load.cells import label_of, name_of, share_text
+from iostats.load.columns import TextColumn, cut, drawn, fitted, wrapped
+from iostats.load.levels import GAINS, IDS, RATES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     _Sum = tuple[str, str, dict[str, Any], bool, str]
 
 _UNIT = {"binary": ("MiB", 1 << 20), "decimal": ("MB", 10**6), "bytes": ("B", 1)}
-_TITLES = ("WR", "RD", "REQS", "META")
-_SORTED = {"write": "written", "read": "read", "requests": "requests",
-           "metadata": "metadata"}
-_BY = {"job": "by job", "user": "by user", "node": "by compute node", "server":
-       "by storage server", "target": "by target", "fs": "by file system",
-       JOB_TARGET: "by job and target", JOB_SUMMED: "by job, file systems together"}
 _MOST_SUMS = 4                # file systems that have their sums on top; more have them together
-_GAPS = ("  ", " ")           # between columns: where there is room, and where there is not
-_NAMELESS = {True: "(not known)", False: "(no job)"}
-
-_SWEPT = ("SWEPT", lambda row: ago(row.get("age_s")), None)
-# (title, text of a row, what it is narrowed to at the least) of the columns after the numbers.
-_AFTER: dict[str, tuple[tuple[str, Callable[[dict[str, Any]], str], int | None], ...]] = {
-    "job": (("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8),
-            ("NAME", lambda row: row["name"], 6),
-            ("NODES", lambda row: count_text(row["nodes"]), None)),
-    "user": (("JOBS", lambda row: count_text(row["jobs"]), None),),
-    "node": (("JOBS", lambda row: count_text(row["jobs"]), None),),
-    "server": (("TARGETS", lambda row: count_text(row["targets"]), None),
-               ("JOBS", lambda row: count_text(row["jobs"]), None),
-               ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
-    "target": (("SERVER", lambda row: row["server"], 6),
-               ("JOBS", lambda row: count_text(row["jobs"]), None),
-               ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
-    "fs": (("TARGETS", lambda row: count_text(row["targets"]), None),
-           ("JOBS", lambda row: count_text(row["jobs"]), None),
-           ("NO JOB", lambda row: share_text(row["no_job_share"]), None), _SWEPT),
-}
 
 
 def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary", labels: Any = (),
@@ -120,7 +90,8 @@ def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str
         words.append("totals since " + _moment(answer["began"], at))
     else:
         words.append("totals since the entries began")
-    words += [_BY[answer["by"]], f"{_SORTED.get(answer['sort'], answer['sort'])} first"]
+    words += [f"by {levels.named(answer['by']).words}",
+              f"{SORTED_BY.get(answer['sort'], answer['sort'])} first"]
     if answer["file_system"]:
         words.append(labels.get(answer["file_system"], answer["file_system"]))
     if answer["user"]:
@@ -153,7 +124,7 @@ def notes_of(answer: dict[str, Any], labels: Mapping[str, str],
     """Sentences on what the rows are, and why numbers may be too low; `bound`: what follows."""
     if answer["only"]:
         yield (f"rows are of {answer['only']}'s jobs alone; (all) and (no job) are of everybody's")
-    if answer["by"] == "node" and any(row["is_shared"] for row in answer["rows"]):
+    if any(row.get("is_shared") for row in answer["rows"]):
         yield "~ job_stats do not tell a job's nodes apart: its load, in equal parts"
     if answer.get("is_old"):
         yield (f"nothing has come for {duration_in_words(answer['newest_reading_s'])}: these rates "
@@ -170,60 +141,46 @@ def notes_of(answer: dict[str, Any], labels: Mapping[str, str],
 
 # -- columns -----------------------------------------------------------------------------------
 
-class Column:
-    """Cells from the heading to the last row; `least` is None for what must not be cut."""
-
-    def __init__(self, title: str, cells: list[str], least: int | None = None, right: bool = True,
-                 metric: str | None = None) -> None:
-        self.title, self.cells, self.least, self.right = title, cells, least, right
-        self.metric = metric
-        self.width = self.natural = max(map(_cells, (title, *cells)))
-
-    def padded(self, place: int, last: bool = False) -> str:
-        text = self.title if place < 0 else self.cells[place]
-        text = cut(text, self.width)
-        blanks = " " * (self.width - _cells(text))
-        return blanks + text if self.right else text if last else text + blanks
-
-
 def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]], units: str,
-             labels: Mapping[str, str], shares: bool) -> list[Column]:
-    by, per_second = answer["by"], answer["kind"] == RATES
+             labels: Mapping[str, str], shares: bool) -> list[TextColumn]:
+    level, per_second = levels.named(answer["by"]), answer["kind"] == RATES
     unit, per = _UNIT[units][0], "/S" if per_second else ""
-    columns = [Column(by.upper(), [f"{name} {fs}" if by == "fs" else name
-                                    for name, fs, *_ in sums] + [
-        name_of(row, "file_system" if by == "fs" else by, labels) for row in rows], 8, False)]
-    if by != "fs":
-        columns.append(Column("FS", [fs for _, fs, *_ in sums] + [
+    is_fs = level.row_member == "file_system"
+    columns = [TextColumn(level.title, [f"{name} {fs}" if is_fs else name
+                                        for name, fs, *_ in sums] + [
+        name_of(row, level.row_member, labels) for row in rows], 8, False)]
+    if not is_fs:
+        columns.append(TextColumn("FS", [fs for _, fs, *_ in sums] + [
             label_of(row["file_system"], labels) for row in rows], 8, False))
     wholes = {fs["file_system"]: fs for fs in answer["file_systems"]}
     for place, metric in enumerate((*METRICS, *answer["show"])):
         name = metric + ("_per_s" if per_second else "")
         if metric == LATENCY:
-            columns.append(Column("MS/REQ", [_milliseconds(amounts["latency_ms"])
+            columns.append(TextColumn("MS/REQ", [_milliseconds(amounts["latency_ms"])
                                              for _, _, amounts, *_ in sums] + [
                 _milliseconds(row["latency_ms"]) for row in rows], metric=metric))
             continue
-        title = (*_TITLES, metric.upper())[min(place, 4)]
+        title = SHORT_TITLES.get(metric, metric.upper())
         title += " %" if shares else f"_{unit}{per}" if place < 2 else per
-        columns.append(Column(title, [
+        columns.append(TextColumn(title, [
             _part_of(amounts[name], wholes.get(fs, amounts)[name]) if shares else
             _amount(amounts[name], place, per_second, units, low)
             for (_, _, amounts, low, _), fs in zip(sums, _sum_of(answer))] + [
             _part_of(row[name], wholes[row["file_system"]][name]) if shares else
             _amount(row[name], place, per_second, units, row["lower_bound"], row.get("is_shared"))
             for row in rows], metric=metric))
-    for title, text, least in _AFTER[by]:
-        cells = [one_line(text(row)) or "-" for row in rows]
-        if set(cells) - {"-"}:                      # else nobody knows: it is not worth a column
-            columns.append(Column(title, [""] * len(sums) + cells, least, least is None))
+    for detail in level.details:
+        cells = [one_line(detail.text(row)) or "-" for row in rows]
+        if detail.is_in_top and set(cells) - {"-"}:         # else nobody knows
+            columns.append(TextColumn(detail.title, [""] * len(sums) + cells, detail.least,
+                                      detail.least is None))
     return columns
 
 
 def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> list[_Sum]:
     """[(name, file system, amounts, is a lower bound, share of no jobs)]."""
     found = answer["file_systems"]
-    if answer["by"] == "fs" and not answer["user"]:
+    if levels.named(answer["by"]).row_member == "file_system" and not answer["user"]:
         return []                                   # the rows are the sums
     if len(found) > _MOST_SUMS:
         found = [_together(found, suffix)]
@@ -254,8 +211,9 @@ def _milliseconds(value: float | None) -> str:
 
 def _is_on_top(row: dict[str, Any], answer: dict[str, Any]) -> bool:
     """True for what users and nodes without a job did, where the sums on top say it already."""
-    return (answer["by"] in ("user", "node") and not row["is_job"] and not answer["text"]
-            and len(answer["file_systems"]) <= _MOST_SUMS)
+    level = levels.named(answer["by"])
+    return (level.rows_of == IDS and not level.is_of_jobs and not row["is_job"]
+            and not answer["text"] and len(answer["file_systems"]) <= _MOST_SUMS)
 
 
 def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
@@ -272,62 +230,7 @@ def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
             "no_job_share": share(no_job[names[2]], whole[names[2]])}
 
 
-def fitted(columns: list[Column], width: int | None, sort: str) -> str:
-    """
-    What stands between columns, after they were narrowed, and taken away, until a line has `width`
-    characters.
-    """
-    if width is None:
-        return _GAPS[0]
-    while True:
-        for gap in _GAPS:
-            if _line(columns, gap) <= width:
-                return gap
-        can_be_cut = [(column.width - column.least, -place) for place, column in enumerate(columns)
-                      if column.least is not None and column.width > column.least]
-        if can_be_cut:
-            columns[-max(can_be_cut)[1]].width -= 1          # the first of the widest
-            continue
-        # Names of what a job is first, then the numbers that it is not sorted by.
-        sorted_by = METRICS[SORT[sort]] if sort in SORT else sort
-        spare = [column for column in columns[1:] if column.metric != sorted_by]
-        spare.sort(key=lambda column: (column.metric is not None, column.least is None))
-        if spare:
-            kind = [column for column in spare if (column.metric is None, column.least is None) == (
-                spare[0].metric is None, spare[0].least is None)]
-            columns.remove(kind[-1])
-            for column in columns:
-                column.width = column.natural           # there may be room again
-        elif columns[0].width > 1:
-            columns[0].least = 1
-        else:
-            return gap
-
-
-def drawn(columns: list[Column], gap: str) -> list[str]:
-    """The heading, and a line for each cell of a column."""
-    return [gap.join(column.padded(place, column is columns[-1]) for column in columns).rstrip()
-            for place in range(-1, len(columns[0].cells))]
-
-
-def _line(columns: list[Column], gap: str) -> int:
-    return sum(column.width for column in columns) + len(gap) * (len(columns) - 1)
-
-
 # -- cells -------------------------------------------------------------------------------------
-
-def name_of(row: dict[str, Any], key: str, labels: Mapping[str, str]) -> str:
-    name = row[key]
-    if key == "file_system":
-        return label_of(name, labels)
-    if name is None:
-        return _NAMELESS[row["is_job"]]
-    return name or ("(empty)" if key == "job" else "(not known)")
-
-
-def label_of(name: str, labels: Mapping[str, str]) -> str:
-    return one_line(labels.get(name, name)) or "-"
-
 
 def _amount(value: float | None, place: int, per_second: bool, units: str, low: bool = False,
             shared: bool | None = False) -> str:
@@ -342,58 +245,3 @@ def _amount(value: float | None, place: int, per_second: bool, units: str, low: 
     if 0 < value < 0.05:                            # there is something
         return ">0.0" if low else f"{mark}<0.1"
     return f"{mark}{value:.1f}"
-
-
-def ago(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{duration_in_words(seconds)} ago"
-
-
-def count_text(number: int | None) -> str:
-    return "-" if number is None else str(number)
-
-
-def share_text(part: float | None) -> str:
-    """
-    A share for people; none that is there is shown as 0, and none that is not whole as 100.
-
-    >>> [share_text(part) for part in (0.123, 0.0001, 0.9999, 1.0, 0.0, None)]
-    ['12.3 %', '<0.1 %', '>99.9 %', '100.0 %', '0.0 %', '-']
-    """
-    if part is None:
-        return "-"
-    if 0 < part < 0.0005:
-        return "<0.1 %"
-    if 0.9995 <= part < 1:
-        return ">99.9 %"
-    return f"{100 * part:.1f} %"
-
-
-def _cells(text: str) -> int:
-    """How many places a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
-               for c in text)
-
-
-def cut(text: str, width: int | None) -> str:
-    """`text` in at most `width` places, with a + for what was cut off."""
-    if width is None or _cells(text) <= width:
-        return text
-    while text and _cells(text) > width - 1:
-        text = text[:-1]
-    return text + "+" if width > 0 else ""
-
-
-def wrapped(text: str, width: int | None) -> list[str]:
-    """Lines of at most `width` places; words that are longer are cut."""
-    if width is None:
-        return [text]
-    found, line = [], ""
-    for word in re.split(r" ", text):
-        if line and _cells(line) + 1 + _cells(word) > width:
-            found.append(line)
-            line = "  " + word if width > 20 else word
-        else:
-            line = f"{line} {word}" if line else word
-    return [cut(one, width) for one in (*found, line)]

@@ -23,8 +23,12 @@ from iostats.base.cooperative import AT_ONCE
 from iostats.base.errors import WireError, one_line
 from iostats.base.job_facts import Facts
 from iostats.base.units import duration_in_words
-from iostats.load import ranking
-from iostats.load.ranking import JOB_SUMMED, JOB_TARGET, MOST_ROWS, Ask, Load, Part, Reading
+from iostats.load import levels, ranking
+from iostats.load.amounts import METRICS, MORE, SHOWN, SORT, columns_of, is_mdt, share
+from iostats.load.grouping import Filter, job_of
+from iostats.load.levels import BOTH, IDS, ONE_TARGET, RATES, TOTALS
+from iostats.load.ranking import MOST_ROWS, LoadQuery
+from iostats.load.sums import LastReading, Load, TargetLoad, load_in_steps
 from iostats.lustre.metrics import is_operation
 from iostats.wire import protocol
 
@@ -36,45 +40,45 @@ _Rows = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
 _Array = numpy.typing.NDArray[Any]
 _Answer = Generator[None, None, dict[str, Any]]
 _Key = tuple[str, str]                          # file system, target
-_RATES = tuple(f"{metric}_per_s" for metric in ranking.METRICS)
+_RATES = tuple(f"{metric}_per_s" for metric in METRICS)
 _GONE_S = 86400.0               # a target that was not seen for longer is missed no more
-
-# jobHarvest's levels: (letter, word, by, are they rates).
-LEVELS = (("a", "targets", JOB_TARGET, False), ("b", "jobs", "job", False),
-          ("c", "rates", "job", True), ("d", "rates-summed", JOB_SUMMED, True),
-          ("e", "file-systems", "fs", False))
 
 
 class LoadAsk(msgspec.Struct):
     """The params of `load`."""
 
-    by: Literal["job", "user", "node", "server", "target", "fs"] = "job"
+    by: _Text = "job"
     file_system: _Text = ""
     user: _Text = ""
     job: _Text = ""
     text: _Text = ""
     sort: _Text = "write"
     count: _Rows = 1000
-    show: Annotated[list[_Text], msgspec.Meta(max_length=len(ranking.SHOWN))] = []
+    show: Annotated[list[_Text], msgspec.Meta(max_length=len(SHOWN))] = []
 
     def __post_init__(self) -> None:
-        if not set(self.show) <= set(ranking.SHOWN):
-            raise ValueError(f"show: expected some of {', '.join(ranking.SHOWN)}")
-        if self.sort not in ranking.SORT and self.sort not in self.show:
-            raise ValueError(f"sort: expected {', '.join(ranking.SORT)}, or one of `show`")
+        if self.by not in [level.name for level in levels.OF_TOP]:
+            raise ValueError(f"by: expected {', '.join(level.name for level in levels.OF_TOP)}")
+        if not set(self.show) <= set(SHOWN):
+            raise ValueError(f"show: expected some of {', '.join(SHOWN)}")
+        if self.sort not in SORT and self.sort not in self.show:
+            raise ValueError(f"sort: expected {', '.join(SORT)}, or one of `show`")
 
 
 class QueryAsk(msgspec.Struct):
     """The params of `query`."""
 
-    level: Literal["a", "b", "c", "d", "e", "targets", "jobs", "rates", "rates-summed",
-                   "file-systems"]
+    level: _Text
     file_system: _Text = ""
     user: _Text = ""
     job: _Text = ""
     sort: Literal["write", "read", "requests", "metadata"] = "write"
     count: _Rows = 1000
     after: Optional[_Mark] = None
+
+    def __post_init__(self) -> None:
+        if self.level not in levels.QUERY_WORDS:
+            raise ValueError(f"level: expected one of {' '.join(levels.QUERY_WORDS)}")
 
 
 class Answers:
@@ -93,36 +97,38 @@ class Answers:
         """
         _check_user(ask.user, user)
         show = tuple(dict.fromkeys(ask.show))
-        load, known = yield from self._of_sweep(harvest, ranking.columns_of(show))
-        wanted = Ask(ask.by, ask.file_system, ask.user, ask.job, ask.text, ask.sort, ask.count,
-                     None, show)
-        return (yield from ranking.answering(load, wanted, known, user))
+        load, known = yield from self._of_sweep(harvest, columns_of(show))
+        wanted = LoadQuery(ask.by, ask.file_system, ask.user, ask.job, ask.text, ask.sort,
+                           ask.count, None, show)
+        return (yield from ranking.answer_in_steps(load, wanted, known, user))
 
     def query(self, harvest: Any, ask: QueryAsk, user: Optional[str]) -> _Answer:
         """The answer to a QueryAsk, in steps; `user` as in `load`."""
         _check_user(ask.user, user)
-        [(letter, word, by, are_rates)] = [level for level in LEVELS if ask.level in level[:2]]
+        level, query = levels.query_of(ask.level)
         rates, known = yield from self._of_sweep(harvest)
-        wanted = Ask(by, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count, ask.after)
-        is_part = letter in "ab" and bool(ask.job or ask.user or user is not None)
-        load = rates if are_rates else (
+        wanted = LoadQuery(level.name, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count,
+                           ask.after)
+        is_part = (query.kind == TOTALS and level.rows_of == IDS
+                   and bool(ask.job or ask.user or user is not None))
+        load = rates if query.kind == RATES else (
             yield from _totals(harvest, rates, known, wanted, user, is_part))
-        answer = yield from ranking.answering(load, wanted, known, user)
+        answer = yield from ranking.answer_in_steps(load, wanted, known, user)
         if is_part:
             answer["file_systems"] = []             # to add up everything for a few rows is long
-        if letter in "ab":
-            yield from _with_details(answer["rows"], harvest, known, by)
-        if letter == "e" and user is None and not ask.user and not ask.job:
-            now = {fs["file_system"]: fs for fs in (
-                yield from ranking.answering(rates, wanted._replace(after=None), known)
-            )["file_systems"]}
+        if query.has_details:
+            yield from _with_details(answer["rows"], harvest, known, level.over == ONE_TARGET)
+        if query.kind == BOTH and user is None and not ask.user and not ask.job:
+            every = wanted._replace(after=None, count=MOST_ROWS)
+            of_now = yield from ranking.answer_in_steps(rates, every, known)
+            now = {(row[level.row_member], row["file_system"]): row for row in of_now["rows"]}
             for row in answer["rows"]:
-                fs = now.get(row["file_system"], {})
-                row.update({name: fs.get(name) for name in _RATES},
-                           rates_lower_bound=fs.get("lower_bound", True))
-        if letter in "ae" and not is_part:
+                found = now.get((row[level.row_member], row["file_system"]), {})
+                row.update({name: found.get(name) for name in _RATES},
+                           rates_lower_bound=found.get("lower_bound", True))
+        if query.has_targets and not is_part:
             answer["targets"] = _shares(load, ask.file_system)
-        return {"level": letter, "word": word, **answer}
+        return {"level": query.letter, "word": query.word, **answer}
 
     def _of_sweep(self, harvest: Any,
                   more: tuple[str, ...] = ()) -> Generator[None, None, tuple[Load, "_Known"]]:
@@ -135,7 +141,7 @@ class Answers:
                             "no sweep is whole yet; try again in some seconds")
         known, rates = self._known, self._rates
         if self._sweep is sweep and rates is not None:      # others look at other columns
-            more = tuple(name for name in ranking.MORE if name in more or name in rates.more)
+            more = tuple(name for name in MORE if name in more or name in rates.more)
         if self._sweep is not sweep or known is None or rates is None or not (
                 set(more) <= set(rates.more)):
             known, parts, self._first = _Known(harvest), [], set()
@@ -146,8 +152,8 @@ class Answers:
                 else:
                     parts.append(_part_of_gains(target, gains, more))
                 yield
-            rates = yield from ranking.loading(
-                parts, known, ranking.RATES, sweep.slot,
+            rates = yield from load_in_steps(
+                parts, known, RATES, sweep.slot,
                 max((part.span_s for part in parts), default=float(sweep.every_s)), {}, None,
                 added=added_by_id)
             rates = rates._replace(more=more)
@@ -181,15 +187,15 @@ def _check_user(asked: str, own: Optional[str]) -> None:
                                       f"ask")
 
 
-def _readings(harvest: Any) -> dict[_Key, Reading]:
-    """{(file system, target): Reading} of all that are there: that were read within a day."""
+def _readings(harvest: Any) -> dict[_Key, LastReading]:
+    """{(file system, target): LastReading} of all that are there: that were read within a day."""
     ages = ((key, target.node or "", harvest.age_s(target))
             for key, target in harvest.targets.items())
-    return {key: Reading(server, age_s) for key, server, age_s in ages
+    return {key: LastReading(server, age_s) for key, server, age_s in ages
             if age_s is None or age_s <= _GONE_S}
 
 
-def _missing(readings: dict[_Key, Reading], is_missing: Callable[[_Key], bool],
+def _missing(readings: dict[_Key, LastReading], is_missing: Callable[[_Key], bool],
              first: Collection[_Key] = ()) -> dict[str, dict[str, str]]:
     """{file system: {target: why}} of those for which `is_missing`, or that are `first` seen."""
     missing: dict[str, dict[str, str]] = {}
@@ -203,18 +209,19 @@ def _missing(readings: dict[_Key, Reading], is_missing: Callable[[_Key], bool],
     return missing
 
 
-def _part_of_gains(target: Any, gains: Any, more: tuple[str, ...] = ()) -> Part:
-    return Part(target.file_system, target.target, target.node or "", gains.span_s, gains.ids,
+def _part_of_gains(target: Any, gains: Any, more: tuple[str, ...] = ()) -> TargetLoad:
+    return TargetLoad(target.file_system, target.target, target.node or "", gains.span_s, gains.ids,
                 [gains.write_bytes, gains.read_bytes,
                  gains.reads + gains.writes + gains.operations,
-                 gains.operations if ranking.is_mdt(target.target)
+                 gains.operations if is_mdt(target.target)
                  else numpy.zeros(len(gains.ids), numpy.int64),
                  *(gains.more[name].astype(numpy.float64) if name in gains.more
                    else numpy.zeros(len(gains.ids)) for name in more)])
 
 
-def added_by_id(parts: list[Part]) -> Generator[None, None, dict[str, dict[str, list[float]]]]:
-    """As loads.added_by_id, of numpy arrays: 5 times as fast."""
+def added_by_id(parts: list[TargetLoad],
+                ) -> Generator[None, None, dict[str, dict[str, list[float]]]]:
+    """As sums.added_by_id, of numpy arrays: 5 times as fast."""
     found = {}
     for fs in dict.fromkeys(part.file_system for part in parts):
         mine = [part for part in parts if part.file_system == fs]
@@ -235,14 +242,14 @@ def added_by_id(parts: list[Part]) -> Generator[None, None, dict[str, dict[str, 
 
 # -- totals ------------------------------------------------------------------------------------
 
-def _totals(harvest: Any, rates: Load, known: _Known, ask: Ask, user: Optional[str],
+def _totals(harvest: Any, rates: Load, known: _Known, ask: LoadQuery, user: Optional[str],
             is_part: bool) -> Generator[None, None, Load]:
     """
     The Load of all that was counted for the ids that are known; or asked for, if `is_part`.  In
     steps.
     """
     began, parts = None, []
-    wanted = ranking.Wanted(None, ask, known, ask.user if user is None else user)
+    wanted = Filter(None, ask, known, ask.user if user is None else user)
     for (fs, _), target in sorted(harvest.targets.items()):
         if ask.file_system and fs != ask.file_system:
             continue
@@ -251,13 +258,13 @@ def _totals(harvest: Any, rates: Load, known: _Known, ask: Ask, user: Optional[s
         parts.append(_part_of_totals(target, target.totals(known_ids)))
         if target.swept_since is not None:
             began = min(target.swept_since, began or target.swept_since)
-    load = yield from ranking.loading(parts, known, ranking.TOTALS, rates.at, None, {}, began,
+    load = yield from load_in_steps(parts, known, TOTALS, rates.at, None, {}, began,
                                       added=added_by_id)
     return load._replace(readings=rates.readings, missing=_missing(
         rates.readings, lambda key: harvest.is_overdue(harvest.targets[key])))
 
 
-def _part_of_totals(target: Any, totals: Any) -> Part:
+def _part_of_totals(target: Any, totals: Any) -> TargetLoad:
     counters, zero = totals.counters, numpy.zeros(len(totals.ids), numpy.int64)
 
     # Signed, all of them: numpy makes a float of a sum of both kinds.
@@ -270,14 +277,18 @@ def _part_of_totals(target: Any, totals: Any) -> Part:
     operations = sum((samples(name) for name in counters if is_operation(name)), zero)
     transfers = sum((samples(f"{way}_bytes" if f"{way}_bytes" in counters else way)
                      for way in ("read", "write")), zero)
-    return Part(target.file_system, target.target, target.node or "", None, totals.ids,
+    return TargetLoad(target.file_system, target.target, target.node or "", None, totals.ids,
                 [sums("write_bytes"), sums("read_bytes"), transfers + operations,
-                 operations if ranking.is_mdt(target.target) else zero])
+                 operations if is_mdt(target.target) else zero])
 
 
 def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
-                  by: str) -> Generator[None, None, None]:
-    """Add to each row what each counter has counted, and what may be missing in it; in steps."""
+                  are_of_targets: bool) -> Generator[None, None, None]:
+    """
+    Add to each row what each counter has counted, and what may be missing in it; in steps.
+
+    `are_of_targets`: each row is of one target; otherwise of a file system.
+    """
     by_key = {}
     everywhere: dict[str, dict[str, dict[str, Any]]] = {}       # file system -> {id: row}
     for row in rows:
@@ -288,16 +299,16 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
     places = {key[:2] for key in by_key}
     called: dict[str, tuple[str, bool]] = {}        # id -> as in by_key; an id is on many targets
     for (fs, name), target in targets:
-        if (fs, name if by == JOB_TARGET else None) not in places:
+        if (fs, name if are_of_targets else None) not in places:
             continue
         rows_of = {}                                # id -> row
         for number, id in enumerate(target.ids()):
             if number % AT_ONCE == 0:
                 yield
             if id not in called:
-                job, _, is_job = ranking.job_of(known, id)
+                job, _, is_job = job_of(known, id)
                 called[id] = one_line(job), is_job
-            wanted = by_key.get((fs, name if by == JOB_TARGET else None, *called[id]))
+            wanted = by_key.get((fs, name if are_of_targets else None, *called[id]))
             if wanted is not None:
                 rows_of[id] = wanted
         everywhere.setdefault(fs, {}).update(rows_of)
@@ -315,7 +326,7 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
             first[fs, id] = min(made, first.get((fs, id), made))
             for why in _marks(target, id, known.facts(id), made):
                 row["notes"].setdefault(why, set()).add(name)
-    if by != JOB_TARGET:                # where a job has nothing now it may have had something
+    if not are_of_targets:              # where a job has nothing now it may have had something
         earliest = min((facts.started for ids in everywhere.values()
                         for facts in map(known.facts, ids)
                         if facts is not None and facts.started), default=None)
@@ -356,7 +367,7 @@ def _shares(load: Load, file_system: str) -> list[dict[str, Any]]:
     """Of each target, which part of its requests was of no job."""
     return [{"file_system": part.file_system, "target": part.target, "server": part.server,
              "requests": amounts[2], "no_job_requests": no_job[2],
-             "no_job_share": ranking.share(no_job[2], amounts[2]),
+             "no_job_share": share(no_job[2], amounts[2]),
              "lower_bound": part.target in load.missing.get(part.file_system, ()),
              "age_s": load.readings[part.file_system, part.target].age_s
              if (part.file_system, part.target) in load.readings else None}

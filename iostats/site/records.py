@@ -25,7 +25,7 @@ from iostats.base.errors import IostatsError, StateError, UsageError
 from iostats.base.job_facts import ENDED, Facts
 from iostats.base.job_id import is_node_name
 from iostats.base.node_list import expanded
-from iostats.load import ranking
+from iostats.load import grouping
 from iostats.report import client_vs_server, job_tables, node_sets
 from iostats.report.job_list import summary_of
 from iostats.server.job_server import how_to_add_up
@@ -227,7 +227,7 @@ class Records:
             totals.add(one)
         if totals.expected is None and not totals.reported and facts is not None and (
                 facts.restarts == key.attempt):
-            totals.expected = ranking.node_count(facts)
+            totals.expected = grouping.node_count(facts)
         known = self._store.job(key)
         if known is not None and known.closed:           # its reports are gone, the record is not
             with as_kept(self._store.path):

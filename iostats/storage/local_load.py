@@ -20,7 +20,9 @@ from collections import namedtuple
 
 from iostats.base.errors import IostatsError, JobStatsSyntaxError, NotReadable, UsageError
 from iostats.base.private_files import open_regular
-from iostats.load import ranking
+from iostats.load import levels, ranking
+from iostats.load.amounts import METRICS, MORE, amounts_of, more_amounts_of
+from iostats.load.sums import TargetLoad, load_of
 from iostats.lustre import job_stats, stats
 from iostats.lustre.job_tags import Form
 from iostats.lustre.metrics import BYTES_UNIT, TIME_UNITS
@@ -44,6 +46,8 @@ _LATE_NS = 2 * 10**9             # a clock is no better than that
 _CLEANUP_S = 600                 # job_cleanup_interval where nothing tells it; Lustre's default
 _EXPECTED = "the output of `lctl get_param *.*.job_stats`"
 
+# Groupings that nobody can tell without the batch system.
+NOT_TOLD = tuple(level.name for level in levels.LEVELS if level.needs_batch_system)
 _OF_MDT = re.compile(rb"\s(?:open|close|mknod|mkdir): *\{")
 
 Look = namedtuple("Look", "at entries latest_ns bad")
@@ -85,7 +89,7 @@ class Here:
         lacks: groupings that nobody can tell here.
     """
 
-    lacks = ("user", "node")
+    lacks = NOT_TOLD
 
     def __init__(self, root: str, config: Config, form: str, every_s: float) -> None:
         self._root, self._known, self.every_s = root, _Known(form), every_s
@@ -120,7 +124,7 @@ class Here:
         before, self._before = self._before, now
         if before is None:
             return True
-        parts: list[ranking.Part] = []
+        parts: list[TargetLoad] = []
         missing: dict[str, dict[str, str]] = {}
         for key, why in failed.items():
             missing.setdefault(key[0], {})[key[1]] = why
@@ -133,9 +137,9 @@ class Here:
             parts.append(part)
             if why:
                 missing.setdefault(key[0], {})[key[1]] = why
-        self._load = ranking.load(parts, self._known, ranking.RATES, time.time(),
+        self._load = load_of(parts, self._known, levels.RATES, time.time(),
                                   max((part.span_s for part in parts), default=self.every_s),
-                                  missing, more=ranking.MORE)
+                                  missing, more=MORE)
         return False
 
     def _read(self, target: agent.Target, key: Key) -> Look:
@@ -163,7 +167,7 @@ class Here:
         entries.update(new)
         return Look(at, entries, now_ns, _words(bad))
 
-    def answer(self, ask: ranking.Ask) -> dict[str, Any]:
+    def answer(self, ask: ranking.LoadQuery) -> dict[str, Any]:
         """What loads.answer says of the last two looks."""
         return ranking.answer(self._load, ask, self._known)
 
@@ -171,7 +175,7 @@ class Here:
 class Dumps:
     """One saved dump: totals.  Two: what came in between."""
 
-    lacks = ("user", "node")
+    lacks = NOT_TOLD
 
     def __init__(self, paths: Sequence[str], form: str, over_s: float | None = None) -> None:
         self._known, self.every_s = _Known(form), 1.0
@@ -184,7 +188,7 @@ class Dumps:
         looks = [_dumped(path) for path in self._paths]
         latest = [max((look.latest_ns for look in found.values()), default=0) for found in looks]
         at = latest[-1] / 1e9 if latest[-1] >= stats.FIRST_WALL_CLOCK_NS else None
-        parts: list[ranking.Part] = []
+        parts: list[TargetLoad] = []
         missing: dict[str, dict[str, str]] = {}
         if len(looks) == 1:
             began = _oldest(looks[0])
@@ -192,8 +196,8 @@ class Dumps:
                 parts.append(_part(key, look.entries, "", None))
                 if look.bad:
                     missing.setdefault(key[0], {})[key[1]] = look.bad
-            self._load = ranking.load(parts, self._known, ranking.TOTALS, at, None, missing, began,
-                                      more=ranking.MORE)
+            self._load = load_of(parts, self._known, levels.TOTALS, at, None, missing, began,
+                                      more=MORE)
             return False
         # What has no entry does not tell when it was read.
         span_s = self._over_s or ((latest[1] - latest[0]) / 1e9 if all(latest) else 0.0)
@@ -210,12 +214,12 @@ class Dumps:
                 missing.setdefault(key[0], {})[key[1]] = why
         for key in looks[0].keys() - looks[1].keys():
             missing.setdefault(key[0], {})[key[1]] = f"not in {self._paths[1]}"
-        self._load = ranking.load(parts, self._known, ranking.RATES if span_s else ranking.GAINS,
+        self._load = load_of(parts, self._known, levels.RATES if span_s else levels.GAINS,
                                   at,
-                                  span_s or None, missing, more=ranking.MORE)
+                                  span_s or None, missing, more=MORE)
         return False
 
-    def answer(self, ask: ranking.Ask) -> dict[str, Any]:
+    def answer(self, ask: ranking.LoadQuery) -> dict[str, Any]:
         """What loads.answer says of the files."""
         return ranking.answer(self._load, ask, self._known)
 
@@ -327,7 +331,7 @@ def _oldest(looks: dict[Key, Look]) -> float | None:
 # -- what came in between ----------------------------------------------------------------------
 
 def _between(key: Key, before: Look, now: Look, server: str, span_s: float | None,
-             cleanup_s: int | None) -> tuple[ranking.Part, str]:
+             cleanup_s: int | None) -> tuple[TargetLoad, str]:
     """
     (Part of what came in between two Looks of a target, why it may be too low); `cleanup_s`: None
     where nothing tells it, and no other entry is known to be one that came after an expiry.
@@ -384,18 +388,18 @@ def _gain(before: Life, now: Life) -> Life:
 
 
 def _part(key: Key, entries: dict[str, list[Life]], server: str,
-          span_s: float | None) -> ranking.Part:
+          span_s: float | None) -> TargetLoad:
     """The loads.Part of {id: [Life]}."""
     ids: list[str] = []
-    columns: list[list[int]] = [[] for _ in (*ranking.METRICS, *ranking.MORE)]
+    columns: list[list[int]] = [[] for _ in (*METRICS, *MORE)]
     for id, lives in entries.items():
         amounts = [0] * len(columns)
         for _, _, counters in lives:
-            for place, amount in enumerate((*ranking.amounts_of(counters, key[1]),
-                                            *ranking.more_amounts_of(counters))):
+            for place, amount in enumerate((*amounts_of(counters, key[1]),
+                                            *more_amounts_of(counters))):
                 amounts[place] += amount
         if any(amounts):
             ids.append(id)
             for column, amount in zip(columns, amounts):
                 column.append(amount)
-    return ranking.Part(*key, server, span_s, ids, columns)
+    return TargetLoad(*key, server, span_s, ids, columns)

@@ -121,7 +121,7 @@ def job_stats_dump(data):
             try:
                 dumps = local_load.Dumps([file.name], "%j", None)
                 dumps.look()
-                dumps.answer(ranking.Ask())
+                dumps.answer(ranking.LoadQuery())
             except NotReadable:
                 raise
             except Exception as error:
@@ -280,7 +280,7 @@ def _takes(parse, data):
 def batch_output(data):
     """What squeue, sacct, pyslurm, qstat, bjobs, qacct and flux print: facts, or NotReadable."""
     from iostats.base import job_facts
-    from iostats.load import ranking
+    from iostats.load import grouping
     from iostats.schedulers import _slurm_forms as forms
     draw = Draw(data)
     parse = draw.choice(_parsers())
@@ -291,7 +291,7 @@ def batch_output(data):
             # As they are kept and shown.
             json.dumps(one._asdict(), allow_nan=False)
             msgspec.json.encode(one._asdict())
-            ranking.node_count(one)
+            grouping.node_count(one)
             assert one.state in (None, job_facts.WAITING, job_facts.RUNNING, job_facts.ENDED)
 
 

@@ -7,33 +7,35 @@ import pytest
 from test_ranking import Known, T, part, two_targets
 
 from iostats.load import query_table, ranking
-from iostats.load.ranking import JOB_SUMMED, JOB_TARGET, TOTALS, Ask, Reading
+from iostats.load.levels import TOTALS
+from iostats.load.ranking import LoadQuery
+from iostats.load.sums import LastReading, load_of
 
 
 def lines(by, load, level="b", **more):
-    answer = {"level": level, **ranking.answer(load, Ask(by), Known), **more}
+    answer = {"level": level, **ranking.answer(load, LoadQuery(by), Known), **more}
     return query_table.lines(answer)
 
 
 def test_a_note_names_a_job_once():
     """MDT0000 of two file systems was cleared."""
     note = "job_stats were cleared (MDT0000)"
-    load = ranking.load([part(fs=fs, j4711=(23, 37, 41, 0)) for fs in ("home", "scratch")], Known,
+    load = load_of([part(fs=fs, j4711=(23, 37, 41, 0)) for fs in ("home", "scratch")], Known,
                         TOTALS, T)
-    answer = {"level": "b", **ranking.answer(load, Ask("job"), Known)}
+    answer = {"level": "b", **ranking.answer(load, LoadQuery("job"), Known)}
     rows = [{**row, "notes": [note], "lower_bound": True} for row in answer["rows"]]
     assert "note: 4711: job_stats were cleared (MDT0000): lower bounds (>=)" == query_table.lines(
         {**answer, "rows": rows})[-1]
 
 
 @pytest.mark.parametrize("by, heading", [
-    (JOB_TARGET, "JOB TARGET FS SERVER"), ("job", "JOB FS"), (JOB_SUMMED, "JOB")])
+    ("job-target", "JOB TARGET FS OSS/MDS"), ("job", "JOB FS"), ("job-summed", "JOB")])
 def test_rates_are_bytes_a_second(by, heading):
     """4711 writes 46 MiB a second in 82 requests, on two targets half of it."""
     _, titles, row, *_ = lines(by, two_targets(), "c")
     assert set(heading.split()) <= set(titles.split())
-    assert ("23.0 MiB" if by == JOB_TARGET else "46.0 MiB") in row
-    assert "WRITTEN/S" in titles and ("41.0" if by == JOB_TARGET else "82.0") in row
+    assert ("23.0 MiB" if by == "job-target" else "46.0 MiB") in row
+    assert "WRITTEN/S" in titles and ("41.0" if by == "job-target" else "82.0") in row
 
 
 @pytest.mark.parametrize("written, low, shown", [
@@ -48,11 +50,11 @@ def test_what_is_there_is_never_shown_as_nothing(written, low, shown):
 def test_how_old_each_reading_is():
     """OST0001 of oss2 was read 63 s ago."""
     load = two_targets()._replace(
-        readings={("scratch", "OST0000"): Reading("oss1", 3.0),
-                  ("scratch", "OST0001"): Reading("oss2", 63.0),
-                  ("home", "MDT0000"): Reading("mds1", 3.0)},
+        readings={("scratch", "OST0000"): LastReading("oss1", 3.0),
+                  ("scratch", "OST0001"): LastReading("oss2", 63.0),
+                  ("home", "MDT0000"): LastReading("mds1", 3.0)},
         missing={"scratch": {"OST0001": "no sweep of oss2 for 63 s"}})
-    title, _, *rows, note = lines(JOB_TARGET, load, "a")
+    title, _, *rows, note = lines("job-target", load, "a")
     assert ", swept 3 s to 63 s ago, " in title
     assert ("note: scratch: OST0001: no sweep of oss2 for 63 s; numbers are lower bounds (>=)"
             == note)

@@ -1,12 +1,8 @@
 """
-Who loads the file systems: sums, groups, ranks and shares, of parts made by hand; and the site's
-server's answers, of real targets that a model of the kernel has filled.
+Who loads the file systems: sums, rows, ranks and shares, of targets' loads made by hand.
 """
 from __future__ import annotations
 
-from collections import namedtuple
-
-import kernel
 import msgspec
 import numpy
 import pytest
@@ -14,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iostats.base.cooperative import finished
-from iostats.base.errors import WireError
 from iostats.base.job_facts import Facts
-from iostats.load import ranking, table
-from iostats.load.ranking import Ask, Load, Part
+from iostats.load import amounts, grouping, levels, ranking, sums, table
+from iostats.load.levels import TOTALS
+from iostats.load.ranking import LoadQuery
+from iostats.load.sums import TargetLoad, load_of
 from iostats.lustre.job_tags import Form
-from iostats.site import load_queries, resets
-from iostats.site.load_queries import Answers, LoadAsk, QueryAsk
+from iostats.site import load_queries
 
+NAMES = [level.name for level in levels.LEVELS]
+OF_TOP = [level.name for level in levels.OF_TOP]
 MIB = 1 << 20
 T = 1_795_225_380
 FACTS = {
@@ -43,10 +41,10 @@ class Known:
 
 
 def part(target="OST0000", fs="scratch", server="oss1", span_s=20, **ids):
-    """A Part; ids: j4711=(written, read, requests, metadata), x for no job."""
+    """A TargetLoad; ids: j4711=(written, read, requests, metadata), x for no job."""
     names = [{"xcp": "cp.0", "xempty": ""}.get(name, name[1:]) for name in ids]
-    return Part(fs, target, server, span_s, names, [list(column) for column in zip(*ids.values())]
-                or [[], [], [], []])
+    columns = [list(column) for column in zip(*ids.values())] or [[], [], [], []]
+    return TargetLoad(fs, target, server, span_s, names, columns)
 
 
 def two_targets():
@@ -54,7 +52,7 @@ def two_targets():
     In 20 s on scratch: 4711 has written 23 MiB/s on each of two OSTs, 12366 read 37 MiB/s, cp.0
     made 3 of 160 requests a second; on home: 12366 and 4999 asked an MDT.
     """
-    return ranking.load([
+    return load_of([
         part("OST0000", j4711=(460 * MIB, 0, 820, 0), xcp=(0, 0, 60, 0)),
         part("OST0001", server="oss2", j4711=(460 * MIB, 0, 820, 0),
              j12366=(0, 740 * MIB, 1500, 0)),
@@ -70,7 +68,7 @@ def rows(answer, *names):
 # -- groups --------------------------------------------------------------------------------------
 
 def test_a_job_is_added_up_over_the_targets_of_a_file_system():
-    answer = ranking.answer(two_targets(), Ask(), Known)
+    answer = ranking.answer(two_targets(), LoadQuery(), Known)
     assert [("4711", "scratch", 46 * MIB, 0, 82, "alice", "ensemble", 4),
             ("12345_10", "scratch", 0, 37 * MIB, 75, "bob", "train", 2),
             ("12345_10", "home", 0, 0, 7, "bob", "train", 2),
@@ -90,7 +88,7 @@ def test_a_job_is_added_up_over_the_targets_of_a_file_system():
     ("fs", [(None, "scratch", 160, 2), (None, "home", 8, 2)])])
 def test_the_same_load_by_other_things(by, expected):
     """Requests a second, and how many jobs they are of."""
-    answer = ranking.answer(two_targets(), Ask(by, sort="requests"), Known)
+    answer = ranking.answer(two_targets(), LoadQuery(by, sort="requests"), Known)
     for row in answer["rows"]:
         row.setdefault("fs")
     assert expected == rows(answer, by, "file_system", "requests_per_s", "jobs")
@@ -98,22 +96,22 @@ def test_the_same_load_by_other_things(by, expected):
 
 def test_a_jobs_load_is_shared_among_its_nodes_and_says_so():
     """4711 is on four nodes with 82/s together, 12366 on two of them with 75/s."""
-    answer = ranking.answer(two_targets(), Ask("node", "scratch", sort="requests"), Known)
+    answer = ranking.answer(two_targets(), LoadQuery("node", "scratch", sort="requests"), Known)
     assert [("nid001", 58.0, 2, True), ("nid002", 58.0, 2, True), ("nid003", 20.5, 1, True),
             ("nid004", 20.5, 1, True), (None, 3, 0, False)] == rows(
         answer, "node", "requests_per_s", "jobs", "is_shared")
 
 
-@pytest.mark.parametrize("by", [*ranking.BY, ranking.JOB_TARGET, ranking.JOB_SUMMED])
+@pytest.mark.parametrize("by", NAMES)
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_an_answer_goes_on_behind_its_last_row(by, count):
     """Pages of `count` rows have together what one answer has, in its order."""
     given = two_targets()
-    whole = ranking.answer(given, Ask(by), Known)
+    whole = ranking.answer(given, LoadQuery(by), Known)
     assert None is whole["next"]
     found, after = [], None
     while True:
-        page = ranking.answer(given, Ask(by, count=count, after=after), Known)
+        page = ranking.answer(given, LoadQuery(by, count=count, after=after), Known)
         found += page["rows"]
         assert len(whole["rows"]) == len(found) + page["left_off"]
         after = page["next"]
@@ -127,39 +125,42 @@ def test_an_answer_goes_on_behind_its_last_row(by, count):
 def test_the_share_of_no_job_is_that_of_the_requests():
     """3 of 160 on scratch; of OST0000 3 of 44; none on home, where an unknown job is a job."""
     load = two_targets()
-    sums = ranking.answer(load, Ask(), Known)["file_systems"]
+    sums = ranking.answer(load, LoadQuery(), Known)["file_systems"]
     assert [("home", 8, 0, 0.0), ("scratch", 160, 3, 3 / 160)] == [
         (fs["file_system"], fs["requests_per_s"], fs["no_job"]["requests_per_s"],
          fs["no_job_share"]) for fs in sums]
-    answer = ranking.answer(load, Ask("target"), Known)
+    answer = ranking.answer(load, LoadQuery("target"), Known)
     assert {"OST0000": 3 / 44, "OST0001": 0.0, "MDT0000": 0.0} == dict(
         rows(answer, "target", "no_job_share"))
 
 
 def test_a_target_without_requests_has_no_share():
     """Unknown is not 0 %."""
-    load = ranking.load([part("OST0000")], Known, at=T, span_s=20)
-    [row] = ranking.answer(load, Ask("target"), Known)["rows"]
+    load = load_of([part("OST0000")], Known, at=T, span_s=20)
+    [row] = ranking.answer(load, LoadQuery("target"), Known)["rows"]
     assert (0, None) == (row["requests_per_s"], row["no_job_share"])
-    assert [] == ranking.answer(load, Ask("job"), Known)["rows"]
+    assert [] == ranking.answer(load, LoadQuery("job"), Known)["rows"]
 
 
 @pytest.mark.parametrize("nodes, count", [("nid[001-", None), ("", None), ("nid[001-023]", 23)],
                          ids=["no list", "nothing", "23"])
 def test_the_nodes_of_a_job_are_counted_where_the_batch_system_gives_only_their_list(nodes, count):
     """A list that cannot be read is not known, which is not 0."""
-    assert count == ranking.node_count(Facts(job="4711", nodes=nodes))
-    assert 37 == ranking.node_count(Facts(job="4711", nodes=nodes, node_count=37))
+    assert count == grouping.node_count(Facts(job="4711", nodes=nodes))
+    assert 37 == grouping.node_count(Facts(job="4711", nodes=nodes, node_count=37))
 
 
 # -- filters -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("ask, expected", [
-    (Ask(user="bob"), ["12345_10", "12345_10"]), (Ask(job="12345"), ["12345_10", "12345_10"]),
-    (Ask(job="12366"), ["12345_10", "12345_10"]), (Ask(file_system="home"), ["12345_10", "4999"]),
-    (Ask(text="ENSEM"), ["4711"]), (Ask(text="clima"), ["4711"]), (Ask(text="no job"), ["cp.0"]),
-    (Ask(text="nothing of that"), []), (Ask(count=2), ["4711", "12345_10"]),
-    (Ask(sort="metadata"), ["12345_10", "4999", "4711", "12345_10", "cp.0"])],
+    (LoadQuery(user="bob"), ["12345_10", "12345_10"]),
+    (LoadQuery(job="12345"), ["12345_10", "12345_10"]),
+    (LoadQuery(job="12366"), ["12345_10", "12345_10"]),
+    (LoadQuery(file_system="home"), ["12345_10", "4999"]),
+    (LoadQuery(text="ENSEM"), ["4711"]), (LoadQuery(text="clima"), ["4711"]),
+    (LoadQuery(text="no job"), ["cp.0"]),
+    (LoadQuery(text="nothing of that"), []), (LoadQuery(count=2), ["4711", "12345_10"]),
+    (LoadQuery(sort="metadata"), ["12345_10", "4999", "4711", "12345_10", "cp.0"])],
     ids=["user", "array", "raw id", "file system", "name", "account", "no job", "none", "count",
          "sort"])
 def test_rows_can_be_chosen(ask, expected):
@@ -176,7 +177,7 @@ def test_places_of_one_file_system_have_the_load_of_those_that_are_asked_for(by,
     load = two_targets()
     sums = {}
     for user in ("alice", "bob"):
-        for row in ranking.answer(load, Ask(by, "scratch", user), Known)["rows"]:
+        for row in ranking.answer(load, LoadQuery(by, "scratch", user), Known)["rows"]:
             requests, jobs = sums.get((row[by], row["file_system"]), (0, 0))
             sums[row[by], row["file_system"]] = requests + row["requests_per_s"], jobs + row["jobs"]
     assert expected == sums
@@ -184,31 +185,31 @@ def test_places_of_one_file_system_have_the_load_of_those_that_are_asked_for(by,
 
 def test_a_question_for_an_id_that_is_no_job_counts_it_as_such():
     """cp.0 has 3 requests a second, all of no job."""
-    [row] = [row for row in ranking.answer(two_targets(), Ask("target", job="cp.0"), Known)["rows"]
-             if row["requests_per_s"]]
+    answer = ranking.answer(two_targets(), LoadQuery("target", job="cp.0"), Known)
+    [row] = [row for row in answer["rows"] if row["requests_per_s"]]
     assert ("OST0000", 3, 0, 1.0) == tuple(row[name] for name in (
         "target", "requests_per_s", "jobs", "no_job_share"))
 
 
 def test_a_user_sees_the_own_jobs_and_the_sums_of_all():
     """By target as well: nobody else's work is in the rows."""
-    answer = ranking.answer(two_targets(), Ask(), Known, "bob")
+    answer = ranking.answer(two_targets(), LoadQuery(), Known, "bob")
     assert ["12345_10", "12345_10"] == [row["job"] for row in answer["rows"]]
     assert [8, 160] == [fs["requests_per_s"] for fs in answer["file_systems"]]
-    by_target = ranking.answer(two_targets(), Ask("target", sort="requests"), Known, "bob")
+    by_target = ranking.answer(two_targets(), LoadQuery("target", sort="requests"), Known, "bob")
     assert [("OST0001", 75.0, 1), ("MDT0000", 7.0, 1), ("OST0000", 0, 0)] == rows(
         by_target, "target", "requests_per_s", "jobs")
 
 
 def test_a_missing_target_makes_lower_bounds_of_its_file_system_alone():
-    load = ranking.load([part(j4711=(0, 0, 20, 0)), part("MDT0000", "home", j4711=(0, 0, 20, 20))],
+    load = load_of([part(j4711=(0, 0, 20, 0)), part("MDT0000", "home", j4711=(0, 0, 20, 20))],
                       Known, at=T, span_s=20, missing={"scratch": {"OST0001": "no sweep of oss2"}})
     assert {"scratch": True, "home": False} == dict(rows(
-        ranking.answer(load, Ask(), Known), "file_system", "lower_bound"))
+        ranking.answer(load, LoadQuery(), Known), "file_system", "lower_bound"))
     assert [("home", {}), ("scratch", {"OST0001": "no sweep of oss2"})] == [
         (fs["file_system"], fs["missing"])
-        for fs in ranking.answer(load, Ask(), Known)["file_systems"]]
-    by_target = ranking.answer(load, Ask("target"), Known)       # that one was read
+        for fs in ranking.answer(load, LoadQuery(), Known)["file_systems"]]
+    by_target = ranking.answer(load, LoadQuery("target"), Known)       # that one was read
     assert [False, False] == [row["lower_bound"] for row in by_target["rows"]]
 
 
@@ -225,7 +226,7 @@ def test_a_missing_target_makes_lower_bounds_of_its_file_system_alone():
     ids=["timed reads", "timed writes", "MDT", "renames", "data on MDT", "counts", "none"])
 def test_a_request_counts_once(target, counters, expected):
     """Reads have two counters since 2.14, renames three: each request is one of them."""
-    assert expected == ranking.amounts_of(counters, target)
+    assert expected == amounts.amounts_of(counters, target)
 
 
 _IDS = ["4711", "12366", "4999", "cp.0", "kworker/0:1", ""]
@@ -239,17 +240,17 @@ def _made(parts, as_arrays=False):
     found = []
     for number, (fs, server, ids) in enumerate(parts):
         columns = [list(column) for column in zip(*ids.values())] or [[], [], [], []]
-        found.append(Part(fs, f"OST{number:04x}", server, None, list(ids), [
+        found.append(TargetLoad(fs, f"OST{number:04x}", server, None, list(ids), [
             numpy.array(column, numpy.int64) for column in columns] if as_arrays else columns))
     return found
 
 
-@given(_PARTS, st.sampled_from([*ranking.BY, ranking.JOB_TARGET, ranking.JOB_SUMMED]))
+@given(_PARTS, st.sampled_from(NAMES))
 def test_the_groups_sums_are_the_whole(parts, by):
     """Whatever it is grouped by: nothing is lost, and nothing there twice."""
-    load = ranking.load(_made(parts), Known, ranking.TOTALS)
-    answer = ranking.answer(load, Ask(by), Known)
-    for place, metric in enumerate(ranking.METRICS):
+    load = load_of(_made(parts), Known, TOTALS)
+    answer = ranking.answer(load, LoadQuery(by), Known)
+    for place, metric in enumerate(amounts.METRICS):
         whole = sum(amounts[place] for _, _, ids in parts for amounts in ids.values())
         assert whole == pytest.approx(sum(row[metric] for row in answer["rows"]), rel=1e-12)
         assert whole == sum(fs[metric] for fs in answer["file_systems"])
@@ -258,29 +259,29 @@ def test_the_groups_sums_are_the_whole(parts, by):
 @given(_PARTS)
 def test_numpy_adds_up_to_the_same(parts):
     with_numpy = finished(load_queries.added_by_id(_made(parts, True)))
-    assert finished(ranking.added_by_id(_made(parts))) == with_numpy
+    assert finished(sums.added_by_id(_made(parts))) == with_numpy
 
 
-@given(_PARTS, st.sampled_from(ranking.BY), st.sampled_from(list(ranking.SORT)), st.randoms())
+@given(_PARTS, st.sampled_from(OF_TOP), st.sampled_from(list(amounts.SORT)), st.randoms())
 def test_the_order_is_that_of_the_numbers_and_no_other(parts, by, sort, random):
     """Rows do not jump about when nothing has changed: whatever order the targets come in."""
-    one = ranking.answer(ranking.load(_made(parts), Known, ranking.TOTALS), Ask(by, sort=sort),
+    one = ranking.answer(load_of(_made(parts), Known, TOTALS), LoadQuery(by, sort=sort),
                          Known)
     mixed = _made(parts)
     random.shuffle(mixed)
-    other = ranking.answer(ranking.load(mixed, Known, ranking.TOTALS), Ask(by, sort=sort), Known)
-    metric = ranking.METRICS[ranking.SORT[sort]]
+    other = ranking.answer(load_of(mixed, Known, TOTALS), LoadQuery(by, sort=sort), Known)
+    metric = amounts.METRICS[amounts.SORT[sort]]
     numbers = [row[metric] for row in one["rows"]]
     assert numbers == sorted(numbers, reverse=True)
     if by != "node":                                 # thirds of a number add up in any order
         assert one["rows"] == other["rows"]
 
 
-@given(_PARTS, st.sampled_from(ranking.BY), st.integers(1, 120), st.sampled_from(
+@given(_PARTS, st.sampled_from(OF_TOP), st.integers(1, 120), st.sampled_from(
     ["binary", "decimal", "bytes"]))
 def test_a_table_of_any_width_has_its_numbers_whole(parts, by, width, units):
     """No line is wider than the terminal; where there is room for a number it is a whole one."""
-    answer = ranking.answer(ranking.load(_made(parts), Known, ranking.TOTALS), Ask(by), Known)
+    answer = ranking.answer(load_of(_made(parts), Known, TOTALS), LoadQuery(by), Known)
     for line in table.lines(answer, width, units):
         assert len(line) <= width
     if width >= 60:
@@ -290,346 +291,3 @@ def test_a_table_of_any_width_has_its_numbers_whole(parts, by, width, units):
         for line in lines:
             for word in line.split():
                 assert not word.replace(".", "").isdigit() or word in wide
-
-
-# -- the site's server ---------------------------------------------------------------------------
-
-Sweep = namedtuple("Sweep", "slot every_s complete targets")
-
-
-class Harvest:
-    """What harvested.Harvest offers, over real targets."""
-
-    job_of, facts = staticmethod(Known.job_of), staticmethod(Known.facts)
-
-    def __init__(self):
-        self.names, self.targets, self.agents, self.sweep = resets.Names(), {}, {}, None
-        self.kernels, self.now, self.aheads = {}, T, {}     # aheads: {node: s}, of their clocks
-
-    def age_s(self, target):
-        return None if target.read_at is None else self.now - target.swept_until
-
-    def is_overdue(self, target):
-        return target.read_at is None or self.age_s(target) > 45
-
-    def add(self, kind, fs, name, node):
-        one = kernel.Kernel("2.16", kind, T * kernel.NS, 600, fs, name)
-        self.kernels[fs, name] = one, kernel.Agent(one), node
-        self.targets[fs, name] = resets.Target(self.names, fs, name)
-        return one
-
-    def read(self, at, *without):
-        """A sweep of all targets but those."""
-        seen = []
-        for key, (_, agent, node) in self.kernels.items():
-            if key[1] in without:
-                continue
-            ahead = self.aheads.get(node, 0)
-            blocks, full = agent.sweep((at + ahead) * kernel.NS)
-            for block in blocks:
-                self.targets[key].take(block, node, "b" * 32, full, float(ahead))
-            seen.append(self.targets[key])
-        self.sweep, self.now = Sweep(at, 20, not without, seen), at + 3
-
-
-@pytest.fixture
-def harvest():
-    """Between two sweeps, 20 s apart: 4711 wrote 40 x 1 MiB, cp.0 read, 12366 opened."""
-    one = Harvest()
-    ost = one.add("OST", "scratch", "OST0000", "oss1")
-    mdt = one.add("MDT", "scratch", "MDT0000", "mds1")
-    for job in ("4711", "cp.0"):
-        ost.rpc((T + 1) * kernel.NS, job, "write_bytes", 4096)
-    mdt.rpc((T + 1) * kernel.NS, "12366", "open", 23)
-    one.read(T + 20)
-    for _ in range(40):
-        ost.rpc((T + 30) * kernel.NS, "4711", "write_bytes", MIB)
-    for _ in range(10):
-        ost.rpc((T + 30) * kernel.NS, "cp.0", "read_bytes", 4096)
-    for _ in range(30):
-        mdt.rpc((T + 31) * kernel.NS, "12366", "open", 23)
-    one.read(T + 40)
-    return one
-
-
-def test_a_rename_is_one_request_in_rates_and_in_totals(harvest):
-    """The MDT counts it as rename and as samedir_rename."""
-    mdt = harvest.kernels["scratch", "MDT0000"][0]
-    for _ in range(30):
-        for name in ("rename", "samedir_rename"):
-            mdt.rpc((T + 50) * kernel.NS, "4999", name, 23)
-    harvest.read(T + 60)
-    [row] = finished(Answers().load(harvest, LoadAsk(job="4999"), None))["rows"]
-    assert (1.5, 1.5) == (row["requests_per_s"], row["metadata_per_s"])
-    [row] = finished(Answers().query(harvest, QueryAsk("b", job="4999"), None))["rows"]
-    assert (30, 30) == (row["requests"], row["metadata"])
-    assert {"rename": 30, "samedir_rename": 30} == row["counters"]
-
-
-def test_load_answers_with_the_rates_of_the_last_sweep(harvest):
-    answer = finished(Answers().load(harvest, LoadAsk(), None))
-    assert (T + 40, 20.0, "rates") == (answer["at"], answer["span_s"], answer["kind"])
-    assert [("4711", 2 * MIB, 0.0, 2.0, 0.0), ("cp.0", 0.0, 2048.0, 0.5, 0.0),
-            ("12345_10", 0.0, 0.0, 1.5, 1.5)] == rows(
-        answer, "job", "write_bytes_per_s", "read_bytes_per_s", "requests_per_s",
-        "metadata_per_s")
-    assert 0.5 / 4 == answer["file_systems"][0]["no_job_share"]
-
-
-def test_single_operations_and_the_mean_time_of_a_request(harvest):
-    """12366 opened 30 times in 20 s, each in 23 us; at the OST nothing was timed."""
-    asked = Answers()
-    answer = finished(asked.load(harvest, LoadAsk(show=["latency", "open"], sort="open"), None))
-    assert [("12345_10", 1.5, 0.023), ("4711", 0, None), ("cp.0", 0, None)] == rows(
-        answer, "job", "open_per_s", "latency_ms")
-    [fs] = answer["file_systems"]
-    assert (1.5, 0.023, 0) == (fs["open_per_s"], fs["latency_ms"], fs["no_job"]["open_per_s"])
-    answer = finished(asked.load(harvest, LoadAsk(show=["close"]), None))
-    assert [("4711", 0), ("cp.0", 0), ("12345_10", 0)] == rows(answer, "job", "close_per_s")
-    answer = finished(asked.load(harvest, LoadAsk(), None))
-    assert "open_per_s" not in answer["rows"][0]
-
-
-@pytest.mark.parametrize("ask, why", [({"show": ["opne"]}, "show: expected some of open"),
-                                      ({"sort": "open"}, "sort: expected write, read"),
-                                      ({"sort": "x", "show": ["open"]}, "sort: expected")])
-def test_what_is_no_column_is_refused(ask, why):
-    with pytest.raises(msgspec.ValidationError, match=why):
-        msgspec.convert(ask, LoadAsk)
-
-
-def test_shares_are_of_what_the_file_system_did(harvest):
-    """4711 had 2 of 4 requests a second, and all that was written; cp.0 all that was read."""
-    answer = finished(Answers().load(harvest, LoadAsk(show=["open"]), None))
-    _, heading, *lines = table.lines(answer, shares=True)
-    assert ["WR", "%", "RD", "%", "REQS", "%", "META", "%", "OPEN", "%"] == heading.split()[2:12]
-    found = {line.split()[0]: line.split()[2:11:2] for line in lines if line[0] != "("}
-    assert {"4711": ["100.0", "0.0", "50.0", "0.0", "0.0"],
-            "cp.0": ["0.0", "100.0", "12.5", "0.0", "0.0"],
-            "12345_10": ["0.0", "0.0", "37.5", "100.0", "100.0"]} == found
-
-
-def test_the_levels_are_those_of_jobharvest(harvest):
-    """a, b: totals since the entries began; c, d: rates; e: both."""
-    def of(level, *names):
-        answer = finished(Answers().query(harvest, QueryAsk(level), None))
-        assert level == answer["level"]
-        return rows(answer, *names)
-    assert [("4711", "OST0000", 40 * MIB + 4096, 41, {"write_bytes": 41}),
-            ("cp.0", "OST0000", 4096, 11, {"read_bytes": 10, "write_bytes": 1}),
-            ("12345_10", "MDT0000", 0, 31, {"open": 31})] == [
-        (*row[:4], {name: count for name, count in row[4].items()
-                    if name not in ("read", "write")})
-        for row in of("a", "job", "target", "write_bytes", "requests", "counters")]
-    assert [("4711", "scratch", 41), ("cp.0", "scratch", 11), ("12345_10", "scratch", 31)] == of(
-        "b", "job", "file_system", "requests")
-    assert [("4711", "scratch", 2.0), ("cp.0", "scratch", 0.5), ("12345_10", "scratch", 1.5)] == of(
-        "c", "job", "file_system", "requests_per_s")
-    assert [("4711", 2.0), ("cp.0", 0.5), ("12345_10", 1.5)] == of("d", "job", "requests_per_s")
-    assert [("scratch", 83, 4.0, 2, 11 / 83)] == of(
-        "e", "file_system", "requests", "requests_per_s", "targets", "no_job_share")
-
-
-@pytest.mark.parametrize("level", ["a", "e", "targets", "file-systems"])
-def test_the_share_of_no_job_is_told_for_each_target(harvest, level):
-    """11 of the 52 requests to the OST."""
-    answer = finished(Answers().query(harvest, QueryAsk(level), None))
-    assert [("MDT0000", 31, 0, 0.0), ("OST0000", 52, 11, 11 / 52)] == [
-        (one["target"], one["requests"], one["no_job_requests"], one["no_job_share"])
-        for one in answer["targets"]]
-
-
-def test_a_total_that_may_be_too_low_says_why(harvest):
-    """The job 4711 is older than the harvest; of 12366 nobody knows when it began."""
-    [row] = finished(Answers().query(harvest, QueryAsk("b", job="4711"), None))["rows"]
-    assert row["lower_bound"] and any("not read from the job's begin on" in note
-                                      for note in row["notes"])
-    [row] = finished(Answers().query(harvest, QueryAsk("b", job="12366"), None))["rows"]
-    assert not row["lower_bound"] and [] == row["notes"]
-
-
-def test_a_target_that_misses_a_sweep_is_named(harvest):
-    harvest.read(T + 60, "MDT0000")
-    [fs] = finished(Answers().load(harvest, LoadAsk(), None))["file_systems"]
-    assert (["MDT0000"], True) == (list(fs["missing"]), fs["lower_bound"])
-    assert "no sweep of mds1" in fs["missing"]["MDT0000"]
-
-
-@pytest.fixture
-def half_dead(harvest):
-    """oss1 has swept at T + 100 too, for the last time 3 s ago; mds1 not since T + 40."""
-    for at in (60, 80, 100):
-        harvest.read(T + at, "MDT0000")
-    return harvest
-
-
-def test_rates_of_a_server_that_is_dead_are_not_known_and_its_neighbours_are_exact(half_dead):
-    def found(by):
-        answer = finished(Answers().load(half_dead, LoadAsk(by), None))
-        return {row[by]: (row["requests_per_s"], row["lower_bound"], row["age_s"])
-                for row in answer["rows"]}
-    assert {"oss1": (0.0, False, 3.0), "mds1": (None, True, 63.0)} == found("server")
-    assert {"OST0000": (0.0, False, 3.0), "MDT0000": (None, True, 63.0)} == found("target")
-    answer = finished(Answers().load(half_dead, LoadAsk("fs"), None))
-    [row] = answer["rows"]
-    assert (True, 2, 63.0) == (row["lower_bound"], row["targets"], row["age_s"])
-    assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
-    assert (3.0, 63.0) == (answer["newest_reading_s"], answer["oldest_reading_s"])
-
-
-@pytest.mark.parametrize("level, low", [
-    ("a", {("4711", "OST0000"): False, ("cp.0", "OST0000"): False,
-           ("12345_10", "MDT0000"): True}),
-    ("b", {"4711": True, "cp.0": True, "12345_10": True})])
-def test_totals_that_a_dead_server_may_add_to_are_lower_bounds(half_dead, level, low):
-    """Of 4711 nobody knows what it did at the MDT since; what it did at the OST is known."""
-    answer = finished(Answers().query(half_dead, QueryAsk(level), None))
-    marked = {row["job"] if level == "b" else (row["job"], row["target"]): row["lower_bound"]
-              for row in answer["rows"] if not row["notes"]}
-    assert set(marked.items()) <= set(low.items()) and ("cp.0" if level == "b" else (
-        "cp.0", "OST0000")) in marked
-    assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
-    if level == "a":
-        assert [("MDT0000", True, 63.0), ("OST0000", False, 3.0)] == [
-            (one["target"], one["lower_bound"], one["age_s"]) for one in answer["targets"]]
-        assert {63.0, 3.0} == {row["age_s"] for row in answer["rows"]}
-
-
-def test_one_jobs_totals_say_that_a_dead_server_may_add_to_them(half_dead):
-    """To ask for one job costs no sums of all; the reason is there all the same."""
-    answer = finished(Answers().query(half_dead, QueryAsk("b", job="4711"), None))
-    [row] = answer["rows"]
-    assert row["lower_bound"] and [] == answer["file_systems"]
-    assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
-
-
-def test_a_file_systems_rates_are_marked_apart_from_its_totals(harvest):
-    """One sweep of the MDS is missing, so its rates are not known; its totals are 43 s old."""
-    harvest.read(T + 60, "MDT0000")
-    harvest.now = T + 63
-    [row] = finished(Answers().query(harvest, QueryAsk("e"), None))["rows"]
-    assert (False, True) == (row["lower_bound"], row["rates_lower_bound"])
-    harvest.now = T + 86
-    [row] = finished(Answers().query(harvest, QueryAsk("e"), None))["rows"]
-    assert (True, True) == (row["lower_bound"], row["rates_lower_bound"])
-
-
-def test_where_everybody_is_silent_rates_are_those_of_then(harvest):
-    """They are exact, and old; totals may be too low."""
-    harvest.now = T + 340
-    answer = finished(Answers().load(harvest, LoadAsk(), None))
-    assert ({}, True, 300.0) == (answer["missing"], answer["is_old"], answer["newest_reading_s"])
-    assert "note: nothing has come for 5 min: these rates are of then" in table.lines(answer)
-    assert "swept 5 min ago" in table.lines(answer)[0]
-    assert {"OST0000", "MDT0000"} == set(finished(Answers().query(
-        harvest, QueryAsk("b"), None))["missing"]["scratch"])
-
-
-def test_a_table_by_servers_has_a_row_for_the_dead_one(half_dead):
-    lines = table.lines(finished(Answers().load(half_dead, LoadAsk("server"), None)))
-    assert ", swept 3 s to 63 s ago, rates over 20 s, " in lines[0]
-    assert {"oss1": ["0.0"] * 4, "mds1": ["-"] * 4} == {
-        line.split()[0]: line.split()[2:6] for line in lines if line[:4] in ("oss1", "mds1")}
-    assert any(line.endswith("63 s ago") for line in lines if line.startswith("mds1"))
-
-
-def test_a_target_of_one_sweep_has_no_rates_yet(harvest):
-    late = harvest.add("OST", "scratch", "OST0001", "oss2")
-    late.rpc((T + 50) * kernel.NS, "4711", "write_bytes", MIB)
-    harvest.read(T + 60)
-    [fs] = finished(Answers().load(harvest, LoadAsk(), None))["file_systems"]
-    assert {"OST0001": "seen in one sweep only"} == fs["missing"]
-
-
-def test_an_ordinary_user_gets_the_own_rows_and_may_not_ask_for_others(harvest):
-    asked = Answers()
-    assert ["4711"] == [row["job"] for row in finished(
-        asked.load(harvest, LoadAsk(), "alice"))["rows"]]
-    assert ["12345_10"] == [row["job"] for row in finished(asked.query(
-        harvest, QueryAsk("b"), "bob"))["rows"]]
-    assert [] == finished(asked.load(harvest, LoadAsk(), "carol"))["rows"]
-    for call in (lambda: finished(asked.load(harvest, LoadAsk(user="bob"), "alice")),
-                 lambda: finished(asked.query(harvest, QueryAsk("a", user="bob"), "alice"))):
-        with pytest.raises(WireError, match="expected your own jobs, of user alice"):
-            call()
-
-
-@pytest.mark.parametrize("level", "abcde")
-def test_levels_show_an_ordinary_user_no_job_of_others(harvest, level):
-    answer = finished(Answers().query(harvest, QueryAsk(level), "alice"))
-    assert {"4711"} >= {row["job"] for row in answer["rows"] if "job" in row}
-    assert "bob" not in repr(answer) and "12345" not in repr(answer)
-
-
-def test_totals_can_be_of_one_file_system(harvest):
-    """On home 4999 has opened 7 files; on scratch are the other jobs."""
-    mdt = harvest.add("MDT", "home", "MDT0000", "mds2")
-    for _ in range(7):
-        mdt.rpc((T + 50) * kernel.NS, "4999", "open", 23)
-    harvest.read(T + 60)
-    answer = finished(Answers().query(harvest, QueryAsk("b", file_system="home"), None))
-    assert [("4999", "home", 7)] == rows(answer, "job", "file_system", "metadata")
-    answer = finished(Answers().query(harvest, QueryAsk("b", file_system="scratch"), None))
-    assert {"4711", "12345_10", "cp.0"} == {row["job"] for row in answer["rows"]}
-
-
-def test_a_total_at_a_target_that_is_being_read_for_the_first_time_is_a_lower_bound(harvest):
-    """The first part of its entries has come, with 23 MiB of 4711; what was before nobody knows."""
-    late = kernel.Kernel("2.16", "OST", T * kernel.NS, 600, "scratch", "OST0001")
-    target = harvest.targets["scratch", "OST0001"] = resets.Target(harvest.names, "scratch",
-                                                                   "OST0001")
-    for _ in range(23):
-        late.rpc((T + 45) * kernel.NS, "4711", "write_bytes", MIB)
-    [block], full = kernel.Agent(late).sweep((T + 50) * kernel.NS)
-    block.ended = False
-    assert target.take(block, "oss2", "b" * 32, full)
-    answer = finished(Answers().query(harvest, QueryAsk("a", job="4711"), None))
-    [row] = [row for row in answer["rows"] if row["target"] == "OST0001"]
-    assert (23 * MIB, True, ["not read from the job's begin on (OST0001)"]) == (
-        row["write_bytes"], row["lower_bound"], row["notes"])
-
-
-def test_what_began_after_a_clear_is_not_marked_for_it(harvest):
-    """By its own start_time; 4711, which went on after it, is."""
-    ost = harvest.kernels["scratch", "OST0000"][0]
-    ost.clear()
-    ost.rpc((T + 50) * kernel.NS, "4711", "write_bytes", 37)
-    harvest.read(T + 60)
-    ost.rpc((T + 70) * kernel.NS, "4713", "write_bytes", 41)
-    harvest.read(T + 80)
-    for level in "ab":
-        answer = finished(Answers().query(harvest, QueryAsk(level, file_system="scratch"), None))
-        marked = {row["job"]: resets.CLEARED in " ".join(row["notes"]) for row in answer["rows"]
-                  if row.get("target", "OST0000") == "OST0000" and row["is_job"]}
-        assert (True, False) == (marked["4711"], marked["4713"])
-
-
-def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later():
-    """The harvest began 20 s after T; the MDS' clock is 100 s ahead, and 12366 began 10 s later."""
-    whys = {}
-    for began in (T + 10, T + 30):
-        harvest = Harvest()
-        harvest.aheads = {"mds1": 100}
-        ost = harvest.add("OST", "scratch", "OST0000", "oss1")
-        mdt = harvest.add("MDT", "scratch", "MDT0000", "mds1")
-        harvest.read(T + 20)
-        ost.rpc((T + 35) * kernel.NS, "12366", "write_bytes", 23)
-        mdt.rpc((T + 135) * kernel.NS, "12366", "open", 37)
-        harvest.read(T + 40)
-        facts = Facts(job="12345_10", raw_job="12366", user="bob", started=began, ended=T + 38)
-        harvest.facts = lambda id, facts=facts: facts if id == "12366" else None
-        [row] = finished(Answers().query(harvest, QueryAsk("b", job="12366"), None))["rows"]
-        whys[began] = row["notes"]
-    assert {T + 10: ["not read from the job's begin on (MDT0000 OST0000)"], T + 30: []} == whys
-
-def test_before_the_first_sweep_there_is_no_answer():
-    with pytest.raises(WireError, match="no sweep of the storage servers is whole yet"):
-        finished(Answers().load(Harvest(), LoadAsk(), None))
-
-
-def test_a_sweep_is_added_up_once(harvest, monkeypatch):
-    asked = Answers()
-    first = finished(asked.load(harvest, LoadAsk(), None))
-    monkeypatch.setattr(load_queries, "added_by_id", None)
-    assert first == finished(asked.load(harvest, LoadAsk(), None))
-    assert isinstance(asked._rates, Load)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import pytest
 from test_ranking import MIB, Known, T, part, two_targets
 
-from iostats.load import ranking, table
-from iostats.load.ranking import GAINS, TOTALS, Ask
+from iostats.load import columns, ranking, table
+from iostats.load.levels import GAINS, TOTALS
+from iostats.load.ranking import LoadQuery
+from iostats.load.sums import load_of
 
 pytestmark = pytest.mark.usefixtures("utc")     # Times are local ones: here, of UTC
 
@@ -17,7 +19,7 @@ def answer(ask, load=None, only=None):
 
 
 def one_part(kind, **known):
-    return ranking.load([part(j4711=(46 * MIB, 0, 23, 0))], Known, kind, **known)
+    return load_of([part(j4711=(46 * MIB, 0, 23, 0))], Known, kind, **known)
 
 
 @pytest.mark.parametrize("load, began", [
@@ -32,13 +34,13 @@ def one_part(kind, **known):
      "2026-11-21 01:43:00, what came in between (how long it took is not known: --every S), "),
 ], ids=["entries", "today", "yesterday", "no moment", "rates", "short", "gains"])
 def test_the_title_says_of_when_the_numbers_are(load, began):
-    title = table.lines(answer(Ask(), load))[0]
+    title = table.lines(answer(LoadQuery(), load))[0]
     assert f"{began}by job, written first" == title
 
 
 def test_the_title_says_what_was_asked_for():
     """File systems by the site's name; nothing that moves a cursor."""
-    found = answer(Ask("user", "scratch", user="alice", text="a\x1bb", sort="read"))
+    found = answer(LoadQuery("user", "scratch", user="alice", text="a\x1bb", sort="read"))
     title = table.lines(found, labels={"scratch": "BW Scratch"}, origin="oss1")[0]
     assert title == ("2026-11-21 01:43:00, rates over 20 s, by user, read first, BW Scratch, "
                      "user alice, with 'a\\x1bb', oss1")
@@ -46,17 +48,17 @@ def test_the_title_says_what_was_asked_for():
 
 def test_sums_of_file_systems_have_their_names_where_there_is_no_other_column_for_them():
     """Of one user's part of them: the sums above are everybody's."""
-    lines = table.lines(answer(Ask("fs", user="alice")))
+    lines = table.lines(answer(LoadQuery("fs", user="alice")))
     assert ["(all) home", "(no job) home", "(all) scratch", "(no job) scratch"] == [
         line.split("  ")[0] for line in lines[2:6]]
 
 
 @pytest.mark.parametrize("ask, load, said", [
-    (Ask(user="carol"), None, "(no row: nothing was done that is asked for)"),
-    (Ask(text="nothing of that"), None, "(no row: nothing was done that is asked for)"),
-    (Ask(file_system="hoem"), None, "(no row: nothing is known of this file system)"),
-    (Ask(), ranking.load([part()], Known, at=T, span_s=20), "(no row: nothing was done)"),
-    (Ask(), ranking.load([part()], Known, TOTALS), "(no row: nothing has been done)"),
+    (LoadQuery(user="carol"), None, "(no row: nothing was done that is asked for)"),
+    (LoadQuery(text="nothing of that"), None, "(no row: nothing was done that is asked for)"),
+    (LoadQuery(file_system="hoem"), None, "(no row: nothing is known of this file system)"),
+    (LoadQuery(), load_of([part()], Known, at=T, span_s=20), "(no row: nothing was done)"),
+    (LoadQuery(), load_of([part()], Known, TOTALS), "(no row: nothing has been done)"),
 ], ids=["user", "text", "file system", "rates", "totals"])
 def test_a_table_without_rows_says_why(ask, load, said):
     assert said == table.lines(answer(ask, load))[-1]
@@ -65,18 +67,18 @@ def test_a_table_without_rows_says_why(ask, load, said):
 @pytest.mark.parametrize("most, left", [(4, "(1 more row)"), (2, "(3 more rows)")])
 def test_rows_that_are_left_off_are_counted(most, left):
     """There are five."""
-    assert left == table.lines(answer(Ask()), most=most)[-1]
-    assert left == table.lines(answer(Ask(count=most)))[-1]
+    assert left == table.lines(answer(LoadQuery()), most=most)[-1]
+    assert left == table.lines(answer(LoadQuery(count=most)))[-1]
 
 
 def test_a_users_own_table_says_whose_the_sums_are():
-    assert table.lines(answer(Ask(), only="alice"))[-1] == (
+    assert table.lines(answer(LoadQuery(), only="alice"))[-1] == (
         "note: rows are of alice's jobs alone; (all) and (no job) are of everybody's")
 
 
 def test_a_jobs_load_on_its_nodes_is_marked_and_explained():
     """4711 writes 46 MiB/s on four nodes, 12366 reads 37 MiB/s on two of them."""
-    lines = table.lines(answer(Ask("node", "scratch")))
+    lines = table.lines(answer(LoadQuery("node", "scratch")))
     [line] = [line for line in lines if line.startswith("nid004 ")]
     assert ["nid004", "scratch", "~11.5", "~0.0", "~20.5", "~0.0", "1"] == line.split()
     assert lines[-1] == ("note: ~ job_stats do not tell a job's nodes apart: its load, in equal "
@@ -86,9 +88,9 @@ def test_a_jobs_load_on_its_nodes_is_marked_and_explained():
 def test_targets_that_are_missing_are_named_by_their_reason():
     """Eight by name, of ten with one reason; the sums are lower bounds."""
     missing = {f"OST{number:04x}": "no sweep of oss7" for number in range(10)}
-    load = ranking.load([part("OST000a", j4711=(46 * MIB, 0, 23, 0))], Known, TOTALS,
+    load = load_of([part("OST000a", j4711=(46 * MIB, 0, 23, 0))], Known, TOTALS,
                         missing={"scratch": {**missing, "MDT0000": "no sweep of mds1"}})
-    *_, sums, _, notes = table.parts(answer(Ask(), load))
+    *_, sums, _, notes = table.parts(answer(LoadQuery(), load))
     assert [f"note: scratch: {' '.join(sorted(missing)[:8])} and 2 more: no sweep of oss7; numbers "
             f"are lower bounds (>=)",
             "note: scratch: MDT0000: no sweep of mds1; numbers are lower bounds (>=)"] == notes
@@ -99,14 +101,14 @@ def test_more_than_four_file_systems_have_their_sums_together():
     """Five of 2 MiB/s and 23 requests a second each, of cp.0 all: one pair of lines, no row on
     top; and a sixth with no numbers at all makes it a lower bound."""
     parts = [part(fs=f"fs{number}", span_s=1, xcp=(2 * MIB, 0, 23, 0)) for number in range(5)]
-    load = ranking.load(parts, Known, at=T, span_s=1)
-    _, _, sums, rows, _ = table.parts(answer(Ask("user"), load))
+    load = load_of(parts, Known, at=T, span_s=1)
+    _, _, sums, rows, _ = table.parts(answer(LoadQuery("user"), load))
     assert [["(all)", "(5)", "10.0", "0.0", "115.0", "0.0"],
             ["(no", "job)", "(5)", "10.0", "0.0", "115.0", "0.0", "100.0", "%", "of", "requests"]
             ] == [line.split() for line in sums]
     assert 5 == len(rows)
-    load = ranking.load(parts, Known, at=T, span_s=1, missing={"fs5": {"OST0000": "no sweep"}})
-    _, _, sums, _, _ = table.parts(answer(Ask("user"), load))
+    load = load_of(parts, Known, at=T, span_s=1, missing={"fs5": {"OST0000": "no sweep"}})
+    _, _, sums, _, _ = table.parts(answer(LoadQuery("user"), load))
     assert ["(all)", "(6)", ">=10.0", ">=0.0", ">=115.0", ">=0.0"] == sums[0].split()
 
 
@@ -114,7 +116,7 @@ def test_file_systems_without_any_numbers_have_no_sums():
     """Unknown is -, never 0."""
     nothing = {f"fs{number}": {"OST0000": "no sweep"} for number in range(5)}
     _, _, sums, _, _ = table.parts(answer(
-        Ask("user"), ranking.load([], Known, at=T, span_s=1, missing=nothing)))
+        LoadQuery("user"), load_of([], Known, at=T, span_s=1, missing=nothing)))
     assert ["(all)", "(5)", "-", "-", "-", "-"] == sums[0].split()
 
 
@@ -122,21 +124,21 @@ def test_file_systems_without_any_numbers_have_no_sums():
     (46 * MIB, {}, "46.0"), (MIB // 100, {}, "<0.1"), (MIB // 100, {"OST0001": "no"}, ">0.0"),
     (0, {}, "0.0"), (0, {"OST0001": "no"}, ">=0.0"), (46 * MIB, {"OST0001": "no"}, ">=46.0")])
 def test_what_is_there_is_never_shown_as_nothing(written, low, shown):
-    load = ranking.load([part(j4711=(written, 0, 23, 0))], Known, TOTALS,
+    load = load_of([part(j4711=(written, 0, 23, 0))], Known, TOTALS,
                         missing={"scratch": low} if low else {})
-    [row] = table.parts(answer(Ask(), load))[3]
+    [row] = table.parts(answer(LoadQuery(), load))[3]
     assert shown == row.split()[2]
 
 
 def test_bytes_can_be_shown_as_they_are():
-    load = ranking.load([part(j4711=(46 * MIB + 1, 0, 23, 0))], Known, TOTALS)
-    _, heading, _, [row], _ = table.parts(answer(Ask(), load), units="bytes")
+    load = load_of([part(j4711=(46 * MIB + 1, 0, 23, 0))], Known, TOTALS)
+    _, heading, _, [row], _ = table.parts(answer(LoadQuery(), load), units="bytes")
     assert ("WR_B", "48234497") == (heading.split()[2], row.split()[2])
 
 
 def test_a_long_note_goes_on_in_the_next_line():
     """By words, two blanks in; in 20 columns and less without them; a longer word is cut."""
-    found = answer(Ask(), only="alice")
+    found = answer(LoadQuery(), only="alice")
     assert ["note: rows are of alice's jobs alone;", "  (all) and (no job) are of",
             "  everybody's"] == table.parts(found, 38)[4]
     assert ["note:", "rows", "are of", "alice+"] == table.parts(found, 6)[4][:4]
@@ -148,4 +150,4 @@ def test_a_long_note_goes_on_in_the_next_line():
     ("\u5bcc\u58eb\u5c71", 4, "\u5bcc+"), ("e\u0301a", 2, "e\u0301a")])
 def test_a_name_is_cut_by_the_places_that_it_takes(text, width, shown):
     """A letter of East Asia takes two, an accent of its own none."""
-    assert shown == table.cut(text, width)
+    assert shown == columns.cut(text, width)

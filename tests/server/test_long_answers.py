@@ -17,6 +17,8 @@ from iostats.base import config as site
 from iostats.base.cooperative import finished
 from iostats.base.errors import WireError
 from iostats.load import ranking
+from iostats.load.levels import TOTALS
+from iostats.load.sums import TargetLoad, load_of
 from iostats.server.job_server import Server
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method
@@ -198,15 +200,15 @@ class Known:
 
 
 @given(st.lists(st.lists(st.sampled_from((0, 1, 23, 37, 41)), max_size=50), max_size=5),
-       st.sampled_from((1, 3, 23)), st.sampled_from((ranking.JOB_TARGET, "job")))
+       st.sampled_from((1, 3, 23)), st.sampled_from(("job-target", "job")))
 def test_the_first_rows_of_many_are_those_of_all_in_their_order(parts, count, by):
     """Whatever is left out on the way: all rows that there are, cut behind so many."""
-    load = ranking.load([ranking.Part("scratch", f"OST{number:04x}", "oss1", None,
+    load = load_of([TargetLoad("scratch", f"OST{number:04x}", "oss1", None,
                                       [str(4711 + place) for place in range(len(amounts))],
                                       [amounts, amounts, amounts, amounts])
-                         for number, amounts in enumerate(parts)], Known, ranking.TOTALS)
-    first = ranking.answer(load, ranking.Ask(by, count=count), Known)
-    every = ranking.answer(load, ranking.Ask(by, count=10_000), Known)
+                         for number, amounts in enumerate(parts)], Known, TOTALS)
+    first = ranking.answer(load, ranking.LoadQuery(by, count=count), Known)
+    every = ranking.answer(load, ranking.LoadQuery(by, count=10_000), Known)
     assert every["rows"][:count] == first["rows"]
     assert len(every["rows"]) == len(first["rows"]) + first["left_off"]
 

@@ -46,13 +46,14 @@ from iostats.base.errors import IostatsError, StateError, one_line
 from iostats.base.job_facts import Facts
 from iostats.cli import mail, query
 from iostats.cli import server as server_role
-from iostats.load import query_table, ranking, table
-from iostats.load.ranking import Ask
+from iostats.load import amounts, levels, query_table, ranking, table
+from iostats.load.ranking import LoadQuery
+from iostats.load.sums import TargetLoad, load_of
 from iostats.lustre import job_tags
 from iostats.report import job_list
 from iostats.server.job_server import Caller, JobServer
 from iostats.sinks import influxdb
-from iostats.site import load_queries, records, write_as_user
+from iostats.site import records, write_as_user
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, jsonrpc, protocol
 
@@ -755,8 +756,8 @@ def is_harmless(text):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("by", [*ranking.BY, ranking.JOB_TARGET, ranking.JOB_SUMMED])
-def test_a_hostile_name_stays_text_in_top_and_query(by, text):
+@pytest.mark.parametrize("level", levels.LEVELS, ids=lambda level: level.name)
+def test_a_hostile_name_stays_text_in_top_and_query(level, text):
     """Ids, users, accounts, nodes, targets, file systems, and what was looked for."""
     class Known:
         job_of = staticmethod(str)
@@ -764,19 +765,20 @@ def test_a_hostile_name_stays_text_in_top_and_query(by, text):
         @staticmethod
         def facts(id):
             return Facts(job=text, raw_job=text, user=text, account=text, name=text, nodes=text)
-    part = ranking.Part(text, text, text, 20, [text], [[460], [740], [41], [23]])
-    load = ranking.load([part], Known, at=1_795_225_060, span_s=20.0, missing={text: {text: text}})
-    for ask in (Ask(by=by), Ask(by=by, text=text, user=text, job=text, file_system=text)):
+    part = TargetLoad(text, text, text, 20, [text], [[460], [740], [41], [23]])
+    load = load_of([part], Known, at=1_795_225_060, span_s=20.0, missing={text: {text: text}})
+    for ask in (LoadQuery(level.name), LoadQuery(level.name, text=text, user=text, job=text,
+                                                 file_system=text)):
         answer = ranking.answer(load, ask, Known)
-        if by in ranking.BY:
+        if level.is_in_top:
             lines = table.lines(answer, 200)
             assert 3 < len(lines) and all(is_harmless(line) and "\n" not in line for line in lines)
-        for letter, _, rows_by, _ in load_queries.LEVELS:
-            if rows_by == by:
-                for row in answer["rows"] if letter == "e" else ():
-                    row.update(dict.fromkeys(load_queries._RATES), rates_lower_bound=True)
-                tables = query_table.lines({"level": letter, **answer})
-                assert all(is_harmless(line) and "\n" not in line for line in tables), tables
+        for one in level.queries:
+            for row in answer["rows"] if one.kind == levels.BOTH else ():
+                row.update({f"{metric}_per_s": None for metric in amounts.METRICS},
+                           rates_lower_bound=True)
+            tables = query_table.lines({"level": one.letter, **answer})
+            assert all(is_harmless(line) and "\n" not in line for line in tables), tables
 
 
 @pytest.mark.parametrize("job", ["-rf", "--delete", "4711 4713", "4711,4713", "4711'", 'a"b',

@@ -1,0 +1,54 @@
+"""
+The text of one cell of a table of loads: names, ages, counts and shares.
+"""
+
+from __future__ import annotations
+
+from iostats.base.errors import one_line
+from iostats.base.units import duration_in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_NAMELESS = {True: "(not known)", False: "(no job)"}
+
+
+def name_of(row: dict[str, Any], member: str, labels: Mapping[str, str]) -> str:
+    """What the row is called, by its `member`: "job", "user", "file_system" ..."""
+    name = row[member]
+    if member == "file_system":
+        return label_of(name, labels)
+    if name is None:
+        return _NAMELESS[row["is_job"]]
+    return name or ("(empty)" if member == "job" else "(not known)")
+
+
+def label_of(file_system: str, labels: Mapping[str, str]) -> str:
+    """The site's name for a file system, or its own."""
+    return one_line(labels.get(file_system, file_system)) or "-"
+
+
+def ago(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{duration_in_words(seconds)} ago"
+
+
+def count_text(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def share_text(part: float | None) -> str:
+    """
+    A share for people; what is there is never shown as 0, and what is not the whole never as 100.
+
+    >>> [share_text(part) for part in (0.123, 0.0001, 0.9999, 1.0, 0.0, None)]
+    ['12.3 %', '<0.1 %', '>99.9 %', '100.0 %', '0.0 %', '-']
+    """
+    if part is None:
+        return "-"
+    if 0 < part < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= part < 1:
+        return ">99.9 %"
+    return f"{100 * part:.1f} %"

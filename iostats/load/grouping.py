@@ -1,0 +1,272 @@
+"""
+The rows of a load at one level, before they are ranked: who has done how much.
+
+    Load, Filter, Level  ->  LoadRow ...       None in between: time for others
+"""
+
+from __future__ import annotations
+
+from iostats.base.cooperative import AT_ONCE
+from iostats.base.errors import one_line
+from iostats.load.amounts import METRICS, share
+from iostats.load.levels import EVERYTHING, IDS, ONE_TARGET, nodes_of
+from iostats.load.sums import add_amounts, plain_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Optional
+
+    from iostats.base.job_facts import Facts
+    from iostats.load.levels import Level
+    from iostats.load.ranking import LoadQuery
+    from iostats.load.sums import Load, TargetLoad
+
+    Found = tuple[str, Optional[Facts], bool]         # what job_of gives
+    Rows = Iterator[Optional["LoadRow"]]
+
+
+def job_of(known: Any, id: str) -> Found:
+    """(what the job of an id is called, its Facts or None, whether it is one)."""
+    job = known.job_of(id)
+    if not job:
+        return id, None, False
+    facts = known.facts(id)
+    return (facts.job or job if facts is not None else job), facts, True
+
+
+class Filter:
+    """Which file systems and ids are asked for; `user`: of this one alone, "" for all."""
+
+    def __init__(self, load: Load | None, query: LoadQuery, known: Any, user: str) -> None:
+        self._load: Any = load                      # None where no rows are asked for
+        self._query, self._known, self._user = query, known, user
+        self._found: dict[str, Found | None] = {}   # an id is on many targets
+        self.is_whole = not user and not query.job
+
+    def file_system(self, name: str) -> bool:
+        return not self._query.file_system or self._query.file_system == name
+
+    def rows(self) -> Iterator[tuple[str, list[float], str, Facts | None, bool]]:
+        """(file system, amounts, job, facts, is it a job) of all that is wanted."""
+        for fs, ids in self._load.by_id.items():
+            if self.file_system(fs):
+                for id, amounts in ids.items():
+                    found = self.id(id)
+                    if found:
+                        yield (fs, amounts, *found)
+
+    def id(self, id: str) -> Found | None:
+        """The same without file system and amounts, of one id; None where it is not wanted."""
+        try:
+            return self._found[id]
+        except KeyError:
+            found = self._found[id] = self._look_up(id)
+            return found
+
+    def _look_up(self, id: str) -> Found | None:
+        job, facts, is_job = job_of(self._known, id)
+        if self._user and (facts is None or facts.user != self._user):
+            return None
+        # A whole array, a raw id, and what users call it are one job's names.
+        if self._query.job and self._query.job not in (
+                job, id, *((facts.raw_job, facts.array_job, facts.het_job) if facts else ())):
+            return None
+        return job, facts, is_job
+
+    def parts(self) -> Iterator[tuple[TargetLoad, tuple[list[float], list[float]], int]]:
+        """(part, (amounts, amounts of no jobs), number of job ids) of the wanted file systems."""
+        for part, sums in zip(self._load.parts, self._load.sums):
+            if not self.file_system(part.file_system):
+                continue
+            if self.is_whole:
+                yield part, sums, len(part.ids) - len(self._load.no_jobs.intersection(part.ids)) \
+                    if self._load.no_jobs else len(part.ids)
+                continue
+            mine: list[float] = [0, 0, 0, 0]
+            no_job: list[float] = [0, 0, 0, 0]
+            jobs = 0
+            for place, id in enumerate(part.ids):
+                found = self.id(id)
+                if found:
+                    amounts = [plain_number(column[place]) for column in part.amounts]
+                    add_amounts(mine, amounts)
+                    jobs += found[2]
+                    if not found[2]:
+                        add_amounts(no_job, amounts)
+            yield part, (mine, no_job), jobs
+
+
+class LoadRow:
+    """One row, while it is added up."""
+
+    __slots__ = ("level", "name", "file_system", "target", "server", "amounts", "no_job", "facts",
+                 "is_job", "is_shared", "jobs", "of", "read")
+
+    def __init__(self, level: Level, name: str | None, file_system: str, target: str = "",
+                 server: str = "", facts: Facts | None = None, is_job: bool = True) -> None:
+        self.level, self.name, self.file_system = level, name, file_system
+        self.target, self.server, self.facts, self.is_job = target, server, facts, is_job
+        self.amounts: list[float] = [0, 0, 0, 0]
+        self.no_job: list[float] = [0, 0, 0, 0]
+        self.is_shared = False
+        self.of: list[tuple[str, str]] = []         # (file system, target) that it is of
+        self.read = 0                               # of these have numbers
+        self.jobs: Any = set()                      # their ids; or how many
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any of what it is of has told its numbers."""
+        return self.read > 0 or not self.of
+
+    def mark(self) -> tuple[list[float], list[str], bool]:
+        """What tells its place: its amounts, its names, and whether it is a job's."""
+        return (self.amounts, [self.name or "", self.file_system, self.target, self.server],
+                self.is_job)
+
+    def words(self) -> Iterator[str]:
+        """Everything in it that somebody may look for."""
+        facts = self.facts
+        yield from filter(None, (self.name, self.file_system, self.target, self.server))
+        if not self.is_job:
+            yield "(no job)"
+        if facts is not None:
+            yield from (facts.user, facts.account, facts.name)
+
+    def row(self, suffix: str, load: Load) -> dict[str, Any]:
+        """The row in JSON, as docs/wire.md has it; `suffix`: "_per_s" of rates."""
+        level, member = self.level, self.level.row_member
+        row: dict[str, Any] = {member: self.name if self.name is None else one_line(self.name)}
+        if level.over != EVERYTHING:
+            row["file_system"] = self.file_system
+        if level.over == ONE_TARGET:
+            if member != "target":
+                row["target"] = self.target
+            row["server"] = self.server
+        row.update({metric + suffix: amount if self.is_known else None
+                    for metric, amount in zip(METRICS, self.amounts)})
+        row["lower_bound"] = bool(
+            any(target in load.missing.get(fs, ()) for fs, target in self.of) if self.of else
+            any(load.missing.values()) if level.over == EVERYTHING else
+            load.missing.get(self.file_system))
+        if self.of:
+            ages = [load.readings[one].age_s for one in self.of if one in load.readings]
+            row["age_s"] = None if None in ages else max(ages, default=None)
+        if level.rows_of == IDS:
+            row["is_job"] = self.is_job
+        if level.is_of_jobs:
+            facts = self.facts
+            row.update(user=facts.user if facts else "", account=facts.account if facts else "",
+                       name=one_line(facts.name) if facts else "",
+                       nodes=node_count(facts) if facts else None)
+        elif not self.is_known:
+            row["jobs"] = None
+        else:
+            row["jobs"] = self.jobs if isinstance(self.jobs, int) else len(self.jobs)
+        if level.split:
+            row["is_shared"] = self.is_shared
+        if level.rows_of != IDS:
+            if level.over != ONE_TARGET:
+                row["targets"] = len(self.of)
+            row["no_job_share"] = share(self.no_job[2], self.amounts[2])
+        return row
+
+
+def node_count(facts: Facts) -> int | None:
+    """How many nodes a job has, or None."""
+    return facts.node_count or len(nodes_of(facts.nodes)) or None
+
+
+def rows_of(level: Level, load: Load, wanted: Filter) -> Rows:
+    """[LoadRow or None] of a level, in steps."""
+    if level.rows_of != IDS:
+        return _of_targets(level, load, wanted)
+    return _of_ids_on_targets(level, wanted) if level.over == ONE_TARGET else _of_ids(level, wanted)
+
+
+def _of_ids(level: Level, wanted: Filter) -> Rows:
+    groups: dict[Any, LoadRow] = {}
+    split = level.split
+    split_names: dict[Any, list[str | None]] = {}       # group -> [name]
+    are_jobs, is_over_all = level.is_of_jobs, level.over == EVERYTHING
+    for number, (fs, amounts, job, facts, is_job) in enumerate(wanted.rows()):
+        if number % AT_ONCE == 0:
+            yield None
+        name = level.group(job, facts)
+        names = split_names.get(name)
+        if names is None:
+            names = split_names[name] = [name] if split is None else split(name)
+        place = "" if is_over_all else fs
+        for name in names:
+            group = groups.get((name, is_job, place))
+            if group is None:
+                group = groups[name, is_job, place] = LoadRow(
+                    level, name, place, facts=facts if are_jobs else None, is_job=is_job)
+            add_amounts(group.amounts, amounts, len(names))
+            if not are_jobs:
+                group.is_shared |= len(names) > 1
+                if is_job:
+                    group.jobs.add(job)
+    yield from groups.values()
+
+
+def _of_ids_on_targets(level: Level, wanted: Filter) -> Rows:
+    """One target after the other, so that not all of them are in memory: they may be millions."""
+    for part, _, _ in wanted.parts():
+        groups: dict[Any, LoadRow] = {}
+        rows = zip(part.ids, *(column if isinstance(column, list) else column.tolist()
+                               for column in part.amounts))
+        for number, (id, *amounts) in enumerate(rows):
+            if number % AT_ONCE == 0:
+                yield None
+            found = wanted.id(id)
+            if not found:
+                continue
+            job, facts, is_job = found
+            name = level.group(job, facts)
+            group = groups.get((name, is_job))
+            if group is None:
+                group = groups[name, is_job] = LoadRow(
+                    level, name, part.file_system, part.target, part.server,
+                    facts if level.is_of_jobs else None, is_job)
+                group.of, group.read = [(part.file_system, part.target)], 1
+            add_amounts(group.amounts, amounts)
+            if is_job and not level.is_of_jobs:
+                group.jobs.add(job)
+        yield from groups.values()
+
+
+def _of_targets(level: Level, load: Load, wanted: Filter) -> Rows:
+    groups: dict[Any, LoadRow] = {}
+    is_one_target = level.over == ONE_TARGET
+
+    def group_of(fs: str, target: str, server: str) -> LoadRow:
+        name = level.group(fs, target, server)
+        group = groups.get((name, fs))
+        if group is None:
+            group = groups[name, fs] = LoadRow(level, name, fs,
+                                               server=server if is_one_target else "")
+        group.of.append((fs, target))
+        return group
+    read = set()
+    for part, (amounts, no_job), jobs in wanted.parts():
+        yield None
+        read.add((part.file_system, part.target))
+        group = group_of(part.file_system, part.target, part.server)
+        add_amounts(group.amounts, amounts)
+        add_amounts(group.no_job, no_job)
+        group.read += 1
+        if is_one_target:
+            group.jobs = jobs                   # ids of one target are all different
+        else:
+            group.jobs.update(part.ids)
+    for fs, targets in load.missing.items():    # who has told nothing has a row
+        for target in targets if wanted.file_system(fs) else ():
+            if (fs, target) in load.readings and (fs, target) not in read:
+                group_of(fs, target, load.readings[fs, target].server)
+    if not is_one_target:
+        for group in groups.values():
+            yield None
+            group.jobs = {job for job, _, is_job in filter(None, map(wanted.id, group.jobs))
+                          if is_job}
+    yield from groups.values()
