@@ -16,6 +16,7 @@ sys.path.insert(0, str(HOME))
 from iostats import __main__
 from iostats.base import config as site
 from iostats.cli import jobs, mail, node, query, report, run, server, store, top
+from iostats.load import levels
 from iostats.lustre.metrics import EXPLAIN_ALWAYS, INSIDE, METRICS, NOT_OPERATIONS
 from iostats.report.job_list import FIELDS
 from iostats.sinks import influxdb, prometheus
@@ -74,6 +75,18 @@ def metrics_of_prometheus():
                       *(f"| `{name}` | {labels} | {help} |" for name, labels, help in rows)])
 
 
+def query_levels():
+    """One line for each level of `iostats query`."""
+    return "\n".join(["| | | |", "|---|---|---|",
+                      *(f"| {one.letter} | {one.word} | {one.help} |" for one in levels.QUERIES)])
+
+
+def load_levels():
+    """What `by` of the method `load` may be."""
+    names = [level.name for level in levels.OF_TOP]
+    return f"`by`: {', '.join(names[:-1])} or {names[-1]} (`{names[0]}`)."
+
+
 def block(text):
     """`text` as an indented block of Markdown."""
     return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").split("\n"))
@@ -88,6 +101,8 @@ PARTS = {
         "top-help": lambda: block(top.HELP), "query-help": lambda: block(query.HELP),
         "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
         "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP)},
+    "docs/harvest.md": {"query-levels": query_levels},
+    "docs/wire.md": {"load-levels": load_levels},
     "docs/jobs.md": {"fields": fields_table},
     "docs/sinks.md": {"prometheus-metrics": metrics_of_prometheus},
 }

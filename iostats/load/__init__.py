@@ -1,5 +1,5 @@
 """
-Who loads the file systems: what ids did at targets -> rows by job, user, node, server, target.
+Who loads the file systems: what ids did at targets -> rows at a level (levels.py), and tables.
 
 It asks nobody: the site's server, a storage server and a saved dump all give it the same lists.
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -279,3 +280,62 @@ def test_bad_usage_is_one_line_and_2(capsys, arguments, why):
     status = main(list(arguments))
     out, err = capsys.readouterr()
     assert (2, "") == (status, out) and why in Done(status, out, err).line
+
+
+_A_LEVEL = """
+    Level("kind", "KIND", "kind of target", TARGETS, FILE_SYSTEM,
+          lambda file_system, target, server: target[:3], "k", help="OST or MDT",
+          details=(_TARGETS,), queries=(Query("k", "kinds", TOTALS, "totals of OSTs and MDTs"),)),
+"""
+
+
+def test_to_add_a_level_is_to_add_a_row(tmp_path):
+    """Help, `top`, `query` and the site's server have it, with not a line elsewhere."""
+    copy = shutil.copytree(REPOSITORY / "iostats", tmp_path / "copy" / "iostats",
+                           ignore=shutil.ignore_patterns("__pycache__"))
+    table = copy / "load" / "levels.py"
+    before, end, after = table.read_text().partition("\n)\n\nOF_TOP")
+    table.write_text(before + _A_LEVEL.rstrip() + end + after)
+    env = {"PYTHONPATH": str(copy.parent)}
+    with SiteDesk(tmp_path) as desk:
+        desk.configure(harvest_interval=1)
+        desk.site(env=env)
+        server = StorageServer(desk, "oss1")
+        for ost, mdt in (({}, {}), ({"4711": moved(41_003)}, {"4711": moved(opens=23)})):
+            for target, jobs in (("OST0000", ost), ("OST0001", ost), ("MDT0000", mdt)):
+                server.show(target, jobs)
+            done = server.sweep()
+            assert (0, "") == (done.status, done.err), done
+
+        def answer(*arguments):
+            done = desk.iostats(*arguments, "--json", env=env)
+            assert (0, "") == (done.status, done.err)
+            return json.loads(done.out)
+        until(lambda: desk.iostats("query", "a", "--json", env=env).out.count('"4711"') >= 3,
+              what="the second sweep")
+        found = {"OST": (2 * 41_003, 2), "MDT": (0, 1)}
+        for word in ("k", "kinds"):
+            assert found == {row["kind"]: (row["read_bytes"], row["targets"])
+                             for row in answer("query", word)["rows"]}
+        assert {"OST", "MDT"} == {row["kind"] for row in answer(
+            "top", "--once", "--by", "kind")["rows"]}
+        title, heading, *_ = desk.iostats("query", "kinds", env=env).out.splitlines()
+        assert ", by kind of target, " in title and ["KIND", "FS"] == heading.split()[:2]
+        assert ["KIND", "FS", "WR_MiB/S"] == desk.iostats(
+            "top", "--once", "--by", "kind", env=env).out.splitlines()[1].split()[:3]
+        assert "target, fs or kind (OST or MDT)" in re.sub(
+            r"\s+", " ", desk.iostats("top", "--help", env=env).out)
+        assert "  k  kinds              totals of OSTs and MDTs" in desk.iostats(
+            "query", "--help", env=env).out.splitlines()
+        assert desk.iostats("top", "--by", "usr", env=env).line == (
+            "iostats: --by: expected job, user, node, storage-server, target, fs, kind, got 'usr'")
+
+
+def test_the_former_name_of_storage_servers_is_accepted_and_the_new_one_is_named(site):
+    rows = {}
+    for name, said in (("storage-server", ""),
+                       ("server", "iostats: --by server: the name is now storage-server\n")):
+        done = site.iostats("top", "--once", "--json", "--by", name)
+        assert (0, said) == (done.status, done.err)
+        rows[name] = [row["server"] for row in json.loads(done.out)["rows"]]
+    assert ["oss1"] == rows["server"] == rows["storage-server"]

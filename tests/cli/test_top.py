@@ -315,7 +315,7 @@ def test_dumps_in_the_wrong_order_are_said(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, why", [
-    (("--by", "disk"), "--by: expected job, user, node, server, target, fs, got 'disk'"),
+    (("--by", "disk"), "--by: expected job, user, node, storage-server, target, fs, got 'disk'"),
     (("--sort", "name"), "--sort: expected write, read, requests, metadata, got 'name'"),
     (("--count", "0"), "--count: expected a number from 1 to 10000"),
     (("--every", "-1"), "--every: expected seconds"), (("--every", "nan"), "--every: expected"),
@@ -448,7 +448,7 @@ def test_keys_sort_group_filter_and_quit(terminal):
     for key, words in (("m", "by target, metadata first"), ("r", "by target, read first"),
                        ("i", "by target, requests first"), ("o", "by target, open first"),
                        ("%", r"OPEN %"), ("%", r"OPEN/S"), ("l", "by target, latency first"),
-                       ("l", "by target, written first"), ("o", "META/S +SERVER"),
+                       ("l", "by target, written first"), ("o", "META/S +OSS/MDS"),
                        ("w", "by target, written first"),
                        ("s", "by storage server, written first"), ("F", "by file system"),
                        ("j", "by job"), ("t", "by target"), ("f", "written first, scratch"),
