@@ -30,10 +30,12 @@ sys.path[:0] = [HERE, os.path.join(HERE, "packaging")]
 import site_cfg
 from place import ETC, STATE, Failed, Place, copy, write
 
+from iostats import sinks
+
 Role = namedtuple("Role", "what units starts extras")
 ROLES = {
     "site": Role("the site's server", ("iostats-site.service",), "iostats-site.service",
-                 ("server", "influxdb", "prometheus")),
+                 ("server", *sinks.names())),
     "node": Role("a compute node", ("iostats-deliver.service", "iostats-deliver.timer"),
                  "iostats-deliver.timer", ("server",)),
     "harvest": Role("a storage server", ("iostats-harvest.service",), "iostats-harvest.service",

@@ -93,10 +93,13 @@ def with_values(text, values):
 
 
 def _loaded(site, path, name, place):
+    from iostats import sinks
     from iostats.base.errors import IostatsError
     from iostats.wire import secret
     try:
         config = site.load(path, environ={})
+        if name == "site":
+            sinks.add_sections(config)
         if name == "site" and not place.destdir and "secret" in config["server.auth"] and (
                 secret.make(config["site.secret"])):
             print(f"{config['site.secret']}: a new secret")

@@ -18,6 +18,7 @@ import urllib.request
 import pytest
 from processes import free_port, until
 
+from iostats import sinks
 from iostats.base import config
 from iostats.base.job_facts import Facts
 from iostats.site import resets
@@ -112,25 +113,25 @@ def swept(sink, site, *sweeps_entries):
     async def give():
         for entries in sweeps_entries:
             sink.sweep(site.sweep(entries), site)
-            task = getattr(sink, "_walking", None) or getattr(sink, "_making", None)
-            await task
+            await sink.walking
     asyncio.run(give())
 
 
 def sent(sink):
     """Wait until the database has all that was given to `sink`, an InfluxDB."""
-    until(lambda: not sink._sweeps.unfinished_tasks and not sink._spool.waiting()[0],
-          what="all points are sent")
+    until(lambda: not sink.unkept_sweeps()
+          and not number_of(sink, "iostats_influxdb_spooled_points"), what="all points are sent")
 
 
 def kept(sink):
     """Wait until all that was given to it is in its directory."""
-    until(lambda: not sink._sweeps.unfinished_tasks, what="all points are kept")
+    until(lambda: not sink.unkept_sweeps(), what="all points are kept")
 
 
 def config_of(**options):
     """A Config with these: config_of(influxdb_url=...)."""
     found = config.Config()
+    sinks.add_sections(found)
     for name, value in options.items():
         found.take(name.replace("_", ".", 1), str(value), "the test")
     return found

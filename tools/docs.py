@@ -13,13 +13,13 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
 
-from iostats import __main__
+from iostats import __main__, sinks
 from iostats.base import config as site
 from iostats.cli import jobs, mail, node, query, report, run, server, store, top
 from iostats.load import levels
 from iostats.lustre.metrics import EXPLAIN_ALWAYS, INSIDE, METRICS, NOT_OPERATIONS
 from iostats.report.job_list import FIELDS
-from iostats.sinks import influxdb, prometheus
+from iostats.sinks.prometheus import page
 
 
 def counters_table():
@@ -57,20 +57,30 @@ def always():
     return "\n".join(f"* {line}" for line in EXPLAIN_ALWAYS)
 
 
+def sinks_table():
+    """One line for each sink."""
+    lines = ["| section of site.cfg | feeds | needs |", "|---|---|---|"]
+    for name in sinks.names():
+        sink = sinks.named(name)
+        needs = f"`pip install '.[{name}]'`" if sink.REQUIRES else ""
+        lines.append(f"| `[{name}]` | {sink.ABOUT} | {needs} |")
+    return "\n".join(lines)
+
+
 def metrics_of_prometheus():
     """What GET /metrics has."""
-    labels = ", ".join(f"`{label}`" for label in prometheus.LABELS)
+    labels = ", ".join(f"`{label}`" for label in page.LABELS)
     rows = [(f"{name}_total", labels + ", `operation`" * (name == "lustre_job_stats"), help)
-            for name, help in prometheus.FAMILIES.items()]
-    rows += [("lustre_job_lower_bound", labels, prometheus.LOWER_BOUND)]
+            for name, help in page.FAMILIES.items()]
+    rows += [("lustre_job_lower_bound", labels, page.LOWER_BOUND)]
     rows += [(f"{name}_total", "`component`, `target`, `fs`", help)
-             for name, help in prometheus.REQUESTS.items()]
-    rows += [("iostats_agent_up", "`node`", prometheus.AGENT_UP),
-             ("iostats_agent_sweep_timestamp_seconds", "`node`", prometheus.AGENT_SWEEP),
-             ("iostats_sweep_timestamp_seconds", "", prometheus.SWEEP),
-             ("iostats_sweep_age_seconds", "", prometheus.AGE)]
+             for name, help in page.REQUESTS.items()]
+    rows += [("iostats_agent_up", "`node`", page.AGENT_UP),
+             ("iostats_agent_sweep_timestamp_seconds", "`node`", page.AGENT_SWEEP),
+             ("iostats_sweep_timestamp_seconds", "", page.SWEEP),
+             ("iostats_sweep_age_seconds", "", page.AGE)]
     rows += [(name + "_total" * (kind == "counter"), "", help)
-             for name, kind, help in (*prometheus.NUMBERS, *influxdb.NUMBERS)]
+             for sink in sinks.names() for name, kind, help in sinks.named(sink).NUMBERS]
     return "\n".join(["| metric | labels | |", "|---|---|---|",
                       *(f"| `{name}` | {labels} | {help} |" for name, labels, help in rows)])
 
@@ -104,14 +114,16 @@ PARTS = {
     "docs/harvest.md": {"query-levels": query_levels},
     "docs/wire.md": {"load-levels": load_levels},
     "docs/jobs.md": {"fields": fields_table},
-    "docs/sinks.md": {"prometheus-metrics": metrics_of_prometheus},
+    "docs/sinks.md": {"sinks": sinks_table, "prometheus-metrics": metrics_of_prometheus},
 }
 
 
 def options(text):
     """`text`, site.cfg, with the options of the code, each with its help and its default."""
     sections = {}
-    for name, option in site.OPTIONS.items():
+    config = site.Config()
+    sinks.add_sections(config)
+    for name, option in config.options.items():
         section, _, key = name.partition(".")
         about = textwrap.wrap(option.help, 88)
         if _is_a_choice(option):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from iostats import sinks
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError
 
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         config = site.load(options.config)
+        sinks.add_sections(config)
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status
@@ -34,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 def listing(config: site.Config, with_origin: bool) -> list[str]:
     """Lines of site.cfg's form."""
     lines, section = [], None
-    for name in site.OPTIONS:
+    for name in config.options:
         if name.partition(".")[0] != section:
             section = name.partition(".")[0]
             lines.append(f"[{section}]")

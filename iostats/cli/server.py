@@ -143,6 +143,8 @@ def _run(options: argparse.Namespace) -> int:
 def _run_site(options: argparse.Namespace, config: site.Config) -> int:
     from iostats.site.store import Store
     from iostats.wire import protocol
+    from iostats import sinks
+    sinks.add_sections(config)
     logs.to_standard_error(logging.WARNING if options.quiet else logging.INFO)
     if options.secret is not None:
         config.take("site.secret", options.secret, "--secret")
@@ -150,7 +152,6 @@ def _run_site(options: argparse.Namespace, config: site.Config) -> int:
         _say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
     checks = auth.with_timeout(_MUNGED_WITHIN_S, _MUNGED, lambda: auth.server_credentials(
         config, protocol.SITE, config["site.secret"], _say, uids=auth.ANYONE))
-    from iostats import sinks
     store, outlets = Store(config["site.store"]), []
     event_loop_policy()
     try:
@@ -165,9 +166,8 @@ def _run_site(options: argparse.Namespace, config: site.Config) -> int:
 
 async def _serve_site(store: Store, checks: Sequence[auth.Credentials], config: site.Config,
                       options: argparse.Namespace, outlets: list[Any]) -> None:
-    from iostats.sinks import prometheus
     from iostats.site.receive import SiteServer
-    _raise_limits(config, 64 + prometheus.MOST_CONNECTIONS)
+    _raise_limits(config, 64 + sum(outlet.connections for outlet in outlets))
     server = SiteServer(store, checks, config, time.time, outlets)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -1,33 +1,46 @@
 """
-Sinks: where the site's server hands on what it knows of jobs, one file each.
+Sinks: where the site's server sends what it knows of jobs, one file each.
 
-A sink is a file in this directory.  `[NAME] ...` in site.cfg turns it on; what it needs is imported
-when it is on, and not before.  Its module has
+A sink is a module or package of this directory whose top level imports the standard library and
+rooms to the left alone; nodes and `make install-site` look at it.  `[NAME]` in site.cfg turns it
+on; its packages are imported then, and not before.  The module has
 
-    NAME                  as in site.cfg and in messages
-    NEEDS                 the package that it imports, "influxdb_client"
-    PACKAGE               what pip calls it; pyproject.toml has it in the extra NAME
-    is_on(config)         whether site.cfg asks for it
-    make(config, say)     the sink; `say(text)` takes a line for the administrator
+    NAME                      its section in site.cfg, its pip extra, and its name in messages
+    ABOUT                     what it feeds, in one line for docs/sinks.md
+    OPTIONS                   {key: base.config.Option} of its section
+    IMPORTS                   the package that it imports, "influxdb_client"; "" for none
+    REQUIRES                  what pip installs for that, the extra NAME of pyproject.toml; () for
+                              none
+    NUMBERS                   (name, kind, help) of what numbers() of the sink gives, in its order
+    is_on(config)             whether site.cfg asks for it
+    make(config, say, clock)  the sink; `say(text)` takes a line for the administrator, `clock` is
+                              time.time; ConfigError
 
 and the sink itself
 
-    sweep(sweep, harvest) called on the server's loop after each complete sweep; returns at once
-    forget(ids)           the targets have forgotten these ids of job_stats, and count them from 0
-    numbers()             [Number] about itself, for the other sinks to show
-    beside                [sink] of the others, set by `of`
-    close()               what is not handed on yet is kept for the next start
+    sweep(sweep, harvest)     called on the server's loop after each complete sweep; returns at once
+    forget(ids)               the targets have forgotten these ids of job_stats, which count from 0
+                              if they come back
+    numbers()                 [Number] about itself, for the other sinks to show
+    others                    [sink] of the others, set by `of`
+    connections               how many connections of others it may have open
+    close()                   what is not sent yet is kept for the next start
 
 Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.
+
+Pure: gains, influxdb.lines, prometheus.page.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
+import time
 from collections import namedtuple
 
+from iostats.base import plug_ins
 from iostats.base.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -52,8 +65,7 @@ Attributes:
 
 def names() -> list[str]:
     """The sinks that there are."""
-    found = (os.path.splitext(filename) for filename in os.listdir(os.path.dirname(__file__)))
-    return sorted(name for name, dot_py in found if dot_py == ".py" and not name.startswith("_"))
+    return plug_ins.names(os.path.dirname(__file__))
 
 
 def named(name: str) -> ModuleType:
@@ -62,25 +74,41 @@ def named(name: str) -> ModuleType:
     return sys.modules[f"{__name__}.{name}"]
 
 
-def of(config: Config, say: Callable[[str], None]) -> list[Any]:
+def add_sections(config: Config) -> None:
+    """Let `config` know the options of all sinks; ConfigError for what was read for them."""
+    for name in names():
+        config.add_section(name, named(name).OPTIONS)
+    config.require_known_sections()
+
+
+def of(config: Config, say: Callable[[str], None],
+       clock: Callable[[], float] = time.time) -> list[Any]:
     """[sink] of those that `config` turns on; ConfigError."""
+    add_sections(config)
     found = []
     try:
         for module in map(named, names()):
             if module.is_on(config):
-                found.append(_made(module, config, say))
+                found.append(_made(module, config, say, clock))
     except BaseException:
         for sink in found:
             sink.close()
         raise
     for sink in found:
-        sink.beside = [other for other in found if other is not sink]
+        sink.others = [other for other in found if other is not sink]
     return found
 
 
-def _made(module: ModuleType, config: Config, say: Callable[[str], None]) -> Any:
-    if importlib.util.find_spec(module.NEEDS) is None:
-        raise ConfigError(f"site.cfg: [{module.NAME}]: expected the Python package "
-                          f"{module.PACKAGE}, which is not there; install it: {sys.executable} -m "
-                          f"pip install {module.PACKAGE}")
-    return module.make(config, say)
+def package_of(module: ModuleType) -> str:
+    """What pip calls the package that a sink imports; "" for none."""
+    return re.split(r"[<>=~!;\[ ]", module.REQUIRES[0])[0] if module.REQUIRES else ""
+
+
+def _made(module: ModuleType, config: Config, say: Callable[[str], None],
+          clock: Callable[[], float]) -> Any:
+    if module.IMPORTS and importlib.util.find_spec(module.IMPORTS) is None:
+        package = package_of(module)
+        raise ConfigError(f"site.cfg: [{module.NAME}]: expected the Python package {package}, "
+                          f"which is not there; install it: {sys.executable} -m pip install "
+                          f"{package}")
+    return module.make(config, say, clock)

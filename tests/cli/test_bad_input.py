@@ -763,15 +763,15 @@ SITE_CFG = {
                          "got '65536'"),
     "negative number": ("[server]\ndeadline = -5\n", "[server] deadline: expected seconds"),
     "unknown section": ("# ours\n[sever]\nhost = login1\n", "site.cfg:2: expected one of the "
-                        "sections node server batch run site harvest secret influxdb prometheus "
-                        "report labels, got '[sever]'"),
+                        "sections node server batch run site harvest secret report influxdb "
+                        "prometheus labels, got '[sever]'"),
     "key before a section": ("host = login1\n", "site.cfg:1: expected [section] before the first "
                              "key, got 'host = login1'"),
     "no equals sign": ("[server]\nhost login1\n", "site.cfg:2: expected [section], key = value"),
     "key twice": ("[server]\nhost = a\nhost = b\n", "site.cfg:3: [server] host stands in line 2 "
                   "already; remove one"),
     "not one of the choices": ("[report]\nformat = html\n", "site.cfg:2: [report] format: "
-                               "expected grid or plain or json or csv or markdown, got 'html'"),
+                               "expected grid, plain, json, csv or markdown, got 'html'"),
     "ports the wrong way round": ("[server]\nport_first = 300\nport_last = 200\n",
                                   "port_last: expected a port of at least port_first = 300"),
     "binary": ("\x7fELF\x02\x01\x01\0\0\0", "site.cfg:1: expected"),
@@ -797,7 +797,7 @@ def test_a_mistake_in_site_cfg_is_one_line_with_place_and_choices(desk, command,
     ("IOSTATS_SERVER_DEADLINE", "soon", "environment: IOSTATS_SERVER_DEADLINE: [server] deadline: "
                                         "expected seconds, from 0 to 10000000, got 'soon'"),
     ("IOSTATS_NODE_RETRY_TIMEOUT", "", "IOSTATS_NODE_RETRY_TIMEOUT"),
-    ("IOSTATS_REPORT_UNITS", "MB", "expected binary or decimal or bytes, got 'MB'"),
+    ("IOSTATS_REPORT_UNITS", "MB", "expected binary, decimal or bytes, got 'MB'"),
 ])
 def test_a_mistake_in_a_variable_names_the_variable(desk, variable, value, message):
     """Status 2, as in a file."""

@@ -197,7 +197,7 @@ def test_a_secret_that_may_not_be_read_is_one_line(desk):
     (("--latest", "0"), "--latest: expected a number from 1 to 1000, got '0'"),
     (("--latest", "1001"), "from 1 to 1000"), (("--latest", "all"), "from 1 to 1000"),
     (("--latest", "9" * 5000), "from 1 to 1000"), (("--latest", "1", "4711"), "got both: 4711"),
-    (("--format", "xml", "4711"), "expected grid or plain or json"),
+    (("--format", "xml", "4711"), "expected grid, plain, json"),
     (("--from", "memory", "4711"), "--from: expected site or comment, got 'memory'"),
     (("--bogus", "4711"), "unrecognized arguments: --bogus")])
 def test_bad_usage_is_one_line_and_2(desk, capsys, arguments, why):

@@ -26,7 +26,7 @@ from iostats.base.errors import (
 )
 from iostats.node import measurement, prolog_epilog, rates, sources, start_files
 from iostats.server import journal
-from iostats.sinks import influxdb
+from iostats.sinks.influxdb.queue import PointQueue
 from iostats.site import resets
 from iostats.totals import delta, snapshot
 from iostats.wire import client, jsonrpc, protocol, secret
@@ -271,7 +271,7 @@ def spooled(data):
                     one.remove(one.first())
         finally:
             os.close(one._lock)
-        points = influxdb.Spool(at, 1 << 20)
+        points = PointQueue(at, 1 << 20)
         points.put(["lustre a=1i 2"])
         for _ in range(3):
             found = points.oldest(0)

@@ -22,7 +22,9 @@ from iostats.base import config, job_id
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.report import job_tables, node_sets
 from iostats.server import job_server
-from iostats.sinks import influxdb, prometheus
+from iostats.sinks import prometheus
+from iostats.sinks.influxdb import database as influx_database
+from iostats.sinks.influxdb import lines as influx_lines
 from iostats.site import resets
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
@@ -591,15 +593,15 @@ def reader_answer(data):
 def database_answer(data):
     """What InfluxDB answers to a write, and the bytes that it is written in."""
     status, after, body = (data.split(b"\0", 2) + [b"", b""])[:3]
-    answer = influxdb._answer(int(status) if status.isdigit() and len(status) < 4 else 500,
+    answer = influx_database.answer_of(int(status) if status.isdigit() and len(status) < 4 else 500,
                               {"Retry-After": after.decode("latin-1")}, body)
     assert len(answer.why) < 300 and "\n" not in answer.why
     assert answer.after_s is None or 0 <= answer.after_s <= 600
     for text in (after.decode("utf-8", "surrogateescape"), body.decode("utf-8", "replace")):
-        line = influxdb.line("lustre" + influxdb._tags(job=text, fs="scratch"),
+        line = influx_lines.line("lustre" + influx_lines.tags_of(job=text, fs="scratch"),
                              [("read_bytes", 23)], 1000)
         assert "\n" not in line and line.isprintable(), line
-        assert _tag_of(line) == influxdb._tags(job=text, fs="scratch")
+        assert _tag_of(line) == influx_lines.tags_of(job=text, fs="scratch")
 
 
 def _tag_of(line):
@@ -647,7 +649,7 @@ def hostile_database(data):
     listener.answer, said = data, []
     logging.getLogger("urllib3").filters = [lambda record: said.append(record) or False]
     logging.getLogger("urllib3.connection").filters = [lambda record: said.append(record) or False]
-    database = influxdb.Database(influxdb.Where(listener.url, "o", "b", "t"), 2, "")
+    database = influx_database.Database(influx_database.Where(listener.url, "o", "b", "t"), 2, "")
     try:
         assert len(database.write([b"lustre a=1i 1"]).why) < 300
     finally:

@@ -373,7 +373,7 @@ def test_a_script_without_its_first_line_is_the_shells(desk):
     (["--job"], "--job: expected a value after it (see --help)"),
     (["--nosuch", "X"], "no option '--nosuch'; there are: --job --nodes --format --output --json "
      "--root --config --long --explain --quiet (see --help)"),
-    (["--format", "xml", "X"], "--format: [report] format: expected grid or plain or json or csv "
+    (["--format", "xml", "X"], "--format: [report] format: expected grid, plain, json, csv "
      "or markdown, got 'xml'"),
     (["--job", " ", "X"], "--job: expected a job id, got nothing"),
     (["--nodes", "4", "X"], "--nodes: expected names, such as nid[00001-00128], got '4'"),

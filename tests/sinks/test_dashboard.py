@@ -56,14 +56,14 @@ def filled(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("spool")
     if request.param == "influxdb":
         sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
-                                       influxdb_spool_dir=directory), Said())
+                                       influxdb_spool_dir=directory), Said(), time.time)
         swept(sink, site, *map(entries, range(1, 8)))
         sent(sink)
     else:
         from iostats.sinks import prometheus
         sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0",
-                                         prometheus_by_target="yes"), Said())
-        sink._clock = lambda: site.slot + 7
+                                         prometheus_by_target="yes"), Said(), time.time)
+        sink.clock = lambda: site.slot + 7
         for number in range(1, 8):
             swept(sink, site, entries(number))
             with urllib.request.urlopen(urllib.request.Request(
@@ -140,9 +140,9 @@ def test_silent_agents_have_their_names(tmp_path):
     """oss7 has not sent its part of the last sweep."""
     from iostats.sinks import prometheus
     victoria, site = Victoria(tmp_path / "data"), a_site()
-    sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0"), Said())
+    sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0"), Said(), time.time)
     try:
-        sink._clock = lambda: site.slot + 7
+        sink.clock = lambda: site.slot + 7
         swept(sink, site, entries(1), {MDT0: {}})
         site.agents["oss7"] = site.agents["oss1"]._replace(slot=site.slot)
         swept(sink, site, {MDT0: {}})
@@ -166,7 +166,7 @@ def test_jobs_whose_amounts_may_be_too_low_are_counted(tmp_path, boots, expected
     """Once each, on however many targets."""
     victoria, site = Victoria(tmp_path / "data"), a_site()
     sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
-                                   influxdb_spool_dir=tmp_path / "spool"), Said())
+                                   influxdb_spool_dir=tmp_path / "spool"), Said(), time.time)
     for number, boot in enumerate(boots, 1):
         site.boot = boot
         swept(sink, site, {OST0: {"4711": {"punch": number}}, OST1: {"4711": {"punch": number}}})

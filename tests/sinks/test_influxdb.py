@@ -35,6 +35,12 @@ from sink_desk import (
 from iostats import sinks
 from iostats.base.errors import ConfigError
 from iostats.sinks import influxdb
+from iostats.sinks.influxdb import lines as influx_lines
+from iostats.sinks.influxdb import queue as influx_queue
+from iostats.sinks.influxdb import sender
+from iostats.sinks.influxdb.database import Where, retry_after_s, where_of
+from iostats.sinks.influxdb.lines import Lines
+from iostats.sinks.influxdb.queue import PointQueue
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -65,7 +71,7 @@ def opened():
     made = []
 
     def open_one(config):
-        made.append(influxdb.make(config, open_one.said))
+        made.append(influxdb.make(config, open_one.said, time.time))
         return made[-1]
     open_one.said = Said()
     yield open_one
@@ -89,7 +95,7 @@ def answering():
 @pytest.fixture
 def at_once(monkeypatch):
     """Failed writes are tried again soon."""
-    monkeypatch.setattr(influxdb, "AGAIN_S", (0.02, 0.05))
+    monkeypatch.setattr(sender, "AGAIN_S", (0.02, 0.05))
 
 
 @pytest.fixture
@@ -109,7 +115,7 @@ def site():
 
 def lines_of(site, *entries, schema="full", by_target=False, clock=None):
     """[[line] of each sweep], times as seconds after the first sweep."""
-    lines = influxdb.Lines(schema, by_target, clock or (lambda: site.slot))
+    lines = Lines(schema, by_target, clock or (lambda: site.slot))
     found = []
     for some in entries:
         for _ in lines.walk(site.sweep(some), site):
@@ -201,7 +207,7 @@ def test_jobharvests_schema_has_oss_and_mds_apart(site):
 
 def test_jobharvests_schema_has_no_sweep_of_more_than_an_hour_ago(site):
     """One that an agent had kept while our server was away; the full schema has it."""
-    lines = influxdb.Lines("both", False, lambda: site.slot + 3601)
+    lines = Lines("both", False, lambda: site.slot + 3601)
     for _ in lines.walk(site.sweep({OST0: {"4711": {"write_bytes": (23, 2300)}}}), site):
         pass
     [line] = lines.ready.lines()
@@ -220,7 +226,7 @@ def test_all_ids_of_a_job_are_one(site):
 
 def test_a_job_that_becomes_known_goes_on_under_its_name(site):
     """With the total that it had in the sweep before, so that no rate is made of the old one."""
-    lines = influxdb.Lines("full", False, lambda: site.slot)
+    lines = Lines("full", False, lambda: site.slot)
     texts = []
     for number, count in enumerate((23, 37)):
         if number:
@@ -238,7 +244,7 @@ def test_what_is_no_jobs_is_added_up_and_never_falls(site):
     """From our own beginning; also when the targets forget those ids."""
     entries = ({OST0: {"cp.0": {"read_bytes": (23, 2300)}, "kworker": {"punch": 3}}},
                {OST0: {"cp.0": {"read_bytes": (29, 2900)}, "rm.0": {"punch": 5}}})
-    lines = influxdb.Lines("both", False, lambda: site.slot)
+    lines = Lines("both", False, lambda: site.slot)
     texts = []
     for some in (*entries, {OST0: {"dd.1000": {"write_bytes": (2, 43)}}}):
         for _ in lines.walk(site.sweep(some), site):
@@ -257,7 +263,7 @@ def test_what_is_no_jobs_is_added_up_and_never_falls(site):
 
 def test_a_total_that_may_be_too_low_says_so(site):
     """Here: the storage server was started again, and what it did before that is not known."""
-    lines = influxdb.Lines("full", False, lambda: site.slot)
+    lines = Lines("full", False, lambda: site.slot)
     texts = []
     for count, boot in ((23, "boot"), (37, "another boot"), (41, "another boot")):
         site.boot = boot
@@ -273,7 +279,7 @@ def test_a_total_that_may_be_too_low_says_so(site):
 def test_a_job_that_began_before_the_harvest_may_have_done_more(told):
     """Whether that is known when it is seen first, or is told later."""
     site = Site(now_slot())
-    lines = influxdb.Lines("full", False, lambda: site.slot)
+    lines = Lines("full", False, lambda: site.slot)
     low = []
     for number in range(3):
         if told or number == 1:
@@ -287,7 +293,7 @@ def test_a_job_that_began_before_the_harvest_may_have_done_more(told):
 def test_a_doubt_that_comes_with_a_change_is_seen(site):
     """Silent for longer than the interval, no start times, and it only grew: cannot be told."""
     site.starts = False
-    lines = influxdb.Lines("full", False, lambda: site.slot)
+    lines = Lines("full", False, lambda: site.slot)
     low = []
     for number in range(40):
         some = {MDT0: {"4711": {"open": 23 + number}}} if number in (0, 1, 39) else {}
@@ -336,7 +342,8 @@ def parsed(line):
 @example("\udcff")
 def test_every_id_is_one_tag_that_can_be_read_back(job):
     """Whatever is in it: the form of a line is not broken, and no two ids are the same tag."""
-    line = influxdb.line(f"lustre_job,job={influxdb.tag(job)},fs=scratch", [("open", 23)], 41)
+    head = f"lustre_job,job={influx_lines.tag(job)},fs=scratch"
+    line = influx_lines.line(head, [("open", 23)], 41)
     tags = parsed(line.encode("utf-8", "backslashreplace").decode())
     assert {"job", "fs"} == set(tags)
     back = re.sub(r"\\x(..)|\\u(....)|\\U(.{8})", lambda found: chr(int(
@@ -453,12 +460,13 @@ def test_what_is_written_twice_is_there_once(clean, opened, options, site):
 
 
 KILLED = """
-import asyncio, os, sys
+import asyncio, os, sys, time
 sys.path[:0] = sys.argv[1:3]
 from sink_desk import Said, Site, config_of, kept, swept
 from iostats.sinks import influxdb
 site = Site(int(sys.argv[5]))
-sink = influxdb.make(config_of(influxdb_url=sys.argv[3], influxdb_spool_dir=sys.argv[4]), Said())
+sink = influxdb.make(config_of(influxdb_url=sys.argv[3], influxdb_spool_dir=sys.argv[4]), Said(),
+                     time.time)
 for count in (23, 37, 41):
     swept(sink, site, {("scratch", "MDT0000"): {"4711": {"open": count}}})
 kept(sink)
@@ -530,12 +538,12 @@ def test_a_point_that_is_not_taken_now_is_sent_again(answering, opened, options,
     ("", None), (None, None), ("Fri, 20 Nov 2020 10:00:07 GMT", 0.0)])
 def test_a_database_may_say_when_to_come_again(text, expected):
     """Not in more than ten minutes, though: what it says may be wrong, too."""
-    assert expected == influxdb._retry_after(text)
+    assert expected == retry_after_s(text)
 
 
 def test_a_date_to_come_again_is_understood():
     """In an hour: that is ten minutes here."""
-    assert 600.0 == influxdb._retry_after(http_date(3600))
+    assert 600.0 == retry_after_s(http_date(3600))
 
 
 def test_pauses_are_as_long_as_the_database_says_or_grow(answering, opened, options, site):
@@ -554,7 +562,7 @@ def test_pauses_are_as_long_as_the_database_says_or_grow(answering, opened, opti
     again = (503, {}, b"")
     database = answering((429, {"Retry-After": "37"}, b""), *[again] * 7)
     sink = opened(options(database.url))
-    sink._stop = clock = Clock(sink._stop)
+    sink.stopped = clock = Clock(sink.stopped)
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
     sent(sink)
     assert [37, 2, 4, 8, 16, 32, 60, 60] == clock.pauses
@@ -582,7 +590,7 @@ def test_a_refused_token_is_said_again_after_an_hour(answering, opened, options,
     assert 1 == len(opened.said)
     assert "answers 401; points are kept in " in opened.said[0]
     assert "are the token, the bucket and the organization right?" in opened.said[0]
-    monkeypatch.setattr(influxdb, "SAY_AGAIN_S", 0.0)          # an hour later
+    monkeypatch.setattr(sender, "SAY_AGAIN_S", 0.0)          # an hour later
     until(lambda: len(opened.said) > 1, what="it is said again")
     database.answers.clear()
     sent(sink)
@@ -690,7 +698,7 @@ def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, 
     def full(path, data):
         raise OSError(28, "No space left on device")
     with monkeypatch.context() as patched:
-        patched.setattr(influxdb, "_write", full)
+        patched.setattr(influx_queue, "_write", full)
         swept(sink, site, {MDT0: {"4711": {"open": 23}}}, {MDT0: {"4711": {"open": 37}}})
         sent(sink)
     swept(sink, site, {MDT0: {"4711": {"open": 41}}})
@@ -722,7 +730,7 @@ def test_a_damaged_file_of_the_spool_costs_its_points_alone(answering, opened, o
 
 def test_points_put_aside_are_bounded_too(tmp_path):
     """A tenth of the spool; the newest stay."""
-    spool = influxdb.Spool(str(tmp_path), 100_000)
+    spool = PointQueue(str(tmp_path), 100_000)
     for number in range(40):
         spool.put_aside([b"%d" % number * 500])
     names = sorted((tmp_path / "refused").iterdir())
@@ -733,7 +741,7 @@ def test_points_put_aside_are_bounded_too(tmp_path):
 
 def test_a_sweep_that_was_left_out_is_in_the_next(site):
     """Its amounts are, since totals are written."""
-    lines = influxdb.Lines("full", False, lambda: site.slot)
+    lines = Lines("full", False, lambda: site.slot)
     for number, count in enumerate((23, 37, 41)):
         sweep = site.sweep({MDT0: {"4711": {"open": count}}} if number < 2 else {})
         if number != 1:
@@ -755,8 +763,8 @@ def test_jobharvests_four_lines_are_taken(tmp_path):
     """URL, organization, bucket, token."""
     path = private(tmp_path / "jobHarvest.influx",
                    "http://db1:8086\nAstrolabor Zürich\njobs\nt0ken==\n\n")
-    assert (influxdb.Where("http://db1:8086", "Astrolabor Zürich", "jobs", "t0ken==")
-            == influxdb.where_of(config_of(influxdb_file=path)))
+    assert (Where("http://db1:8086", "Astrolabor Zürich", "jobs", "t0ken==")
+            == where_of(config_of(influxdb_file=path)))
 
 
 @pytest.mark.parametrize("text, mode, said", [
@@ -778,7 +786,7 @@ def test_a_file_that_will_not_do_is_one_line(tmp_path, text, mode, said):
     if text is not None:
         private(path, text, mode)
     with pytest.raises(ConfigError) as caught:
-        influxdb.where_of(config_of(influxdb_file=path))
+        where_of(config_of(influxdb_file=path))
     assert str(caught.value).startswith(f"{path}:")
     assert said in str(caught.value)
 
@@ -795,7 +803,7 @@ def test_choices_that_will_not_do_are_one_line(tmp_path, options, text, mode, sa
     """Before the server starts."""
     path = private(tmp_path / "token", text, mode)
     with pytest.raises(ConfigError, match=re.escape(said)):
-        influxdb.where_of(config_of(**{"influxdb_url": "http://db1", "influxdb_token_file": path,
+        where_of(config_of(**{"influxdb_url": "http://db1", "influxdb_token_file": path,
                                        **options}))
 
 
@@ -803,14 +811,14 @@ def test_a_directory_that_will_not_do_is_one_line(tmp_path):
     """Here: a file stands in its place."""
     (tmp_path / "spool").write_text("")
     with pytest.raises(ConfigError, match=r"name another directory .*spool_dir in site\.cfg"):
-        influxdb.Spool(str(tmp_path / "spool" / "points"), 65536)
+        PointQueue(str(tmp_path / "spool" / "points"), 65536)
 
 
 def test_what_is_not_asked_for_is_not_imported(tmp_path):
     """A site without a database needs no package for one."""
     code = ("import sys; from iostats.base import config; from iostats import sinks; "
             "print(sinks.of(config.Config(), print), sorted("
-            "{'influxdb_client', 'prometheus_client'} & set(sys.modules)))")
+            "{'influxdb_client', 'numpy', 'prometheus_client'} & set(sys.modules)))")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ("[] []\n", "") == (done.stdout, done.stderr)
 

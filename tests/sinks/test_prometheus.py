@@ -25,6 +25,7 @@ from sink_desk import Said, Site, config_of, free_port, get, query, swept
 from iostats.base.errors import ConfigError
 from iostats.server import job_server
 from iostats.sinks import Number, prometheus
+from iostats.sinks.prometheus import page
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -53,7 +54,7 @@ def opened():
         config = config_of(**{"prometheus_listen": "127.0.0.1:0", **{
             name if "_" in name and name.startswith("server") else f"prometheus_{name}": value
             for name, value in options.items()}})
-        made.append(prometheus.make(config, Said()))
+        made.append(prometheus.make(config, Said(), time.time))
         return made[-1]
     yield open_one
     for sink in made:
@@ -233,13 +234,13 @@ def test_a_job_whose_amounts_may_be_too_low_says_so(opened, site):
 def test_the_sinks_tell_of_themselves(opened, site):
     """Agents, the last sweep, and what other sinks count."""
     sink = opened()
-    sink._clock = lambda: site.slot + 7
+    sink.clock = lambda: site.slot + 7
 
     class Other:
         def numbers(self):
             return [Number("iostats_influxdb_spooled_points", "gauge", "Points.", 23),
                     Number("iostats_influxdb_dropped_points", "counter", "Points.", 37)]
-    sink.beside = [Other()]
+    sink.others = [Other()]
     swept(sink, site, {MDT0: {"4711": {"open": 23}}, OST0: {}})
     site.agents["oss7"] = site.agents["oss1"]._replace(slot=site.slot - 60)
     swept(sink, site, {MDT0: {}})
@@ -265,7 +266,7 @@ def test_where_all_agents_are_dead_none_is_up(opened, site):
     sink = opened()
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
     for age_s, is_up in ((45, 1), (46, 0)):
-        sink._clock = lambda age_s=age_s: site.slot + age_s
+        sink.clock = lambda age_s=age_s: site.slot + age_s
         assert {'iostats_agent_up{node="mds1"}': is_up} == samples(sink, "iostats_agent_up")
 
 
@@ -289,9 +290,9 @@ def test_amounts_that_nobody_has_read_of_late_are_not_shown(opened, site):
     """After five minutes without a sweep: a rate of 0 would be made of them."""
     sink = opened()
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
-    sink._clock = lambda: site.slot + 300
+    sink.clock = lambda: site.slot + 300
     assert {"4711": 23} == jobs_of(sink)
-    sink._clock = lambda: site.slot + 301
+    sink.clock = lambda: site.slot + 301
     assert {} == samples(sink)
     assert 301 == samples(sink, "iostats_sweep_age")["iostats_sweep_age_seconds"]
 
@@ -312,13 +313,13 @@ def test_a_server_without_a_sweep_yet_has_a_page(opened):
 def test_every_id_is_one_label_that_can_be_read_back(job):
     """By prometheus_client's own reader; no id breaks the page or is another's."""
     from prometheus_client.parser import text_string_to_metric_families
-    site, amounts = Site(just_now()), prometheus.Amounts(10, False)
+    site, amounts = Site(just_now()), page.Amounts(10, False)
     site.job_of = lambda job_id: job_id
     for _ in amounts.tally.walk(site.sweep({MDT0: {job: {"open": 23}}}), site):
         pass
     amounts.choose()
-    page = prometheus.page_of(prometheus.job_families(amounts, {})).decode()
-    [sample] = [sample for family in text_string_to_metric_families(page)
+    text = page.page_of(page.job_families(amounts, {})).decode()
+    [sample] = [sample for family in text_string_to_metric_families(text)
                 for sample in family.samples if sample.name == "lustre_job_stats_total"]
     expected = job.encode("utf-8", "backslashreplace").decode()
     assert (expected, 23) == (sample.labels["jobid"], sample.value)
@@ -329,7 +330,7 @@ def test_every_id_is_one_label_that_can_be_read_back(job):
 def test_the_page_is_served_compressed_when_asked(opened, site):
     """The same page both ways."""
     sink = opened()
-    sink._clock = lambda: site.slot + 7
+    sink.clock = lambda: site.slot + 7
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
     url = "http://%s:%d/metrics" % sink.address
     plain = urllib.request.urlopen(url, timeout=60)
@@ -442,7 +443,7 @@ def test_a_connection_may_be_kept_for_the_next_scrape(opened):
 def test_an_address_that_will_not_do_is_one_line(listen, said):
     """Where, what was expected, what is there."""
     with pytest.raises(ConfigError) as caught:
-        prometheus.make(config_of(prometheus_listen=listen), Said())
+        prometheus.make(config_of(prometheus_listen=listen), Said(), time.time)
     assert str(caught.value).startswith("the test: [prometheus] listen: ")
     assert said in str(caught.value)
 
@@ -451,7 +452,7 @@ def test_an_address_that_is_taken_is_one_line(opened):
     """Another exporter may be there."""
     address = "%s:%d" % opened().address
     with pytest.raises(ConfigError, match="Address already in use; is another exporter there"):
-        prometheus.make(config_of(prometheus_listen=address), Said())
+        prometheus.make(config_of(prometheus_listen=address), Said(), time.time)
 
 
 def test_it_listens_with_ipv6_too(opened):

@@ -13,8 +13,10 @@ from conftest import ROOT
 from sink_desk import Answering, Said, config_of, sent
 
 from iostats import sinks
+from iostats.base import config as site_config
 from iostats.base.errors import ConfigError
-from iostats.sinks import influxdb, prometheus
+from iostats.sinks.influxdb import lines
+from iostats.sinks.prometheus import page
 
 NAMES = sinks.names()
 ON = {"influxdb": {"influxdb_url": "http://127.0.0.1:1"},
@@ -30,8 +32,9 @@ def test_the_directory_is_the_list():
 def test_a_sink_has_what_it_needs(name, tmp_path):
     """Its name, its packages and where they come from; and it is off by default."""
     module = sinks.named(name)
-    extra = re.search(rf'(?m)^{name} = \["([\w-]+)', (ROOT / "pyproject.toml").read_text())
-    assert (name, extra[1]) == (module.NAME, module.PACKAGE)
+    extra = re.search(rf'(?m)^{name} = \[(.*)\]', (ROOT / "pyproject.toml").read_text())
+    assert name == module.NAME
+    assert module.REQUIRES == tuple(re.findall('"(.*?)"', extra[1] if extra else ""))
     assert not module.is_on(config_of())
     options = {**ON[name], "influxdb_spool_dir": tmp_path}
     assert module.is_on(config_of(**options))
@@ -50,9 +53,9 @@ def test_each_sink_knows_the_others(tmp_path):
                     Said())
     try:
         first, second = both
-        assert ([second], [first]) == (first.beside, second.beside)
-        page = second.page()[0].decode()
-        assert "iostats_influxdb_spooled_points 0.0\n" in page
+        assert ([second], [first]) == (first.others, second.others)
+        text = second.page()[0].decode()
+        assert "iostats_influxdb_spooled_points 0.0\n" in text
     finally:
         for sink in both:
             sink.close()
@@ -81,16 +84,13 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
     desk, database = Desk(tmp_path / "site.sqlite"), Answering()
     both = sinks.of(config_of(
         influxdb_url=database.url, influxdb_spool_dir=tmp_path / "spool", influxdb_schema="both",
-        prometheus_listen="127.0.0.1:0"), Said())
-    for sink in both:
-        sink._clock = lambda: desk.now
-    both[0]._lines._clock = lambda: desk.now
+        prometheus_listen="127.0.0.1:0"), Said(), lambda: desk.now)
     desk.harvest.sinks += both
 
     async def turn():
         desk.harvest._end_sweep()
-        await both[0]._walking
-        await both[1]._making
+        for sink in both:
+            await sink.walking
     try:
         for opens, getattrs in ((23, 3), (37, 7)):
             desk.now += 20
@@ -98,13 +98,13 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
                       desk.block("MDT0001", ["cp.0"], getattr=getattrs))
             asyncio.run(turn())
         sent(both[0])
-        page = both[1].page()[0].decode()
+        text = both[1].page()[0].decode()
     finally:
         for sink in both:
             sink.close()
         database.close()
         desk.store.close()
-    lines = [line.rpartition(" ")[0] for _, _, lines in database.writes for line in lines]
+    written = [line.rpartition(" ")[0] for _, _, lines in database.writes for line in lines]
     job, nobody = "lustre_job,job=4711,fs=scratch", "lustre_job,job=(unattributed),fs=scratch"
     assert [
         f"{job} open=23i,operations=23i,requests=23i,lower_bound=0i",
@@ -112,18 +112,74 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
         f"{job} open=37i,operations=37i,requests=37i,lower_bound=0i",
         f"{nobody} getattr=0i,operations=0i,requests=0i",
         f"{nobody} getattr=4i,operations=4i,requests=4i,lower_bound=0i",
-        "lustre,job=4711,fs=scratch,server=mds read_bytes=0i,write_bytes=0i,iops=37i"] == lines
-    assert 'iostats_agent_up{node="mds1"} 1.0\n' in page
-    assert re.search(r'lustre_job_stats_total{.*jobid="4711",operation="open".*} 37.0', page)
+        "lustre,job=4711,fs=scratch,server=mds read_bytes=0i,write_bytes=0i,iops=37i"] == written
+    assert 'iostats_agent_up{node="mds1"} 1.0\n' in text
+    assert re.search(r'lustre_job_stats_total{.*jobid="4711",operation="open".*} 37.0', text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_its_own_module_names_a_sink(name):
+    """The directory is the list: what needs to know of a sink reads its module's attributes."""
+    files = {*(ROOT / "iostats").rglob("*.py"), *(ROOT / "packaging").glob("*.py")}
+    others = files - set((ROOT / "iostats" / "sinks").rglob("*.py"))
+    assert set() == {str(path) for path in others
+                     if re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_lists_of_packages_for_developers_have_its_extra(name):
+    """Those that are not made from the modules: CI's lock file, and the tests' environment."""
+    assert f"--extra {name} " in (ROOT / "Makefile").read_text()
+    assert re.search(rf"extras.*\b{name}\b", (ROOT / "tools" / "setup").read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_default_is_itself_a_choice_that_is_allowed(name):
+    """A default that its own check refuses would stop the server."""
+    config = config_of()
+    for key, option in sinks.named(name).OPTIONS.items():
+        config.take(f"{name}.{key}", option.default, "the test")
+        assert config[f"{name}.{key}"] == config_of()[f"{name}.{key}"]
+        assert option.help.endswith(".") and option.expected
+
+
+@pytest.mark.parametrize("text, message", [
+    ("[influxdb]\nspool_dir = ~/influxdb\n",
+     ":2: [influxdb] spool_dir: expected a directory whose path begins with /, got '~/influxdb'"),
+    ("[influxdb]\nulr = http://db1\n", ":2: [influxdb] has no key 'ulr'; it has: url org bucket "),
+    ("[prometheus]\nlisten = :9464\nlisten = :9465\n",
+     ":3: [prometheus] listen is set in line 2 already; remove one"),
+    ("[prometheus]\nby_target = perhaps\n",
+     ":2: [prometheus] by_target: expected yes or no, got 'perhaps'"),
+    ("[gains]\nurl = http://db1\n", ":2: expected one of the sections node server batch run "),
+], ids=["a spool at home", "a typo in a key", "a key twice", "not a choice", "no sink's"])
+def test_a_mistake_in_a_section_names_the_line(tmp_path, text, message):
+    """As of all other options, but found where sinks run."""
+    path = tmp_path / "site.cfg"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refusal:
+        sinks.add_sections(site_config.load(str(path), environ={}))
+    assert str(refusal.value).startswith(f"{path}{message}")
+
+
+def test_the_environment_wins_over_the_file(tmp_path):
+    """As of all other options."""
+    path = tmp_path / "site.cfg"
+    path.write_text("[influxdb]\nbucket = mine\norg = physics\n")
+    config = site_config.load(str(path), environ={"IOSTATS_INFLUXDB_BUCKET": "theirs"})
+    sinks.add_sections(config)
+    assert ("theirs", "environment: IOSTATS_INFLUXDB_BUCKET", "physics", f"{path}:3", "full") == (
+        config["influxdb.bucket"], config.origin["influxdb.bucket"], config["influxdb.org"],
+        config.origin["influxdb.org"], config["influxdb.schema"])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_package_is_one_line(name, monkeypatch):
     """With the command that installs it."""
-    monkeypatch.setattr(sinks.named(name), "NEEDS", "no_such_package")
+    monkeypatch.setattr(sinks.named(name), "IMPORTS", "no_such_package")
     with pytest.raises(ConfigError) as caught:
         sinks.of(config_of(**ON[name]), Said())
-    package = sinks.named(name).PACKAGE
+    package = sinks.package_of(sinks.named(name))
     assert (f"site.cfg: [{name}]: expected the Python package {package}, which is not there; "
             f"install it: {sys.executable} -m pip install {package}") == str(caught.value)
 
@@ -137,8 +193,8 @@ def test_the_documents_name_every_metric_that_is_there(tmp_path):
     finally:
         for sink in both:
             sink.close()
-    jobs = set(re.findall(r"(?m)^# HELP (\S+)", prometheus.page_of(prometheus.job_families(
-        prometheus.Amounts(1, False), {})).decode()))
+    jobs = set(re.findall(r"(?m)^# HELP (\S+)", page.page_of(page.job_families(
+        page.Amounts(1, False), {})).decode()))
     documented = set(re.findall(r"(?m)^\| `((?:lustre_job|iostats)_\w+)` \|",
                                 (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")))
     when_swept = {"iostats_sweep_timestamp_seconds", "iostats_sweep_age_seconds"}
@@ -150,7 +206,7 @@ def test_the_documents_name_every_field(tmp_path):
     class Column(list):
         def __init__(self, number):
             super().__init__([number])
-    made = influxdb.fields_of([({"read_bytes": (Column(23), Column(2300)),
+    made = lines.fields_of([({"read_bytes": (Column(23), Column(2300)),
                                  "write_bytes": (Column(3), Column(31)),
                                  "open": (Column(5), Column(0))}, 0)])
     text = (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")

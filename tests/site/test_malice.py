@@ -52,7 +52,7 @@ from iostats.load.sums import TargetLoad, load_of
 from iostats.lustre import job_tags
 from iostats.report import job_list
 from iostats.server.job_server import Caller, JobServer
-from iostats.sinks import influxdb
+from iostats.sinks.influxdb import lines as influx_lines
 from iostats.site import records, write_as_user
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, jsonrpc, protocol
@@ -379,7 +379,7 @@ def test_a_report_that_was_heard_on_the_wire_can_be_sent_to_nobody_again(inside)
 def test_metrics_are_nowhere_unless_they_are_asked_for():
     """[prometheus] listen is empty; site.cfg says who sees what there, and names loopback."""
     config = site_config.load(environ={})
-    assert "" == config["prometheus.listen"] and [] == sinks.of(config, print)
+    assert [] == sinks.of(config, print) and "" == config["prometheus.listen"]
     assert "such as 127.0.0.1:9464; whoever reaches it sees all" in (
         REPOSITORY / "site.cfg").read_text()
 
@@ -822,7 +822,7 @@ def test_a_hostile_name_stays_text_in_jobs(field, text):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_name_stays_text_in_influxdbs_lines(text):
     """One line, and the tag's value has no end but its own."""
-    line = influxdb.line(f"lustre_job{influxdb._tags(job=text)}", [("opens", 23)], 37)
+    line = influx_lines.line(f"lustre_job{influx_lines.tags_of(job=text)}", [("opens", 23)], 37)
     assert is_harmless(line) and "\n" not in line
     head, fields, moment = re.split(r"(?<!\\) ", line)
     assert ("opens=23i", "37") == (fields, moment)
@@ -1034,7 +1034,7 @@ def test_ci_installs_what_the_project_says_and_nothing_without_a_hash():
     assert all("==" in lines[at] and "--hash=sha256:" in lines[at + 1] for at in heads)
     wanted = set()
     text = (REPOSITORY / "pyproject.toml").read_text().partition("[project.optional-dependencies]")
-    for extra in ("server", "influxdb", "mpi", "prometheus", "sim", "test"):
+    for extra in ("server", "mpi", "sim", "test", *sinks.names()):
         listed = re.search(rf"^{extra} = \[(.*?)\](?:\s*#.*)?$", text[2],
                            re.MULTILINE | re.DOTALL)[1]
         wanted.update(name.lower().replace("_", "-")

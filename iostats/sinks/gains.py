@@ -1,12 +1,12 @@
 """
 What all jobs have done so far, as of one sweep and of the one before.
 
-A Part is a table: a row for each job id of job_stats, a column for each counter's samples and sums,
+An IdTable has a row for each job id of job_stats, and a column for each counter's samples and sums,
 of one target, or of all targets of one kind (ost, mdt) of a file system added up.  What a job did
 between two sweeps is the difference of two tables, so nothing is lost or counted twice when a sweep
-was missed, and what a target forgets is no loss of anybody.
+was missed, and no job loses what a target forgets.
 
-    targets -> Parts -> jobs, by what the batch system calls them -> a database
+    targets -> IdTables -> jobs, by what the batch system calls them -> a database
 
 The walk over the targets is a generator, so that a loop can do other things between two of them.
 """
@@ -36,8 +36,8 @@ BYTES = ("read_bytes", "write_bytes")
 _DEAD_ROWS = 1000
 AT_ONCE = 500                           # ids that are looked at in one step of the walk
 
-Job = namedtuple("Job", "cluster job raw_job user account")
-Job.__doc__ = """
+JobLabels = namedtuple("JobLabels", "cluster job raw_job user account")
+JobLabels.__doc__ = """
 Whose I/O it was.
 
 Attributes:
@@ -45,7 +45,7 @@ Attributes:
     raw_job: the batch system's own id.
     cluster, user, account: "" where they are not known.
 """
-NOBODY = Job("", UNATTRIBUTED, UNATTRIBUTED, "", "")
+NO_JOB = JobLabels("", UNATTRIBUTED, UNATTRIBUTED, "", "")
 
 
 def component_of(target: str) -> str:
@@ -58,7 +58,7 @@ def component_of(target: str) -> str:
     return target[:3].lower()
 
 
-class Part:
+class IdTable:
     """
     A table of job ids.
 
@@ -177,26 +177,26 @@ def _longer(array: Array, size: int) -> Array:
 
 class Tally:
     """
-    All Parts, from sweep to sweep.
+    The tables of all targets, from sweep to sweep.
 
-    `by_target`: a Part for each target, else one for each kind of target of a file system.
+    `by_target`: a table for each target, else one for each kind of target of a file system.
 
     Attributes:
-        parts: {(fs, component, target or ""): Part}.
+        tables: {(fs, component, target or ""): IdTable}.
         slot, slot_before: the times of this sweep and of the one before, s; None for none.
         first: {id: the sweep before the one that it was first seen in, or None}.
         names: {id: its job, as job_stats have it; "" for no job}.
     """
 
     def __init__(self, by_target: bool) -> None:
-        self.parts: dict[Key, Part] = {}
+        self.tables: dict[Key, IdTable] = {}
         self.first: dict[str, float | None] = {}
         self.names: dict[str, str] = {}
         self.slot: float | None = None
         self.slot_before: float | None = None
         self._by_target = by_target
         self._gaps: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self._without_start: set[str] = set()    # ids of which nobody has told when their job began
+        self._without_start: set[str] = set()    # ids whose job's start is not known
         self._forgotten: set[str] = set()        # ids, since the last walk began
 
     def forget(self, ids: Iterable[str]) -> None:
@@ -207,8 +207,8 @@ class Tally:
         """Generator: take all targets, one at a step."""
         self.slot_before, self.slot = self.slot, sweep.slot
         forgotten, self._forgotten = self._forgotten, set()
-        for part in self.parts.values():
-            part.begin(forgotten)
+        for table in self.tables.values():
+            table.begin(forgotten)
 
         def is_job(job_id: str) -> bool:
             if job_id not in self.names:
@@ -218,34 +218,35 @@ class Tally:
             target = harvest.targets.get((fs, name))
             if target is None:                           # it was forgotten meanwhile
                 continue
-            part = self._part(fs, name)
-            came = part.add(target, is_job)
+            table = self._table_of(fs, name)
+            came = table.add(target, is_job)
             for job_id in came:
                 self.first.setdefault(job_id, self.slot_before)
             yield
-            yield from self._mark(part, target, harvest, came)
-        for part in self.parts.values():
-            part.end()
+            yield from self._mark(table, target, harvest, came)
+        for table in self.tables.values():
+            table.end()
         self._forget()
 
-    def _part(self, fs: str, name: str) -> Part:
+    def _table_of(self, fs: str, name: str) -> IdTable:
         key = self.key_of(fs, name)
-        if key not in self.parts:
-            self.parts[key] = Part(*key)
-        return self.parts[key]
+        if key not in self.tables:
+            self.tables[key] = IdTable(*key)
+        return self.tables[key]
 
     def key_of(self, fs: str, name: str) -> Key:
-        """Of the Part that a target is a part of."""
+        """The key of the IdTable to which a target adds."""
         return fs, component_of(name), f"{fs}-{name}" if self._by_target else ""
 
-    def _mark(self, part: Part, target: Target, harvest: Harvest, came: set[str]) -> Iterator[None]:
+    def _mark(self, table: IdTable, target: Target, harvest: Harvest,
+              came: set[str]) -> Iterator[None]:
         """
         Generator: note whose totals may be too low.
 
-        A doubt that was not there before is one of an id that is new there, of one that is told
-        now when it began, of a suspect; or comes with a gap, which is everybody's.
+        Totals can become uncertain of an id that is new, of one whose start has just become known,
+        and of a suspect; or of all ids, with a gap.
         """
-        key, gaps = (part.fs, target.target), (target.cleanup_s is None, target.gaps[-1:])
+        key, gaps = (table.fs, target.target), (target.cleanup_s is None, target.gaps[-1:])
         everyone = self._gaps.get(key) != gaps
         self._gaps[key] = gaps
         suspects = set(target.suspects())
@@ -256,8 +257,8 @@ class Tally:
         for number, job_id in enumerate(ids):
             if number % AT_ONCE == 0:
                 yield
-            row = part.index.get(job_id)
-            if row is None or part.low[row] or not part.is_job[row]:
+            row = table.index.get(job_id)
+            if row is None or table.low[row] or not table.is_job[row]:
                 continue
             facts = harvest.facts(job_id)
             began = facts.started if facts is not None else None
@@ -269,21 +270,22 @@ class Tally:
             # marks() of all ids of all targets would take longer than a sweep on a large system.
             if ((began < since or gaps[0] or target.gaps or job_id in suspects)
                     and target.marks(job_id, began, None)):
-                part.low[row] = True
+                table.low[row] = True
 
     def _forget(self) -> None:
         if len(self.first) > _DEAD_ROWS + 2 * max(
-                (len(part.ids) for part in self.parts.values()), default=0):
-            alive = set().union(*(part.ids for part in self.parts.values()))
+                (len(table.ids) for table in self.tables.values()), default=0):
+            alive = set().union(*(table.ids for table in self.tables.values()))
             self.first = {job_id: slot for job_id, slot in self.first.items()
                           if job_id in alive}
             self._without_start &= alive
             self.names = {job_id: job for job_id, job in self.names.items() if job_id in alive}
 
 
-def job_of(job_id: str, harvest: Harvest) -> Job:
-    """The Job of an id that is a job's, as far as it is known now."""
+def job_of(job_id: str, harvest: Harvest) -> JobLabels:
+    """The JobLabels of an id that is a job's, as far as it is known now."""
     facts, job = harvest.facts(job_id), harvest.job_of(job_id)
     if facts is None:
-        return Job("", job, job, "", "")
-    return Job(facts.cluster, facts.job or job, facts.raw_job or job, facts.user, facts.account)
+        return JobLabels("", job, job, "", "")
+    return JobLabels(facts.cluster, facts.job or job, facts.raw_job or job, facts.user,
+                     facts.account)

@@ -1,0 +1,237 @@
+"""
+The sink: points go to a directory first, and from there to the database.
+
+Points are kept in one file for some thousands of them, by one thread, and written to the database
+by another.  A file is removed when the database has it.  If the server is killed between the two,
+the points are written twice; they have the same tags and the same time, so they are there once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+import time
+
+from iostats.base.errors import ConfigError
+from iostats.sinks import Number
+from iostats.sinks.influxdb import NUMBERS
+from iostats.sinks.influxdb.database import (
+    BAD,
+    DENIED,
+    LATER,
+    NO_API,
+    TAKEN,
+    Answer,
+    Database,
+    where_of,
+)
+from iostats.sinks.influxdb.lines import Lines
+from iostats.sinks.influxdb.queue import PointQueue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from iostats.base.config import Config
+    from iostats.sinks.influxdb.lines import SweepPoints
+    from iostats.site.harvest_intake import Harvest, Sweep
+
+log = logging.getLogger("iostats")
+
+AGAIN_S = (1.0, 60.0)               # the first and the longest pause after a failure
+SAY_AGAIN_S = 3600.0
+_POINTS_AT_ONCE = 5000              # what InfluxDB recomfixs
+_SWEEPS_WAITING = 8                 # for the thread that writes them to the directory
+_PROBES = 64                        # to find the points that a database does not take
+
+
+class InfluxDB:
+    """
+    See the module; `clock` gives seconds since 1970.
+
+    Attributes:
+        connections: how many of others it may have open.
+        walking: done when the points of the last sweep are made; None before the first.
+        stopped: set at the end; all pauses end with it.
+    """
+
+    connections = 0
+
+    def __init__(self, config: Config, say: Callable[[str], None],
+                 clock: Callable[[], float]) -> None:
+        self._config, self._say = config, say
+        self.others: list[Any] = []
+        self._where = where_of(config)
+        self._spool = PointQueue(config["influxdb.spool_dir"], config["influxdb.spool_bytes"])
+        self._lines = Lines(config["influxdb.schema"], config["influxdb.by_target"] == "yes", clock)
+        self.walking: asyncio.Future[None] | None = None
+        self._sweeps: queue.Queue[SweepPoints | None] = queue.Queue(_SWEEPS_WAITING)
+        self.stopped = threading.Event()
+        self.written = self.failures = self.late = 0
+        self._database: Database | None = None
+        self._said: dict[str, float] = {}
+        self._failing_since: float | None = None
+        self._threads = [threading.Thread(target=work, name=f"influxdb {name}", daemon=True)
+                         for name, work in (("keeps", self._keep), ("sends", self._send))]
+        for thread in self._threads:
+            thread.start()
+
+    def sweep(self, sweep: Sweep, harvest: Harvest) -> None:
+        """Take all targets' totals, between the other things that the loop does."""
+        if self._sweeps.full() or (self.walking is not None and not self.walking.done()):
+            self.late += 1
+            self._once("late", f"{self._spool.directory}: writing points down takes longer than a "
+                               f"sweep; one is left out (the next one has its amounts)")
+            return
+        self.walking = asyncio.ensure_future(self._walk(sweep, harvest))
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """The targets count these ids from 0."""
+        self._lines.forget(ids)
+
+    async def _walk(self, sweep: Sweep, harvest: Harvest) -> None:
+        try:
+            for _ in self._lines.walk(sweep, harvest):
+                await asyncio.sleep(0)
+            self._sweeps.put_nowait(self._lines.ready)
+        except Exception:
+            log.exception("internal error; please report: a sweep was not written")
+
+    def _keep(self) -> None:
+        """The thread that writes points to the directory."""
+        while True:
+            sweep = self._sweeps.get()
+            if sweep is None:
+                return
+            try:
+                self._keep_one(sweep)
+            except Exception:                        # one sweep's trouble is not the next one's
+                log.exception("internal error; please report: a sweep was not written")
+            self._sweeps.task_done()
+
+    def _keep_one(self, sweep: SweepPoints) -> None:
+        spool, dropped, trouble = self._spool, self._spool.dropped, self._spool.trouble
+        lines = list(sweep.lines())
+        for first in range(0, len(lines), _POINTS_AT_ONCE):
+            spool.put(lines[first:first + _POINTS_AT_ONCE])
+        if spool.trouble and not trouble:
+            self._say(f"influxdb: {spool.directory}: cannot be written: {spool.trouble}; points "
+                      f"wait in memory, 16 MiB at most")
+        elif trouble and not spool.trouble:
+            self._say(f"influxdb: {spool.directory} can be written again")
+        if spool.dropped > dropped:
+            self._once("dropped", f"{spool.directory} is full ([influxdb] spool_bytes): the oldest "
+                                  f"points go, {spool.dropped} so far")
+
+    def _send(self) -> None:
+        """The thread that writes points to the database."""
+        pause_s = AGAIN_S[0]
+        while not self.stopped.is_set():
+            try:
+                found = self._spool.oldest(0.5)
+                if found is None:
+                    continue
+                what, lines = found
+                answer = self._write(lines)
+                if answer.kind == TAKEN:
+                    self._back()
+                    self._spool.done(what)
+                    pause_s = AGAIN_S[0]
+                    continue
+            except Exception as error:
+                log.exception("internal error; please report: points were not sent")
+                answer = Answer(LATER, f"was not asked: {error!r}", None)
+            self._failed(answer)
+            self.stopped.wait(pause_s if answer.after_s is None else answer.after_s)
+            pause_s = min(2 * pause_s, AGAIN_S[1])
+
+    def _write(self, lines: list[bytes]) -> Answer:
+        if self._database is None:
+            try:
+                self._where = where_of(self._config)     # the token may have been put right
+            except ConfigError as error:
+                return Answer(DENIED, str(error), None)
+            self._database = Database(self._where, self._config["influxdb.timeout"],
+                                      self._config["influxdb.ca_file"])
+        waiting, probes = [lines], _PROBES
+        while waiting:
+            some = waiting.pop()
+            answer = self._database.write(some)
+            if answer.kind == TAKEN:
+                self.written += len(some)
+            elif answer.kind != BAD:
+                return answer                            # all of it again, later
+            elif len(some) > 1 and probes > 0:
+                probes -= 1
+                middle = len(some) // 2
+                waiting += [some[middle:], some[:middle]]
+            else:
+                self._spool.put_aside(some)
+                self._once("refused", f"{self._where.url} {answer.why}; {len(some)} points that it "
+                           f"does not take are in {self._spool.directory}/refused, and are "
+                                      f"not sent again")
+        return Answer(TAKEN, "", None)
+
+    def _failed(self, answer: Answer) -> None:
+        self.failures += 1
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+        if answer.kind in (DENIED, NO_API):
+            self._forget_database()
+        if answer.kind == NO_API:
+            fix = ("expected InfluxDB 2, InfluxDB 1.8 or later 1.x, or VictoriaMetrics: is "
+                    "[influxdb] url in site.cfg right?")
+        elif answer.kind == DENIED:
+            fix = ("are the token, the bucket and the organization right? ([influxdb] in "
+                    "site.cfg; the token's file is read again by itself)")
+        else:
+            fix = "tried again"
+        self._once(answer.kind, f"{self._where.url} {answer.why}; points are kept in "
+                   f"{self._spool.directory}; {fix}")
+
+    def _forget_database(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _back(self) -> None:
+        if self._failing_since is not None:
+            away_s = time.monotonic() - self._failing_since
+            self._failing_since = None
+            for kind in (DENIED, NO_API, LATER, "dropped"):
+                self._said.pop(kind, None)
+            gone = f", {self._spool.dropped} points were dropped" if self._spool.dropped else ""
+            self._say(f"influxdb: {self._where.url} takes points again, after {away_s:.0f} s{gone}")
+
+    def _once(self, kind: str, text: str) -> None:
+        """Say it, and again when an hour has gone by."""
+        now = time.monotonic()
+        if now - self._said.get(kind, -SAY_AGAIN_S) >= SAY_AGAIN_S:
+            self._said[kind] = now
+            self._say(f"influxdb: {text}")
+
+    def unkept_sweeps(self) -> int:
+        """How many sweeps are not in the directory yet."""
+        return self._sweeps.unfinished_tasks
+
+    def numbers(self) -> list[Number]:
+        """[Number] for other sinks to show."""
+        points, size = self._spool.waiting()
+        values = (self.written, self._spool.refused, self._spool.dropped, self._lines.too_old,
+                  self.late, self.failures, points, size)
+        return [Number(*about, value) for about, value in zip(NUMBERS, values)]
+
+    def close(self) -> None:
+        """What waits in the directory is sent after the next start."""
+        if self.walking is not None:
+            self.walking.cancel()
+        self.stopped.set()
+        with contextlib.suppress(queue.Full):
+            self._sweeps.put(None, timeout=1.0)
+        for thread in self._threads:
+            thread.join(2.0)
+        self._forget_database()

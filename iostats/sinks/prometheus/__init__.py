@@ -1,0 +1,56 @@
+"""
+Prometheus: GET /metrics on an address of its own, with the names that dashboards already use.
+
+    page        which jobs are on the page, and their amounts as prometheus_client's families
+    exporter    the sink: the page after each sweep, and its HTTP server
+
+The page is made after each sweep, and is the same until the next.
+"""
+
+from __future__ import annotations
+
+from iostats.base.config import Option, choice, number, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from iostats.base.config import Config
+
+NAME = "prometheus"
+ABOUT = "Prometheus: a page of metrics of the busiest jobs, GET /metrics"
+IMPORTS = "prometheus_client"
+REQUIRES = ("prometheus_client>=0.19",)
+
+OPTIONS = {
+    "listen": Option("", printable, "HOST:PORT", (
+        "Where GET /metrics is answered, such as 127.0.0.1:9464; whoever reaches it sees all "
+        "users' jobs.  Empty: nowhere.")),
+    "max_jobs": number(1, 1_000_000, 1000, (
+        "The busiest jobs, up to this number, have lines of their own; the others are added up "
+        "as \"(others)\".")),
+    "by_target": choice("no", ("yes", "no"), (
+        "yes: a line for each target (OST, MDT); this is many more lines.")),
+}
+
+NUMBERS = (
+    ("iostats_jobs", "gauge", "Jobs that the targets know."),
+    ("iostats_prometheus_shown_jobs", "gauge",
+     "Jobs that have lines of their own here ([prometheus] max_jobs)."),
+    ("iostats_prometheus_left_out_sweeps", "counter",
+     "Sweeps after which no page was made for lack of time."),
+)
+
+MOST_CONNECTIONS = 128          # at more, those that have been silent the longest are closed
+
+
+def is_on(config: Config) -> bool:
+    """Whether it is to listen anywhere."""
+    return bool(config["prometheus.listen"])
+
+
+def make(config: Config, say: Callable[[str], None], clock: Callable[[], float]) -> Any:
+    """The sink; ConfigError."""
+    from iostats.sinks.prometheus.exporter import Prometheus
+    return Prometheus(config, clock)

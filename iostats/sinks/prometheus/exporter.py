@@ -1,0 +1,201 @@
+"""
+The sink for Prometheus: the page after each sweep, and its HTTP server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import gzip
+import logging
+import threading
+
+from iostats.base.errors import ConfigError
+from iostats.server.job_server import Server, bound_to
+from iostats.sinks import Number
+from iostats.sinks.gains import job_of
+from iostats.sinks.prometheus import MOST_CONNECTIONS, NAME, NUMBERS
+from iostats.sinks.prometheus.page import (
+    AGE,
+    AGENT_SWEEP,
+    AGENT_UP,
+    SWEEP,
+    Amounts,
+    job_families,
+    page_of,
+    utf8,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from iostats.base.config import Config
+    from iostats.site.harvest_intake import Harvest, Sweep
+
+log = logging.getLogger("iostats")
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_STALE_SWEEPS, _STALE_S = 5, 300.0      # then amounts would be shown that nobody has read
+_LATE_S = 5.0
+
+
+def address_of(config: Config) -> tuple[str, int]:
+    """(host, port) of [prometheus] listen; ConfigError."""
+    host, colon, port = config["prometheus.listen"].rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: expected "
+                          f"HOST:PORT such as 127.0.0.1:9464, got "
+                          f"'{config['prometheus.listen']}'")
+    return host.strip("[]"), int(port)
+
+
+AgentSweep = collections.namedtuple("AgentSweep", "has_sent slot every")
+
+
+class Prometheus:
+    """
+    See the module.
+
+    Attributes:
+        address: (host, port) that it listens on.
+        connections: how many of others it may have open.
+        clock: gives seconds since 1970.
+        walking: done when the last sweep is on the page; None before the first.
+    """
+
+    connections = MOST_CONNECTIONS
+
+
+    def __init__(self, config: Config, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.others: list[Any] = []
+        self._amounts = Amounts(config["prometheus.max_jobs"],
+                                config["prometheus.by_target"] == "yes")
+        self.walking: asyncio.Future[None] | None = None
+        self._late = 0
+        self._jobs_page, self._every_s = b"", 0.0
+        self._swept: float | None = None
+        self._served: tuple[bytes | None, bytes] = None, b""
+        self._agents: dict[str, AgentSweep] = {}
+        self._http = MetricsServer(address_of(config), self.page, config)
+        self.address = self._http.address
+
+    def sweep(self, sweep: Sweep, harvest: Harvest) -> None:
+        """Take all targets' totals, between the other things that the loop does."""
+        if self.walking is not None and not self.walking.done():
+            self._late += 1                              # the next page has it all
+            return
+        self.walking = asyncio.ensure_future(self._make(sweep, harvest))
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """The targets count these ids from 0."""
+        self._amounts.tally.forget(ids)
+
+    async def _make(self, sweep: Sweep, harvest: Harvest) -> None:
+        loop, amounts = asyncio.get_running_loop(), self._amounts
+        try:
+            for _ in amounts.tally.walk(sweep, harvest):
+                await asyncio.sleep(0)
+            await loop.run_in_executor(None, amounts.choose)
+            ids = {amounts.tally.names[job_id]: job_id for table in amounts.tally.tables.values()
+                   for job_id in table.ids if amounts.tally.names[job_id] in amounts.shown}
+            jobs = {job: job_of(job_id, harvest) for job, job_id in ids.items()}
+            agents = {node: AgentSweep(agent.has_sent(sweep.slot), agent.slot, agent.every)
+                      for node, agent in harvest.agents.items()}
+            silent = {amounts.tally.key_of(*key) for key, target in harvest.targets.items()
+                      if harvest.is_overdue(target)}
+            page = await loop.run_in_executor(
+                None, lambda: page_of(job_families(amounts, jobs, silent)))
+            self._jobs_page, self._agents = page, agents
+            self._swept, self._every_s = sweep.slot, sweep.every_s
+            self._served = None, b""
+        except Exception:
+            log.exception("internal error; please report: no page for Prometheus")
+
+    def page(self) -> tuple[bytes, bytes]:
+        """(page, page compressed), as of now."""
+        fresh = self._swept is not None and self.clock() - self._swept <= max(
+            _STALE_S, _STALE_SWEEPS * self._every_s)
+        jobs = self._jobs_page if fresh else b""
+        own = page_of(self._own_families())
+        made, packed = self._served
+        if made is not jobs:
+            packed = gzip.compress(jobs, 1)
+            self._served = jobs, packed
+        return jobs + own, packed + gzip.compress(own, 1)     # gzip may be put together like this
+
+    def _own_families(self) -> list[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        up = GaugeMetricFamily("iostats_agent_up", AGENT_UP, labels=("node",))
+        swept = GaugeMetricFamily("iostats_agent_sweep_timestamp_seconds", AGENT_SWEEP,
+                                  labels=("node",))
+        now = self.clock()
+        for node, agent in self._agents.items():
+            is_up = agent.has_sent and now - agent.slot <= 2 * agent.every + _LATE_S
+            up.add_metric((utf8(node),), int(is_up))
+            swept.add_metric((utf8(node),), agent.slot)
+        families: list[Any] = [up, swept]
+        if self._swept is not None:
+            families += [GaugeMetricFamily("iostats_sweep_timestamp_seconds", SWEEP, self._swept),
+                         GaugeMetricFamily("iostats_sweep_age_seconds", AGE,
+                                           max(0.0, self.clock() - self._swept))]
+        numbers = [*self.numbers(), *(one for sink in self.others for one in sink.numbers())]
+        for name, kind, help, value in numbers:
+            family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+            families.append(family(name, help, value))
+        return families
+
+    def numbers(self) -> list[Number]:
+        """[Number] for other sinks to show."""
+        values = self._amounts.jobs, len(self._amounts.shown), self._late
+        return [Number(*about, value) for about, value in zip(NUMBERS, values)]
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self.walking is not None:
+            self.walking.cancel()
+        self._http.close()
+
+
+class MetricsServer:
+    """
+    The page by the one HTTP server that there is, in a thread and an event loop of its own: what
+    is asked for here delays no report.
+    """
+
+    def __init__(self, address: tuple[str, int], page: Callable[[], tuple[bytes, bytes]],
+                 config: Config) -> None:
+        try:
+            self._socket = bound_to(*address)
+        except OSError as error:
+            raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: cannot "
+                              f"listen on {config['prometheus.listen']}: {error.strerror}; is "
+                              f"another exporter there?") from None
+        self.address = self._socket.getsockname()[:2]
+        self._page, self._loop = page, asyncio.new_event_loop()
+        self._server = Server(NAME, [], config, most_connections=MOST_CONNECTIONS)
+        self._server.pages["/metrics"] = self._answer
+        self._listens = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._server.listen_at(self._socket))
+        self._listens.set()
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _answer(self, packed: bool) -> tuple[str, bytes]:
+        encoding = "Content-Encoding: gzip\r\n" if packed else ""
+        return f"Content-Type: {CONTENT_TYPE}\r\n{encoding}", self._page()[packed]
+
+    def close(self) -> None:
+        def end() -> None:
+            self._server.close()
+            self._loop.call_later(0, self._loop.stop)     # when the connections are closed
+        if self._listens.wait(2.0):
+            self._loop.call_soon_threadsafe(end)
+            self._thread.join(2.0)
