@@ -83,7 +83,7 @@ class SiteWorld:
 
     def _open(self):
         self.store = Store(self.path)
-        self.store._file.execute("PRAGMA synchronous = OFF")
+        self.store.rows("PRAGMA synchronous = OFF")
         self.harvest = harvest_intake.Harvest(self.store, self.config, lambda: float(self.now))
 
     def close(self):

@@ -32,7 +32,7 @@ from iostats.site import resets
 from iostats.site.harvest_store import Logged, SweepStore
 from iostats.site.job_lifecycle import ACTIVE, QUIET, RUNNING, SETTLED, after, event
 from iostats.site.job_times import JobTimes
-from iostats.site.store import as_kept
+from iostats.site.store import damage_reported
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 from iostats.wire import protocol
@@ -192,7 +192,7 @@ class Harvest:
     def reload(self) -> None:
         """Begin with what the store says; StateError, and then it is to be tried again first."""
         self._is_whole = False          # no half of it is added to, or written as the whole
-        with as_kept(self._store.path):
+        with damage_reported(self._store.path):
             self._reload()
         self._is_whole = True
 

@@ -20,7 +20,7 @@ from iostats.base.job_facts import ENDED, Facts
 from iostats.base.job_id import is_node_name
 from iostats.base.node_list import expanded
 from iostats.server.job_server import NAME, Report
-from iostats.site.store import Key, as_kept
+from iostats.site.store import Key, damage_reported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class OpenJobs:
     def _job(self, key: Key, about: bytes, due: float) -> OpenJob:
         """An OpenJob of what the store keeps as its `about`."""
         try:
-            with as_kept(self._store.path):
+            with damage_reported(self._store.path):
                 known, due = msgspec.json.decode(about, type=AboutJob), float(due)
         except StateError as error:                    # its reports tell it as well
             log.error("job %s: what is known of it is damaged, and is taken from its reports: %s",

@@ -165,7 +165,7 @@ class SiteServer(Server):
 
     def _commit(self) -> None:
         unsent, self._unsent = self._unsent, []
-        is_proof = self._store.has_news
+        is_proof = self._store.has_changes
         try:
             self._store.commit()
         except StateError as error:

@@ -31,7 +31,7 @@ from iostats.report.job_list import summary_of
 from iostats.server.job_server import how_to_add_up
 from iostats.site import harvest_intake, open_jobs
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
-from iostats.site.store import Key, as_kept
+from iostats.site.store import Key, damage_reported
 from iostats.totals import job_totals
 from iostats.totals.job_totals import Totals
 
@@ -206,7 +206,7 @@ class Records:
         without: list[Any] = []
         for number, (node, seq, body) in enumerate(self._store.reports(key)):
             try:
-                with as_kept(self._store.path):
+                with damage_reported(self._store.path):
                     one = msgspec.json.decode(body, type=SiteReport)
             except StateError as error:
                 self._store.put_aside(key, node, seq, str(error))
@@ -230,7 +230,7 @@ class Records:
             totals.expected = grouping.node_count(facts)
         known = self._store.job(key)
         if known is not None and known.closed:           # its reports are gone, the record is not
-            with as_kept(self._store.path):
+            with damage_reported(self._store.path):
                 record = msgspec.json.decode(next(self._store.records_of([key])))
         else:
             record = with_facts(totals.record(), key, job.about, facts)

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOW_ON = "`iostats store` says what is lost, and how to go on"
+REPAIR_HINT = "`iostats store` says what is lost, and how to go on"
 ENDS = ("", "-wal", "-shm", "-journal")
 
 
@@ -53,7 +53,7 @@ def make(path: str, prepare: Callable[[sqlite3.Connection], object]) -> None:
                 os.unlink(beside + end)
 
 
-class Opened:
+class OpenFiles:
     """The files of an open store."""
 
     def __init__(self, path: str) -> None:
@@ -69,26 +69,26 @@ class Opened:
                 found = os.stat(self._path + end)
             except FileNotFoundError:
                 if end in self._files:
-                    raise Removed(f"{self._path}{end}: was removed while the server has it open"
-                                  ) from None
+                    raise StoreRemoved(f"{self._path}{end}: was removed while the server has it "
+                                       f"open") from None
                 continue
             if self._files.setdefault(end, (found.st_dev, found.st_ino)) != (
                     found.st_dev, found.st_ino):
-                raise Removed(f"{self._path}{end}: another file was put in its place while the "
-                              f"server has it open")
+                raise StoreRemoved(f"{self._path}{end}: another file was put in its place while "
+                                   f"the server has it open")
             if not end:
                 if found.st_size < self._size:
                     raise StateError(f"{self._path}: was cut from {self._size} to {found.st_size} "
                                      f"bytes while the server has it open; nothing more is "
-                                     f"acknowledged; stop the server; {HOW_ON}")
+                                     f"acknowledged; stop the server; {REPAIR_HINT}")
                 self._size = found.st_size
 
 
-class Removed(StateError):
+class StoreRemoved(StateError):
     """The file has no name any more, or another one; what is in it can still be read."""
 
 
-def rescued(file: sqlite3.Connection, path: str) -> str:
+def rescue(file: sqlite3.Connection, path: str) -> str:
     """What is to be said after all of a removed store was copied beside its place, or was not."""
     beside = f"{path}.rescued-{time.strftime('%Y%m%d-%H%M%S')}"
     try:

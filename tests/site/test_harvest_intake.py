@@ -585,8 +585,8 @@ def test_where_a_jobs_nodes_tell_when_it_ran_nothing_else_marks_it(desk, reporte
                                  read_bytes=(2, 2 << 20)))
     key = Key("", "4711", 0)
     desk.store.add(key, "nid00001", "23", b"{}", b"{}", "alice", desk.now, desk.now)
-    desk.store.keep_record(key, b"{}", "4711", "", "alice", desk.now, Summary(
-        started=desk.now - 5.0, ended=float(desk.now), nodes=2, reported=reported))
+    desk.store.keep_records([(key, b"{}", "4711", "", "alice", desk.now, Summary(
+        started=desk.now - 5.0, ended=float(desk.now), nodes=2, reported=reported))])
     for _ in range(10):
         desk.now += 20
         desk.send("oss1", desk.block())

@@ -35,9 +35,9 @@ from processes import (
     until,
     write_tree,
 )
-from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, script
+from site_desk import THE_WORK, a_report, application, free_port, script
 from storage import StorageServer, moved
-from site_inside import Inside, answer_to
+from site_inside import answer_to
 
 from iostats import schedulers, sinks
 from iostats.base import config as site_config
@@ -66,19 +66,6 @@ root_only = pytest.mark.parametrize("", [pytest.param(marks=as_root)])
 # rich, HTML, quotes, separators of databases.
 HOSTILE = ["\x1b[2J\x1b]0;x\x07", "a\nb\rc", "a\u202eb", "\x9b2J", "=cmd|' /C calc'!A0", "@SUM(1)",
            "[bold red]x[/]", "<script>alert(1)</script>", 'a"b\\', "a b,c=d\\", "{job=\"4711\"} 1"]
-
-
-@pytest.fixture
-def desk(tmp_path):
-    with SiteDesk(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture
-def inside(tmp_path):
-    one = Inside(tmp_path)
-    yield one
-    one.store.close()
 
 
 @pytest.fixture

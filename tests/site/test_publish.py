@@ -11,24 +11,9 @@ from pathlib import Path
 
 import pytest
 from processes import until
-from site_desk import SiteDesk, a_report
-from site_inside import Inside
+from site_desk import a_report
 
 as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A desk of one's own, with no server yet."""
-    with SiteDesk(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture
-def inside(tmp_path):
-    one = Inside(tmp_path)
-    yield one
-    one.store.close()
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 from processes import AFTER, BEFORE, Listener, fill, new_job, until, write_tree
-from site_desk import THE_WORK, SiteDesk, a_report, application, free_port, reads
-from site_inside import Inside, answer_to
+from site_desk import THE_WORK, a_report, application, free_port, reads
+from site_inside import answer_to
+from site_store import fill_up, keep_record, make_room
 
 from iostats.base.errors import NotDelivered, StateError, WireError
 from iostats.cli.site_server import asked
-from iostats.report.job_list import Summary
 from iostats.server.job_server import Caller
 from iostats.site import receive as site_module
 from iostats.site.store import Key
@@ -32,21 +32,6 @@ from iostats.wire import auth, jsonrpc, protocol
 
 as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 DAY = 86400.0
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """A desk with a running server, for tests that leave it as it is."""
-    with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
-        desk.server = desk.site()
-        yield desk
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A desk of one's own, with no server yet."""
-    with SiteDesk(tmp_path) as one:
-        yield one
 
 
 # -- nothing that was acknowledged is lost -----------------------------------------------------
@@ -137,16 +122,9 @@ class Transport:
         """Nothing more is sent."""
 
 
-@pytest.fixture
-def inside(tmp_path):
-    one = Inside(tmp_path)
-    yield one
-    one.store.close()
-
-
 def two_reports(inside, happened):
     """Two reports of one turn of the loop; what happened then, in its order."""
-    inside.store._file.set_trace_callback(
+    inside.store.connection.set_trace_callback(
         lambda sql: happened.append(sql) if sql in ("COMMIT", "ROLLBACK") else None)
 
     async def turn():
@@ -169,15 +147,13 @@ def test_all_nodes_of_a_moment_are_answered_after_one_commit(inside):
 def test_no_node_is_answered_when_the_commit_fails(inside):
     """It is told so, and that keeps its report; later the same one is taken."""
     inside.send("4700")
-    pages, = inside.store._file.execute("PRAGMA page_count").fetchone()
-    inside.store._file.execute(f"PRAGMA max_page_count = {pages}")
+    fill_up(inside.store)
     happened = []
 
     async def turn():
         async def another():                               # a record, between report and commit
             with pytest.raises(Exception, match="full"):
-                inside.store.keep_record(Key("", "4700", 0), os.urandom(1 << 20), "", "", "", 1.0,
-                                         Summary())
+                keep_record(inside.store, Key("", "4700", 0), os.urandom(1 << 20))
         answer = inside.answer("report", a_report("4711", "nid1"), node="nid1")
         await another()
         inside.server.send(Transport(happened, "nid1"), answer, keep=True)
@@ -186,7 +162,7 @@ def test_no_node_is_answered_when_the_commit_fails(inside):
     asyncio.run(turn())
     assert [("not kept", "nid1")] == happened
     assert ["4700"] == [key.job for key in inside.open_jobs]
-    inside.store._file.execute("PRAGMA max_page_count = 1000000")
+    make_room(inside.store)
     assert ["end of turn", "COMMIT", ("answered", "nid1"), ("answered", "nid2")] == two_reports(
         inside, [])
 

@@ -5,35 +5,11 @@ Reports are small, and their numbers tell which of them are in a sum.
 """
 from __future__ import annotations
 
-import pytest
 from processes import new_job, until
-from site_desk import SLURM, SiteDesk, a_report, reads, slurm_job, squeue
-from site_inside import Inside
+from site_desk import SLURM, a_report, reads, slurm_job, squeue
 
 from iostats.base.job_facts import ENDED, Facts
 from iostats.report import job_tables
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """A desk with a running server, for tests that leave it as it is."""
-    with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
-        desk.server = desk.site()
-        yield desk
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A desk of one's own, with no server yet."""
-    with SiteDesk(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture
-def inside(tmp_path):
-    one = Inside(tmp_path)
-    yield one
-    one.store.close()
 
 
 # -- which reports are in it ----------------------------------------------------------------------
@@ -41,7 +17,7 @@ def inside(tmp_path):
 def test_jobs_that_settle_together_share_a_commit_and_know_how_many_nodes_they_had(inside):
     """Of 4713 the batch system has told, and no node has reported; of 4711 nobody has."""
     commits = []
-    inside.store._file.set_trace_callback(
+    inside.store.connection.set_trace_callback(
         lambda sql: commits.append(sql) if sql == "COMMIT" else None)
     inside.server.on_settled({"4711": None, "4713": Facts(
         job="4713", user="alice", nodes="nid[1-3,7]", state=ENDED, outcome="COMPLETED")})
@@ -203,7 +179,7 @@ def test_a_bug_at_one_job_costs_no_other_its_record(inside, caplog):
     """A report in the store that can't be read any more; its node is named."""
     inside.send("4711", "nid1", reads=23, about={"nodes": "nid1"})
     inside.send("4713", "nid1", reads=37, about={"nodes": "nid1"})
-    inside.store._file.execute("UPDATE reports SET body = x'789c030000000001' WHERE job = '4711'")
+    inside.store.change("UPDATE reports SET body = x'789c030000000001' WHERE job = '4711'")
     inside.now += 2
     inside.make_records(lambda: inside.records("4713"))
     inside.make_records(lambda: inside.records("4711"))

@@ -12,54 +12,21 @@ from pathlib import Path
 import pytest
 from processes import REPOSITORY
 from site_desk import is_private
+from site_store import (
+    DAY,
+    KEY,
+    NOON,
+    add,
+    bodies,
+    fill_up,
+    keep_record,
+    make_room,
+    reported_and_recorded,
+)
 
 from iostats.base.errors import StateError
-from iostats.report.job_list import Summary
+from iostats.site import job_index
 from iostats.site.store import Key, Store
-
-NOON = 1_795_225_060.0
-DAY = 86400.0
-KEY = Key("eiger", "4711", 0)
-NOTHING = Summary()
-
-
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "site.sqlite")
-
-
-@pytest.fixture
-def store(path):
-    one = Store(path)
-    yield one
-    one.close()
-
-
-def add(store, key=KEY, node="nid00001", seq="23", body=b"body", about=b"about", user="alice",
-        now=NOON, due=NOON + 60):
-    return store.add(key, node, seq, body, about, user, now, due)
-
-
-def record(store, key, made=NOON, shown_as=None, whole="", user="alice", text=None,
-           summary=NOTHING):
-    """A job with one report, and its record."""
-    add(store, key, now=made)
-    store.keep_record(key, (text or f"{key.job}#{key.attempt}").encode(), shown_as or key.job,
-                      whole, user, made, summary)
-
-
-def bodies(reports):
-    return [one.body for one in reports]
-
-
-def fill_up(store):
-    """Let the file grow no more, as on a full disk; SQLite's own limit."""
-    pages, = store._file.execute("PRAGMA page_count").fetchone()
-    store._file.execute(f"PRAGMA max_page_count = {pages}")
-
-
-def make_room(store):
-    store._file.execute("PRAGMA max_page_count = 1000000")
 
 
 # -- the file --------------------------------------------------------------------------------
@@ -140,7 +107,7 @@ def test_a_damaged_file_is_one_line_and_no_number(path, caplog):
     for number in range(100):
         add(store, seq=str(number), body=os.urandom(3000))
     store.commit()
-    store._file.execute("UPDATE reports SET body = ? WHERE seq = '50'", (b"cut",))
+    store.change("UPDATE reports SET body = ? WHERE seq = '50'", (b"cut",))
     assert 99 == len(bodies(store.reports(KEY)))
     assert ("site.sqlite: the report of node nid00001 of job 4711 is damaged, and put aside "
             "(table damaged_reports)") in caplog.text
@@ -201,8 +168,9 @@ def test_a_file_that_is_cut_under_it_is_not_gone_on_with(path, size):
     store = Store(path)
     add(store)
     store.commit()
-    store._file.execute("PRAGMA wal_checkpoint")
-    store._opened.check()
+    store.rows("PRAGMA wal_checkpoint")
+    add(store, seq="29")
+    store.commit()
     before = os.path.getsize(path)
     os.truncate(path, size)
     with pytest.raises(StateError, match=f"was cut from {before} to {size} bytes"):
@@ -222,8 +190,7 @@ def test_a_store_of_0_bytes_is_not_begun_anew_without_a_word(path):
 
 def test_a_kill_while_it_is_made_leaves_no_store(path, monkeypatch):
     """And the next server makes it; nothing is left behind by one that fails."""
-    from iostats.site import store as module
-    monkeypatch.setattr(module, "_MAKE_MORE", "NONSENSE")
+    monkeypatch.setattr(job_index, "MAKE", "NONSENSE")
     with pytest.raises(StateError):
         Store(path)
     assert [] == os.listdir(os.path.dirname(path))
@@ -250,7 +217,7 @@ def test_open_jobs_are_those_without_record_and_with_late_reports(store):
     store.commit()
     [job] = store.open_jobs()
     assert (KEY, b"second", NOON + 60, {"nid00001", "nid00002"}) == (*job[:3], set(job.nodes))
-    store.keep_record(KEY, b"record", "4711", "", "alice", NOON + 70, NOTHING)
+    keep_record(store, made=NOON + 70)
     assert [] == store.open_jobs()
     assert not add(store, due=NOON + 99)
     store.commit()
@@ -276,8 +243,7 @@ def test_commit_tells_of_all_that_was_dropped_since_the_last_one(store):
     add(store)
     fill_up(store)
     with pytest.raises(StateError, match="database or disk is full"):
-        store.keep_record(Key("eiger", "4700", 0), os.urandom(1 << 20), "4700", "", "", NOON,
-                          NOTHING)
+        keep_record(store, Key("eiger", "4700", 0), os.urandom(1 << 20))
     with pytest.raises(StateError, match="database or disk is full"):
         store.commit()
     assert [] == bodies(store.reports(KEY)) and store.job(KEY) is None
@@ -335,7 +301,7 @@ def test_any_text_can_be_kept(store):
         add(store, key, body=text.encode())
         store.commit()
         assert [text.encode()] == bodies(store.reports(key))
-        store.keep_record(key, b"record", text, text, text, NOON, NOTHING)
+        keep_record(store, key, shown_as=text, whole=text, user=text)
         assert [b"record"] == list(store.records(text + "x", text))
 
 
@@ -344,11 +310,11 @@ def test_any_text_can_be_kept(store):
 def test_a_record_is_found_by_each_name_of_its_job(store):
     """An array's tasks in their order, the parts of a heterogeneous job, the runs of a job."""
     for raw, task in (("105", "10"), ("100", "1"), ("101", "2")):
-        record(store, Key("eiger", raw, 0), shown_as=f"100_{task}", whole="100")
+        reported_and_recorded(store, Key("eiger", raw, 0), shown_as=f"100_{task}", whole="100")
     for raw, part in (("200", "0"), ("201", "1")):
-        record(store, Key("eiger", raw, 0), shown_as=f"200+{part}", whole="200")
+        reported_and_recorded(store, Key("eiger", raw, 0), shown_as=f"200+{part}", whole="200")
     for attempt in (1, 0):
-        record(store, Key("eiger", "300", attempt))
+        reported_and_recorded(store, Key("eiger", "300", attempt))
 
     def found(job):
         return [one.decode() for one in store.records(job)]
@@ -362,7 +328,7 @@ def test_a_record_is_found_by_each_name_of_its_job(store):
 
 def test_users_find_their_own_records_alone(store):
     for job, user in (("4711", "alice"), ("4713", "bob"), ("4717", "alice")):
-        record(store, Key("eiger", job, 0), user=user, made=NOON + int(job))
+        reported_and_recorded(store, Key("eiger", job, 0), user=user, made=NOON + int(job))
     assert [b"4713#0"] == list(store.records("4713", "bob")) == list(store.records("4713"))
     assert [] == list(store.records("4713", "alice"))
     assert [b"4717#0", b"4711#0"] == list(store.latest(23, "alice"))
@@ -371,20 +337,20 @@ def test_users_find_their_own_records_alone(store):
 
 
 def test_a_later_record_stands_for_the_one_before(store):
-    record(store, KEY, text="first")
-    record(store, KEY, text="second")
+    reported_and_recorded(store, KEY, text="first")
+    reported_and_recorded(store, KEY, text="second")
     assert [b"second"] == list(store.records("4711"))
 
 
 def test_a_report_is_shown_once(store):
-    record(store, KEY)
+    reported_and_recorded(store, KEY)
     assert [True, False, False] == [store.show_once(KEY) for _ in range(3)]
 
 
 def test_no_question_reads_the_whole_file(store):
     """With a million jobs a question is answered while all nodes wait: each has its index."""
     asked = []
-    store._file.set_trace_callback(asked.append)
+    store.connection.set_trace_callback(asked.append)
     for user in (None, "alice"):
         list(store.records("4711", user))
         list(store.latest(10, user))
@@ -392,11 +358,11 @@ def test_no_question_reads_the_whole_file(store):
     store.job(KEY)
     bodies(store.reports(KEY))
     store.forget(NOON, NOON)
-    store._file.set_trace_callback(None)
+    store.connection.set_trace_callback(None)
     looks = [text for text in asked if text.startswith(("SELECT", "UPDATE", "DELETE"))]
     assert len(looks) >= 10
     for text in looks:
-        plan = [row[3] for row in store._file.execute("EXPLAIN QUERY PLAN " + text)]
+        plan = [row[3] for row in store.rows("EXPLAIN QUERY PLAN " + text)]
         scans = [line for line in plan if line.startswith("SCAN") and "USING INDEX" not in line
                  and "USING COVERING INDEX" not in line]
         assert not scans, (text, plan)
@@ -407,8 +373,8 @@ def test_no_question_reads_the_whole_file(store):
 def test_reports_go_first_and_records_later(store):
     """A job without record keeps its reports however old it is."""
     old, new, waits = (Key("eiger", job, 0) for job in ("4711", "4713", "4717"))
-    record(store, old, made=NOON)
-    record(store, new, made=NOON + 5 * DAY)
+    reported_and_recorded(store, old, made=NOON)
+    reported_and_recorded(store, new, made=NOON + 5 * DAY)
     add(store, waits, now=NOON)
     store.commit()
 
@@ -425,7 +391,7 @@ def test_reports_go_first_and_records_later(store):
 
 
 def test_forgetting_on_a_full_disk_is_one_line(store):
-    record(store, KEY)
+    reported_and_recorded(store, KEY)
     fill_up(store)
     add(store, Key("eiger", "4713", 0), body=b"x")
     store.forget(NOON + DAY, NOON + DAY)                   # it needs no room

@@ -231,8 +231,8 @@ def test_a_job_with_a_damaged_row_costs_nobody_the_start(inside, caplog):
     caplog.set_level(logging.INFO)
     inside.ask("report", a_report("4711", "nid1", reads=23, about={"nodes": "nid1"}), node="nid1")
     inside.send("4713", "nid1", reads=37, about={"nodes": "nid1"})
-    inside.store._file.execute("UPDATE jobs SET about = x'ff' WHERE job = '4711'")
-    inside.store._file.execute("UPDATE jobs SET due = 'soon' WHERE job = '4713'")
+    inside.store.change("UPDATE jobs SET about = x'ff' WHERE job = '4711'")
+    inside.store.change("UPDATE jobs SET due = 'soon' WHERE job = '4713'")
     restarted(inside)
     inside.now += 301
     inside.make_records()
@@ -260,8 +260,8 @@ def test_a_damaged_record_costs_itself_alone(inside, caplog):
         inside.send(job, "nid1", reads=int(job), about={"nodes": "nid1"})
     inside.now += 2
     inside.make_records()
-    inside.store._file.execute("UPDATE jobs SET record = x'ff' WHERE job = '4713'")
-    inside.store._file.execute("UPDATE summaries SET file_systems = x'ff' WHERE job = '4717'")
+    inside.store.change("UPDATE jobs SET record = x'ff' WHERE job = '4713'")
+    inside.store.change("UPDATE summaries SET file_systems = x'ff' WHERE job = '4717'")
     for _ in range(2):
         assert ["4711", "4717"] == sorted(
             one["job"]["id"] for one in inside.ask("latest", {"count": 10}))

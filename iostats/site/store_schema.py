@@ -1,0 +1,120 @@
+"""
+The tables of the site's store, and how a store of a release before gets those of this one.
+
+    jobs      one row for each run of a job: (cluster, job, attempt)
+    reports   one row for each report: (cluster, job, attempt, node, seq)
+    damaged_reports     those that could not be read any more: each costs itself alone
+    clock     one row: the store's own time, store_clock.py; `first` and `due` are of it
+
+The table of summaries is that of job_index.py, those of the harvest are those of harvest_store.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+
+import msgspec
+
+from iostats.base.errors import StateError
+from iostats.report.job_list import summary_of
+from iostats.site import job_index
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+
+log = logging.getLogger("iostats")
+
+VERSION = 2                     # 1: without summaries, and without the harvest
+_MAKE = """
+CREATE TABLE jobs (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
+    shown_as TEXT NOT NULL DEFAULT '', whole TEXT NOT NULL DEFAULT '',
+    user TEXT NOT NULL DEFAULT '', about BLOB NOT NULL,
+    first REAL NOT NULL, due REAL, made REAL, closed INTEGER NOT NULL DEFAULT 0,
+    shown INTEGER NOT NULL DEFAULT 0, record BLOB,
+    PRIMARY KEY (cluster, job, attempt)) WITHOUT ROWID;
+CREATE INDEX jobs_job ON jobs (job);
+CREATE INDEX jobs_shown ON jobs (shown_as);
+CREATE INDEX jobs_whole ON jobs (whole);
+CREATE INDEX jobs_made ON jobs (made);
+CREATE INDEX jobs_user ON jobs (user, made);
+CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL;
+CREATE INDEX jobs_first ON jobs (first);
+CREATE TABLE reports (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
+    node TEXT NOT NULL, seq TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (cluster, job, attempt, node, seq)) WITHOUT ROWID;
+"""
+_MAKE_HARVEST = """
+CREATE TABLE agents (node TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE targets (
+    file_system TEXT NOT NULL, target TEXT NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (file_system, target));
+CREATE TABLE blocks (
+    id INTEGER PRIMARY KEY, file_system TEXT NOT NULL, target TEXT NOT NULL, body BLOB NOT NULL);
+CREATE INDEX blocks_target ON blocks (file_system, target);
+CREATE TABLE lives (job TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE harvests (job TEXT PRIMARY KEY, made REAL NOT NULL, body BLOB NOT NULL);
+CREATE INDEX harvests_made ON harvests (made);
+"""
+
+# What a store of version 2 has since it was found to be needed.
+_MAKE_MORE = """
+CREATE TABLE IF NOT EXISTS damaged_reports (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
+    node TEXT NOT NULL, seq TEXT NOT NULL, body BLOB, why TEXT NOT NULL,
+    PRIMARY KEY (cluster, job, attempt, node, seq));
+CREATE TABLE IF NOT EXISTS clock (
+    one INTEGER PRIMARY KEY CHECK (one = 1), passed REAL NOT NULL, wall REAL NOT NULL,
+    boot_id TEXT NOT NULL, up REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS jobs_unclosed ON jobs (first) WHERE due IS NULL AND NOT closed;
+CREATE INDEX IF NOT EXISTS jobs_closed ON jobs (first) WHERE closed
+"""
+
+
+def make(connection: sqlite3.Connection) -> None:
+    """Put all tables into a new file."""
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in (_MAKE + job_index.MAKE + _MAKE_HARVEST + _MAKE_MORE).split(";"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
+
+
+def upgrade(connection: sqlite3.Connection, path: str) -> None:
+    """
+    Give a store of version 1 what it lacks, in the caller's transaction; StateError for a file that
+    is no store of ours.
+    """
+    version, = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (1, VERSION):
+        what = f"version {version}, of another release" if version else "somebody else's tables"
+        raise StateError(f"{path}: expected a store of version {VERSION}, got {what}; name another "
+                         f"in site.cfg, [site] store")
+    if version != VERSION:
+        for statement in (job_index.MAKE + _MAKE_HARVEST).split(";"):
+            connection.execute(statement)
+        _summarize(connection, path)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in _MAKE_MORE.split(";"):
+        connection.execute(statement)
+
+
+def _summarize(connection: sqlite3.Connection, path: str) -> None:
+    """Make the summaries of all records, as version 1 has none."""
+    made = damaged = 0
+    for *key, record in connection.execute(
+            "SELECT cluster, job, attempt, record FROM jobs WHERE made IS NOT NULL"):
+        try:
+            summary = summary_of(msgspec.json.decode(zlib.decompress(record)))
+        except (zlib.error, msgspec.DecodeError, LookupError, TypeError, AttributeError):
+            damaged += 1
+            continue
+        connection.execute(job_index.PUT, job_index.values_to_put(key, summary))
+        made += 1
+    if made or damaged:
+        log.info("%s: now of version %s: %s records", path, VERSION, made)
+    if damaged:
+        log.warning("%s: %s records are damaged: `iostats jobs` does not have them", path, damaged)
