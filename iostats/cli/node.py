@@ -98,7 +98,7 @@ options:
 
 examples:
   iostats_client.py show
-  iostats_client.py show --root tests/data/lustre-2.15     from saved files
+  iostats_client.py show --root tests/data/lustre-2.15.0/after   saved files
   iostats_client.py start
   iostats_client.py stop --server login1
   iostats_client.py doctor --server login1
