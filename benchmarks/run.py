@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "zeroing",
+FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets",
            "job_stats", "agent", "harvest_server", "scale")
 HERE = os.path.dirname(os.path.abspath(__file__))
 

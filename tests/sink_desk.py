@@ -1,6 +1,6 @@
 """
 What the sinks' tests share: a site whose storage servers have been read, made of real
-zeroing.Targets and real blocks; databases of Debian's packages; a database that answers as told.
+CorrectedTargets and real blocks; databases of Debian's packages; a database that answers as told.
 """
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from processes import free_port, until
 from iostats import sinks
 from iostats.base import config
 from iostats.base.job_facts import Facts
-from iostats.site import resets
+from iostats.site.resets.job_ids import JobIds
+from iostats.site.resets.target import CorrectedTarget
 from iostats.site.harvest_intake import Sweep
 from iostats.wire.messages import sweep as messages_sweep
 
@@ -44,7 +45,7 @@ class Site:
     """
 
     def __init__(self, began):
-        self.names, self.targets, self.agents = resets.Names(), {}, {}
+        self.names, self.targets, self.agents = JobIds(), {}, {}
         self.silent = set()             # storage servers whose agents are dead
         self.known, self.slot, self.began, self.boot = {}, None, began, "boot"
         self.starts = True              # whether job_stats have start_time
@@ -76,7 +77,7 @@ class Site:
         for key, some in entries.items():
             target = self.targets.get(key)
             if target is None:
-                target = self.targets[key] = resets.Target(self.names, *key)
+                target = self.targets[key] = CorrectedTarget(self.names, *key)
             target.take(self._block(key, some), _node_of(key), self.boot, first)
         for key in self.targets.keys() - entries.keys():
             self.targets[key].take(self._block(key, {}), _node_of(key), self.boot, False)

@@ -1,5 +1,5 @@
 """
-A target, its agent and the server's zeroing.Target, played through time by a list of events.
+A target, its agent and the server's CorrectedTarget, played through time by a list of events.
 
     World("2.12").play([("rpc", 0, 3), ("wait", 601), ("clear",), ...])
 
@@ -10,7 +10,8 @@ can be seen at all, as on a target of a real site it is by some job or other.
 
 from kernel import NS, Agent, Kernel
 
-from iostats.site import resets
+from iostats.site.resets.job_ids import JobIds
+from iostats.site.resets.target import CorrectedTarget
 
 BEGAN_S = 1_795_225_200
 EVERY_S = 200
@@ -30,8 +31,8 @@ class World:
         self.now, self.every_s = began_s, every_s
         self.kernel = Kernel(release, kind, began_s * NS)
         self.agent = Agent(self.kernel, rows)
-        self.names = resets.Names()
-        self.target = resets.Target(self.names, "scratch", "OST0000")
+        self.names = JobIds()
+        self.target = CorrectedTarget(self.names, "scratch", "OST0000")
         self.up, self._races, self._witnessed, self._under_way = True, [], 0, []
         self._counters = [name for name in self.kernel.units
                           if name.startswith(("read", "write", "setattr", "open", "sync"))]
@@ -132,8 +133,8 @@ class World:
     def on_server(self):
         """The site's server is started again."""
         saved = self.target.state()
-        self.names = resets.Names()
-        self.target = resets.Target.from_state(self.names, saved)
+        self.names = JobIds()
+        self.target = CorrectedTarget.from_state(self.names, saved)
 
     def on_again(self):
         """The messages of the last sweep come once more."""

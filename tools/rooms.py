@@ -63,12 +63,16 @@ def pure():
 
 
 def tests_of_pure():
-    """[file] of their tests: tests/ROOM/test_MODULE.py or tests/ROOM/test_MODULE_*.py."""
+    """
+    [file] of their tests: tests/ROOM/test_MODULE.py or tests/ROOM/test_MODULE_*.py; of a package's
+    modules also tests/ROOM/test_PACKAGE*.py.
+    """
     found = []
     for path in pure():
-        directory = HOME / "tests" / path.relative_to(PACKAGE).parts[0]
-        found += [test for test in sorted(directory.glob(f"test_{path.stem}*.py"))
-                  if test not in found]
+        room, *names = path.relative_to(PACKAGE).with_suffix("").parts
+        for name in names:
+            found += [test for test in sorted((HOME / "tests" / room).glob(f"test_{name}*.py"))
+                      if test not in found]
     return found
 
 

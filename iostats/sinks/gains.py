@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from iostats.site.harvest_intake import Harvest, Sweep
-    from iostats.site.resets import Target
+    from iostats.site.resets.target import CorrectedTarget
 
     Array = numpy.typing.NDArray[Any]
     Columns = dict[str, tuple[Array, Array]]        # counter -> samples, sums
@@ -98,7 +98,7 @@ class IdTable:
         self.here, self.low, self.is_job = self.here[rows], self.low[rows], self.is_job[rows]
         self._rows_of = {}
 
-    def add(self, target: Target, is_job: Callable[[str], bool]) -> set[str]:
+    def add(self, target: CorrectedTarget, is_job: Callable[[str], bool]) -> set[str]:
         """Add what `target` has; {id} that it did not have the last time."""
         totals, new, came = target.totals(), [], set()
         ids = list(totals.ids)
@@ -238,7 +238,7 @@ class Tally:
         """The key of the IdTable to which a target adds."""
         return fs, component_of(name), f"{fs}-{name}" if self._by_target else ""
 
-    def _mark(self, table: IdTable, target: Target, harvest: Harvest,
+    def _mark(self, table: IdTable, target: CorrectedTarget, harvest: Harvest,
               came: set[str]) -> Iterator[None]:
         """
         Generator: note whose totals may be too low.

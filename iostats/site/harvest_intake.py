@@ -1,7 +1,7 @@
 """
 The harvest, on the site's server: sweeps of all storage servers -> what each job did there.
 
-    message  ->  its blocks in the store  ->  zeroing.Target, corrected  ->  the agent is answered
+    message  ->  its blocks in the store  ->  CorrectedTarget, corrected  ->  the agent is answered
     the sweep of one moment has come from all agents that were in the last one, or the next is due
              ->  a Sweep: rates for screens and sinks, the lives of jobs (job_lifecycle.py)
     a job is settled  ->  its totals in the store; the targets forget it; its record is made
@@ -28,10 +28,11 @@ from iostats.base.errors import ConfigError, IostatsError, StateError, WireError
 from iostats.base.job_facts import ENDED, Facts
 from iostats.lustre.job_tags import Form
 from iostats.lustre.metrics import metrics_of
-from iostats.site import resets
 from iostats.site.harvest_store import Logged, SweepStore
 from iostats.site.job_lifecycle import ACTIVE, QUIET, RUNNING, SETTLED, after, event
 from iostats.site.job_times import JobTimes
+from iostats.site.resets.job_ids import JobIds
+from iostats.site.resets.target import CorrectedTarget
 from iostats.site.store import damage_reported
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
@@ -74,7 +75,7 @@ Attributes:
     slot: that moment, seconds since 1970.
     every_s: seconds from one sweep to the next: the shortest pause of an agent that is up.
     complete: every agent that is up has sent its part.
-    targets: [zeroing.Target] that have been read for it; for an agent with a longer pause, for the
+    targets: [CorrectedTarget] that have been read for it; for an agent with a longer pause, for the
         last one that it takes part in.
 """
 
@@ -169,7 +170,7 @@ class Harvest:
     Receives sweeps and answers for them.
 
     Attributes:
-        targets: {(file system, target): zeroing.Target}.
+        targets: {(file system, target): CorrectedTarget}.
         sweep: the last Sweep, or None.
         agents: {node: what is known of its agent}: slot, every, heard, clock_ahead_s.
         scheduler: name of the batch system that is asked of the jobs; "" for none.
@@ -197,8 +198,8 @@ class Harvest:
         self._is_whole = True
 
     def _reload(self) -> None:
-        self.names, self._done = resets.Names(), 0.0
-        self.targets: dict[_Key, resets.Target] = {}
+        self.job_ids, self._done = JobIds(), 0.0
+        self.targets: dict[_Key, CorrectedTarget] = {}
         self.sweep: Optional[Sweep] = None
         self._job_of: dict[str, str] = {}
         self._strangers: dict[str, float] = {}
@@ -224,7 +225,7 @@ class Harvest:
             self._slots.update(dict.fromkeys(agent.targets, agent.slot))
         saved = self._store.targets()
         self.targets = self._understood(
-            "targets", saved, lambda state: resets.Target.from_state(self.names, state))
+            "targets", saved, lambda state: CorrectedTarget.from_state(self.job_ids, state))
         self._sizes = {key: len(saved[key]) for key in self.targets}
         damaged: set[Any] = saved.keys() - self.targets.keys()
         changed = self._replay(damaged)
@@ -307,10 +308,10 @@ class Harvest:
                                        for node, agent in self.agents.items()})
         return changed
 
-    def _target(self, key: _Key) -> resets.Target:
+    def _target(self, key: _Key) -> CorrectedTarget:
         target = self.targets.get(key)
         if target is None:
-            target = self.targets[key] = resets.Target(self.names, *key)
+            target = self.targets[key] = CorrectedTarget(self.job_ids, *key)
         return target
 
     def _log(self, key: _Key, body: bytes) -> None:
@@ -451,19 +452,19 @@ class Harvest:
         life = self._lives.get(self.job_of(job_id))
         return life.state if life is not None else None
 
-    def age_s(self, target: resets.Target) -> Optional[float]:
+    def age_s(self, target: CorrectedTarget) -> Optional[float]:
         """Seconds since a target was last read to its end, by our clock; None: it never was."""
         at = self._slots.get((target.file_system, target.target))
         if at is None:                                      # before the server was started
             at = target.swept_until
         return None if at is None else max(0.0, self._now() - at)
 
-    def is_overdue(self, target: resets.Target) -> bool:
+    def is_overdue(self, target: CorrectedTarget) -> bool:
         """Whether a target's last reading is older than two sweeps: its numbers may be too low."""
         age_s = self.age_s(target)
         return age_s is None or age_s > 2 * self._pause(target) + _LATE_S
 
-    def _pause(self, target: resets.Target) -> float:
+    def _pause(self, target: CorrectedTarget) -> float:
         """Seconds between two readings of a target."""
         agent = self.agents.get(target.node or "")
         return agent.every if agent is not None else _Agent().every

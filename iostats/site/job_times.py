@@ -43,7 +43,7 @@ class JobTimes(namedtuple("JobTimes", "first last began ended cleanup_s")):
 
     def lost(self, target: Any, one: str, final: bool) -> list[str]:
         """
-        [why]: each reason for which the total of the id `one` on a zeroing.Target may be too low;
+        [why]: each reason for which the total of the id `one` on a CorrectedTarget may be too low;
         `final`: the job is settled.
         """
         # A job that was requeued ran before it began.

@@ -21,7 +21,7 @@ _HALF = _U64(32)
 _NONE = numpy.zeros((0, 0), _U32)
 
 
-class Table:
+class NarrowTable:
     """`length` rows of `width` numbers, which are 0."""
 
     __slots__ = ("_high", "_low", "_tall")

@@ -18,7 +18,7 @@ from site_desk import SiteDesk, script
 from storage import StorageServer, moved
 
 from iostats.cli.query import main
-from iostats.site.resets import CLEARED
+from iostats.site.resets.gaps import CLEARED
 
 
 @pytest.fixture(scope="module")

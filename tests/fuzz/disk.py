@@ -27,7 +27,9 @@ from iostats.base.errors import (
 from iostats.node import measurement, prolog_epilog, rates, sources, start_files
 from iostats.server import journal
 from iostats.sinks.influxdb.queue import PointQueue
-from iostats.site import resets
+from iostats.site.resets import codec
+from iostats.site.resets.job_ids import JobIds
+from iostats.site.resets.target import CorrectedTarget
 from iostats.totals import delta, snapshot
 from iostats.wire import client, jsonrpc, protocol, secret
 
@@ -284,7 +286,7 @@ def spooled(data):
 @functools.lru_cache
 def _a_state():
     from iostats.wire.messages import sweep
-    one = resets.Target(resets.Names(), "scratch", "OST0000")
+    one = CorrectedTarget(JobIds(), "scratch", "OST0000")
     for document in _sweeps():
         message = msgspec.convert(document, sweep.Sweep)
         for block in message.targets:
@@ -295,11 +297,10 @@ def _a_state():
 @target(lambda: [_a_state(), _a_state()[:200]], 8000)
 def target_state(data):
     """A target's saved entries, also with their checksum right."""
-    start = len(resets._MAGIC) + 9
-    sealed = data[:len(resets._MAGIC)] + b"%08x\n" % zlib.crc32(data[start:]) + data[start:]
-    for one in (data, sealed):
+    body = data.split(b"\n", 2)[-1]
+    for one in (data, codec.sealed(body)):
         with allowed(StateError):
-            found = resets.Target.from_state(resets.Names(), one)
+            found = CorrectedTarget.from_state(JobIds(), one)
             list(found.ids())
 
 

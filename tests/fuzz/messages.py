@@ -25,7 +25,8 @@ from iostats.server import job_server
 from iostats.sinks import prometheus
 from iostats.sinks.influxdb import database as influx_database
 from iostats.sinks.influxdb import lines as influx_lines
-from iostats.site import resets
+from iostats.site.resets.job_ids import JobIds
+from iostats.site.resets.target import CorrectedTarget
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
 from iostats.wire.auth import AuthenticationError
@@ -247,7 +248,7 @@ def packed_sweep(data):
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         assert len(str(error)) < 1000
         return
-    one = resets.Target(resets.Names(), "scratch", "OST0000")
+    one = CorrectedTarget(JobIds(), "scratch", "OST0000")
     for rows, kept in taken.blocks:
         assert len(rows.started) == len(rows.seen) == len(rows.values) == len(rows.head.ids)
         one.take(rows, taken.head.node, taken.head.boot_id, taken.head.full)
@@ -257,15 +258,15 @@ def packed_sweep(data):
         else:
             msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=sweep.Block)
     ids = list(one.ids())
-    assert resets.Target.from_state(resets.Names(), one.state()).ids() == ids
+    assert CorrectedTarget.from_state(JobIds(), one.state()).ids() == ids
     one.totals(ids)
 
 
 @target(lambda: _bent_seeds(_sweeps()), 600)
 def sweep_blocks(data):
     """Sweeps that the types have taken: the entries corrected, kept, and the same again."""
-    draw, names = Draw(data), resets.Names()
-    one = resets.Target(names, "scratch", "OST0000")
+    draw, names = Draw(data), JobIds()
+    one = CorrectedTarget(names, "scratch", "OST0000")
     for document in _sweeps():
         body = bent(document, Draw(draw.take(draw.number(64))))
         try:
@@ -276,7 +277,7 @@ def sweep_blocks(data):
             one.take(block, message.node, message.boot_id, message.full)
     ids = list(one.ids())
     state = one.state()
-    other = resets.Target.from_state(resets.Names(), state)
+    other = CorrectedTarget.from_state(JobIds(), state)
     assert other.state() == state
     for found in (one, other):
         found.totals(ids)

@@ -10,7 +10,7 @@ import job_stats_text
 import pytest
 from site_world import FAULTS, QUIET, SiteWorld
 
-from iostats.site import resets
+from iostats.site.resets.gaps import DOUBTFUL
 
 RELEASES = job_stats_text.RELEASES
 HISTORIES = int(os.environ.get("IOSTATS_HISTORIES", "6"))       # for each release
@@ -50,6 +50,6 @@ def test_where_nothing_is_lost_a_final_record_is_exact_and_not_marked(release, k
         found = judged(tmp_path / f"{seed}.sqlite", release, knows, QUIET, seed)
         for job, (numbers, truth, is_marked, notes) in found.items():
             if is_marked and release in ("2.5", "2.7", "2.8", "2.12", "2.14", "2.15.0"):
-                assert {resets.DOUBTFUL} == {note.partition(": ")[2] for note in notes}
+                assert {DOUBTFUL} == {note.partition(": ")[2] for note in notes}
                 continue
             assert (truth, []) == (numbers, notes), (seed, job)

@@ -16,7 +16,8 @@ from iostats.base import config as site
 from iostats.base.errors import NotReadable, StateError
 from iostats.base.job_facts import Facts
 from iostats.report.job_list import Summary
-from iostats.site import harvest_intake, resets
+from iostats.site import harvest_intake
+from iostats.site.resets import gaps
 from iostats.site.store import Key, Store
 from iostats.wire.messages import sweep as messages_sweep
 
@@ -293,7 +294,7 @@ def test_many_targets_have_no_more_to_replay_than_their_states_take(desk, monkey
 
 
 def test_a_block_whose_entries_have_a_start_time_is_kept_without_what_nobody_asks_for(desk):
-    """Rule 1 of resets.py needs no min, max and sumsq."""
+    """Rule 1 of resets/rules.py needs no min, max and sumsq."""
     desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
     desk.store.commit()
     [(body,)] = desk.store.rows("SELECT body FROM blocks")
@@ -556,7 +557,7 @@ def test_what_a_clear_may_have_taken_before_a_job_was_first_seen_is_marked(desk)
     desk.send("oss1", desk.block(ids=["4733"], started=desk.now - 9, read_bytes=(5, 1009)))
     desk.now += 20
     desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 23, read_bytes=(2, 2 << 20)))
-    assert (2 << 20, [f"OST0000: {resets.CLEARED}{resets.BEFORE_SEEN}"], True) == (
+    assert (2 << 20, [f"OST0000: {gaps.CLEARED}{gaps.BEFORE_SEEN}"], True) == (
         final(desk, "4711"))
 
 
@@ -571,11 +572,11 @@ def test_what_a_clear_may_have_taken_after_a_job_was_last_seen_is_marked(desk):
     desk.now += 20                          # 4711 reads 1 MiB; clear; 4733 is there again
     desk.send("oss1", desk.block(ids=["4733"], gone=["4711"], started=desk.now - 9,
                                  read_bytes=(5, 1009)))
-    assert (2 << 20, [f"OST0000: {resets.CLEARED}{resets.AFTER_SEEN}"], True) == (
+    assert (2 << 20, [f"OST0000: {gaps.CLEARED}{gaps.AFTER_SEEN}"], True) == (
         final(desk, "4711"))
 
 
-@pytest.mark.parametrize("reported, notes", [(2, []), (1, [resets.AFTER_SEEN])],
+@pytest.mark.parametrize("reported, notes", [(2, []), (1, [gaps.AFTER_SEEN])],
                          ids=["all of them", "one is missing"])
 def test_where_a_jobs_nodes_tell_when_it_ran_nothing_else_marks_it(desk, reported, notes):
     """It was over when the clear came; no batch system tells, but its nodes have reported."""
@@ -593,7 +594,7 @@ def test_where_a_jobs_nodes_tell_when_it_ran_nothing_else_marks_it(desk, reporte
     desk.now += 20
     desk.send("oss1", desk.block(ids=["4733"], gone=["4711"], started=desk.now - 9,
                                  read_bytes=(5, 1009)))
-    assert (2 << 20, [f"OST0000: {resets.CLEARED}{one}" for one in notes], bool(notes)) == (
+    assert (2 << 20, [f"OST0000: {gaps.CLEARED}{one}" for one in notes], bool(notes)) == (
         final(desk, "4711"))
 
 
@@ -606,7 +607,7 @@ def test_what_nobody_read_for_longer_than_an_interval_after_a_job_was_last_seen_
         desk.now += 20
         desk.send("oss1", desk.block())
     desk.now += 1200
-    assert (2 << 20, [f"OST0000: {resets.NO_SWEEP}{resets.AFTER_SEEN}"], True) == (
+    assert (2 << 20, [f"OST0000: {gaps.NO_SWEEP}{gaps.AFTER_SEEN}"], True) == (
         final(desk, "4711", run="2" * 16))
 
 
@@ -653,7 +654,7 @@ def test_a_clear_stays_where_it_was_when_the_storage_servers_clock_is_set_right(
         send(0, "2")
         desk.turn()
     [fs] = harvest_intake.as_record(desk.harvest.part("4711"), ",".join)["file_systems"]
-    assert (42_012, [f"OST0000: {resets.CLEARED}"], True) == (
+    assert (42_012, [f"OST0000: {gaps.CLEARED}"], True) == (
         fs["read_bytes"], fs["notes"], fs["lower_bound"])
 
 

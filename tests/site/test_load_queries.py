@@ -16,8 +16,11 @@ from iostats.base.errors import WireError
 from iostats.base.job_facts import Facts
 from iostats.load import table
 from iostats.load.sums import Load
-from iostats.site import load_queries, resets
+from iostats.site import load_queries
 from iostats.site.load_queries import Answers, LoadAsk, QueryAsk
+from iostats.site.resets.gaps import CLEARED
+from iostats.site.resets.job_ids import JobIds
+from iostats.site.resets.target import CorrectedTarget
 
 Sweep = namedtuple("Sweep", "slot every_s complete targets")
 
@@ -28,7 +31,7 @@ class Harvest:
     job_of, facts = staticmethod(Known.job_of), staticmethod(Known.facts)
 
     def __init__(self):
-        self.names, self.targets, self.agents, self.sweep = resets.Names(), {}, {}, None
+        self.names, self.targets, self.agents, self.sweep = JobIds(), {}, {}, None
         self.kernels, self.now, self.aheads = {}, T, {}     # aheads: {node: s}, of their clocks
 
     def age_s(self, target):
@@ -40,7 +43,7 @@ class Harvest:
     def add(self, kind, fs, name, node):
         one = kernel.Kernel("2.16", kind, T * kernel.NS, 600, fs, name)
         self.kernels[fs, name] = one, kernel.Agent(one), node
-        self.targets[fs, name] = resets.Target(self.names, fs, name)
+        self.targets[fs, name] = CorrectedTarget(self.names, fs, name)
         return one
 
     def read(self, at, *without):
@@ -301,7 +304,7 @@ def test_totals_can_be_of_one_file_system(harvest):
 def test_a_total_at_a_target_that_is_being_read_for_the_first_time_is_a_lower_bound(harvest):
     """The first part of its entries has come, with 23 MiB of 4711; what was before nobody knows."""
     late = kernel.Kernel("2.16", "OST", T * kernel.NS, 600, "scratch", "OST0001")
-    target = harvest.targets["scratch", "OST0001"] = resets.Target(harvest.names, "scratch",
+    target = harvest.targets["scratch", "OST0001"] = CorrectedTarget(harvest.names, "scratch",
                                                                    "OST0001")
     for _ in range(23):
         late.rpc((T + 45) * kernel.NS, "4711", "write_bytes", MIB)
@@ -324,7 +327,7 @@ def test_what_began_after_a_clear_is_not_marked_for_it(harvest):
     harvest.read(T + 80)
     for level in "ab":
         answer = finished(Answers().query(harvest, QueryAsk(level, file_system="scratch"), None))
-        marked = {row["job"]: resets.CLEARED in " ".join(row["notes"]) for row in answer["rows"]
+        marked = {row["job"]: CLEARED in " ".join(row["notes"]) for row in answer["rows"]
                   if row.get("target", "OST0000") == "OST0000" and row["is_job"]}
         assert (True, False) == (marked["4711"], marked["4713"])
 

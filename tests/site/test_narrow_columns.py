@@ -5,7 +5,7 @@ import numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.site.narrow_columns import Table
+from iostats.site.narrow_columns import NarrowTable
 
 NUMBERS = st.one_of(st.integers(0, 41), st.integers(0, 2**64 - 1), st.sampled_from(
     [2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]))
@@ -14,7 +14,7 @@ NUMBERS = st.one_of(st.integers(0, 41), st.integers(0, 2**64 - 1), st.sampled_fr
 @given(st.lists(st.tuples(st.sampled_from(["put", "clear", "keep", "widen"]),
                           st.lists(NUMBERS, min_size=1, max_size=40), st.integers(1, 9))))
 def test_it_is_a_table_of_numbers_of_64_bits(steps):
-    table, plain = Table(3, 2), numpy.zeros((3, 2), numpy.uint64)
+    table, plain = NarrowTable(3, 2), numpy.zeros((3, 2), numpy.uint64)
     for what, numbers, some in steps:
         length, width = plain.shape
         rows = numpy.unique(numpy.array([one % length for one in numbers]))
@@ -40,7 +40,7 @@ def test_it_is_a_table_of_numbers_of_64_bits(steps):
 
 
 def test_most_numbers_take_four_bytes():
-    table = Table(1000, 30)
+    table = NarrowTable(1000, 30)
     values = numpy.full((1000, 30), 2**32 - 1, numpy.uint64)
     values[23, 7] = 2**32
     table.put(numpy.arange(1000), values)

@@ -1,6 +1,6 @@
 """
-The zeroing correction against a model of the kernel that knows the truth (kernel.py), against
-tables made by hand, and against what a real Lustre printed.
+The correction of counter resets against a model of the kernel that knows the truth (kernel.py),
+against tables made by hand, and against what a real Lustre printed.
 """
 
 
@@ -16,8 +16,7 @@ from world import JOBS, World
 
 from iostats.base.errors import StateError
 from iostats.lustre import job_stats
-from iostats.site import resets
-from iostats.site.resets import (
+from iostats.site.resets.gaps import (
     AFTER_SEEN,
     AT_LIMIT,
     BEFORE_SEEN,
@@ -30,6 +29,8 @@ from iostats.site.resets import (
     NOT_UNDERSTOOD,
     RESTARTED,
 )
+from iostats.site.resets.job_ids import JobIds
+from iostats.site.resets.target import CorrectedTarget
 from iostats.wire.messages.sweep import Block, Column
 
 RELEASES = job_stats_text.RELEASES
@@ -186,7 +187,7 @@ def block(at, entries, **others):
 
 def taken(*blocks, full=False):
     """The Target that has taken these blocks; the first one full."""
-    target = resets.Target(resets.Names(), "scratch", "OST0000")
+    target = CorrectedTarget(JobIds(), "scratch", "OST0000")
     for at, one in enumerate(blocks):
         target.take(one, "oss1", "boot 1", full or at == 0)
     return target
@@ -386,7 +387,7 @@ def test_a_clock_that_is_set_right_by_a_day_hides_no_reading():
 
 def clocked(*readings):
     """The Target that has taken [(ahead of the storage server's clock, block by the site's)]."""
-    target = resets.Target(resets.Names(), "scratch", "OST0000")
+    target = CorrectedTarget(JobIds(), "scratch", "OST0000")
     for at, (ahead, one) in enumerate(readings):
         ids, ns = dict(zip(one.ids, zip(one.started, one.seen))), ahead * NS
         target.take(Block(
@@ -408,7 +409,7 @@ def test_a_gap_stays_where_it_was_when_the_clock_is_set_right():
     assert CLEARED in target.marks("4711", T + 190, T + 399)
     assert [] == target.marks("4712", T + 601, T + 700)
     assert (T + 600, T) == (target.swept_until, target.swept_since)
-    again = resets.Target.from_state(resets.Names(), target.state())
+    again = CorrectedTarget.from_state(JobIds(), target.state())
     assert (target.gaps, target.swept_until) == (again.gaps, again.swept_until)
 
 
@@ -472,7 +473,7 @@ def refused(at, bad, *ids):
 def test_an_entry_that_is_not_understood_marks_its_id_until_it_is(blocks, marks, others, saved):
     target = taken(EMPTY, block(200, opens(190, 199, 23)), *blocks)
     if saved:
-        target = resets.Target.from_state(resets.Names(), target.state())
+        target = CorrectedTarget.from_state(JobIds(), target.state())
     assert (marks, others) == (target.marks("4711", T + 190, T + 1000),
                                target.marks("4712", T + 190, T + 1000))
     assert [] == target.marks("4712", T + 20, T + 100)
@@ -498,7 +499,7 @@ def test_a_full_sweep_without_an_id_is_its_absence():
 def test_a_job_from_before_the_harvest_is_marked():
     """What it had done may have expired already."""
     assert [LATE] == taken(block(0, opens(-41, -1, 23))).marks("4711", T - 60, T + 23)
-    assert [LATE] == resets.Target(resets.Names(), "scratch", "OST0000").marks("4711", T, T)
+    assert [LATE] == CorrectedTarget(JobIds(), "scratch", "OST0000").marks("4711", T, T)
 
 
 @pytest.mark.parametrize("played", [
@@ -553,8 +554,8 @@ def test_numbers_of_64_bits_stay_exact():
 
 def test_forgetting_leaves_nothing_and_others_as_they_were():
     """Not in the target, and not among the names."""
-    names = resets.Names()
-    target = resets.Target(names, "scratch", "OST0000")
+    names = JobIds()
+    target = CorrectedTarget(names, "scratch", "OST0000")
     target.take(EMPTY, "oss1", "boot 1", True)
     many = {str(one): (190, 199, {"open": one}) for one in range(4711, 6711)}
     target.take(block(200, many), "oss1", "boot 1", False)
@@ -586,15 +587,15 @@ def test_forgetting_leaves_nothing_and_others_as_they_were():
         "it was gone, and another one is as large"])
 def test_a_job_that_was_forgotten_counts_from_then_on(then, expected, saved):
     """Whether its entry is still there, as with job_cleanup_interval 0, or is not."""
-    names = resets.Names()
-    target = resets.Target(names, "scratch", "OST0000")
+    names = JobIds()
+    target = CorrectedTarget(names, "scratch", "OST0000")
     target.take(EMPTY, "oss1", "boot 1", True)
     target.take(block(200, opens(190, 199, (60, 1, 41, 1009, 37_037))), "oss1", "boot 1", True)
     target.forget(["4711"])
     assert [] == target.ids()
     for one in then:
         if saved:
-            target = resets.Target.from_state(names, target.state())
+            target = CorrectedTarget.from_state(names, target.state())
         target.take(one, "oss1", "boot 1", True)
     open_ = target.totals(["4711"]).counters["open"]
     assert expected == (int(open_.samples[0]), int(open_.sums[0]))
@@ -625,9 +626,9 @@ def test_damaged_state_is_refused_whatever_the_damage(data):
         saved = saved[:at]
     else:
         saved[at] ^= data.draw(st.integers(1, 255))
-    names = resets.Names()
+    names = JobIds()
     with pytest.raises(StateError):
-        resets.Target.from_state(names, bytes(saved))
+        CorrectedTarget.from_state(names, bytes(saved))
     assert 0 == len(names)
 
 
@@ -659,10 +660,10 @@ def _read(step, path):
 @pytest.mark.parametrize("release", samples("captures", "2.1[67].*[0-9]"))
 def test_the_totals_of_a_real_lustre_go_through_clear_and_expiry(release):
     """prime_io.0 and job 4711, over all steps of the capture, against what was really done."""
-    names, targets, last = resets.Names(), {}, {}
+    names, targets, last = JobIds(), {}, {}
     for step in sorted(release.glob("s[01]*")):
         for path in sorted(step.glob("proc/fs/lustre/*/*/job_stats")):
-            target = targets.setdefault(path.parent.name, resets.Target(
+            target = targets.setdefault(path.parent.name, CorrectedTarget(
                 names, "lustre", path.parent.name))
             target.take(_read(step, path), "oss1", "boot 1", True)
         for job in ("prime_io.0", "4711"):

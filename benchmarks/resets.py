@@ -1,5 +1,5 @@
 """
-zeroing: the correction of one sweep of a whole site: 200 targets, each with so many jobs.
+resets: the correction of one sweep of a whole site for counter resets: 200 targets with many jobs.
 
     a job at a target: 8 counters that are not 0, as an OST of 2.16 has them, or of 2.12
     all: every entry has changed; 1 %: one in a hundred has
@@ -25,18 +25,18 @@ def run(quick):
     rows = []
     for release in ("2.16", "2.12"):
         for targets, jobs in sizes:
-            done = subprocess.run([sys.executable, f"{HERE}/zeroing.py", release, str(targets),
+            done = subprocess.run([sys.executable, f"{HERE}/resets.py", release, str(targets),
                                    str(jobs)], env=environment(), stdout=subprocess.PIPE,
                                   check=False)
             if done.returncode:
-                raise BenchmarkError(f"zeroing.py: exit status {done.returncode}")
+                raise BenchmarkError(f"resets.py: exit status {done.returncode}")
             every, part, size, saved, save_s, load_s = map(float, done.stdout.split())
             entries = targets * jobs
             rows.append([release, f"{targets:,}", f"{jobs:,}", f"{every:.2f} s",
                          f"{every / entries * 1e6:.2f} us", f"{part:.3f} s",
                          f"{size / entries:.0f}", f"{saved / entries:.0f}",
                          f"{save_s + load_s:.2f} s"])
-    return [Table("Zeroing correction: a sweep of a site", [
+    return [Table("Correction of counter resets: a sweep of a site", [
         "release", "targets", "jobs on each", "all changed", "an entry", "1 % changed",
         "bytes/entry", "saved bytes", "save and load"], rows, [
         "CPU seconds of one process, without the decoding of the messages.  bytes/entry: growth of",
@@ -73,9 +73,10 @@ def _resident():
 
 
 def _main(release, targets, jobs):
-    from iostats.site import resets
-    names = resets.Names()
-    everyone = [resets.Target(names, "scratch", f"OST{at:04x}") for at in range(targets)]
+    from iostats.site.resets.job_ids import JobIds
+    from iostats.site.resets.target import CorrectedTarget
+    job_ids = JobIds()
+    everyone = [CorrectedTarget(job_ids, "scratch", f"OST{at:04x}") for at in range(targets)]
     ids = [str(4_711_000 + at) for at in range(jobs)]
     used = {}
 
@@ -103,7 +104,7 @@ def _main(release, targets, jobs):
     state = everyone[0].state()
     began = time.process_time()
     for _ in range(3):
-        resets.Target.from_state(resets.Names(), state)
+        CorrectedTarget.from_state(JobIds(), state)
     load_s = (time.process_time() - began) * targets / 3
     assert numpy.all(everyone[-1].totals(ids[:1]).counters["read"].samples == [23 + 4])
     print(used["all"], used["part"], after - before, saved * targets / 10, save_s, load_s)

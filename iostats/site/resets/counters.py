@@ -1,0 +1,141 @@
+"""
+The counters that a target has, where each of them stands in the target's tables, and what is read
+from these tables: totals, and gains between two readings.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy
+
+from iostats.lustre.metrics import (
+    SINGLE_OPERATIONS,
+    TIME_UNITS,
+    is_counted_again,
+    is_operation,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Union
+
+    import numpy.typing
+
+    _Array = numpy.typing.NDArray[Any]
+    _Some = Union[_Array, slice]
+
+CounterColumn = namedtuple("CounterColumn", "unit samples sums")
+CounterColumn.__doc__ = """
+One counter of some jobs.
+
+Attributes:
+    unit: bytes, reqs or usecs, as the file has it.
+    samples: how often, array of uint64.
+    sums: of what was counted, in `unit`, array of uint64; None where the file has none.
+"""
+
+CounterTotals = namedtuple("CounterTotals", "ids counters")
+CounterTotals.__doc__ = """
+The entries of each job, over all their lifetimes, added up: counter name -> CounterColumn, in the
+order of `ids`.
+"""
+
+Gains = namedtuple("Gains", "ids read_bytes write_bytes reads writes operations span_s more",
+                   defaults=({},))
+Gains.__doc__ = """
+What the jobs that changed gained between the last two readings.
+
+Attributes:
+    ids: of these jobs.
+    read_bytes, write_bytes, reads, writes, operations: arrays of int64, in the order of `ids`;
+        operations: samples of all counters but read, write, read_bytes and write_bytes, and
+        those that count a rename once more.
+    span_s: between the two readings; 0 after the first one, which has no gains.
+    more: {name: array of float32} of metrics.SINGLE_OPERATIONS, "us" (microseconds that the
+        server took) and "timed" (the requests that these are of), as far as the target has them.
+"""
+
+WHOLE_GAINS = ("read_bytes", "write_bytes", "reads", "writes", "operations")
+GAIN_NAMES = (*WHOLE_GAINS, "us", "timed", *SINGLE_OPERATIONS)
+_SUM_GAINS = {"read_bytes": ("read_bytes", "reads"), "write_bytes": ("write_bytes", "writes")}
+# A column is (counter, kind); the kinds, and the field of the file that each is read from.
+FIELDS = {"samples": "samples", "sums": "sum", "minima": "min", "maxima": "max",
+          "squares": "sumsq"}
+KINDS = {field: kind for kind, field in FIELDS.items()}
+SUM_LIMIT = 2**63 - 1                      # sums stay there from 2.17 on (lprocfs_counter_add)
+COUNTED = ("samples", "sums")              # the others are kept of entries without start_time alone
+
+
+class Layout:
+    """
+    Which counters a target has, and which column of its tables each of them is.
+
+    Attributes:
+        units: {counter: unit}.
+        columns: ((counter, kind), ...), kind: of FIELDS; `at`: {(counter, kind): its column}.
+        counted: index of the columns that only grow, samples and sums: these alone are kept of
+            earlier entries, at the places of `counted_at`.
+        gains: [of `counted`, of GAIN_NAMES], 1 where the one is a part of the other.
+    """
+
+    def __init__(self, units: Sequence[tuple[str, str]],
+                 columns: Sequence[tuple[str, str]]) -> None:
+        self.units, self.columns = dict(units), columns
+        self.at = {column: place for place, column in enumerate(columns)}
+        counted = [column for column in columns if column[1] in COUNTED]
+        self.counted: _Some = slice(None)
+        if len(counted) < len(columns):
+            self.counted = numpy.array([self.at[column] for column in counted], numpy.intp)
+        self.counted_at = {column: place for place, column in enumerate(counted)}
+        self.gains = numpy.zeros((len(counted), len(GAIN_NAMES)), numpy.int64)
+        for (name, kind), place in self.counted_at.items():
+            of_sums, of_samples = _SUM_GAINS.get(name, ("", ""))
+            gain = of_sums if kind == "sums" else of_samples
+            if kind == "samples" and is_operation(name):
+                gain = "operations"
+            if gain:
+                self.gains[place, GAIN_NAMES.index(gain)] = 1
+            if kind == "samples" and name in SINGLE_OPERATIONS:
+                self.gains[place, GAIN_NAMES.index(name)] = 1
+            if self.units[name] in TIME_UNITS and not is_counted_again(name) and (
+                    (name, "sums") in self.counted_at):
+                self.gains[place, GAIN_NAMES.index("us" if kind == "sums" else "timed")] = 1
+
+
+class ArrivedValues:
+    """
+    The numbers of a block, for the columns of a Layout that has all of them.
+
+    `all_dated`: what is kept of entries without start_time alone is left out.
+    """
+
+    def __init__(self, block: Any, layout: Layout, all_dated: bool) -> None:
+        self._block, self._width, columns = block, len(layout.columns), block.columns
+        self._values, self._there = block.values, block.are_there()
+        wanted = [place for place, (_, field) in enumerate(columns)
+                  if not all_dated or KINDS[field] in COUNTED]
+        if len(wanted) < len(columns):
+            self._values, self._there = self._values[:, wanted], self._there[:, wanted]
+        self._at = numpy.array([layout.at[columns[place][0], KINDS[columns[place][1]]]
+                                for place in wanted], numpy.intp)
+
+    def put_into(self, table: _Array) -> None:
+        """Put the values where they belong, [entry, column]; leave the others."""
+        table[:, self._at] = numpy.where(self._there, self._values, table[:, self._at])
+
+    def table(self) -> tuple[_Array, _Array]:
+        """(the values, 0 where there is none; which there are): [entry, column]."""
+        values = numpy.zeros((len(self._values), self._width), numpy.uint64)
+        here = numpy.zeros(values.shape, bool)
+        self.put_into(values)
+        here[:, self._at] = self._there
+        return values, here
+
+    def of(self, row: int) -> Iterator[tuple[str, list[Any]]]:
+        """(counter, [its numbers of one entry as int, in the order of FIELDS])."""
+        numbers = dict(zip(self._block.columns, self._block.values[row].tolist()))
+        for name in self._block.units:
+            if numbers.get((name, "samples")):
+                yield name, [numbers.get((name, field)) for field in FIELDS.values()]
