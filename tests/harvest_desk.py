@@ -231,7 +231,7 @@ class StorageDesk(Desk):
                  "--root", str(root or self.root), "--node", "oss1", "--config", str(config)],
                 env=self.environment(env), cwd=self.directory, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=file, text=True)
-        self._started.append(process)
+        self.started.append(process)
         return Agent(process, err)
 
     def once(self, *arguments, **how):

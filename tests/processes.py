@@ -290,7 +290,7 @@ class Desk:
         self.journals = self.directory / "journals"       # of servers: their [node] state_dir
         self.home.mkdir()
         self.job = new_job()
-        self._started, self._number = [], 0
+        self.started, self._number = [], 0
 
     def __enter__(self):
         return self
@@ -321,7 +321,7 @@ class Desk:
         process = subprocess.Popen(arguments, env=self.environment(env), cwd=self.directory,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, **how)
-        self._started.append(process)
+        self.started.append(process)
 
         def finish():
             out, err = process.communicate(timeout=100)
@@ -357,7 +357,7 @@ class Desk:
                                                **(env or {})}),
                 cwd=self.directory, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file,
                 **how)
-        self._started.append(process)
+        self.started.append(process)
         return Server(process, job, out, err)
 
     def server(self, *arguments, **how):
@@ -377,7 +377,7 @@ class Desk:
 
     def close(self):
         """End everything that was started here."""
-        for process in self._started:
+        for process in self.started:
             if process.poll() is None:
                 process.kill()
             process.wait()

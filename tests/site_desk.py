@@ -157,7 +157,7 @@ class SiteDesk(Desk):
                 command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=out_file,
                 stderr=err_file, env={"PATH": str(self.bin), "PYTHONPATH": str(REPOSITORY),
                                       **(env or {})}, **how)
-        self._started.append(process)
+        self.started.append(process)
         return SiteServer(process, out, err)
 
     # -- the nodes
@@ -185,7 +185,7 @@ class SiteDesk(Desk):
              str(config),
              *map(str, options)], env=environment, cwd=cwd, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
-        self._started.append(process)
+        self.started.append(process)
 
         def finish():
             out, err = process.communicate(timeout=100)

@@ -80,7 +80,7 @@ class StorageServer:
              "--node", self.name, "--config", str(config), *map(str, arguments)],
             env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, **how)
-        self.desk._started.append(process)
+        self.desk.started.append(process)
         return process
 
     def sweep(self, spool=None):

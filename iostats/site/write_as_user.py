@@ -1,16 +1,16 @@
 """
-A report to where its user sees it, written by a process that is that user.
+Writes a report into a user's own files, in a process that runs as that user.
 
-    output    at the end of the job's own output file: a plain file of the user's that is there
-    home      ~/.iostats/JOB.txt, for who has made that directory
+    output    appended to the job's output file, which must be there: a regular file of the user's
+    home      ~/.iostats/JOB.txt, for users who have made that directory
 
 No link is followed at the end of a path, and nothing is opened with more than the user's rights:
-whatever the path is, it can only reach what the user could have written without us.  Nothing is
-written as root, or as a user of the system such as slurm.
+whatever the path is, only files are reached that the user could have written without us.  Nothing
+is written as root or as a system user such as slurm.
 
-Whose job it is, and where its output goes, may be the word of a node.  So that one node that lies
-does not become each of these users, nothing is appended to what others would run or believe: a
-hidden file (.bashrc), one in a hidden directory (.ssh), or a program.
+The user and the output file of a job may be known from a node only.  So that a node that lies
+cannot act as any user, nothing is appended to files that are executed or trusted: a hidden file
+(.bashrc), one in a hidden directory (.ssh), an executable.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WITHIN_S = 30
+WITHIN_S = 30                   # after that a writing process is killed
 _MOST_FILES = 1 << 20
-_LOOK_EVERY_S = 0.1
-_MOST_HANGING = 100             # processes in file systems that do not answer
+_REAP_EVERY_S = 0.1
+_MOST_HANGING = 100             # processes that wait for file systems that do not answer
 _LONGEST_WHY, _DONE = 1000, b"done"
 
 
 class WriteError(Exception):
-    """It could not be written there; the text says why."""
+    """A report could not be written; the text says where and why."""
 
 
-# Each process that writes is a child of one that has been there from the start, without threads and
-# without anything of the server's: a fork of the server itself would copy locks that other threads
-# hold just then, and its memory with the site's secret.
+# Each process that writes is a child of one that was started with the server, has no threads and
+# nothing of the server's memory: a fork of the server itself would copy locks that other threads
+# hold just then, and the site's secret.
 _COMMAND = ("import sys; sys.path.insert(0, sys.argv.pop(1)); "
             "from iostats.site import write_as_user; write_as_user.serve()")
 
 
 class Writer:
-    """The server's end of the process that writes; for one event loop."""
+    """The server's end of the process that starts the writing ones; for one event loop."""
 
     def __init__(self, command: str = _COMMAND) -> None:
         self._command = command
@@ -67,8 +67,13 @@ class Writer:
         self._count = 0
         self._lock: asyncio.Lock | None = None         # of its loop, so made there
 
+    @property
+    def pid(self) -> int | None:
+        """Of that process; None before it was started."""
+        return self._process.pid if self._process is not None else None
+
     async def begin(self) -> None:
-        """Start it, unless it runs."""
+        """Start that process, unless it runs; WriteError."""
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
             if self._to is None:
@@ -85,17 +90,18 @@ class Writer:
                     start_new_session=True)
             except OSError as error:
                 mine.close()
-                raise WriteError(f"no process that writes as users: {error.strerror}") from None
+                raise WriteError(f"the process that writes as users cannot be started: "
+                                 f"{error.strerror}") from None
         mine.setblocking(False)
         reader, self._to = await asyncio.open_connection(sock=mine)
         self._reading = asyncio.ensure_future(self._read(reader))
 
     async def append(self, user: str, path: str, text: str) -> None:
-        """Append `text` to the file `path` of `user` (a name); WriteError."""
+        """Append `text` to the file `path` as `user` (a name); WriteError."""
         await self._ask("append", user, path, text)
 
     async def write_in_home(self, user: str, job: str, text: str) -> None:
-        """Write ~USER/.iostats/JOB.txt where that directory is; WriteError."""
+        """Write ~USER/.iostats/JOB.txt where that directory exists; WriteError."""
         await self._ask("home", user, job, text)
 
     async def _ask(self, what: str, *words: str) -> None:
@@ -121,9 +127,9 @@ class Writer:
                 number, why = json.loads(line)
                 if number in self._answers and not self._answers[number].done():
                     self._answers[number].set_result(str(why))
-        self._let_go()                                 # the next one to ask starts another one
+        self._end()                                    # the next call starts another one
 
-    def _let_go(self) -> None:
+    def _end(self) -> None:
         if self._to is not None:
             self._to.close()
         self._to = None
@@ -132,17 +138,17 @@ class Writer:
                 answer.set_result(_ENDED)
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            # It has no child that it would wait for: it ends at once, or is init's.
+            # It waits for none of its children: it ends at once, or init reaps it.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
 
     def close(self) -> None:
-        """End it; what it is just writing is written, or is not."""
+        """End the process; what is being written is written or not."""
         if self._reading is not None and not self._reading.done():
-            with contextlib.suppress(RuntimeError):    # its loop has come to its end
+            with contextlib.suppress(RuntimeError):    # its loop is closed
                 self._reading.cancel()
         self._reading = self._lock = None
-        self._let_go()
+        self._end()
 
 
 _ENDED = "the process that writes as users has ended; the next report starts another one"
@@ -150,16 +156,16 @@ _ENDED = "the process that writes as users has ended; the next report starts ano
 
 # -- in that process ---------------------------------------------------------------------------
 
-class _Child:
-    """One process that writes, and who asked for it."""
+class _WritingProcess:
+    """A child that writes for request `number`, up to the moment `ends`."""
 
     def __init__(self, pid: int, number: int, path: str) -> None:
         self.pid, self.number, self.path = pid, number, path
-        self.ends = time.monotonic() + _WITHIN_S
+        self.ends = time.monotonic() + WITHIN_S
 
 
 def serve() -> None:
-    """Do what comes at standard input, until nobody is there any more."""
+    """Serve the requests that come on standard input, a socket, until it is closed."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     connection = socket.socket(fileno=0)
     with contextlib.suppress(ConnectionError):
@@ -167,84 +173,86 @@ def serve() -> None:
 
 
 def _serve(connection: socket.socket) -> None:
-    children: dict[int, _Child] = {}
-    hanging: list[int] = []                            # and those that just come to their ends
-    asked = bytearray()
-    wanted = selectors.DefaultSelector()
-    wanted.register(connection, selectors.EVENT_READ)
+    children: dict[int, _WritingProcess] = {}
+    hanging: list[int] = []                            # pids to reap, those too that just end
+    received = bytearray()
+    selector = selectors.DefaultSelector()
+    selector.register(connection, selectors.EVENT_READ)
 
-    def tell(number: int, why: str) -> None:
+    def answer(number: int, why: str) -> None:
         connection.sendall(json.dumps([number, why[:_LONGEST_WHY]]).encode() + b"\n")
 
     while True:
         ends = min((one.ends for one in children.values()), default=None)
         wait_s = None if ends is None else max(0.0, ends - time.monotonic())
         if hanging:
-            wait_s = _LOOK_EVERY_S if wait_s is None else min(wait_s, _LOOK_EVERY_S)
-        for key, _ in wanted.select(wait_s):
+            wait_s = _REAP_EVERY_S if wait_s is None else min(wait_s, _REAP_EVERY_S)
+        for key, _ in selector.select(wait_s):
             if key.fileobj is connection:
                 data = connection.recv(1 << 16)
                 if not data:
                     return
-                asked += data
-                while b"\n" in data and b"\n" in asked:
-                    line, _, rest = bytes(asked).partition(b"\n")
-                    asked = bytearray(rest)
+                received += data
+                while b"\n" in data and b"\n" in received:
+                    line, _, rest = bytes(received).partition(b"\n")
+                    received = bytearray(rest)
                     number, what, user, name, text = json.loads(line)
                     if len(hanging) >= _MOST_HANGING:
-                        tell(number, f"{name}: {len(hanging)} processes hang in file systems")
+                        answer(number, f"{name}: {len(hanging)} processes wait for file systems "
+                                       f"that do not answer")
                         continue
-                    reading, child = _begun(number, what, user, name, text)
+                    reading, child = _started(number, what, user, name, text)
                     children[reading] = child
-                    wanted.register(reading, selectors.EVENT_READ)
+                    selector.register(reading, selectors.EVENT_READ)
             else:
-                _finish(key.fd, children, wanted, hanging, tell)
+                _finish(key.fd, children, selector, hanging, answer)
         for handle in [handle for handle, one in children.items() if one.ends <= time.monotonic()]:
-            _finish(handle, children, wanted, hanging, tell, late=True)
+            _finish(handle, children, selector, hanging, answer, late=True)
         hanging[:] = [pid for pid in hanging if os.waitpid(pid, os.WNOHANG) == (0, 0)]
 
 
-def _finish(handle: int, children: dict[int, _Child], wanted: selectors.BaseSelector,
-            hanging: list[int], tell: Callable[[int, str], None], late: bool = False) -> None:
-    """What came of a child, or of one that hangs in the kernel, until that lets it go."""
+def _finish(handle: int, children: dict[int, _WritingProcess], selector: selectors.BaseSelector,
+            hanging: list[int], answer: Callable[[int, str], None], late: bool = False) -> None:
+    """Answer what came of a child, and kill it if it is late; one in state D is reaped later."""
     child = children.pop(handle)
-    wanted.unregister(handle)
-    told = b"" if late else os.read(handle, _LONGEST_WHY)
+    selector.unregister(handle)
+    outcome = b"" if late else os.read(handle, _LONGEST_WHY)
     os.close(handle)
     if late:
         os.kill(child.pid, signal.SIGKILL)
     hanging.append(child.pid)
-    tell(child.number, "" if told == _DONE else told.decode("utf-8", "replace")
-         or f"{child.path}: not written within {_WITHIN_S} s")
+    answer(child.number, "" if outcome == _DONE else outcome.decode("utf-8", "replace")
+         or f"{child.path}: not written within {WITHIN_S} s")
 
 
-def _begun(number: int, what: str, user: str, name: str, text: str) -> tuple[int, _Child]:
-    """A child that writes as `user`: (where it tells what came of it, the _Child)."""
+def _started(number: int, what: str, user: str, name: str,
+             text: str) -> tuple[int, _WritingProcess]:
+    """Start a child that writes as `user`: (the pipe with its outcome, the _WritingProcess)."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            told = _DONE
+            outcome = _DONE
             try:
-                signal.alarm(_WITHIN_S)
+                signal.alarm(WITHIN_S)
                 _write_as(writing, what, user, name, text)
             except WriteError as error:
-                told = str(error).encode("utf-8", "backslashreplace")
+                outcome = str(error).encode("utf-8", "backslashreplace")
             except OSError as error:
                 why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
-                told = f"{name}: {why}".encode("utf-8", "backslashreplace")
+                outcome = f"{name}: {why}".encode("utf-8", "backslashreplace")
             except ValueError as error:                # a NUL in a path
-                told = f"{name!r}: {error}".encode("utf-8", "backslashreplace")
-            os.write(writing, told[:_LONGEST_WHY])
+                outcome = f"{name!r}: {error}".encode("utf-8", "backslashreplace")
+            os.write(writing, outcome[:_LONGEST_WHY])
         finally:
             os._exit(0)
     os.close(writing)
-    return reading, _Child(pid, number, name)
+    return reading, _WritingProcess(pid, number, name)
 
 
 def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
-    """Become `user`, with no open file but `keep`, and write."""
-    entry = _entry(user)
+    """Become `user`, with no open file but `keep`, and write; WriteError, OSError."""
+    entry = _checked_user(user)
     path, directory = name, ""
     if what == "append":
         if not os.path.isabs(path):
@@ -253,12 +261,12 @@ def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
             raise WriteError(f"{path}: expected a job's output, got a hidden file or directory")
     else:
         if not os.path.isabs(entry.pw_dir):
-            raise WriteError(f"user {user!r} has no home")
+            raise WriteError(f"user {user!r} has no home directory")
         directory = os.path.join(entry.pw_dir, ".iostats")
         path = os.path.join(directory, as_filename(name) + ".txt")
     become(entry, keep)
     if what == "append":
-        _append(path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
+        append_bytes(path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
         return
     try:
         _replace(directory, path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
@@ -268,7 +276,7 @@ def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
 
 
 def become(entry: pwd.struct_passwd, keep: int) -> None:
-    """This process has the rights of a user, and no open file but `keep`, from now on."""
+    """Take on the rights of a user, for good, and close all files but `keep`."""
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
     # The connection to the server is not this user's.
     os.closerange(0, keep)
@@ -281,24 +289,24 @@ def become(entry: pwd.struct_passwd, keep: int) -> None:
     os.umask(0o077)
 
 
-def _entry(user: str) -> pwd.struct_passwd:
+def _checked_user(user: str) -> pwd.struct_passwd:
     try:
         entry = pwd.getpwnam(user)
     except (KeyError, ValueError, UnicodeError):
         raise WriteError(f"there is no user {user!r} here") from None
     if entry.pw_uid == 0:
         raise WriteError(f"{user}: nothing is written as root")
-    if os.geteuid() == 0 and entry.pw_uid < _first_user():
-        raise WriteError(f"{user}: nothing is written as a user of the system (user "
-                            f"{entry.pw_uid} is below UID_MIN in /etc/login.defs)")
+    if os.geteuid() == 0 and entry.pw_uid < first_user_id():
+        raise WriteError(f"{user}: nothing is written as a system user ({entry.pw_uid} is "
+                         f"below UID_MIN in /etc/login.defs)")
     if os.geteuid() not in (0, entry.pw_uid):
         raise WriteError(f"only root can write as user {user!r}; run the server as root, or "
-                            f"leave it out of [site] show")
+                         f"leave it out of [site] show")
     return entry
 
 
-def _first_user(path: str = "/etc/login.defs") -> int:
-    """The least number of a user who is a person: UID_MIN in login.defs(5)."""
+def first_user_id(path: str = "/etc/login.defs") -> int:
+    """The lowest user id of a person: UID_MIN in login.defs(5)."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
@@ -310,13 +318,14 @@ def _first_user(path: str = "/etc/login.defs") -> int:
     return 1000
 
 
-_WHY = {errno.ELOOP: "it is a link", errno.ENXIO: "it is no plain file",
-        errno.EINVAL: "it is no plain file of the user's alone",
-        errno.ENOEXEC: "it is a program, and no job's output"}
+_WHY = {errno.ELOOP: "it is a link", errno.ENXIO: "it is not a regular file",
+        errno.EINVAL: "it is not a regular file of the user's alone",
+        errno.ENOEXEC: "it is executable, and no job's output"}
 
 
-def _append(path: str, data: bytes, uid: int) -> None:
-    # O_NONBLOCK: a FIFO that nobody reads is an error, not a wait.
+def append_bytes(path: str, data: bytes, uid: int) -> None:
+    """Append to a regular file of user `uid` that nobody executes; OSError."""
+    # O_NONBLOCK: a FIFO without a reader is an error, not a wait.
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(handle)

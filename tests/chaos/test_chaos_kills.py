@@ -142,7 +142,7 @@ class Storm:
             [sys.executable, "-I", "-S", str(CLIENT), "harvest", "--root", str(self.oss.root),
              "--node", "oss1", "--config", str(config)], env={}, cwd="/",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.desk._started.append(process)
+        self.desk.started.append(process)
         return process
 
     def _rows(self):
@@ -163,7 +163,7 @@ class Storm:
              str(self.desk.directory / node), "--config", str(config)],
             env={"SLURMD_NODENAME": node, "SLURM_JOB_ID": job, **_BOTH}, cwd="/",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.desk._started.append(process)
+        self.desk.started.append(process)
         return process
 
     def round(self):

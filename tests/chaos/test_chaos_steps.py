@@ -25,7 +25,7 @@ def begin_doomed(desk, step, method, nth, *options, env):
         process = subprocess.Popen(
             [sys.executable, str(DOOMED), step, method, str(nth), *map(str, options)],
             cwd=desk.directory, stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file, env=env)
-    desk._started.append(process)
+    desk.started.append(process)
     until(lambda: process.poll() is not None or "server" in err.read_text(), what="the server")
     until(lambda: err.read_text().endswith("\n"), what="its line")
     assert process.poll() is None, err.read_text()

@@ -301,7 +301,7 @@ class Watched:
         self.file = desk.state / f"{desk.job}%20{node}.watch"
         assert 0 == desk.client("start", *self.on).status
         self.finish = desk.begin_client("watch", "--every", "1", *self.on)
-        self.process = desk._started[-1]
+        self.process = desk.started[-1]
         until(self.file.exists, what="the watch file")
 
     def bins(self):

@@ -124,7 +124,7 @@ class RunDesk(Desk):
                 [sys.executable, "-m", "iostats", "run", *map(str, arguments)],
                 env=self.environment(env),
                 cwd=how.pop("cwd", self.directory), stdin=stdin, stdout=out, stderr=err, **how)
-        self._started.append(process)
+        self.started.append(process)
         return process
 
     def run(self, *arguments, **how):

@@ -3,7 +3,7 @@ People and machines that mean harm: who they are, what they try, and what they g
 
 docs/security.md names the test for each thing that it calls defended; bytes that mean harm are
 those of tests/fuzz, and much about single files and messages stands beside what it is about:
-test_wire, test_credentials, test_state, test_handover, test_hooks, test_server.
+tests/wire, test_start_files, test_write_as_user, test_prolog_epilog, test_job_server.
 """
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_who_has_the_jobs_first_port_and_hands_on_to_its_server_changes_no_numbe
         desk.job, (first, second) = job_with_free_ports(2)
         between = subprocess.Popen([sys.executable, "-c", _BETWEEN, str(first), str(second), what],
                                    stdout=subprocess.PIPE, text=True)
-        desk._started.append(between)
+        desk.started.append(between)
         assert "ready\n" == between.stdout.readline()
         server = desk.server("--nodes", "1", "--format", "json")
         assert second == server.port
@@ -373,7 +373,7 @@ def test_metrics_are_nowhere_unless_they_are_asked_for():
 
 # -- a node that lies about whose job it was ------------------------------------------------------
 
-def hand_over(user, path):
+def append_report(user, path):
     async def whole():
         writer = write_as_user.Writer()
         try:
@@ -393,7 +393,7 @@ def test_no_report_is_appended_to_what_a_login_would_run(of_all, name):
     path.write_text("")
     os.chown(path, ALICE, ALICE)
     with pytest.raises(write_as_user.WriteError, match="got a hidden file or directory"):
-        hand_over("nobody", f"{of_all}/{name}")
+        append_report("nobody", f"{of_all}/{name}")
     assert "" == path.read_text()
 
 
@@ -403,21 +403,21 @@ def test_no_report_is_appended_to_a_program(of_all):
     path.write_text("#!/bin/sh\n")
     path.chmod(0o744)
     os.chown(path, ALICE, ALICE)
-    with pytest.raises(write_as_user.WriteError, match="it is a program"):
-        hand_over("nobody", path)
+    with pytest.raises(write_as_user.WriteError, match="it is executable"):
+        append_report("nobody", path)
     path.chmod(0o644)
-    hand_over("nobody", path)
+    append_report("nobody", path)
     assert "#!/bin/sh\nREPORT\n" == path.read_text()
 
 
 @root_only
-def test_no_report_is_appended_as_a_user_of_the_system(of_all):
+def test_no_report_is_appended_as_a_system_user(of_all):
     """Who has slurm.conf or the log of a daemon."""
     path = of_all / "slurm.conf"
     path.write_text("")
     os.chown(path, 1, 1)
-    with pytest.raises(write_as_user.WriteError, match="user of the system"):
-        hand_over("daemon", path)
+    with pytest.raises(write_as_user.WriteError, match="as a system user"):
+        append_report("daemon", path)
     assert "" == path.read_text()
 
 
@@ -425,8 +425,8 @@ def test_no_report_is_appended_as_a_user_of_the_system(of_all):
 LOOKING = """
 import json, os, sys
 sys.path.insert(0, sys.argv.pop(1))
-from iostats.site import write_as_user as handover
-real = handover._append
+from iostats.site import write_as_user
+real = write_as_user.append_bytes
 def look(path, data, uid):
     names = ("Uid", "Gid", "Groups", "CapEff", "CapPrm")
     found = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
@@ -436,8 +436,8 @@ def look(path, data, uid):
         json.dump({"files": files, "environ": dict(os.environ),
                    **{name: found[name].split() for name in names}}, file)
     real(path, data, uid)
-handover._append = look
-handover.serve()
+write_as_user.append_bytes = look
+write_as_user.serve()
 """
 
 
@@ -472,8 +472,8 @@ def test_the_process_that_writes_for_a_user_has_nothing_of_the_servers(of_all):
     ("UID_MIN\n", 1000), ("UID_MIN many\n", 1000), ("", 1000)])
 def test_where_users_begin_is_the_systems_choice(tmp_path, text, first):
     (tmp_path / "login.defs").write_text(text)
-    assert first == write_as_user._first_user(str(tmp_path / "login.defs"))
-    assert 1000 == write_as_user._first_user(str(tmp_path / "nowhere"))
+    assert first == write_as_user.first_user_id(str(tmp_path / "login.defs"))
+    assert 1000 == write_as_user.first_user_id(str(tmp_path / "nowhere"))
 
 
 # -- an environment that means no good, and root --------------------------------------------------
@@ -529,7 +529,7 @@ def test_the_site_servers_unit_takes_nothing_from_directory_and_environment(desk
         [*of_unit("iostats-site.service"), "--config", str(desk.cfg), "--listen", "127.0.0.1"],
         cwd=evil, env=evil_environment(evil), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True)
-    desk._started.append(process)
+    desk.started.append(process)
     lines = [process.stderr.readline() for _ in range(2)]        # a new secret, and where it is
     assert "the site's server on" in "".join(lines), lines
     assert [] == desk.asked("latest", count=1)
@@ -962,7 +962,7 @@ def test_a_server_calls_nobody(tmp_path):
              str(REPOSITORY / "iostats_server.py"), "--job", desk.job, "--nodes", "1", "--listen",
              f"127.0.0.1:{port}"], env=desk.environment(), cwd=tmp_path, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        desk._started.append(process)
+        desk.started.append(process)
         assert "waiting for 1 nodes" in process.stderr.readline()
         node = type("Server", (), {"port": port})
         assert 0 == desk.whole_job(node, "nid1").status

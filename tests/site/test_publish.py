@@ -40,7 +40,7 @@ def test_the_report_comes_to_the_jobs_own_output_once(desk, open_directory):
     desk.send(a_report("4711", "nid2", reads=37, about=about))
     desk.record("4711", lambda record: record["coverage"]["complete"])
     desk.send(a_report("4713", "nid1", about={**about, "nodes": "nid1", "user": "daemon"}))
-    until(lambda: "nothing is written as a user of the system" in server.err, what="the refusal")
+    until(lambda: "nothing is written as a system user" in server.err, what="the refusal")
     text = output.read_text()
     assert text.startswith("what the job said\n\nJob 4711: 1 of 2 nodes reported")
     assert 1 == text.count("File data transfer statistics") and "4713" not in text

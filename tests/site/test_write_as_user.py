@@ -11,6 +11,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -96,7 +97,7 @@ def test_a_file_that_is_not_there_is_not_made(directory):
     assert [] == os.listdir(directory)
 
 
-def test_a_link_is_not_followed(directory):
+def test_a_symbolic_link_is_not_followed(directory):
     """Also not to a file of the user's own."""
     path = a_file(directory / "job.out")
     for target in (path, Path("/etc/passwd")):
@@ -107,27 +108,27 @@ def test_a_link_is_not_followed(directory):
     assert SAID == path.read_text()
 
 
-def test_a_second_name_of_a_file_is_refused(directory):
+def test_a_hard_link_is_refused(directory):
     """A user could have made one of another's file."""
     path = a_file(directory / "job.out")
     os.link(path, directory / "other")
     for name in ("job.out", "other"):
-        refused(directory / name, "it is no plain file of the user's alone$")
+        refused(directory / name, "it is not a regular file of the user's alone$")
     assert SAID == path.read_text()
 
 
-def test_a_file_of_somebody_else_is_refused(directory):
+def test_a_file_of_another_user_is_refused(directory):
     """Of another user, and of root, though everybody may write to it."""
     for uid in (DAEMON, 0):
         path = a_file(directory / "job.out", uid, 0o666)
-        refused(path, "it is no plain file of the user's alone$")
+        refused(path, "it is not a regular file of the user's alone$")
         path.chmod(0o644)
         refused(path, "Permission denied$")
         assert SAID == path.read_text()
         path.unlink()
 
 
-def test_the_users_own_rights_are_all_there_is(directory):
+def test_only_the_users_own_rights_count(directory):
     """No group of root's, no directory that only root may enter."""
     path = a_file(directory / "job.out", mode=0o400)
     refused(path, "Permission denied$")
@@ -144,26 +145,26 @@ def test_the_users_own_rights_are_all_there_is(directory):
         os.setgroups(before)
 
 
-def test_what_is_no_plain_file_is_refused_and_nobody_waits(directory):
+def test_what_is_not_a_regular_file_is_refused_without_waiting(directory):
     """A FIFO without and with a reader, a socket, a directory, a device."""
     fifo = directory / "fifo"
     os.mkfifo(fifo)
     os.chown(fifo, NOBODY, NOBODY)
-    refused(fifo, "it is no plain file$")
+    refused(fifo, "it is not a regular file$")
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    refused(fifo, "it is no plain file of the user's alone$")
+    refused(fifo, "it is not a regular file of the user's alone$")
     assert b"" == os.read(reader, 100)
     os.close(reader)
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(directory / "socket"))
         os.chown(directory / "socket", NOBODY, NOBODY)
-        refused(directory / "socket", "it is no plain file$")
+        refused(directory / "socket", "it is not a regular file$")
     refused(directory, "Is a directory$")
-    refused("/dev/null", "it is no plain file of the user's alone$")
+    refused("/dev/null", "it is not a regular file of the user's alone$")
 
 
 @pytest.mark.parametrize("path", ["job.out", "", "./job.out", "../job.out", "~/job.out"])
-def test_a_path_from_nowhere_is_refused(directory, path, monkeypatch):
+def test_a_path_that_is_not_absolute_is_refused(directory, path, monkeypatch):
     monkeypatch.chdir(directory)
     a_file(directory / "job.out")
     refused(path, "expected an absolute path$")
@@ -171,13 +172,13 @@ def test_a_path_from_nowhere_is_refused(directory, path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/tmp/a\0b", "/" + "x" * 5000, "/tmp/" + "x/" * 3000])
-def test_a_path_that_can_be_none_is_refused(path):
+def test_a_path_that_is_invalid_is_refused(path):
     with pytest.raises(WriteError):
         append(path)
 
 
 @pytest.mark.parametrize("user", ["no-such-user", "", "a\0b", "../root", "0", "é" * 5000])
-def test_a_user_who_is_none_is_refused(directory, user):
+def test_a_user_who_does_not_exist_is_refused(directory, user):
     path = a_file(directory / "job.out")
     refused(path, "there is no user", user)
     assert SAID == path.read_text()
@@ -193,21 +194,21 @@ def test_nothing_is_written_as_root(directory):
         written(lambda writer: writer.write_in_home("root", "4711", REPORT))
 
 
-def test_one_who_is_not_root_can_write_as_nobody_else(directory):
+def test_a_server_that_is_not_root_can_write_as_nobody_else(directory):
     """A server that runs as an ordinary user says what is in the way."""
     path, public = a_file(directory / "job.out"), directory / "public"
     shutil.copytree(REPOSITORY / "iostats", public / "iostats",
                     ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
         [python_for_nobody(), "-c", "import asyncio, os, sys\n"
-         "from iostats.site import write_as_user as handover\n"
+         "from iostats.site import write_as_user\n"
          f"os.setuid({DAEMON})\n"
          "async def both():\n"
-         "    writer = handover.Writer()\n"
+         "    writer = write_as_user.Writer()\n"
          "    for user in ('nobody', 'daemon'):\n"
          "        try:\n"
          "            await writer.append(user, sys.argv[1], 'x')\n"
-         "        except handover.WriteError as error:\n"
+         "        except write_as_user.WriteError as error:\n"
          "            print(error)\n"
          "    writer.close()\n"
          "asyncio.run(both())\n", str(path)],
@@ -238,23 +239,23 @@ def test_many_at_once_each_get_their_own(directory):
     assert children() == processes
 
 
-# As iostats.handover._COMMAND; who writes to slow.out is stopped, as its user may do at any time.
+# As the Writer's own command; who writes to slow.out is stopped, as its user may do at any time.
 SLOW = """
 import os, signal, sys
 sys.path.insert(0, sys.argv.pop(1))
-from iostats.site import write_as_user as handover
-handover._WITHIN_S = 5
-real = handover._append
+from iostats.site import write_as_user
+write_as_user.WITHIN_S = 5
+real = write_as_user.append_bytes
 def slow(name, data, uid):
     if name.endswith("slow.out"):
         os.kill(os.getpid(), signal.SIGSTOP)
     real(name, data, uid)
-handover._append = slow
-handover.serve()
+write_as_user.append_bytes = slow
+write_as_user.serve()
 """
 
 
-def test_a_place_that_hangs_is_given_up(directory):
+def test_a_file_system_that_hangs_is_given_up(directory):
     """The process that writes there is ended; others go on meanwhile."""
     path = a_file(directory / "job.out")
 
@@ -266,13 +267,13 @@ def test_a_place_that_hangs_is_given_up(directory):
             await hangs
         assert SAID + REPORT == path.read_text()
         await writer.append("nobody", str(path), "again\n")
-        children = Path(f"/proc/{writer._process.pid}/task/{writer._process.pid}/children")
+        children = Path(f"/proc/{writer.pid}/task/{writer.pid}/children")
         until(lambda: children.read_text() == "", what="their ends")
     written(both, command=SLOW)
     assert path.read_text().endswith("again\n")
 
 
-def test_the_server_itself_makes_no_copy_of_itself(directory, monkeypatch):
+def test_the_server_does_not_fork(directory, monkeypatch):
     """A fork of a process with threads copies the locks that these hold just then."""
     def fork():
         raise AssertionError("forked")
@@ -282,14 +283,14 @@ def test_the_server_itself_makes_no_copy_of_itself(directory, monkeypatch):
     assert SAID + REPORT == path.read_text()
 
 
-def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(directory):
+def test_a_process_that_was_killed_costs_only_what_it_was_writing(directory):
     """The next report starts another one; by the kernel short of memory, say."""
     path = a_file(directory / "job.out")
 
     async def kill(writer):
         slow = asyncio.ensure_future(writer.append("nobody", str(directory / "slow.out"), "x"))
         await writer.append("nobody", str(path), "first\n")
-        writer._process.kill()
+        os.kill(writer.pid, signal.SIGKILL)
         with pytest.raises(WriteError, match="the process that writes as users has ended"):
             await slow
         await writer.append("nobody", str(path), "second\n")
@@ -297,14 +298,14 @@ def test_a_writer_that_was_killed_costs_what_it_was_writing_and_no_more(director
     assert SAID + "first\nsecond\n" == path.read_text()
 
 
-def test_it_ends_with_the_server_that_is_killed(directory):
+def test_the_process_ends_when_the_server_is_killed(directory):
     done = subprocess.run(
         [sys.executable, "-c", "import asyncio, os\n"
-         "from iostats.site import write_as_user as handover\n"
+         "from iostats.site import write_as_user\n"
          "async def begin():\n"
-         "    writer = handover.Writer()\n"
+         "    writer = write_as_user.Writer()\n"
          "    await writer.begin()\n"
-         "    print(writer._process.pid, flush=True)\n"
+         "    print(writer.pid, flush=True)\n"
          "    os.kill(os.getpid(), 9)\n"
          "asyncio.run(begin())\n"], cwd=REPOSITORY, capture_output=True, text=True, timeout=30)
     pid = int(done.stdout)
@@ -325,21 +326,21 @@ mount --bind "$1" /etc/passwd || exit 77
 shift
 exec "$@"
 """
-KEEP = """
+WRITE = """
 import asyncio, json, sys
-from iostats.site import write_as_user as handover
-async def keep():
-    writer = handover.Writer()
+from iostats.site import write_as_user
+async def write():
+    writer = write_as_user.Writer()
     try:
         print(json.dumps(await writer.write_in_home(*sys.argv[1:])))
-    except handover.WriteError as error:
+    except write_as_user.WriteError as error:
         print(json.dumps(str(error)))
     writer.close()
-asyncio.run(keep())
+asyncio.run(write())
 """
 
 
-def keep_at_home(home, directory, job="4711", text=REPORT):
+def write_in_home(home, directory, job="4711", text=REPORT):
     """
     None, or why it was not written, for a user `carol` with this home; in a mount namespace with a
     passwd of its own.
@@ -350,7 +351,7 @@ def keep_at_home(home, directory, job="4711", text=REPORT):
     passwd.write_text(Path("/etc/passwd").read_text()
                       + f"carol:x:54321:54321::{home}:/bin/false\n")
     done = subprocess.run([*private_mounts(), "sh", "-c", WITH_PASSWD, "sh", passwd, sys.executable,
-                           "-c", KEEP, "carol", job, text], cwd=REPOSITORY, capture_output=True,
+                           "-c", WRITE, "carol", job, text], cwd=REPOSITORY, capture_output=True,
                           text=True, timeout=30)
     if done.returncode == 77:
         pytest.skip("no file can be mounted")
@@ -371,7 +372,7 @@ def home(directory):
 def test_a_user_who_has_the_directory_has_the_report_there(directory, home):
     """For the user alone to read; a later one stands for the one before; nothing lies beside it."""
     for text in ("first\n", REPORT):
-        assert keep_at_home(home, directory, text=text) is None
+        assert write_in_home(home, directory, text=text) is None
         path = home / ".iostats" / "4711.txt"
         assert text == path.read_text()
     found = path.stat()
@@ -382,11 +383,11 @@ def test_a_user_who_has_the_directory_has_the_report_there(directory, home):
 def test_a_user_who_has_no_such_directory_has_no_report(directory, home):
     """No directory is made; a home that is not there, or that is none, is said."""
     (home / ".iostats").rmdir()
-    assert keep_at_home(home, directory).endswith("No such file or directory")
+    assert write_in_home(home, directory).endswith("No such file or directory")
     assert [] == os.listdir(home)
-    assert keep_at_home("/nonexistent", directory).endswith("No such file or directory")
+    assert write_in_home("/nonexistent", directory).endswith("No such file or directory")
     for none in ("", "carol", "."):
-        assert "user 'carol' has no home" == keep_at_home(none, directory)
+        assert "user 'carol' has no home directory" == write_in_home(none, directory)
 
 
 def test_a_directory_that_is_not_the_users_is_not_used(directory, home):
@@ -394,14 +395,14 @@ def test_a_directory_that_is_not_the_users_is_not_used(directory, home):
     real = home / "real"
     (home / ".iostats").rename(real)
     (home / ".iostats").symlink_to(real)
-    assert keep_at_home(home, directory).endswith("Not a directory")
+    assert write_in_home(home, directory).endswith("Not a directory")
     (home / ".iostats").unlink()
     (home / ".iostats").write_text("")
-    assert keep_at_home(home, directory).endswith("Not a directory")
+    assert write_in_home(home, directory).endswith("Not a directory")
     (home / ".iostats").unlink()
     (home / ".iostats").mkdir()
     (home / ".iostats").chmod(0o777)
-    assert keep_at_home(home, directory).endswith("Not a directory")
+    assert write_in_home(home, directory).endswith("Not a directory")
     assert [] == os.listdir(real) == os.listdir(home / ".iostats")
 
 
@@ -410,7 +411,7 @@ def test_a_directory_that_is_not_the_users_is_not_used(directory, home):
     ("12345_10", "12345_10.txt"), ("4711[3].pbs01", "4711%5B3%5D%2Epbs01.txt"),
     ("\x1b[2J", "%1B%5B2J.txt")])
 def test_any_jobs_report_stays_in_that_directory(directory, home, job, name):
-    assert keep_at_home(home, directory, job) is None
+    assert write_in_home(home, directory, job) is None
     assert [name] == os.listdir(home / ".iostats")
 
 
@@ -418,6 +419,6 @@ def test_a_file_that_is_a_link_is_replaced_and_not_followed(directory, home):
     """Of the user's own making, but still."""
     (home / ".iostats" / "4711.txt").symlink_to("/etc/hostname")
     before = Path("/etc/hostname").read_bytes()
-    assert keep_at_home(home, directory) is None
+    assert write_in_home(home, directory) is None
     assert not (home / ".iostats" / "4711.txt").is_symlink()
     assert before == Path("/etc/hostname").read_bytes()

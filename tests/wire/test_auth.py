@@ -515,7 +515,7 @@ class Nobodys(Desk):
                 [sys.executable, "-c", begin, str(REPOSITORY), "--job", job or self.job, *arguments,
                  "--listen", "127.0.0.1"], env=self.environment(env), cwd=self.directory,
                 stdin=subprocess.DEVNULL, stdout=out_file, stderr=err_file)
-        self._started.append(process)
+        self.started.append(process)
         found = Server(process, job or self.job, out, err)
         found.wait_until_listening()
         return found
