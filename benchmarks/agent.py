@@ -151,13 +151,13 @@ def serve(port):
     import msgspec
 
     from iostats.base import config as site
-    from iostats.server.job_server import Server
+    from iostats.server.rpc_server import RpcServer
     from iostats.wire import protocol
     from iostats.wire.auth import Secret
     from iostats.wire.jsonrpc import Method
 
     async def work():
-        server = Server(protocol.SITE, [Secret(protocol.SITE, _SECRET.encode())],
+        server = RpcServer(protocol.SITE, [Secret(protocol.SITE, _SECRET.encode())],
                         site.load(os.devnull, environ={}))
         server.methods["packed_sweep"] = Method(lambda params, who: {"taken": True, "why": ""},
                                                 msgspec.Raw)

@@ -14,7 +14,7 @@ import msgspec
 from measure import BenchmarkError, Table, median_ratio
 from server import report_of
 
-from iostats.server.job_server import Report
+from iostats.wire.messages.report import NodeReport
 from iostats.wire import jsonrpc
 
 
@@ -53,7 +53,7 @@ def _counted(report):
 
 def _ours():
     methods = {"hello": jsonrpc.Method(lambda params, context: _hello(), None),
-               "report": jsonrpc.Method(lambda report, context: _counted(report), Report)}
+               "report": jsonrpc.Method(lambda report, context: _counted(report), NodeReport)}
     return lambda body: jsonrpc.dispatch(body, methods)
 
 
@@ -66,7 +66,7 @@ def _pjrpc(msgspec_json=False):
     def _(protocol, job, node, seq, boot_id, user, reason, ended, elapsed_s, clock_ahead_s,
           uptime_s, mounts, deltas, dirty_bytes, other_jobs, phases):
         # pjrpc binds the params to names of its own, so here they are, all of them.
-        return _counted(msgspec.convert(locals(), Report))
+        return _counted(msgspec.convert(locals(), NodeReport))
 
     options = {} if not msgspec_json else {
         "json_loader": lambda text, cls=None: msgspec.json.decode(text),

@@ -123,7 +123,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     sys.path.insert(0, os.path.dirname(HERE))
     from iostats.base import config as site
-    from iostats.server.job_server import Caller
+    from iostats.server.rpc_server import Caller
     from iostats.site import harvest_intake
     from iostats.site.store import Store
     from iostats.wire import jsonrpc

@@ -23,19 +23,19 @@ async def app(scope, receive, send):
 
 
 def iostats(port):
-    """The protocol of iostats/server/job_server.py, on uvloop as in iostats/cli/server.py."""
+    """iostats/server/http.py, on uvloop as in iostats/cli/server.py."""
     import uvloop
 
     from iostats.base import config as site
-    from iostats.server.job_server import JobServer
-    from iostats.totals.job_totals import Totals
+    from iostats.server.http_server import HttpLimits, HttpServer
 
-    class Same(JobServer):
-        def answer(self, body, authorization):
+    class Same(HttpServer):
+        def answering(self, body, authorization, is_deflated):
             return ANSWER, ""
+            yield
 
     async def serve():
-        await Same(Totals("4711"), [], site.load("/dev/null")).listen("127.0.0.1", port)
+        await Same(HttpLimits.of(site.load("/dev/null"))).listen_on("127.0.0.1", [port])
         await asyncio.Event().wait()
 
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

@@ -18,7 +18,7 @@ import time
 
 from iostats.base import config as site
 from iostats.report import job_tables
-from iostats.server.job_server import JobServer, how_to_add_up
+from iostats.server.job_server import JobServer, totals_options
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, secret
 
@@ -88,7 +88,7 @@ def main():
     options = parser.parse_args()
 
     config = site.load("/dev/null")
-    totals = Totals(options.job, int(options.nodes), **how_to_add_up(config))
+    totals = Totals(options.job, int(options.nodes), **totals_options(config))
     job = JobServer(totals, [auth.Secret(options.job, secret.load(options.secret))], config)
     plain = _Plain(options.job) if options.plain else None
     lock, complete = threading.Lock(), threading.Event()

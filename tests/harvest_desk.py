@@ -23,7 +23,7 @@ from storage import PATIENT
 
 from iostats.base import config as site
 from iostats.base.errors import WireError
-from iostats.server.job_server import Server
+from iostats.server.rpc_server import RpcServer
 from iostats.wire import protocol
 from iostats.wire.auth import Secret
 from iostats.wire.jsonrpc import Method
@@ -42,7 +42,7 @@ _OF_BLOCK = ("file_system", "target", "read_at", "cleanup_s", "ended", "entries"
 Block = namedtuple("Block", (*_OF_BLOCK, "entries_of"))
 
 
-class SiteOfTest(Server):
+class SiteOfTest(RpcServer):
     """
     The site's server in a thread: takes sweeps in their order, and answers as it should.
 

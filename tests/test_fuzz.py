@@ -20,7 +20,6 @@ from fuzz.messages import (
     NODE,
     _config,
     _job_server,
-    _Loop,
     _post,
     _site_documents,
     _Transport,
@@ -34,7 +33,8 @@ from iostats.base import node_list
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.cli import jobs
 from iostats.node import prolog_epilog
-from iostats.server import job_server
+from iostats.server.http import HttpConnection
+from iostats.server.rpc_server import Caller
 from iostats.site.harvest_intake import Harvest
 from iostats.site.store import Store
 from iostats.wire import jsonrpc
@@ -106,8 +106,7 @@ def test_what_stands_beside_a_body_ends_at_64_kib(begin, part):
     took 15 s of the server, from anybody who could reach its port.
     """
     one, transport = _job_server(), _Transport()
-    one.connections._loop = _Loop()
-    connection = job_server._Connection(one)
+    connection = HttpConnection(one)
     connection.connection_made(transport)
     connection.data_received(begin)
     parts = 0
@@ -130,8 +129,7 @@ def test_what_stands_beside_a_body_ends_at_64_kib(begin, part):
 def test_64_kib_are_the_limit_too_where_all_comes_at_once(head):
     """A header of 70 kB in one packet was taken, as it may have been of several messages."""
     one, transport = _job_server(), _Transport()
-    one.connections._loop = _Loop()
-    connection = job_server._Connection(one)
+    connection = HttpConnection(one)
     connection.connection_made(transport)
     connection.data_received(head)
     assert transport.written.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
@@ -142,8 +140,7 @@ def test_64_kib_are_the_limit_too_where_all_comes_at_once(head):
 def test_a_body_in_many_parts_and_requests_behind_one_another_are_not_beside_it():
     """A body of 200 kB byte by byte, and 3,000 calls in 23 pieces, are taken."""
     one, transport = _job_server(), _Transport()
-    one.connections._loop = _Loop()
-    connection = job_server._Connection(one)
+    connection = HttpConnection(one)
     connection.connection_made(transport)
     hello = b'{"jsonrpc":"2.0","method":"hello","params":{"job":"4711"},"id":1}'
     long = _post(hello + b" " * 200_000, header="")
@@ -170,7 +167,7 @@ LARGE = {
 @pytest.mark.parametrize("body", list(LARGE.values()), ids=list(LARGE))
 def test_four_megabytes_of_brackets_are_not_made_into_a_hundred(body):
     """16 MiB of "0," took 576 MiB of the server's memory, and 0.8 s of its time."""
-    one, who = _job_server(), job_server.Caller(NODE, None)
+    one, who = _job_server(), Caller(NODE, None)
     tracemalloc.start()
     try:
         found = jsonrpc.dispatch(body, one.methods, who)
@@ -180,7 +177,7 @@ def test_four_megabytes_of_brackets_are_not_made_into_a_hundred(body):
     assert b'"error":{"code":-326' in found
 
 
-def test_a_strangers_long_body_is_not_even_looked_at():
+def test_an_unauthenticated_long_body_is_not_even_looked_at():
     """64 KiB are enough for a hello; what is longer is refused as what it is, and counted."""
     one = _job_server()
     hello = b'{"jsonrpc":"2.0","method":"hello","params":{"job":"4711"},"id":23}'

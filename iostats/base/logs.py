@@ -27,6 +27,12 @@ class OneLine(logging.Formatter):
         return "\n".join(lines)
 
 
+def log_internal_error(error: BaseException, what: str = "") -> None:
+    """A bug of ours, with its traceback; `what`: what was not done."""
+    logging.getLogger("iostats").error("internal error; please report: %s",
+                                       what or repr(error), exc_info=error)
+
+
 def to_standard_error(level: int) -> None:
     """All that this process logs from now on, our modules' words and others'."""
     handler = logging.StreamHandler()

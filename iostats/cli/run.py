@@ -23,7 +23,7 @@ from iostats.cli.server import check_open_files, event_loop_policy, expected_nod
 from iostats.node import identity, start_files
 from iostats.report import job_tables
 from iostats.run import command as run_command
-from iostats.server.job_server import JobServer, how_to_add_up
+from iostats.server.job_server import JobServer, totals_options
 from iostats.wire import auth, secret
 
 TYPE_CHECKING = False
@@ -215,7 +215,7 @@ async def _all(command: run_command.Command, system: ModuleType, config: Config,
         await run_command.measured(command, nodes, server, config, print_report, say)
     finally:
         if server is not None:
-            await server.answered()
+            await server.long_answers.finished()
             server.close()
         if made:
             _forget(made)
@@ -238,7 +238,7 @@ async def _prepared(command: run_command.Command, system: ModuleType, config: Co
     # Nobody tells which nodes are reached: then all who report are the job's.
     expected = (expected_nodes(names or identity.name(), config["server.max_nodes"])
                 if names or alone else None)
-    totals = run_command.PartTotals(checked_job_id(job), expected, **how_to_add_up(config))
+    totals = run_command.PartTotals(checked_job_id(job), expected, **totals_options(config))
     # Where the launcher takes the environment along, nobody needs a directory that nodes share.
     carries = alone or getattr(system, "PASSES_ENVIRONMENT", False)
     os.environ.pop(secret.VARIABLE, None)                  # the user's is for another server

@@ -26,7 +26,7 @@ from iostats.node.identity import job as job_of
 from iostats.report import job_tables
 from iostats.report.node_sets import unfolded
 from iostats.server import journal
-from iostats.server.job_server import JobServer, how_to_add_up
+from iostats.server.job_server import JobServer, totals_options
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, secret
 
@@ -120,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
         return DONE
     check_open_files()
     totals = Totals(job, expected_nodes(options.nodes, config["server.max_nodes"]),
-                    **how_to_add_up(config))
+                    **totals_options(config))
     for path in filter(None, (options.output, options.json)):
         _check_writable(path)
     password, made = None, False
@@ -288,7 +288,7 @@ async def _serve(totals: Totals, checks: Sequence[auth.Credentials], config: sit
     server, loop = JobServer(totals, checks, config), asyncio.get_running_loop()
     stopped = []
     if kept is not None:
-        server.go_on_with(kept)
+        server.resume(kept)
 
     def stop() -> None:
         stopped.append(True)
@@ -310,7 +310,7 @@ async def _serve(totals: Totals, checks: Sequence[auth.Credentials], config: sit
                  f"counted")
         await _until_the_end(server, totals, config["server.deadline"], stopped, say)
         # Those to the last reports are in the sockets' buffers then, or will not leave.
-        await server.answered()
+        await server.long_answers.finished()
     finally:
         say.end()
         server.close()

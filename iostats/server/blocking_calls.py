@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Then = Callable[[Any, BaseException | None], object]        # result, or why there is none
 
 
-class NoAnswer(Exception):
+class TimedOut(Exception):
     """The call took too long; what becomes of it is nobody's concern any more."""
 
 
@@ -35,7 +35,7 @@ class Threads:
     """`most` threads at the most, which begin with the first calls; for one event loop."""
 
     def __init__(self, most: int, within_s: float) -> None:
-        """`within_s`: from the question to NoAnswer, the time in the queue included."""
+        """`within_s`: from the question to TimedOut, the time in the queue included."""
         self._most, self._within_s = most, within_s
         self._queue: deque[_Call] = deque()
         self._ready, self._lock = threading.Semaphore(0), threading.Lock()
@@ -45,7 +45,7 @@ class Threads:
         """`then(result, None)` or `then(None, error)` is called in the running loop."""
         loop = asyncio.get_running_loop()
         one = _Call(function, then)
-        loop.call_later(self._within_s, _over, one, None, NoAnswer())
+        loop.call_later(self._within_s, _over, one, None, TimedOut())
         with self._lock:
             while self._queue and self._queue[0].then is None:   # nobody waits for it any more
                 self._queue.popleft()

@@ -42,7 +42,7 @@ from iostats.wire.messages import sweep, sweep_reader
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.base.config import Config
-    from iostats.server.job_server import Caller
+    from iostats.server.rpc_server import Caller
     from iostats.site.store import Store
 
 log = logging.getLogger("iostats")

@@ -19,8 +19,8 @@ from iostats.base.errors import IostatsError, StateError
 from iostats.base.job_facts import ENDED, Facts
 from iostats.base.job_id import is_node_name
 from iostats.base.node_list import expanded
-from iostats.server.job_server import NAME, Report
 from iostats.site.store import Key, damage_reported
+from iostats.wire.messages.report import Name, NodeReport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 class AboutJob(msgspec.Struct):
     """What a node's prolog and epilog know of the job; docs/wire.md."""
 
-    scheduler: NAME = ""
-    cluster: NAME = ""
+    scheduler: Name = ""
+    cluster: Name = ""
     attempt: _Number = 0
     nodes: _Nodes = ""
     uid: Optional[_Number] = None
-    user: NAME = ""
-    account: NAME = ""
-    partition: NAME = ""
+    user: Name = ""
+    account: Name = ""
+    partition: Name = ""
     output: _Path = ""
     work_dir: _Path = ""
 
@@ -56,12 +56,12 @@ class AboutJob(msgspec.Struct):
 class OtherJob(msgspec.Struct, frozen=True):
     """A job that had been started on the node, and not ended there, when a report was made."""
 
-    job: NAME
+    job: Name
     since: Annotated[int, msgspec.Meta(ge=0, le=10**12)]      # by the node's clock
     attempt: _Number = 0
 
 
-class SiteReport(Report):
+class SiteReport(NodeReport):
     """A report to the site's server."""
 
     about: AboutJob = msgspec.field(default_factory=AboutJob)

@@ -25,7 +25,8 @@ import msgspec
 from iostats.base.errors import NotDelivered, StateError, UsageError, WireError
 from iostats.base.job_facts import Facts
 from iostats.base.job_id import checked_job_id
-from iostats.server.job_server import NAME, Sender, Server, check_report
+from iostats.server.rpc_server import RpcServer, Sender
+from iostats.wire.messages.report import Name, check_report
 from iostats.site import harvest_intake, load_queries
 from iostats.site.job_index import Question
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
@@ -52,7 +53,7 @@ LARGEST_ANSWER = 1 << 27        # bytes of records
 class RecordParams(msgspec.Struct):
     """The params of `record`: a job, as its users or its nodes call it."""
 
-    job: NAME
+    job: Name
 
 
 class LatestParams(msgspec.Struct):
@@ -64,10 +65,10 @@ class LatestParams(msgspec.Struct):
 class WaitingParams(msgspec.Struct):
     """The params of `waiting`: jobs, as their nodes call them; [] for all."""
 
-    jobs: Annotated[list[NAME], msgspec.Meta(max_length=_MOST_WAITING)] = []
+    jobs: Annotated[list[Name], msgspec.Meta(max_length=_MOST_WAITING)] = []
 
 
-class SiteServer(Server):
+class SiteServer(RpcServer):
     """
     Receives, keeps, adds up, and answers for all jobs.
 
@@ -140,7 +141,7 @@ class SiteServer(Server):
 
     def _report(self, one: SiteReport, sender: Sender) -> dict[str, Any]:
         caller = self.require_authenticated(sender, self._reporters)
-        check_report(one, caller, _checked_job(one.job), self._metrics)
+        check_report(one, caller.node, _checked_job(one.job), self._metrics)
         try:
             is_new = self.open_jobs.add(one)
         except JobClosed as error:
@@ -169,7 +170,8 @@ class SiteServer(Server):
         try:
             self._store.commit()
         except StateError as error:
-            self.dropped, self.trouble = self.dropped + 1, str(error)
+            self.long_answers.discard()
+            self.trouble = str(error)
             for transport, _, _ in unsent:           # the nodes send them again
                 super().send(transport, _not_kept(str(error)), False)
             log.error("%s; the nodes keep their reports", error)

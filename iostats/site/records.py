@@ -28,7 +28,7 @@ from iostats.base.node_list import expanded
 from iostats.load import grouping
 from iostats.report import client_vs_server, job_tables, node_sets
 from iostats.report.job_list import summary_of
-from iostats.server.job_server import how_to_add_up
+from iostats.server.job_server import totals_options
 from iostats.site import harvest_intake, open_jobs
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
 from iostats.site.store import Key, damage_reported
@@ -201,7 +201,7 @@ class Records:
 
         `others`: {(scheduler, job, 0): Facts} of the jobs that its reports name.
         """
-        totals = Totals(key.job, job.expected, **how_to_add_up(self._config))
+        totals = Totals(key.job, job.expected, **totals_options(self._config))
         reports = job.reports
         without: list[Any] = []
         for number, (node, seq, body) in enumerate(self._store.reports(key)):

@@ -3,7 +3,7 @@ Messages, and who sent them: JSON-RPC, authentication, and the client that deliv
 
 It does not add up, and knows no job's life.
 
-Standard library only: all but jsonrpc, messages.totals, messages.sweep, messages.sweep_reader,
-messages.foreseen.
+Standard library only: all but jsonrpc, messages.report, messages.report_decoder,
+messages.totals, messages.sweep, messages.sweep_reader.
 Pure: protocol, jsonrpc, messages.
 """

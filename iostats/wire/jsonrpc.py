@@ -28,7 +28,7 @@ from iostats.wire.protocol import (
     PARSE_ERROR,
 )
 
-Method = namedtuple("Method", "function params quickly keys_once", defaults=(None, False))
+Method = namedtuple("Method", "function params fast_decode keys_once", defaults=(None, False))
 Method.__doc__ = """
 What can be called.
 
@@ -37,10 +37,10 @@ Attributes:
         (cooperative.py), for what takes long; may raise WireError.
     params: the type that the params are decoded to: a msgspec.Struct (by name, or by position
         in the order of its fields), or any other type; None for a method without params.
-    quickly: the bytes of the params -> what they are decoded to, or None where that is to be done
-        as ever; for what is called often.
+    fast_decode: the bytes of the params -> the decoded params, or None to decode them as usual;
+        for what is called often.
     keys_once: a message in which a key stands twice in one object, and so could be read in two
-        ways, is refused; the look takes about as long as its decoding.
+        ways, is refused; this check takes about as long as the decoding.
 """
 
 _MESSAGES = {
@@ -140,7 +140,7 @@ def _one(body: bytes, methods: Mapping[str, Method], context: Any,
             raise WireError(METHOD_NOT_FOUND, "")
         if method.keys_once:
             _check_keys(raw)
-        params = method.quickly(raw) if method.quickly else None
+        params = method.fast_decode(raw) if method.fast_decode else None
         if params is None:
             params = _params(raw, method.params)
         result = method.function(params, context)

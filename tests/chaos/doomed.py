@@ -15,8 +15,10 @@ import signal
 import sys
 
 from iostats.cli import server as role
-from iostats.server import job_server as base
 from iostats.server import journal
+from iostats.server.http_server import HttpServer
+from iostats.server.job_server import JobServer
+from iostats.server.rpc_server import RpcServer
 from iostats.site import open_jobs, receive, records, store
 
 open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03              # as in site_desk.py
@@ -60,12 +62,12 @@ def _die_if(step):
 
 
 if STEP == "hello":
-    _around(base.Server, "_hello", before=_count("hello"))
+    _around(RpcServer, "_hello", before=_count("hello"))
 else:
-    for one in (base.JobServer, receive.SiteServer):
+    for one in (JobServer, receive.SiteServer):
         if hasattr(one, "_" + METHOD):
             _around(one, "_" + METHOD, before=_count("received"), after=_die_if("counted"))
 _around(store.Store, "commit", after=_die_if("stored"))
 _around(journal.Journal, "add", after=_die_if("stored"))
-_around(base.Server, "send", after=_die_if("answered"))
+_around(HttpServer, "send", after=_die_if("answered"))
 sys.exit(role.main(sys.argv[4:]))

@@ -26,7 +26,7 @@ from iostats.base.errors import WireError
 from iostats.cli import jobs
 from iostats.cli.site_server import asked
 from iostats.report import job_list
-from iostats.server.job_server import Caller
+from iostats.server.rpc_server import Caller
 from iostats.site import job_index
 from iostats.site import receive as site_module
 from iostats.site.store import Store

@@ -179,11 +179,11 @@ def kept_report(data):
         2000)
 def watch_file(data):
     """What `watch` has left: its rates are ones that a server takes, or there are none."""
-    from iostats.server import job_server
+    from iostats.wire.messages.report import NodeReport
     report = {**A_REPORT, "ended": NOW}
     found = rates.with_tail(data, report)
     msgspec.json.decode(json.dumps({**report, "series": found}, allow_nan=False),
-                        type=job_server.Report)
+                        type=NodeReport)
 
 
 @target(lambda: [b"twenty-three and thirty-seven\n", b"\0" * 20, b"\xff" * 16], 200)
@@ -233,7 +233,7 @@ def kept_journal(data):
         for _ in range(2):
             one = _job_server()
             found = journal.Journal(kept, _WHOSE, checked_line)
-            one.go_on_with(found)
+            one.resume(found)
             _as_record(one.totals)
             os.close(found._handle)
 

@@ -21,8 +21,10 @@ from kernel import Agent, Kernel
 from iostats.base import config, job_id
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.report import job_tables, node_sets
-from iostats.server import job_server
-from iostats.sinks import prometheus
+from iostats.server.http import HttpConnection
+from iostats.server.http_server import HttpLimits, HttpServer
+from iostats.server.job_server import JobServer
+from iostats.server.rpc_server import Caller
 from iostats.sinks.influxdb import database as influx_database
 from iostats.sinks.influxdb import lines as influx_lines
 from iostats.site.resets.job_ids import JobIds
@@ -30,6 +32,7 @@ from iostats.site.resets.target import CorrectedTarget
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
 from iostats.wire.auth import AuthenticationError
+from iostats.wire.messages.report import NodeReport
 from iostats.wire.messages import sweep, sweep_reader
 
 from .texts import NOW, NS, a_record
@@ -37,7 +40,7 @@ from .tools import Draw, allowed, bent, checked_line, no_bug_logged, target
 
 SECRET = b"twenty-three and thirty-seven"
 NONCE, NODE = "23" * 16, "nid00001"
-CALLER = job_server.Caller(NODE, None)
+CALLER = Caller(NODE, None)
 _CODES = {*range(-32004, -32000), -32700, -32600, -32601, -32602, -32603}
 
 
@@ -99,7 +102,7 @@ def _config():
 def _documents():
     """What is bent: requests that are right."""
     totals = Totals("4711", 2)
-    taken = [msgspec.convert({**A_REPORT, "node": f"nid0000{number}"}, job_server.Report)
+    taken = [msgspec.convert({**A_REPORT, "node": f"nid0000{number}"}, NodeReport)
              for number in (1, 2)]
     for one in taken:
         totals.add(one)
@@ -111,7 +114,7 @@ def _documents():
 
 def _job_server(checks=()):
     totals = Totals("4711", 3, fold=node_sets.folded)
-    return job_server.JobServer(totals, checks, _config(), lambda: NOW)
+    return JobServer(totals, checks, _config(), lambda: NOW)
 
 
 def _bent_seeds(documents):
@@ -316,11 +319,6 @@ class _Transport:
     resume_reading = pause_reading
 
 
-class _Loop:
-    def time(self):
-        return 0.0
-
-
 def _post(body, headers=(), header=None):
     key = protocol.key_of(SECRET, "4711")
     lines = [b"POST / HTTP/1.1", b"Host: a", b"Content-Length: %d" % len(body), *headers]
@@ -351,11 +349,10 @@ def http(data):
     """Raw bytes at the port, however the network cuts them: whole answers, and then nothing."""
     checks = [auth.Secret("4711", SECRET, now=lambda: NOW)]
     one, transport = _job_server(checks), _Transport()
-    one.connections._loop = _Loop()
     draw, data = Draw(data[:1]), data[1:]
     ways = Draw(data[-8:]) if draw.number(2) else Draw(b"")
     with no_bug_logged():
-        connection = job_server._Connection(one)
+        connection = HttpConnection(one)
         connection.connection_made(transport)
         for part in ways.parts(data):
             if transport.closing:
@@ -664,13 +661,12 @@ def hostile_database(data):
                  b"\0GET /metrics HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n"], 2000)
 def scrape(data):
     """Raw bytes at the page for Prometheus: the page, or an error, and no other word of ours."""
-    one, transport = job_server.Server(prometheus.NAME, [], _config()), _Transport()
+    one, transport = HttpServer(HttpLimits.of(_config())), _Transport()
     one.pages["/metrics"] = lambda packed: (
         f"Content-Encoding: {'gzip' if packed else 'identity'}\r\n", b"page 1\n")
-    one.connections._loop = _Loop()
     ways = Draw(data[-8:]) if data[:1] and data[0] % 2 else Draw(b"")
     with no_bug_logged():
-        connection = job_server._Connection(one)
+        connection = HttpConnection(one)
         connection.connection_made(transport)
         for part in ways.parts(data[1:]):
             if transport.closing:

@@ -26,7 +26,7 @@ from iostats.lustre import job_stats, job_stats_rows, paths, rpc_stats, stats
 from iostats.node import measurement, sources
 from iostats.report import accounting_comment, job_list, job_tables, node_sets, sacct_time
 from iostats.report.accounting_comment import CompactError
-from iostats.server import job_server
+from iostats.wire.messages.report import NodeReport
 from iostats.storage.fingerprints import Fingerprints
 from iostats.totals import delta, snapshot
 from iostats.totals.job_totals import Totals
@@ -162,7 +162,7 @@ def two_snapshots(data):
     parts = delta.between(start, end, known)
     message = {"protocol": 1, "job": "4711", "node": "nid00023", "seq": "23", "ended": NOW,
                "elapsed_s": 37.0, "deltas": measurement._as_sent(parts)}
-    taken = msgspec.json.decode(json.dumps(message), type=job_server.Report)
+    taken = msgspec.json.decode(json.dumps(message), type=NodeReport)
     totals = Totals("4711", 1)
     assert totals.add(taken).counted
     record = totals.record()

@@ -21,7 +21,7 @@ from test_job_totals_merge import JOBS, added
 from iostats.base import config as site
 from iostats.base.errors import NotDelivered, UsageError
 from iostats.node import mpi_reduce
-from iostats.server import job_server
+from iostats.wire.messages.report import NodeReport
 from iostats.totals.job_totals import Totals
 from iostats.wire import client
 from iostats.wire.messages import totals
@@ -326,7 +326,7 @@ def test_a_report_by_way_of_a_rank_is_the_report(job):
         for one in reports:
             params, ahead_s = params_of(one), one.clock_ahead_s
             sent = msgspec.json.decode(json.dumps({**params, "clock_ahead_s": ahead_s}),
-                                       type=job_server.Report)
+                                       type=NodeReport)
             sent.ended -= sent.clock_ahead_s
             by_itself.add(sent)
             on_rank.add(mpi_reduce._report_of(params, ahead_s))

@@ -23,7 +23,7 @@ from test_simlustre import mount  # noqa: F401  (a fixture)
 from iostats.base.errors import StateError
 from iostats.lustre.paths import File
 from iostats.node import rates, sources, start_files
-from iostats.server import job_server
+from iostats.wire.messages.report import ReportedSeries
 from iostats.totals.snapshot import Snapshot
 
 LLITE_ONLY = {"llite": sources.of_side("node")["llite"]}
@@ -268,7 +268,7 @@ def test_a_damaged_watch_file_is_none(data):
 def test_what_is_sent_is_what_a_server_takes(data):
     """And its sums are the report's, where the file system is in it."""
     [one] = rates.with_tail(data, REPORT).values()
-    taken = msgspec.convert(one, job_server.Series)
+    taken = msgspec.convert(one, ReportedSeries)
     assert sum(taken.operations) in (60, 64)
 
 

@@ -11,7 +11,7 @@ from test_job_totals import llite, osc, unread
 from iostats.base.config import Config
 from iostats.lustre.metrics import EXPLAIN_ALWAYS
 from iostats.report import job_tables, node_sets
-from iostats.server import job_server
+from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
 
@@ -378,9 +378,9 @@ def test_what_one_source_lost_marks_what_comes_from_it_and_no_more(trouble, mark
 def test_parts_have_the_sites_names_and_its_choice_of_file_systems():
     """site.cfg: [labels], and [report] file_systems; a part that could not be read is `-`."""
     one = of_node(deltas=[llite(open=60), llite("home", open=5)], phases=[
-        job_server.Phase("stage", 10.0, [llite(open=23, read_bytes=MIB), llite("home", open=5)]),
-        job_server.Phase("solve", 50.0, [llite(open=37)._replace(lower_bound=True), llite("home")]),
-        job_server.Phase("leave", 0.0, [unread("llite")])])
+        ReportedPhase("stage", 10.0, [llite(open=23, read_bytes=MIB), llite("home", open=5)]),
+        ReportedPhase("solve", 50.0, [llite(open=37)._replace(lower_bound=True), llite("home")]),
+        ReportedPhase("leave", 0.0, [unread("llite")])])
     assert """\
 Parts of this job:
 Part      Seconds  File System    File Read    File Write      Operations
@@ -392,7 +392,7 @@ leave         0.0  BW Scratch     -            -                        -
 
 def series(*operations, every_s=60.0, began=1_795_225_000.0):
     read = [MIB * amount for amount in operations]
-    return {"scratch": job_server.Series(began, every_s, read, [0] * len(read), list(operations))}
+    return {"scratch": ReportedSeries(began, every_s, read, [0] * len(read), list(operations))}
 
 
 def test_rates_are_lines_of_blocks_with_the_peak_in_numbers():

@@ -42,7 +42,7 @@ from processes import (
 )
 
 from iostats.base import config as site
-from iostats.server.job_server import Server
+from iostats.server.rpc_server import RpcServer
 from iostats.wire.jsonrpc import Method
 
 HELLO = b'{"jsonrpc": "2.0", "method": "hello", "id": 23}'
@@ -778,7 +778,7 @@ def test_a_silent_connection_is_closed_and_one_that_talks_is_not(desk):
         until(silent_is_closed, what="the end of the silent connection")
 
 
-class _Busy(Server):
+class _Busy(RpcServer):
     """A server whose method `slow` holds its loop until `go_on`."""
 
     def __init__(self, run):
@@ -796,7 +796,6 @@ class _Busy(Server):
     async def _serve(self):
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
         await self.listen_on("127.0.0.1", [0])
-        self.port = self._listener.sockets[0].getsockname()[1]
         self.ready.set()
         await self.end.wait()
         self.close()

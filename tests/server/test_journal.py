@@ -25,7 +25,8 @@ from test_job_totals_merge import JOBS
 
 from iostats.base import config
 from iostats.server import journal
-from iostats.server.job_server import Caller, JobServer, how_to_add_up
+from iostats.server.job_server import JobServer, totals_options
+from iostats.server.rpc_server import Caller
 from iostats.totals.job_totals import Totals
 from iostats.wire import jsonrpc
 
@@ -333,9 +334,9 @@ class Directory:
     def server(self, expected=None):
         """A JobServer without credentials, which is killed in the end."""
         kept = journal._opened(str(self.path), "4711", self.said.append)
-        totals = Totals("4711", expected, **how_to_add_up(CONFIG))
+        totals = Totals("4711", expected, **totals_options(CONFIG))
         one = JobServer(totals, [], CONFIG)
-        one.go_on_with(kept)
+        one.resume(kept)
         try:
             yield one
         finally:
@@ -586,7 +587,7 @@ def test_servers_killed_and_added_up_at_any_time_make_the_record_of_one(tmp_path
     """All that reports can have; each is known again at the end."""
     directory = Directory(tmp_path_factory.mktemp("any") / "state")
     bodies = [(one.node, as_message(one)) for reports in job for one in reports]
-    alone, answers = JobServer(Totals("4711", None, **how_to_add_up(CONFIG)), [], CONFIG), []
+    alone, answers = JobServer(Totals("4711", None, **totals_options(CONFIG)), [], CONFIG), []
     for node, body in bodies:
         answers.append(tell(alone, node, body))
     left, again = list(bodies), []

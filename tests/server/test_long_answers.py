@@ -19,7 +19,7 @@ from iostats.base.errors import WireError
 from iostats.load import ranking
 from iostats.load.levels import TOTALS
 from iostats.load.sums import TargetLoad, load_of
-from iostats.server.job_server import Server
+from iostats.server.rpc_server import RpcServer
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method
 
@@ -30,7 +30,7 @@ def played(play, **options):
         config = site.load(os.devnull, environ={})
         for name, value in options.items():
             config.take(f"server.{name}", value, "a test")
-        server = Server(protocol.SITE, [], config)
+        server = RpcServer(protocol.SITE, [], config)
         server.public_methods = server.methods                 # these tests need no secret
         await server.listen_on("127.0.0.1", [free_port()])
         opened = []
@@ -63,12 +63,12 @@ def test_others_are_answered_while_a_long_answer_is_made():
     async def play(server, ask):
         asked = []
 
-        def long(params, who):
+        def long(params, sender):
             while not asked:
                 yield
             return 23
         server.methods.update(long=Method(long, None), quick=Method(
-            lambda params, who: asked.append(37), None))
+            lambda params, sender: asked.append(37), None))
         slow, _ = await ask("long")
         quick, _ = await ask("quick")
         assert "quick" == (await answer_of(quick))["id"]
@@ -80,14 +80,14 @@ def test_questions_behind_a_long_one_are_answered_after_it_in_their_order():
     async def play(server, ask):
         order = []
 
-        def long(params, who):
+        def long(params, sender):
             order.append("begun")
             for _ in range(41):
                 yield
             order.append("long")
             return len(order)
         server.methods.update(long=Method(long, None), quick=Method(
-            lambda params, who: order.append("quick"), None))
+            lambda params, sender: order.append("quick"), None))
         reader, _ = await ask("long", "quick", "long", "long", "quick")
         ids = [(await answer_of(reader))["id"] for _ in range(5)]
         return ids, order
@@ -102,7 +102,7 @@ def test_who_waits_for_a_long_answer_is_not_silent():
         now = asyncio.get_running_loop().time
         until = now() + 0.8
 
-        def long(params, who):
+        def long(params, sender):
             while now() < until:
                 yield
             return 23
@@ -118,7 +118,7 @@ def test_a_long_answer_hangs_no_server_whose_connections_may_not_be_silent_at_al
     async def play(server, ask):
         asked = []
 
-        def long(params, who):
+        def long(params, sender):
             while not asked:
                 yield
             return 23
@@ -132,11 +132,11 @@ def test_a_long_answer_hangs_no_server_whose_connections_may_not_be_silent_at_al
 
 def test_a_long_answer_may_end_in_an_error_and_in_a_bug():
     async def play(server, ask):
-        def refused(params, who):
+        def refused(params, sender):
             yield
             raise WireError(protocol.REFUSED, "not now")
 
-        def broken(params, who):
+        def broken(params, sender):
             yield
             raise ZeroDivisionError
         server.methods.update(refused=Method(refused, None), broken=Method(broken, None))
@@ -152,7 +152,7 @@ def test_nobody_works_on_for_a_client_that_went_away():
     async def play(server, ask):
         steps = []
 
-        def endless(params, who):
+        def endless(params, sender):
             while True:
                 steps.append(1)
                 yield
@@ -161,7 +161,7 @@ def test_nobody_works_on_for_a_client_that_went_away():
         while not steps:
             await asyncio.sleep(0.01)
         writer.transport.abort()
-        while server._long or not server._working.done():
+        while not server.long_answers.is_idle():
             await asyncio.sleep(0.01)
         reader, _ = await ask("hello")
         return (await answer_of(reader))["result"]["job"]
@@ -171,7 +171,7 @@ def test_nobody_works_on_for_a_client_that_went_away():
 def test_who_asks_on_and_on_behind_a_long_one_is_cut_off():
     """After 1 MiB of questions, not when memory is full."""
     async def play(server, ask):
-        def endless(params, who):
+        def endless(params, sender):
             while True:
                 yield
         server.methods["endless"] = Method(endless, None)
@@ -181,7 +181,7 @@ def test_who_asks_on_and_on_behind_a_long_one_is_cut_off():
                 body = b" " * 65536
                 writer.write(b"POST / HTTP/1.1\r\nContent-Length: 65536\r\n\r\n" + body)
                 await writer.drain()
-        while server._long or not server._working.done():
+        while not server.long_answers.is_idle():
             await asyncio.sleep(0.01)
         return "done"
     assert "done" == played(play)

@@ -23,7 +23,7 @@ from processes import until
 from sink_desk import Said, Site, config_of, free_port, get, query, swept
 
 from iostats.base.errors import ConfigError
-from iostats.server import job_server
+from iostats.server import http_server
 from iostats.sinks import Number, prometheus
 from iostats.sinks.prometheus import page
 
@@ -394,7 +394,7 @@ def test_who_asks_and_does_not_read_the_page_keeps_nobody_out(opened, monkeypatc
     Pages that nobody reads have 2 MiB here, of which the kernel takes a part: the oldest go, and
     who reads gets all of his.
     """
-    monkeypatch.setattr(job_server, "_MOST_PAGES", 2 << 20)
+    monkeypatch.setattr(http_server, "MAX_UNREAD_PAGE_BYTES", 2 << 20)
     sink = opened()
     page = b"# " + b"x" * (1 << 20) + b"\niostats_jobs 23\n"
     sink._http._page = lambda: (page, page)
@@ -408,8 +408,8 @@ def test_who_asks_and_does_not_read_the_page_keeps_nobody_out(opened, monkeypatc
         slow.append(one)
     assert page == get("http://%s:%d/metrics" % sink.address)
     held = []
-    sink._http._loop.call_soon_threadsafe(lambda: held.append(sum(
-        one.unread for one in sink._http._server.connections._open)))
+    sink._http._loop.call_soon_threadsafe(
+        lambda: held.append(sink._http._server.connections.unread()))
     until(lambda: held, what="what is unread")
     assert held[0] <= 2 << 20
     for one in slow:

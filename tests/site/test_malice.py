@@ -51,7 +51,8 @@ from iostats.load.ranking import LoadQuery
 from iostats.load.sums import TargetLoad, load_of
 from iostats.lustre import job_tags
 from iostats.report import job_list
-from iostats.server.job_server import Caller, JobServer
+from iostats.server.job_server import JobServer
+from iostats.server.rpc_server import Caller
 from iostats.sinks.influxdb import lines as influx_lines
 from iostats.site import records, write_as_user
 from iostats.totals.job_totals import Totals

@@ -25,7 +25,7 @@ from site_store import fill_up, keep_record, make_room
 
 from iostats.base.errors import NotDelivered, StateError, WireError
 from iostats.cli.site_server import asked
-from iostats.server.job_server import Caller
+from iostats.server.rpc_server import Caller
 from iostats.site import receive as site_module
 from iostats.site.store import Key
 from iostats.wire import auth, jsonrpc, protocol

@@ -12,7 +12,7 @@ from site_inside import answer_to
 
 from iostats.base import config as site_config
 from iostats.base.errors import StateError
-from iostats.server.job_server import Caller
+from iostats.server.rpc_server import Caller
 from iostats.site import receive, records
 from iostats.site.store import Store
 from iostats.site.store_clock import Clocks

@@ -18,7 +18,7 @@ from iostats.lustre.paths import File
 from iostats.node import show
 from iostats.node.sources import of_side
 from iostats.report import accounting_comment, job_list, job_tables, node_sets
-from iostats.server.job_server import Phase
+from iostats.wire.messages.report import ReportedPhase
 from iostats.site import job_index
 from iostats.totals import bounds, delta
 from iostats.totals.delta import Delta
@@ -178,8 +178,8 @@ def test_merged_totals_say_the_same():
 
 def test_each_part_of_a_job_has_its_own_bound():
     """The small writes were in the second."""
-    totals = job([*SMALL], phases=[Phase("(before solve)", 20.0, EXACT),
-                                   Phase("solve", 40.0, SMALL)])
+    totals = job([*SMALL], phases=[ReportedPhase("(before solve)", 20.0, EXACT),
+                                   ReportedPhase("solve", 40.0, SMALL)])
     parts = [wrong(part["file_systems"][0]) for part in totals.record()["phases"]]
     assert [([], [], 4100), (["write_bytes"], [], 2300 + 1000 * (PAGE - 1))] == parts
     lines = [" ".join(line.split()) for line in text(totals).splitlines()]
@@ -262,8 +262,9 @@ def test_the_network_beside_small_writes_is_no_riddle():
 
 
 def test_rates_of_what_was_not_counted_are_marked():
-    from iostats.server.job_server import Series
-    totals = job([*SMALL], series={"scratch": Series(1_795_225_000.0, 60.0, [0], [2300], [5])})
+    from iostats.wire.messages.report import ReportedSeries
+    totals = job([*SMALL], series={
+        "scratch": ReportedSeries(1_795_225_000.0, 60.0, [0], [2300], [5])})
     lines = text(totals).splitlines()
     assert any("written" in line and "at most >= 38 bytes a second" in line for line in lines)
     assert any("operations" in line and "at most 0 a second" in line for line in lines)

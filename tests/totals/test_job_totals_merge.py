@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import NODES, llite, osc
 
-from iostats.server.job_server import Phase, Series
+from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
 
@@ -25,9 +25,9 @@ DELTAS = st.builds(
     st.sampled_from(["", "OST0000", "MDT0000"]), st.just(""), st.one_of(st.none(), VALUES),
     st.booleans(), st.sampled_from(["", "the counters were cleared"]), st.booleans())
 AMOUNTS = st.lists(GAINS, max_size=20)
-SERIES = st.builds(lambda began, every_s, row: Series(began, every_s, row, row, row),
+SERIES = st.builds(lambda began, every_s, row: ReportedSeries(began, every_s, row, row, row),
                    st.floats(1.7e9, 1.7e9 + 1e4), st.sampled_from([7.0, 60.0, 120.0]), AMOUNTS)
-PHASES = st.builds(Phase, st.sampled_from(["read", "solve", "write"]), st.floats(0, 1e4),
+PHASES = st.builds(ReportedPhase, st.sampled_from(["read", "solve", "write"]), st.floats(0, 1e4),
                    st.lists(DELTAS, max_size=2))
 PARTS = st.builds(
     dict, deltas=st.lists(DELTAS, max_size=4), elapsed_s=st.floats(0, 100),
@@ -117,9 +117,10 @@ def test_float_seconds_add_up_alike_in_any_order():
 def test_phases_are_in_the_order_in_which_they_first_began():
     """Whoever was merged first: node 2 began earlier, and did no `read`."""
     one = added([[report("nid00001", [llite(open=5)], ended=1100.0, elapsed_s=60.0, phases=[
-        Phase("read", 10.0, [llite(open=2)]), Phase("solve", 50.0, [llite(open=3)])])]])
+        ReportedPhase("read", 10.0, [llite(open=2)]),
+        ReportedPhase("solve", 50.0, [llite(open=3)])])]])
     other = added([[report("nid00002", [llite(open=7)], ended=1100.0, elapsed_s=70.0, phases=[
-        Phase("solve", 40.0, [llite(open=7)]), Phase("write", 30.0, [])])]])
+        ReportedPhase("solve", 40.0, [llite(open=7)]), ReportedPhase("write", 30.0, [])])]])
     for found in (merged(one, other), merged(other, one)):
         assert [("solve", 2, 50.0), ("read", 1, 10.0), ("write", 1, 30.0)] == [
             (phase["name"], phase["nodes"], phase["elapsed_s"])

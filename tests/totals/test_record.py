@@ -18,7 +18,7 @@ from iostats.base.config import Config
 from iostats.base.job_facts import ENDED, Facts
 from iostats.node import show, sources
 from iostats.report import accounting_comment, client_vs_server, job_tables, node_sets
-from iostats.server import job_server
+from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.site import harvest_intake, open_jobs, records
 from iostats.site.store import Key
 from iostats.totals.delta import Delta
@@ -58,9 +58,9 @@ def everything():
                     {"read_rpcs_pages_1": 2, "write_rpcs_pages_256": 3}, False, "")]
     return of_node("nid00001", deltas, elapsed_s=60.0, other_jobs=3, mounts={
         "scratch": ["/scratch", "/work"]}, dirty_bytes={"scratch": 4096}, clock_ahead_s=3600.0,
-                   phases=[job_server.Phase("(before solve)", 20.0, [llite(open=2)]),
-                           job_server.Phase("solve", 40.0, [llite(open=3, open_us=300)])],
-        series={"scratch": job_server.Series(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])})
+                   phases=[ReportedPhase("(before solve)", 20.0, [llite(open=2)]),
+                           ReportedPhase("solve", 40.0, [llite(open=3, open_us=300)])],
+        series={"scratch": ReportedSeries(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])})
 
 
 def at_servers():
@@ -122,9 +122,9 @@ JOBS = {
         of_node("nid00001", [llite(open=23)]),
         of_node("nid00001", reason="the start snapshot is damaged", seq="two"), expected=1),
     "a part that could not be read": totals(of_node("nid00001", [llite(open=23)], phases=[
-        job_server.Phase("solve", 60.0, [unread("llite")])])),
+        ReportedPhase("solve", 60.0, [unread("llite")])])),
     "rates of no time": totals(of_node("nid00001", [llite(open=23)], series={
-        "scratch": job_server.Series(1_795_225_000.0, 60.0, [], [], [])})),
+        "scratch": ReportedSeries(1_795_225_000.0, 60.0, [], [], [])})),
     "larger than 64 bits": totals(*(of_node(f"nid{n}", [llite(write_bytes=2**63 - 1)])
                                     for n in range(3))),
 }

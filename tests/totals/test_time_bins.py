@@ -15,7 +15,7 @@ from test_job_totals import llite
 
 from iostats.base import config as site
 from iostats.base.errors import NotDelivered
-from iostats.server import job_server
+from iostats.wire.messages.report import ReportedSeries
 from iostats.totals.job_totals import Totals
 from iostats.totals.time_bins import (
     MOST_BINS,
@@ -184,7 +184,7 @@ def test_a_sparkline_by_hand(values, line):
 def watched(began, every_s, *operations):
     """What one node's `watch` saw."""
     zeros = [0] * len(operations)
-    return job_server.Series(began, every_s, zeros, zeros, list(operations))
+    return ReportedSeries(began, every_s, zeros, zeros, list(operations))
 
 
 def record_of(*nodes, ahead=(0.0, 0.0, 0.0)):
@@ -246,9 +246,9 @@ def wire(**changed):
 ], ids=repr)
 def test_a_series_that_is_none_is_refused_at_the_door(changed):
     """Before anything of its report is added: arrays of unequal length, widths that overflow."""
-    assert wire() == msgspec.to_builtins(msgspec.convert(wire(), job_server.Series))
+    assert wire() == msgspec.to_builtins(msgspec.convert(wire(), ReportedSeries))
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(wire(**changed), job_server.Series)
+        msgspec.convert(wire(**changed), ReportedSeries)
 
 
 @pytest.mark.parametrize("ends", [

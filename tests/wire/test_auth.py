@@ -37,7 +37,8 @@ from test_munge import NOBODY, as_root, munged  # noqa: F401
 
 from iostats.base.config import load
 from iostats.base.errors import ConfigError, NotDelivered, StateError
-from iostats.server import job_server as server_job_server
+from iostats.server.job_server import JobServer
+from iostats.server.rpc_server import RpcServer
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth as wire_auth
 from iostats.wire import client as wire_client
@@ -75,7 +76,7 @@ def choices(munged, auth="munge", **more):  # noqa: F811
 def job_server(munged, **about):  # noqa: F811
     """The server of job 4711, in this process, with no port."""
     checks = [wire_auth.Munge("4711", munged.socket, **about)]
-    return server_job_server.JobServer(Totals("4711", 3), checks, load(environ={}),
+    return JobServer(Totals("4711", 3), checks, load(environ={}),
                                        now=lambda: 1.8e9)
 
 
@@ -206,7 +207,7 @@ def test_another_user_is_refused_by_name_and_counted(munged, mark):  # noqa: F81
 
 def test_methods_learn_the_user_and_can_refuse_one(munged):  # noqa: F811
     """Whom they are called by: (node, uid); None for the uid where the secret is the proof."""
-    one = server_job_server.Server("4711", [wire_auth.Munge("4711", munged.socket),
+    one = RpcServer("4711", [wire_auth.Munge("4711", munged.socket),
                                             wire_auth.Secret("4711", SECRET)], load(environ={}))
     met = []
     one.methods["who"] = Method(
@@ -650,7 +651,7 @@ def test_nobody_there_is_told_by_the_servers_name(munged):  # noqa: F811
                          "nid00023", "jobs", {})
 
 
-class Later(server_job_server.Server):
+class Later(RpcServer):
     """A server of the site that keeps its answers until it is told to send them."""
 
     def __init__(self, checks):

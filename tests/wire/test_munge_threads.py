@@ -18,8 +18,8 @@ from site_desk import free_port
 from test_long_answers import answer_of
 
 from iostats.base import config as site
-from iostats.server import job_server as server_module
-from iostats.server.job_server import Server
+from iostats.server import http_server, long_answers
+from iostats.server.rpc_server import RpcServer
 from iostats.wire import auth, munge, protocol
 from iostats.wire.jsonrpc import Method
 
@@ -58,7 +58,7 @@ def played(play, munged, kinds=("munge", "secret"), **options):
         by_munge = auth.Munge(protocol.SITE)
         by_munge._munge = munged
         by_secret = auth.Secret(protocol.SITE, SECRET)
-        server = Server(protocol.SITE, [one for kind, one in (("munge", by_munge),
+        server = RpcServer(protocol.SITE, [one for kind, one in (("munge", by_munge),
                                                           ("secret", by_secret)) if kind in kinds],
                         config)
         server.methods["who"] = Method(
@@ -96,10 +96,10 @@ def test_who_has_the_secret_is_answered_while_munged_answers_nobody(how):
     munged = Munged()
 
     async def play(server, ask):
-        waiting = [await ask(how) for _ in range(2 * server_module._BLOCKED_AT_ONCE)]
+        waiting = [await ask(how) for _ in range(2 * long_answers.BLOCKING_AT_ONCE)]
         quick, _ = await ask("secret", node="nid37")
         first = (await answer_of(quick))["result"]
-        assert munged.asked <= server_module._BLOCKED_AT_ONCE
+        assert munged.asked <= long_answers.BLOCKING_AT_ONCE
         munged.may_answer.set()
         return first, [await answer_of(reader) for reader, _ in waiting]
     first, others = played(play, munged)
@@ -109,12 +109,12 @@ def test_who_has_the_secret_is_answered_while_munged_answers_nobody(how):
     else:
         assert {protocol.NOT_AUTHENTICATED} == {one["error"]["code"] for one in others}
     assert threading.get_ident() not in munged.threads
-    assert len(munged.threads) <= server_module._BLOCKED_AT_ONCE
+    assert len(munged.threads) <= long_answers.BLOCKING_AT_ONCE
 
 
 def test_who_is_not_known_within_the_time_is_refused(monkeypatch):
     """It says why, and the thread that still waits keeps nothing from ending."""
-    monkeypatch.setattr(server_module, "_BLOCKED_WITHIN_S", 0.1)
+    monkeypatch.setattr(long_answers, "BLOCKING_TIMEOUT_S", 0.1)
     munged = Munged()
 
     async def play(server, ask):
@@ -153,7 +153,7 @@ def test_questions_behind_one_that_waits_for_munge_are_answered_in_their_order()
 
 def test_what_waits_for_munge_is_held_within_the_same_bound(monkeypatch):
     """Of 23 bodies of 64 KiB in a room of 512 KiB most are refused before munge answers."""
-    monkeypatch.setattr(server_module, "_MOST_HELD", 512 << 10)
+    monkeypatch.setattr(http_server, "MAX_UNFINISHED_BYTES", 512 << 10)
     munged, most = Munged(), []
 
     async def play(server, ask):

@@ -23,7 +23,7 @@ from iostats.base.errors import JobStatsSyntaxError, WireError
 from iostats.lustre import job_stats
 from iostats.lustre.job_stats_rows import Rows, check
 from iostats.lustre.stats import Counter, impossible
-from iostats.server.job_server import Caller
+from iostats.server.rpc_server import Caller
 from iostats.site import harvest_intake
 from iostats.site.store import Store
 from iostats.wire import protocol

@@ -11,7 +11,7 @@ import logging
 import threading
 
 from iostats.base.errors import ConfigError
-from iostats.server.job_server import Server, bound_to
+from iostats.server.http_server import HttpLimits, HttpServer, bound_socket
 from iostats.sinks import Number
 from iostats.sinks.gains import job_of
 from iostats.sinks.prometheus import MOST_CONNECTIONS, NAME, NUMBERS
@@ -168,14 +168,14 @@ class MetricsServer:
     def __init__(self, address: tuple[str, int], page: Callable[[], tuple[bytes, bytes]],
                  config: Config) -> None:
         try:
-            self._socket = bound_to(*address)
+            self._socket = bound_socket(*address)
         except OSError as error:
             raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: cannot "
                               f"listen on {config['prometheus.listen']}: {error.strerror}; is "
                               f"another exporter there?") from None
         self.address = self._socket.getsockname()[:2]
         self._page, self._loop = page, asyncio.new_event_loop()
-        self._server = Server(NAME, [], config, most_connections=MOST_CONNECTIONS)
+        self._server = HttpServer(HttpLimits.of(config)._replace(connections=MOST_CONNECTIONS))
         self._server.pages["/metrics"] = self._answer
         self._listens = threading.Event()
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)

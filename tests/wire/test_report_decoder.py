@@ -9,7 +9,8 @@ import json
 import pytest
 
 from iostats.base import config as site
-from iostats.server.job_server import Caller, JobServer, how_to_add_up
+from iostats.server.job_server import JobServer, totals_options
+from iostats.server.rpc_server import Caller
 from iostats.totals.job_totals import Totals
 from iostats.wire import jsonrpc
 
@@ -24,14 +25,14 @@ NODES = 24
 
 
 class Desk:
-    """A job's server, and one that never foresees anything."""
+    """A job's server, and one that decodes each report as any message."""
 
     def __init__(self):
         config = site.load("/dev/null")
-        self.servers = [JobServer(Totals("4711", 1000, **how_to_add_up(config)), [], config)
+        self.servers = [JobServer(Totals("4711", 1000, **totals_options(config)), [], config)
                         for _ in range(2)]
         plain = self.servers[1]
-        plain.methods["report"] = plain.methods["report"]._replace(quickly=None)
+        plain.methods["report"] = plain.methods["report"]._replace(fast_decode=None)
 
     def say(self, node, deltas, **fields):
         """Both get one report; the answer of both."""
