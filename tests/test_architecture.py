@@ -9,7 +9,7 @@ import ast
 import sys
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 import rooms

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 from processes import BEFORE, new_job, until, write_tree
 from site_desk import SiteDesk, a_report, script
 from storage import StorageServer, moved

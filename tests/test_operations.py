@@ -10,7 +10,7 @@ import re
 import time
 
 import pytest
-from conftest import report
+from trees import report
 from sink_desk import Said, Site, config_of, swept
 from test_job_list import SLURM, at_servers, in_short
 from test_job_list import harvest as harvested

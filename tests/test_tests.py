@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from conftest import ROOT
+from trees import ROOT
 
 
 def test_they_pass_where_signals_are_ignored():

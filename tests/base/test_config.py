@@ -5,7 +5,7 @@ site.cfg: four places, the later one wins, and every mistake is told in one line
 import re
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 from processes import AFTER, BEFORE, Desk, write_tree
 
 from iostats.base import config

@@ -18,7 +18,7 @@ import sys
 import termios
 
 import pytest
-from conftest import shared
+from trees import shared
 from processes import REPOSITORY, Done, Listener, put, until
 
 from iostats.cli.top import main

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import DATA
+from trees import DATA
 from processes import (
     BEFORE,
     LLITE,

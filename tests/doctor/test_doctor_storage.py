@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import pytest
-from conftest import samples
+from trees import samples
 from harvest_desk import StorageDesk, a_job
 from processes import CLIENT, until
 from site_desk import SiteDesk

@@ -317,7 +317,7 @@ def batch_environment(data):
 @lru_cache
 def a_record():
     """The record of two nodes, with all that a record can have."""
-    from conftest import report as of_node
+    from trees import report as of_node
     from test_job_totals import llite, osc
     totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=node_sets.folded)
     for number in (1, 2):

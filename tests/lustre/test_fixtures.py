@@ -8,7 +8,7 @@ the form of the file; both must see the same counters, number for number.
 import re
 
 import pytest
-from conftest import samples, shared
+from trees import samples, shared
 
 from iostats.lustre import job_stats, rpc_stats, stats
 

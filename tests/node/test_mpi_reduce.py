@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import ROOT, report
+from trees import ROOT, report
 from hypothesis import given
 from processes import AFTER, BEFORE, CLIENT, Desk, write_tree
 from test_job_totals import llite, osc

@@ -6,7 +6,7 @@ import errno
 import os
 
 import pytest
-from conftest import DATA, record_between, snapshot
+from trees import DATA, record_between, snapshot
 
 from iostats.base import config, private_files
 from iostats.lustre import paths, stats

@@ -7,7 +7,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import ROOT, report
+from trees import ROOT, report
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import NODES, llite, osc, totals, unread

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import report as of_node
+from trees import report as of_node
 from test_job_totals import llite, unread
 
 from iostats.base import config

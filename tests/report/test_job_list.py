@@ -7,7 +7,7 @@ import csv
 import io
 
 import pytest
-from conftest import report
+from trees import report
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import llite, osc, totals, unread

@@ -9,7 +9,7 @@ import re
 from datetime import datetime
 
 import pytest
-from conftest import report as of_node
+from trees import report as of_node
 from test_job_totals import llite, osc, unread
 
 from iostats.base import config

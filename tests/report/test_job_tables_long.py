@@ -4,7 +4,7 @@ the network's bytes are not the application's, OSTs, rates, who is missing, what
 """
 
 import pytest
-from conftest import report as of_node
+from trees import report as of_node
 from test_job_tables import job
 from test_job_totals import llite, osc, unread
 

@@ -22,7 +22,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from conftest import ROOT as REPOSITORY
+from trees import ROOT as REPOSITORY
 from processes import (
     AFTER,
     BEFORE,

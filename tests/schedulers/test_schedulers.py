@@ -12,7 +12,7 @@ import sys
 import types
 
 import pytest
-from conftest import DATA, ROOT
+from trees import DATA, ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 

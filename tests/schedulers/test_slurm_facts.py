@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from cluster import ALICE, BOB
-from conftest import DATA
+from trees import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import until

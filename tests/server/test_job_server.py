@@ -26,7 +26,7 @@ import time
 
 import msgspec
 import pytest
-from conftest import shared
+from trees import shared
 from processes import (
     AFTER,
     BEFORE,

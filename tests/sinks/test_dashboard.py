@@ -17,7 +17,7 @@ import time
 import urllib.request
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 from sink_desk import EVERY_S, Said, Site, Victoria, config_of, get, now_slot, query, sent, swept
 from test_prometheus import asked, opened, scraping  # noqa: F401
 

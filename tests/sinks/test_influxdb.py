@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 from hypothesis import example, given
 from hypothesis import strategies as st
 from processes import until

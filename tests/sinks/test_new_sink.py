@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 from processes import until
 from site_desk import SiteDesk
 from storage import StorageServer, moved

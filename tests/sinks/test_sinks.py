@@ -9,7 +9,7 @@ import re
 import sys
 
 import pytest
-from conftest import ROOT
+from trees import ROOT
 from sink_desk import Answering, Said, config_of, sent
 
 from iostats import sinks

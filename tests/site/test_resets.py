@@ -9,7 +9,7 @@ import random
 import job_stats_text
 import numpy
 import pytest
-from conftest import samples
+from trees import samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import JOBS, World

@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from conftest import samples
+from trees import samples
 from harvest_desk import BEGAN, NS, StorageDesk, a_job, peak_kib, refusal, shown
 from job_stats_text import RELEASES, Job, Value
 from processes import REPOSITORY, interpreters, until

@@ -6,7 +6,7 @@ of nodes which were added one by one.
 import json
 
 import pytest
-from conftest import report
+from trees import report
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_job_totals import llite

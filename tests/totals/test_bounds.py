@@ -10,7 +10,7 @@ import csv
 import io
 
 import pytest
-from conftest import report as of_node
+from trees import report as of_node
 from test_job_totals import osc
 
 from iostats.base import config

@@ -17,7 +17,7 @@ import re
 
 import job_stats_text
 import pytest
-from conftest import record_between, report, samples, shared, snapshot
+from trees import record_between, report, samples, shared, snapshot
 from test_fixtures import (
     in_use,
     parsed_from_histogram,

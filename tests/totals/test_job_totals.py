@@ -5,7 +5,7 @@ Totals: each report once, the sums exact, and all that is not known said.
 import json
 
 import pytest
-from conftest import ROOT, report
+from trees import ROOT, report
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ record as all nodes in one, to the last byte; no node's time is in it twice.
 import json
 
 import pytest
-from conftest import report
+from trees import report
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import NODES, llite, osc

@@ -9,7 +9,7 @@ import errno
 import re
 
 import pytest
-from conftest import DATA, report, snapshot
+from trees import DATA, report, snapshot
 
 from iostats.lustre import stats
 from iostats.lustre.paths import File

@@ -10,8 +10,8 @@ import json
 
 import jsonschema
 import pytest
-from conftest import DATA, ROOT, record_between, snapshot
-from conftest import report as of_node
+from trees import DATA, ROOT, record_between, snapshot
+from trees import report as of_node
 from test_job_totals import llite, osc, unread
 
 from iostats.base.config import Config

@@ -7,7 +7,7 @@ import time
 
 import msgspec
 import pytest
-from conftest import report
+from trees import report
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import Desk
