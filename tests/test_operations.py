@@ -15,15 +15,16 @@ from sink_desk import Said, Site, config_of, swept
 from test_job_list import SLURM, at_servers, in_short
 from test_job_list import harvest as harvested
 from test_job_totals import llite, totals
-from test_ranking import Harvest, T
+from test_load_queries import Harvest, T
 
 from iostats.base.cooperative import finished
-from iostats.load import ranking
+from iostats.load import amounts
 from iostats.lustre import metrics
 from iostats.node import rates
 from iostats.report import array_total
 from iostats.site import load_queries
-from iostats.sinks import influxdb, prometheus
+from iostats.sinks import prometheus
+from iostats.sinks.influxdb.lines import Lines
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 
@@ -51,7 +52,7 @@ def by_nodes(counter):
 def by_servers(counter):
     """23 requests at an MDT, as the site's server shows them."""
     yield in_short(harvest=harvested(at_servers(**{counter: 23}))).server_operations
-    yield from ranking.amounts_of({counter: (23, None)}, "MDT0000")[2:]
+    yield from amounts.amounts_of({counter: (23, None)}, "MDT0000")[2:]
     one = Harvest()
     one.add("MDT", "scratch", "MDT0000", "mds1")
     mdt = one.kernels["scratch", "MDT0000"][0]
@@ -75,7 +76,7 @@ def by_sinks(counter):
     key, none = ("scratch", "MDT0000"), {"4711": {"write_bytes": (1, 4096)}}
     some = {key: {"4711": {counter: 23, "write_bytes": (2, 8192)}}}
     site = Site(1_795_176_000)
-    lines = influxdb.Lines("full", False, lambda: site.slot)
+    lines = Lines("full", False, lambda: site.slot)
     for entries in ({key: none}, some):
         for _ in lines.walk(site.sweep(entries), site):
             pass
