@@ -1,5 +1,6 @@
 """
-Write what the documents share with the code: tables, the help texts in docs/commands.md, site.cfg.
+Write what the documents share with the code: tables, the help texts in docs/commands.md, site.cfg,
+docs/record.schema.json.
 
     python tools/docs.py            write them
     python tools/docs.py --check    say which are not up to date, and end with 1
@@ -12,6 +13,8 @@ from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME))
+
+import record_schema
 
 from iostats import __main__, sinks
 from iostats.base import config as site
@@ -153,12 +156,15 @@ def renewed(text, parts):
     return text
 
 
+WHOLE = {"site.cfg": options, "docs/record.schema.json": lambda _: record_schema.text()}
+
+
 def main():
     """Write or check all documents; the exit status."""
     stale = []
-    for path, parts in {**PARTS, "site.cfg": {}}.items():
+    for path, parts in {**PARTS, **WHOLE}.items():
         before = (HOME / path).read_text()
-        after = renewed(before, parts) if parts else options(before)
+        after = parts(before) if callable(parts) else renewed(before, parts)
         if after != before:
             stale.append(path)
             if "--check" not in sys.argv:

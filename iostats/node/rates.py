@@ -19,7 +19,7 @@ import time
 from iostats.base import strict_json
 from iostats.base.errors import IostatsError
 from iostats.totals import delta
-from iostats.totals.file_system import operations_of
+from iostats.totals.llite_values import operations_of
 from iostats.totals.snapshot import readings
 from iostats.totals.time_bins import MOST_BINS, Series
 

@@ -14,13 +14,9 @@ from collections import namedtuple
 from itertools import chain
 from operator import add, attrgetter
 
-from iostats.totals.file_system import (
-    IMPOSSIBLE,
-    added,
-    is_made_of_one,
-    made_once,
-    short_of,
-)
+from iostats.totals.file_system import IMPOSSIBLE
+from iostats.totals.llite_values import is_made_of_one, made_once, short_of
+from iostats.totals.sums import added
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

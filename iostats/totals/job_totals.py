@@ -16,7 +16,10 @@ from __future__ import annotations
 from collections import namedtuple
 
 from iostats.totals.alike import Alike, Same
-from iostats.totals.file_system import FileSystem, added, notes_of
+from iostats.totals.file_system import FileSystem
+from iostats.totals.file_system_record import notes_of
+from iostats.totals.record import SCHEMA, Coverage, NodeSpread, PhaseRecord, Record, RecordedJob
+from iostats.totals.sums import added
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
 
     Short = dict[str, Any]           # of one node: elapsed_s, and file system -> metrics
     Refusal = Optional[tuple[str, str]]          # why: for the counts, for the sender
-
-SCHEMA = 1
 
 Outcome = namedtuple("Outcome", "counted why")
 Outcome.__doc__ = """
@@ -427,9 +428,9 @@ class Totals:
 
     # -- the record -------------------------------------------------------------------------
 
-    def record(self, per_node: bool = True) -> dict[str, Any]:
+    def record(self, per_node: bool = True) -> Record:
         """
-        The job as the JSON record of docs/record.schema.json.
+        The job's record.
 
         `per_node`: with minimum, median and maximum over the nodes, which take as long as all
         else together when there are thousands.
@@ -437,38 +438,37 @@ class Totals:
         started, ended, incomplete = self._started, self._ended, self._incomplete
         elapsed_s = None if started is None or ended is None else round(ended - started, 3)
         spread = self._spread() if per_node else {}
-        return {
-            "schema": SCHEMA,
-            "short": False,
-            "job": {"id": self.job, "attempt": None,
-                    "user": self._user[1] if self._user else None,
-                    "started": _round(started), "ended": _round(ended), "elapsed_s": elapsed_s},
-            "batch": None,
-            "harvest": None,
-            "coverage": {"expected": self.expected_count, "reported": self.reported,
-                         "missing": self.missing(), "missing_count": self.missing_count,
-                         "complete": self.missing_count == 0 and self.expected is not None,
-                         "refused": dict(sorted(self._refused.items())),
-                         "shared": dict(sorted(self._shared.items())),
-                         "node_seconds": round(self._node_ns / 1e9, 3)},
-            "file_systems": [one.record(name, spread.get(name, {}), incomplete, self._fold)
-                             for name, one in sorted(self._file_systems.items())],
-            "phases": [{"name": name, "nodes": len(phase.seconds),
-                        "elapsed_s": round(max(phase.seconds.values()), 3),
-                        "file_systems": [one.in_short(fs_name, incomplete) for fs_name, one
-                                         in sorted(phase.file_systems.items())]}
-                       for name, phase in sorted(self._phases.items(),
-                                                 key=lambda item: (item[1].at, item[0]))],
-            "nodes": {node: self._nodes[node] for node in sorted(self._nodes)},
-            "notes": notes_of(self._notes, self._fold),
-        }
+        return Record(
+            schema=SCHEMA, short=False,
+            job=RecordedJob(
+                id=self.job, attempt=None, user=self._user[1] if self._user else None,
+                started=_round(started), ended=_round(ended), elapsed_s=elapsed_s),
+            batch=None, harvest=None,
+            coverage=Coverage(
+                expected=self.expected_count, reported=self.reported, missing=self.missing(),
+                missing_count=self.missing_count,
+                complete=self.missing_count == 0 and self.expected is not None,
+                refused=dict(sorted(self._refused.items())),
+                shared=dict(sorted(self._shared.items())),
+                node_seconds=round(self._node_ns / 1e9, 3)),
+            file_systems=[one.record(name, spread.get(name, {}), incomplete, self._fold)
+                          for name, one in sorted(self._file_systems.items())],
+            phases=[PhaseRecord(
+                name=name, nodes=len(phase.seconds),
+                elapsed_s=round(max(phase.seconds.values()), 3),
+                file_systems=[one.in_short(fs_name, incomplete)
+                              for fs_name, one in sorted(phase.file_systems.items())])
+                for name, phase in sorted(self._phases.items(),
+                                          key=lambda item: (item[1].at, item[0]))],
+            nodes={node: self._nodes[node] for node in sorted(self._nodes)},
+            notes=notes_of(self._notes, self._fold))
 
     @property
     def _incomplete(self) -> bool:
         """True when a node, or a part of one's work, is missing: all numbers may be too low."""
         return bool(self.missing_count or self._gaps)
 
-    def _spread(self) -> dict[str, dict[str, dict[str, Any]]]:
+    def _spread(self) -> dict[str, dict[str, NodeSpread]]:
         """{file system: {metric: min, median, max, busiest}} over the nodes that could read it."""
         columns: dict[str, dict[str, list[tuple[int, str]]]] = {}
         nodes: dict[str, int] = {}
@@ -503,12 +503,13 @@ def _by_short_name(nodes: Iterable[str]) -> dict[str, str]:
     return {short: node for short, node in found.items() if node}
 
 
-def _spread_of(column: list[tuple[int, str]], nodes: int) -> dict[str, Any]:
+def _spread_of(column: list[tuple[int, str]], nodes: int) -> NodeSpread:
     """Minimum, median (the lower one of two) and maximum of [(value, node)] and zeros, and who."""
     values = [0] * (nodes - len(column)) + sorted(value for value, _ in column)
     most = values[-1]
-    return {"min": values[0], "median": values[(nodes - 1) // 2], "max": most,
-            "busiest": min(node for value, node in column if value == most) if most else ""}
+    return NodeSpread(
+        min=values[0], median=values[(nodes - 1) // 2], max=most,
+        busiest=min(node for value, node in column if value == most) if most else "")
 
 
 def _round(seconds: float | None) -> float | None:

@@ -23,7 +23,8 @@ from iostats.site import harvest_intake, open_jobs, records
 from iostats.site.store import Key
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
-from iostats.totals.job_totals import SCHEMA, Totals
+from iostats.totals.job_totals import Totals
+from iostats.totals.record import SCHEMA, Record
 
 PATH = ROOT / "docs" / "record.schema.json"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -338,3 +339,60 @@ def test_validation_does_not_alter_what_it_looks_at():
     kept = copy.deepcopy(record)
     VALIDATOR.validate(record)
     assert kept == record
+
+
+# -- the typed value -----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("found", list(JOBS.values()), ids=list(JOBS))
+def test_what_was_stored_comes_back_to_the_last_byte(found):
+    """As attributes, in all levels; the JSON object that it was made from is left as it was."""
+    stored = written(found)
+    kept = json.dumps(stored)
+    record = Record.of(stored)
+    assert kept == json.dumps(record) == json.dumps(stored)
+    assert record.job.id.startswith("4711")
+    assert record.coverage.reported >= len(record.nodes)
+    for fs in record.file_systems:
+        assert fs.application is None or fs.application.read_bytes >= 0
+        assert all(row.count >= 0 for row in (fs.operations or {}).values())
+    assert record.harvest is None or record.harvest.file_systems[0].name == "scratch"
+    assert {type(one) for one in (stored, stored["job"], *stored["file_systems"])} == {dict}
+
+
+def test_a_typed_value_is_the_same_as_its_json():
+    """Each release reads what another one has written."""
+    record = JOBS["everything of its own server"].record()
+    assert isinstance(record, Record)
+    assert Record.of(record) is record
+    assert Record.of(json.loads(json.dumps(record))) == record
+
+
+def test_members_that_an_older_release_did_not_write_have_defaults():
+    """And members of a later one stay where they are."""
+    stored = {**written(JOBS["everything"]), "later": 23}
+    del stored["harvest"]
+    for name in ("too_high", "write_bytes_max"):
+        del stored["file_systems"][0][name]
+    record = Record.of(stored)
+    assert (None, [], None) == (record.harvest, record.file_systems[0].too_high,
+                                record.file_systems[0].write_bytes_max)
+    assert stored == record
+
+
+def test_a_value_with_other_members_is_another_value():
+    record = JOBS["everything of its own server"].record()
+    other = record.replaced(notes=["another"])
+    assert ["another"] == other.notes != record.notes
+    assert list(record) == list(other)
+    with pytest.raises(AttributeError):
+        record.notes = []
+    with pytest.raises(AttributeError):
+        _ = record.no_such_member
+
+
+def test_the_schema_is_what_the_classes_say():
+    """tools/docs.py writes it; this is what it goes by."""
+    assert list(Record.__annotations__) == list(WHOLE["properties"])
+    assert WHOLE["properties"]["coverage"]["properties"]["expected"] == {
+        "type": ["integer", "null"], "minimum": 1,
+        "description": "nodes of the job; null when nobody told"}

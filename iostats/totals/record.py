@@ -1,0 +1,574 @@
+"""
+The record of a job: what `--json` writes, what is stored, and what all reports are made from.
+
+Each class is one JSON object of docs/record.schema.json, which tools/docs.py makes from these
+classes: its annotations are the members and their types, in their order, and its docstring says
+what is not plain from a name.  Members are read as attributes; the value is a dict with the same
+members, so any encoder writes it as it is, and `of` makes it of what was stored.
+
+Why not a msgspec.Struct, or a dataclass: `show` and `--mpi` make records on compute nodes, where
+neither may be imported; and a record that an older or newer release has stored, with fewer or more
+members, comes back as it was written.
+
+New members may be added within schema 1; `_absent` has what they are in records without them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import itemgetter
+
+from iostats.totals.bounds import NUMBERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from dataclasses import dataclass
+    from typing import Any, TypeVar
+
+    _Part = TypeVar("_Part", bound="RecordPart")
+
+    # What tools/docs.py makes of each, see LIMITS.
+    Count = int
+    Positive = int
+    SchemaNumber = int
+    Moment = float
+    Seconds = float
+    Width = float
+    Share = float
+    JobName = str
+    Numbers = list[str]
+else:
+    def dataclass(cls):
+        """Tells type checkers that the annotations are members; nothing, when it runs."""
+        return cls
+
+SCHEMA = 1
+
+# Names of types in the annotations, as JSON Schema.
+LIMITS: dict[str, dict[str, Any]] = {
+    "bool": {"type": "boolean"},
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "Count": {"type": "integer", "minimum": 0},
+    "Positive": {"type": "integer", "minimum": 1},
+    "Moment": {"type": "number"},
+    "Seconds": {"type": "number", "minimum": 0},
+    "Width": {"type": "number", "exclusiveMinimum": 0},
+    "Share": {"type": "number", "minimum": 0, "maximum": 1},
+    "JobName": {"type": "string", "minLength": 1, "maxLength": 128},
+    "Numbers": {"type": "array", "uniqueItems": True, "items": {"enum": list(NUMBERS)}},
+    "SchemaNumber": {"const": SCHEMA},
+}
+
+CLASSES: dict[str, type[RecordPart]] = {}           # by name
+
+
+class RecordPart(dict):                             # type: ignore[type-arg]
+    """A JSON object of the record, whose members are attributes; it is made by their names."""
+
+    _inner: dict[str, Callable[[Any], Any]] = {}    # member -> what makes its parts of JSON
+    _absent: Mapping[str, Any] = {}     # member that older records lack -> what it is in those
+
+    def __init_subclass__(cls) -> None:
+        CLASSES[cls.__name__] = cls
+        cls._inner = {}
+        for name, annotation in cls.__annotations__.items():
+            setattr(cls, name, _member(name, cls._absent))
+            convert = _converter(annotation)
+            if convert is not None:
+                cls._inner[name] = convert
+
+    @classmethod
+    def of(cls: type[_Part], form: Mapping[str, Any]) -> _Part:
+        """The part of the JSON object `form`, which is left as it is; itself, if it is one."""
+        if isinstance(form, cls):
+            return form
+        found = dict.__new__(cls)
+        found.update(form)
+        for name, convert in cls._inner.items():
+            if found.get(name) is not None:
+                found[name] = convert(found[name])
+        return found
+
+    def replaced(self: _Part, **members: Any) -> _Part:
+        """The same with other values for some members."""
+        found = dict.__new__(type(self))
+        found.update(self)
+        found.update(members)
+        return found
+
+
+def _member(name: str, absent: Mapping[str, Any]) -> property:
+    if name in absent:
+        return property(lambda self: self.get(name, absent[name]))
+    return property(itemgetter(name))
+
+
+def _converter(annotation: str) -> Callable[[Any], Any] | None:
+    """What makes the parts of a member of JSON; None where it has none."""
+    kind = annotation.replace(" | None", "")
+    if kind.startswith("list["):
+        each = _converter(kind[len("list["):-1])
+        return None if each is None else partial(_list_of, each)
+    if kind.startswith("dict[str, "):
+        each = _converter(kind[len("dict[str, "):-1])
+        return None if each is None else partial(_dict_of, each)
+    return CLASSES[kind].of if kind in CLASSES else None
+
+
+def _list_of(make: Callable[[Any], Any], several: list[Any]) -> list[Any]:
+    return [make(one) for one in several]
+
+
+def _dict_of(make: Callable[[Any], Any], named: dict[str, Any]) -> dict[str, Any]:
+    # Nodes may be JSON text, of which a server has thousands: see job_totals.Totals.
+    return {name: make(one) if isinstance(one, dict) else one for name, one in named.items()}
+
+
+# -- of one file system --------------------------------------------------------------------------
+
+@dataclass
+class ApplicationIO(RecordPart):
+    """
+    What programs asked for (llite).
+
+    Attributes:
+        lower_bound: one of these numbers, or of `operations`, may be too low; `too_low` of the
+            file system says which
+    """
+
+    read_bytes: Count
+    write_bytes: Count
+    read_calls: Count
+    write_calls: Count
+    lower_bound: bool
+
+
+@dataclass
+class NetworkIO(RecordPart):
+    """
+    What went to and came from the servers (osc and mdc).
+
+    Attributes:
+        read_bytes: null when osc could not be read; the RPCs are then those of rpc_stats
+        write_bytes: null when osc could not be read; the RPCs are then those of rpc_stats
+    """
+
+    read_bytes: Count | None
+    write_bytes: Count | None
+    read_rpcs: Count
+    write_rpcs: Count
+    lower_bound: bool
+
+
+@dataclass
+class OperationRow(RecordPart):
+    """
+    One operation of programs.
+
+    Attributes:
+        seconds: time in this operation, of all threads of all nodes; null where the release does
+            not time it (up to 2.13)
+        stddev_s: standard deviation of one call's time; null where the kernel's sum of squares may
+            have wrapped, or is not there
+    """
+
+    count: Count
+    seconds: Seconds | None
+    stddev_s: Seconds | None
+
+
+@dataclass
+class MetadataPeak(RecordPart):
+    """The node that asked an MDT most."""
+
+    node: str
+    per_second: Seconds
+
+
+@dataclass
+class MetadataRequests(RecordPart):
+    """
+    What one MDT was asked.
+
+    Attributes:
+        requests: without what the client does for itself, such as revalidate_lock
+        per_second_per_node: requests by seconds of the nodes that asked; null when that is no time
+        peak: the busiest node, over its whole time; null when no node's time is known
+    """
+
+    operations: dict[str, Count]
+    requests: Count
+    per_second_per_node: Seconds | None
+    peak: MetadataPeak | None
+
+
+@dataclass
+class OstBalance(RecordPart):
+    """
+    How the network bytes were spread over the OSTs.
+
+    Attributes:
+        busiest: the OST with the most bytes; empty when no byte was moved
+        busiest_share: of all bytes over the network to OSTs; null when there were none
+    """
+
+    osts: Count
+    used: Count
+    busiest: str
+    busiest_share: Share | None
+
+
+@dataclass
+class RequestPages(RecordPart):
+    """Pages of a bulk RPC, up to so many -> how many RPCs."""
+
+    read: dict[str, Count]
+    write: dict[str, Count]
+
+
+@dataclass
+class RecordSeries(RecordPart):
+    """
+    Amounts in equal bins of time.
+
+    Attributes:
+        nodes: how many nodes it is of
+        began: seconds since 1970 of the begin of the first bin
+        every_s: width of a bin in seconds
+    """
+
+    nodes: Positive
+    began: Moment
+    every_s: Width
+    read_bytes: list[Count]
+    write_bytes: list[Count]
+    operations: list[Count]
+
+
+@dataclass
+class NodeSpread(RecordPart):
+    """
+    One metric over the nodes.
+
+    Attributes:
+        busiest: the node with the most; empty when all are 0
+    """
+
+    min: Count
+    median: Count
+    max: Count
+    busiest: str
+
+
+@dataclass
+class FileSystemRecord(RecordPart):
+    """
+    One file system, as the job's nodes saw it.
+
+    Attributes:
+        label: the site's name for it (site.cfg: [labels])
+        mounts: mount points on any node, where they could be seen
+        application: what programs asked for (llite); null when no node could read it
+        network: what went to and came from the servers (osc and mdc); null when no node could read
+            it
+        operations: operation: how often, and how long; null when no node could read llite
+        calls: read and write, where the release times them (since 2.14); null when no node could
+            read llite
+        other: llite metrics that are neither bytes nor operations, and those that this release of
+            iostats does not know; see docs/counters.md for their names; null when no node could
+            read llite
+        metadata: MDT: what it was asked, from md_stats, which every user may read
+        balance: how the network bytes were spread over the OSTs; null when no node could read them
+        request_pages: way: {pages: bulk RPCs of up to so many pages}; null when no node could read
+            it
+        unproved: sources whose files show no start time, so that a clear followed by more work than
+            before it can't be seen
+        cached_read_bytes: of read_bytes, what was in the page cache when it was asked for; null
+            where the release does not tell (up to 2.17.56) or there was none
+        dirty_bytes: written, and not yet sent at the end, of the nodes where it could be read; null
+            when none could
+        series: of `watch`, all nodes that ran it together: amounts in equal bins; null when none
+            did
+        targets: OST or MDT: metrics of osc, mdc and md_stats
+        lower_bound: some number of this file system may be too low; notes and coverage say why
+        too_low: numbers of programs that may be too low (of `application`, and `operations` for all
+            counts of `operations`); notes and coverage say why
+        too_high: numbers of programs that may be too high: what an eviction threw away was written,
+            and is not in the file system
+        write_bytes_max: the most that programs have written: write_bytes, and what the calls that
+            are not in it can have written at most; null where there is no such limit
+        incomplete: a node, or a part of one's work, is missing; then every number may be too low
+        low: sources with a lower bound
+    """
+
+    _absent = {"too_high": [], "write_bytes_max": None}
+
+    name: str
+    label: str
+    mounts: list[str]
+    application: ApplicationIO | None
+    network: NetworkIO | None
+    operations: dict[str, OperationRow] | None
+    calls: dict[str, OperationRow] | None
+    other: dict[str, Count] | None
+    metadata: dict[str, MetadataRequests]
+    balance: OstBalance | None
+    request_pages: RequestPages | None
+    unproved: list[str]
+    cached_read_bytes: Count | None
+    dirty_bytes: Count | None
+    series: RecordSeries | None
+    targets: dict[str, dict[str, Count]]
+    per_node: dict[str, NodeSpread]
+    lower_bound: bool
+    too_low: Numbers
+    too_high: Numbers
+    write_bytes_max: Count | None
+    incomplete: bool
+    low: list[str]
+    notes: list[str]
+
+
+@dataclass
+class PhaseFileSystem(RecordPart):
+    """
+    What programs did on one file system in a part of the job.
+
+    Attributes:
+        application: what programs asked for (llite); null when no node could read it
+        operations: operation: how often, and how long; null when no node could read llite
+        too_low: as of the whole job
+        too_high: as of the whole job
+        write_bytes_max: as of the whole job; null where there is no such limit
+    """
+
+    _absent = {"too_high": [], "write_bytes_max": None}
+
+    name: str
+    label: str
+    application: ApplicationIO | None
+    operations: dict[str, OperationRow] | None
+    lower_bound: bool
+    too_low: Numbers
+    too_high: Numbers
+    write_bytes_max: Count | None
+
+
+# -- at the storage servers ----------------------------------------------------------------------
+
+@dataclass
+class TimedCount(RecordPart):
+    """
+    One operation at the storage servers.
+
+    Attributes:
+        seconds: null where the release does not time them (up to 2.13)
+    """
+
+    count: Count
+    seconds: Seconds | None
+
+
+@dataclass
+class ServersFileSystem(RecordPart):
+    """
+    What the storage servers of one file system counted under the job's id.
+
+    Attributes:
+        read_bytes: bytes that OSTs (and MDTs with data) sent under the job's id
+        write_bytes: bytes that they took under the job's id
+        read_rpcs: bulk read requests
+        write_rpcs: bulk write requests
+        read_seconds: that the servers took for them; null where the release does not time them (up
+            to 2.13)
+        write_seconds: the same for writes; null where the release does not time them
+        operations: operation, as the storage servers call it -> how often, and how long all of them
+            took together
+        targets: OST or MDT -> metric -> number; metrics as in docs/counters.md
+        lower_bound: the true numbers may be higher; the notes say why
+    """
+
+    name: str
+    label: str
+    read_bytes: Count
+    write_bytes: Count
+    read_rpcs: Count
+    write_rpcs: Count
+    read_seconds: Seconds | None
+    write_seconds: Seconds | None
+    operations: dict[str, TimedCount]
+    targets: dict[str, dict[str, Count]]
+    lower_bound: bool
+    notes: list[str]
+
+
+@dataclass
+class ServersRecord(RecordPart):
+    """
+    What the storage servers counted under the job's id.
+
+    Attributes:
+        final: the job is settled: nothing more will come
+        ids: what the job is called in job_stats
+        began: seconds since 1970 of the first sweep that saw it
+        ended: of the last one in which it changed
+        notes: what may be missing on file systems where nothing was seen of it
+        lower_bound: some number may be too low
+    """
+
+    final: bool
+    ids: list[str]
+    began: Moment
+    ended: Moment
+    file_systems: list[ServersFileSystem]
+    notes: list[str]
+    lower_bound: bool
+
+
+# -- of the job ----------------------------------------------------------------------------------
+
+@dataclass
+class RecordedJob(RecordPart):
+    """
+    The job.
+
+    Attributes:
+        user: of the first node that told; null when none has
+        started: seconds since 1970 of the first node's start; null when no node has reported
+        ended: seconds since 1970 of the last node's stop; null when no node has reported
+        elapsed_s: from the first node's start to the last one's stop; null when no node has
+            reported
+        attempt: how often the batch system had started it again before; null where that is not
+            known
+    """
+
+    id: JobName
+    attempt: Count | None
+    user: str | None
+    started: Moment | None
+    ended: Moment | None
+    elapsed_s: Seconds | None
+
+
+@dataclass
+class BatchRecord(RecordPart):
+    """
+    What the batch system says of the job.
+
+    Attributes:
+        system: slurm, pbs, lsf, flux, sge or none
+        cluster: its cluster or server
+        account: the account or project
+        partition: the partition or queue
+        name: the job's name
+        nodes: its nodes, as nid[00001-00128]
+        outcome: in Slurm's words: COMPLETED, FAILED, CANCELLED, TIMEOUT, NODE_FAIL, REQUEUED for a
+            run that was followed by another one, ...
+        exit_status: of the batch script; null where it is not known
+        exit_signal: the signal that ended it, 0 for none; null where it is not known
+        array_job: of an array's task: the array's id
+        array_task: of an array's task: its index
+        het_job: of a heterogeneous job's component: the job's id
+        het_offset: of a heterogeneous job's component: its place
+        raw_job: the id that prologs see; another one than job.id for array tasks and components
+    """
+
+    system: str
+    cluster: str
+    account: str
+    partition: str
+    name: str
+    nodes: str
+    outcome: str
+    exit_status: Count | None
+    exit_signal: Count | None
+    array_job: str
+    array_task: str
+    het_job: str
+    het_offset: str
+    raw_job: str
+
+
+@dataclass
+class Coverage(RecordPart):
+    """
+    Which nodes are in the totals, and which are not, and why.
+
+    Attributes:
+        expected: nodes of the job; null when nobody told
+        missing: node: why it has no numbers
+        missing_count: more than the names in `missing` when the nodes were given as a number
+        complete: all nodes are known and have reported
+        refused: why: messages that were not taken
+        shared: node: how many other jobs were on it, so that its numbers are not this job's alone
+        node_seconds: seconds between start and stop, of all nodes together; null in a short form
+    """
+
+    expected: Positive | None
+    reported: Count
+    missing: dict[str, str]
+    missing_count: Count
+    complete: bool
+    refused: dict[str, Positive]
+    shared: dict[str, Positive]
+    node_seconds: Seconds | None
+
+
+@dataclass
+class PhaseRecord(RecordPart):
+    """
+    A part of the job.
+
+    Attributes:
+        elapsed_s: of the node that took longest
+    """
+
+    name: str
+    nodes: Positive
+    elapsed_s: Seconds
+    file_systems: list[PhaseFileSystem]
+
+
+@dataclass
+class NodeRecord(RecordPart):
+    """
+    What one node did; the JSON text of it where a server keeps many.
+
+    Attributes:
+        file_systems: file system: bytes, calls and counts of operations of this node, by the
+            application; what is 0 is left out
+    """
+
+    elapsed_s: Seconds
+    file_systems: dict[str, dict[str, Count]]
+
+
+@dataclass
+class Record(RecordPart):
+    """
+    The JSON record of one job.
+
+    Attributes:
+        short: made from the short form in the batch system's accounting: what that does not have is
+            null, {} or []
+        batch: what the batch system says of the job, "" where it does not; null in a record of a
+            job's own server, which does not ask
+        harvest: what the storage servers counted under the job's id (job_stats); null where there
+            is no harvest, or it has not seen the job
+        phases: parts of the job, from `mark`; empty for a job in one piece
+    """
+
+    _absent = {"harvest": None}
+
+    schema: SchemaNumber
+    short: bool
+    job: RecordedJob
+    batch: BatchRecord | None
+    harvest: ServersRecord | None
+    coverage: Coverage
+    file_systems: list[FileSystemRecord]
+    phases: list[PhaseRecord]
+    nodes: dict[str, NodeRecord]
+    notes: list[str]
