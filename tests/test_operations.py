@@ -85,7 +85,7 @@ def by_sinks(counter):
         amount = re.search(rf"[ ,]{name}=(\d+)i", found)
         yield int(amount[1]) - more if amount else 0
     site = Site(int(time.time()))
-    sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0"), Said())
+    sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0"), Said(), time.time)
     try:
         swept(sink, site, {key: none})
         swept(sink, site, some)
