@@ -24,6 +24,7 @@ from storage import PATIENT
 from iostats.base import config as site
 from iostats.base.errors import WireError
 from iostats.server.rpc_server import RpcServer
+from iostats.storage import agent as storage_agent
 from iostats.wire import protocol
 from iostats.wire.auth import Secret
 from iostats.wire.jsonrpc import Method
@@ -196,6 +197,20 @@ class StorageDesk(Desk):
             "harvest.cpu_percent": 100, "node.retry_timeout": 60}
         self._sites = []
 
+    def write_config(self, **choices):
+        """The path of a site.cfg; `choices`: section_key=value."""
+        self._number += 1
+        path = self.directory / f"agent-{self._number}.cfg"
+        path.write_text(SiteDesk.text({**self.choices, **{
+            name.replace("_", ".", 1): value for name, value in choices.items()}}))
+        return path
+
+    def agent(self, say=lambda text: None, **choices):
+        """An agent in this process; `choices`: as of write_config."""
+        config = site.load(str(self.write_config(**choices)), environ={})
+        return storage_agent.Agent(config, str(self.root), "oss1", ("127.0.0.1", self.port), [],
+                                   say)
+
     def site(self, ahead_s=0.0, known=None):
         """The site's server."""
         one = SiteOfTest(self.port, ahead_s, known)
@@ -219,10 +234,7 @@ class StorageDesk(Desk):
     def begin(self, *arguments, root=None, python=sys.executable, before=(), env=None,
               patient=True, **choices):
         """An Agent that was started; `choices`: section_key=value; `patient`: see PATIENT."""
-        self._number += 1
-        config = self.directory / f"agent-{self._number}.cfg"
-        config.write_text(SiteDesk.text({**self.choices, **{
-            name.replace("_", ".", 1): value for name, value in choices.items()}}))
+        config = self.write_config(**choices)
         err = self.directory / f"agent-{self._number}.err"
         with err.open("w") as file:
             process = subprocess.Popen(

@@ -14,10 +14,10 @@ NS = 1_000_000_000
 PATIENT = f"""
 import sys, time
 sys.path.insert(0, {str(REPOSITORY)!r})
-from iostats.storage import agent as harvest
+from iostats.storage import delivery
 from iostats.cli.node import main
-deliver, harvest._ANSWER_WITHIN_S = harvest.Agent._deliver, 60.0
-harvest.Agent._deliver = lambda self, until: deliver(self, max(until, time.monotonic() + 60))
+deliver, delivery.ANSWER_WITHIN_S = delivery.Delivery.deliver, 60.0
+delivery.Delivery.deliver = lambda self, until: deliver(self, max(until, time.monotonic() + 60))
 sys.exit(main())
 """
 

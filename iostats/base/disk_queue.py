@@ -81,6 +81,10 @@ class Spool:
     def __len__(self) -> int:
         return len(self._queue)
 
+    def close(self) -> None:
+        """Give up the directory: another process may use it."""
+        os.close(self._lock)
+
     def keep(self, run: str, seq: int, data: bytes) -> int:
         """
         Put the bytes `data` at the end; how many messages of older runs had to go for it.

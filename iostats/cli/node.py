@@ -530,13 +530,14 @@ class _Ended(BaseException):
 def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
     import signal
 
-    from iostats.storage import agent as storage_agent
+    from iostats.storage import targets
+    from iostats.storage.agent import Agent
     from iostats.wire import client
     words = list(given["harvest"])
-    here = {one.file_system for one in storage_agent.targets(root)}
+    here = {one.file_system for one in targets.local_targets(root)}
     if "--list" in given:
         wanted = [word for word in words if word in here] or config["harvest.file_systems"]
-        print(storage_agent.as_text(root, wanted), end="")
+        print(targets.listing(root, wanted), end="")
         return DONE
     if "--server" not in given and words and words[0] in here:
         raise UsageError(f"harvest: expected the site's server before the file systems, got "
@@ -560,9 +561,9 @@ def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
             os.nice(19)
         except OSError:                                 # a sandbox, which has done so
             pass
-        agent = storage_agent.Agent(config, root, this_node.name(given.get("--node")),
-                                    (host, port or config["site.port"]), wanted,
-                                    lambda text: _say_if_heard(given, text))
+        agent = Agent(config, root, this_node.name(given.get("--node")),
+                      (host, port or config["site.port"]), wanted,
+                      lambda text: _say_if_heard(given, text))
         if "--once" in given:
             agent.once()
         else:

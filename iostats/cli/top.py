@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from iostats.storage import local_load
 
-    LoadSource = Union["SiteLoad", local_load.Here, local_load.Dumps]
+    LoadSource = Union["SiteLoad", local_load.LocalLoad, local_load.DumpLoad]
 
 HELP = f"""\
 usage: iostats top [options]
@@ -170,10 +170,10 @@ def _source(options: argparse.Namespace, config: site.Config) -> LoadSource:
     from iostats.storage import local_load
     form = options.job_id or config["harvest.job_id"]
     if options.local:
-        return local_load.Here(options.root or "/", config, form, every_s or 10.0)
+        return local_load.LocalLoad(options.root or "/", config, form, every_s or 10.0)
     if len(options.statsfile) > 2:
         raise UsageError(f"--statsfile: expected one file or two, got {len(options.statsfile)}")
-    return local_load.Dumps(options.statsfile, form, every_s)
+    return local_load.DumpLoad(options.statsfile, form, every_s)
 
 
 def _one_of(name: str, given: str | None, choices: Collection[str], default: str) -> str:

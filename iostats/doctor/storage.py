@@ -14,13 +14,16 @@ from iostats.base.errors import StateError
 from iostats.base.private_files import read_text
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.lustre.job_tags import Form
-from iostats.storage import agent as storage_agent
+from iostats.storage.delivery import HOW
+from iostats.storage.schedule import pause_s
+from iostats.storage.targets import inspect, local_targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from iostats.base.config import Config
+    from iostats.storage.targets import Inspection, LocalTarget
 
 _AS_ROOT = "sudo iostats_client.py doctor"
 _ON_THE_HOST = "nsenter -t 1 -m iostats_client.py doctor"
@@ -33,7 +36,7 @@ _LATE_S = 120                          # the site's server takes a sweep at once
 
 def examine(config: Config, root: str) -> list[Check]:
     """[Check] of this storage server; [] where it is none."""
-    here = storage_agent.targets(root)
+    here = local_targets(root)
     if not here:
         return []
     wanted = config["harvest.file_systems"]
@@ -42,7 +45,7 @@ def examine(config: Config, root: str) -> list[Check]:
     if found:
         try:
             job_of = Form(config["harvest.job_id"], config["batch.system"]).job_of
-            looks = [storage_agent.look(one, job_of) for one in found]
+            looks = [inspect(one, job_of) for one in found]
             checks.append(_job_stats(looks, root))
             if checks[-1].state == OK:
                 checks.append(_job_ids(looks, config, root))
@@ -56,7 +59,7 @@ def examine(config: Config, root: str) -> list[Check]:
     return [*checks, *_spool(config)]
 
 
-def _targets(here: Sequence[storage_agent.Target], wanted: Sequence[str]) -> Check:
+def _targets(here: Sequence[LocalTarget], wanted: Sequence[str]) -> Check:
     names: dict[str, list[str]] = {}
     for one in here:
         names.setdefault(one.file_system, []).append(one.name)
@@ -71,7 +74,7 @@ def _targets(here: Sequence[storage_agent.Target], wanted: Sequence[str]) -> Che
     return Check(OK, "targets", shown)
 
 
-def _job_stats(looks: Sequence[storage_agent.Look], root: str) -> Check:
+def _job_stats(looks: Sequence[Inspection], root: str) -> Check:
     closed = [one for one in looks if one.entries is None]
     if closed:
         text = f"{len(closed)} of {len(looks)} not read: {closed[0].path}: {closed[0].why}"
@@ -88,7 +91,7 @@ def _job_stats(looks: Sequence[storage_agent.Look], root: str) -> Check:
     return Check(OK, "job_stats", f"{len(looks)} in {', '.join(places)}; {entries} entries")
 
 
-def _job_ids(looks: Sequence[storage_agent.Look], config: Config, root: str) -> Check:
+def _job_ids(looks: Sequence[Inspection], config: Config, root: str) -> Check:
     """Whether those who do I/O tell their jobs; each of them has its jobid_var."""
     entries, jobs = (sum(getattr(one, name) for one in looks) for name in ("entries", "jobs"))
     form = config["harvest.job_id"]
@@ -116,17 +119,17 @@ def _jobid_var(root: str) -> str:
     return ""
 
 
-def _cleanup(found: Sequence[storage_agent.Target], config: Config) -> Check:
+def _cleanup(found: Sequence[LocalTarget], config: Config) -> Check:
     """job_cleanup_interval against the pause between two sweeps."""
     said: list[str] = []
-    pause_s = storage_agent.pause_s(config["harvest.interval"], found, said.append)
+    pause = pause_s(config["harvest.interval"], found, said.append)
     hidden = [one for one in found if one.cleanup_s is None]
     if hidden:
         return Check(NOTE, "cleanup", f"{hidden[0].file_system}-{hidden[0].name}: "
                      f"job_cleanup_interval not shown; totals will be marked; a sweep every "
-                     f"{pause_s} s", _AS_ROOT if os.geteuid() else "")
+                     f"{pause} s", _AS_ROOT if os.geteuid() else "")
     known = sorted({one.cleanup_s for one in found})
-    told = f"job_cleanup_interval {', '.join(map(str, known))} s, a sweep every {pause_s} s"
+    told = f"job_cleanup_interval {', '.join(map(str, known))} s, a sweep every {pause} s"
     command = "lctl set_param *.*.job_cleanup_interval="
     if said:
         return Check(NOTE, "cleanup", f"{told}: {said[0].partition('; ')[0]}",
@@ -146,7 +149,7 @@ def _spool(config: Config) -> list[Check]:
     if os.geteuid() and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         return [Check(NOTE, "spool", f"{directory}: of the user who harvests", _AS_ROOT)]
     try:
-        private_files.check_private(directory, storage_agent.HOW)
+        private_files.check_private(directory, HOW)
         waits = disk_queue.backlog(directory)
     except FileNotFoundError:
         if not os.access(there, os.W_OK | os.X_OK):

@@ -151,14 +151,16 @@ def test_a_sweep_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks(
 
         def deliver(port, within_s=60.0):
             """All that waits, in one try."""
-            agent._again_at, agent._port = 0.0, port
-            while len(agent._spool):
-                if agent._send(agent._spool.load(agent._spool.first()), within_s) != "taken":
+            delivery = agent.delivery
+            delivery.retry_at, delivery.port = 0.0, port
+            while len(delivery.spool):
+                first = delivery.spool.first()
+                if delivery.send(delivery.spool.load(first), within_s) != "taken":
                     raise NotDelivered("later")
-                agent._spool.remove(agent._spool.first())
+                delivery.spool.remove(first)
         with Relay(desk.port) as relay:
             for _ in range(2):                     # the second one is no full sweep
-                agent._sweep(slot, 1)
+                agent.sweep(slot, 1)
                 deliver(relay.port)
                 slot += 1
             until(lambda: relay.passed[-1][1])
@@ -168,7 +170,7 @@ def test_a_sweep_to_the_site_server_is_counted_once_at_whichever_byte_it_breaks(
             todo = faults(out + 200, back, chance)           # with an entry it is longer
             for step, fault in enumerate(todo, 1):
                 oss.show("OST0000", {"4711": moved(written=1009 * step)})
-                agent._sweep(slot, 1)
+                agent.sweep(slot, 1)
                 slot += 1
                 senders.send(fault, lambda port, fault=fault: deliver(
                     port, _WITHIN_S if fault.how in (HALF_OPEN, HELD) else 60))
@@ -199,26 +201,27 @@ def test_a_whole_message_that_arrives_late_does_not_turn_the_chain_back(tmp_path
                                     said.append)
         slot = int(time.time())
         with Relay(desk.port) as relay:
-            agent._sweep(slot, 1)
+            agent.sweep(slot, 1)
             size = 800                                     # after its hello, in its message
             relay.faults.append(Fault(HELD, OUT, size))
-            agent._port = relay.port
-            sending = threading.Thread(target=agent._send, args=(
-                agent._spool.load(agent._spool.first()), 6.0))
+            delivery = agent.delivery
+            delivery.port = relay.port
+            sending = threading.Thread(target=delivery.send, args=(
+                delivery.spool.load(delivery.spool.first()), 6.0))
             sending.start()
             sending.join()
-            agent._port, agent._again_at, agent._is_broken = desk.port, 0.0, True
-            assert agent._deliver(time.monotonic() + 60)
+            delivery.port, delivery.retry_at, agent.encoder.is_broken = desk.port, 0.0, True
+            assert delivery.deliver(time.monotonic() + 60)
             oss.show("OST0000", {"4711": moved(written=41 * 1009)})
-            agent._sweep(slot + 1, 1)                      # another chain: it is full as well
-            agent._again_at = 0.0
-            assert agent._deliver(time.monotonic() + 60)
+            agent.sweep(slot + 1, 1)                      # another chain: it is full as well
+            agent.delivery.retry_at = 0.0
+            assert agent.delivery.deliver(time.monotonic() + 60)
             relay.release()
             assert 1 == relay.struck
         oss.show("OST0000", {"4711": moved(written=43 * 1009)})
-        agent._sweep(slot + 2, 1)
-        agent._again_at = 0.0
-        assert agent._deliver(time.monotonic() + 60)
-        assert not agent._is_broken, said
+        agent.sweep(slot + 2, 1)
+        agent.delivery.retry_at = 0.0
+        assert agent.delivery.deliver(time.monotonic() + 60)
+        assert not agent.encoder.is_broken, said
         until(lambda: [(43 * 1009, False)] == [
             (row["write_bytes"], row["lower_bound"]) for row in rows_of(desk)])

@@ -237,14 +237,14 @@ from test_top import tree
 from iostats.storage import local_load as on_server
 from iostats.cli import top
 looks = []
-real = on_server.Here.look
+real = on_server.LocalLoad.look
 def look(self):
     on_server.time.monotonic = lambda: 20.0 * len(looks)
     looks.append(1)
     if len(looks) == 2:
         tree(sys.argv[1], 3)
     return real(self)
-on_server.Here.look = look
+on_server.LocalLoad.look = look
 top.time.sleep = lambda s: None
 sys.exit(top.main(sys.argv[2:]))
 """

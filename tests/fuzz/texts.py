@@ -119,7 +119,7 @@ def job_stats_dump(data):
         file.flush()
         with allowed(NotReadable, UsageError, JobStatsSyntaxError, StateError):
             try:
-                dumps = local_load.Dumps([file.name], "%j", None)
+                dumps = local_load.DumpLoad([file.name], "%j", None)
                 dumps.look()
                 dumps.answer(ranking.LoadQuery())
             except NotReadable:

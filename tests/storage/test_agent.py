@@ -7,21 +7,17 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
-import sys
 import time
 
 import pytest
 from trees import samples
 from harvest_desk import BEGAN, NS, StorageDesk, a_job, peak_kib, refusal, shown
 from job_stats_text import RELEASES, Job, Value
-from processes import REPOSITORY, interpreters, until
-from test_reader_client import allowed_system_calls, options_of, tool
+from processes import interpreters, until
 
-from iostats.base.disk_queue import Spool
-from iostats.storage import agent as storage_agent
-from iostats.wire import protocol
+from iostats.base.errors import NotDelivered
+from iostats.wire import client, protocol
 
 OST = ("scratch", "OST0000")
 
@@ -104,13 +100,6 @@ def test_every_place_of_every_release_is_looked_at(desk):
         target: rows for (_, target), rows in site.told().items()}
 
 
-def test_what_is_no_target_is_left_alone():
-    """Beside the targets there are files, and directories of connections."""
-    for name in ("scratch-MDT0000-mdtlov", "scratch-OST0000-osc", "OST0000", "-OST0000",
-                 "scratch-OST00zz", "scratch-OST00001", "num_refs"):
-        assert None is storage_agent.split_name(name)
-
-
 def test_the_named_file_systems_alone_are_harvested(desk):
     """On the command line, with a server before them; or in site.cfg."""
     site = desk.site()
@@ -134,47 +123,6 @@ def test_it_runs_on_every_python_without_anything_installed(desk):
         assert {OST: shown([a_job(number)])} == site.told()
 
 
-def test_list_shows_what_there_is_and_needs_no_server(desk):
-    desk.show([a_job(0), a_job(1)])
-    desk.show([a_job(0)], "MDT0000", cleanup_s=None)
-    done = desk.once("--list")
-    assert 0 == done.status
-    assert ["scratch MDT0000 cleanup - 1 entries", "scratch OST0000 cleanup 600 s 2 entries"] == [
-        " ".join(line.split()) for line in done.out.splitlines()]
-    assert not desk.spool.exists()
-
-
-def test_list_does_not_wait_for_what_is_no_file(desk):
-    """A FIFO in the place of a target's job_stats; the other target is there."""
-    desk.show([a_job(0)])
-    desk.show([a_job(0)], "MDT0000")
-    [path] = desk.root.glob("**/*MDT0000/job_stats")
-    path.unlink()
-    os.mkfifo(path)
-    done = desk.once("--list")
-    assert "scratch OST0000 cleanup 600 s 1 entries" in " ".join(done.out.split())
-    assert "Not a regular file" in done.out + done.err
-
-
-def test_list_takes_file_systems_with_or_without_the_server_before_them(desk):
-    desk.show([a_job(0)])
-    desk.show([a_job(0)], file_system="scratch2")
-    for words in (["scratch2"], ["admin1", "scratch2"]):
-        done = desk.once("--list", *words)
-        assert (0, ["scratch2"]) == (done.status, [line.split()[0]
-                                                   for line in done.out.splitlines()])
-    assert 2 == len(desk.once("--list", "admin1").out.splitlines())
-
-
-def test_a_file_system_in_the_servers_place_is_told(desk):
-    """`harvest scratch`: nobody would find a server of that name."""
-    desk.show([a_job(0)])
-    done = desk.once("scratch")
-    assert (2, "iostats: harvest: expected the site's server before the file systems, got "
-               "'scratch', which is a file system of this machine") == (done.status, done.line)
-    assert not desk.spool.exists()
-
-
 def test_a_machine_without_a_target_says_so(desk):
     """Or one whose /proc is hidden: it would send nothing for ever, in silence."""
     site = desk.site()
@@ -182,18 +130,6 @@ def test_a_machine_without_a_target_says_so(desk):
     assert (0, "iostats: no OST and no MDT on this machine, or none that this user may see; "
                "waiting for one") == (done.status, done.line)
     assert [[]] == [message.targets for message in site.messages]
-
-
-def test_what_the_kernel_gives_in_small_pieces_is_put_together():
-    """20 reads of 4096 bytes, as of a file in /proc, are two chunks."""
-    ours, kernels = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, kernels:
-        for number in range(20):
-            kernels.send(bytes([number]) * 4096)
-        kernels.shutdown(socket.SHUT_WR)
-        chunks = list(storage_agent.chunks(ours.fileno(), "job_stats"))
-    assert [65_536, 16_384] == [len(chunk) for chunk in chunks]
-    assert b"".join(bytes([number]) * 4096 for number in range(20)) == b"".join(chunks)
 
 
 # -- sweep after sweep -----------------------------------------------------------------------
@@ -236,29 +172,6 @@ def test_sweeps_are_in_step_with_a_clock_ten_minutes_off(desk):
     until(lambda: sum(map(is_in_step, list(site.messages))) >= 3, what="three sweeps in step")
     slots = [message.slot for message in site.messages]
     assert {0} == {slot % 2 for slot in slots} and slots == sorted(set(slots))
-
-
-def test_two_storage_servers_with_other_clocks_sweep_in_the_same_slots(tmp_path):
-    """One never knew the server's time before its first sweep, the other one did."""
-    assert 1_795_225_400 == storage_agent.next_slot(1_795_225_391.2, 20, None)
-    assert 1_795_225_400 == storage_agent.next_slot(1_795_225_399.9, 20, None)
-    assert 1_795_225_420 == storage_agent.next_slot(1_795_225_399.9, 20, 1_795_225_400)
-    assert 1_795_225_420 == storage_agent.next_slot(1_795_225_400.0, 20, 1_795_225_400)
-    # A clock that was set back by an hour is no reason to wait for an hour.
-    assert 1_795_221_800 == storage_agent.next_slot(1_795_221_799.9, 20, 1_795_225_400)
-
-
-@pytest.mark.parametrize("wanted, intervals, pause, said", [
-    (0, [600, 600], 200, False), (0, [600, 90], 25, False), (20, [600], 20, False),
-    (0, [0, 90], 25, False), (0, [0, None], 50, False), (900, [0], 900, False),
-    (0, [86_400], 200, False), (300, [86_400], 300, False), (0, [2], 1, False), (0, [], 50, False),
-    (201, [600], 200, True), (20, [41], 10, True), (0, [500], 100, False), (31, [93], 31, False),
-])
-def test_a_sweep_comes_at_a_third_of_the_cleanup_interval_at_most(wanted, intervals, pause, said):
-    found, lines = [storage_agent.Target("scratch", "OST0000", [], one) for one in intervals], []
-    assert wanted or 200 % pause == 0            # all storage servers meet once in 200 s
-    assert pause == storage_agent.pause_s(wanted, found, lines.append)
-    assert said == bool(lines)
 
 
 def test_after_a_stall_it_goes_on_with_the_next_slot_and_no_burst(desk):
@@ -334,7 +247,7 @@ def test_what_happens_while_the_server_is_away_is_told_later_and_once(desk):
     assert "Traceback" not in done.err
 
 
-def test_a_server_that_is_away_costs_one_try_and_not_one_for_each_message(desk):
+def test_a_server_that_is_away_costs_one_try_and_not_one_for_each_message(desk, monkeypatch):
     """The waits grow; a sweep is not kept waiting by what was not delivered."""
     desk.show([a_job(0)])
     for _ in range(3):
@@ -342,25 +255,14 @@ def test_a_server_that_is_away_costs_one_try_and_not_one_for_each_message(desk):
     assert 3 == len(desk.waiting())
     tries = []
 
-    class Away(storage_agent.Agent):
-        def _call(self, *_):
-            tries.append(time.monotonic())
-            raise storage_agent.NotDelivered("away")
-    config = harvest_config(desk)
-    agent = Away(config, str(desk.root), "oss1", ("127.0.0.1", desk.port), [], lambda text: None)
+    def away(*_, **__):
+        tries.append(time.monotonic())
+        raise NotDelivered("away")
+    monkeypatch.setattr(client, "call", away)
+    agent = desk.agent()
     for _ in range(23):
-        agent._deliver(time.monotonic() + 10)
+        agent.delivery.deliver(time.monotonic() + 10)
     assert 1 == len(tries) and 3 == len(desk.waiting())
-
-
-def harvest_config(desk, **choices):
-    """The Config of this desk, for an agent in this process."""
-    from site_desk import SiteDesk
-
-    from iostats.base import config
-    path = desk.directory / "here.cfg"
-    path.write_text(SiteDesk.text({**desk.choices, **choices}))
-    return config.load(str(path), environ={})
 
 
 def test_messages_of_earlier_agents_are_delivered_first(desk):
@@ -505,20 +407,18 @@ def test_an_answer_that_was_lost_is_no_second_message(desk):
 def test_when_too_much_waits_the_oldest_goes_and_the_numbers_are_right(desk):
     """Never more bytes than allowed; later the server takes what is left without a hole."""
     dice = random.Random(37)
-    config = harvest_config(desk, **{"harvest.spool_bytes": 1 << 20})
     said = []
-    agent = storage_agent.Agent(config, str(desk.root), "oss1", ("127.0.0.1", desk.port), [],
-                                said.append)
+    agent = desk.agent(said.append, harvest_spool_bytes=1 << 20)
     for turn in range(60):
         jobs = [a_job(number, dice.randrange(1 << 40), seen_s=turn) for number in range(3000)]
         desk.show(jobs)
-        agent._sweep(turn, 1)
+        agent.sweep(turn, 1)
         sizes = [path.stat().st_size for path in desk.spool.glob("*.message")]
         assert 0 < sum(sizes) <= 1 << 20
     assert 1 == len(said) and "the oldest sweeps are dropped" in said[0]
     waiting = len(desk.waiting())
     site = desk.site()
-    until(lambda: agent._deliver(time.monotonic() + 10))
+    until(lambda: agent.delivery.deliver(time.monotonic() + 10))
     assert {"taken"} == {outcome for *_, outcome in site.heard}
     assert waiting == len(site.messages) > 10
     assert shown(jobs) == site.told()[OST]
@@ -542,13 +442,11 @@ def test_a_sweep_that_is_larger_than_the_spool_is_told_while_the_server_is_there
 def test_a_damaged_message_is_put_aside_and_everything_is_told_anew(desk):
     """Cut off, not compressed, empty: three messages of one agent; a fourth is whole."""
     desk.show([a_job(0)])
-    config = harvest_config(desk)
-    agent = storage_agent.Agent(config, str(desk.root), "oss1", ("127.0.0.1", desk.port), [],
-                                lambda text: None)
+    agent = desk.agent()
     for turn in range(5):
         desk.show([a_job(0, seen_s=turn)])
-        agent._sweep(turn, 1)
-    os.close(agent._spool._lock)
+        agent.sweep(turn, 1)
+    agent.delivery.spool.close()
     for name, data in zip(desk.waiting()[1:4], (b"x\x9c", b"[1]", b"")):
         (desk.spool / name).write_bytes(data)
     site = desk.site()
@@ -734,23 +632,6 @@ def test_a_file_that_cannot_be_read_proves_nothing(desk, how):
     assert 1 == agent.stop().err.count("cannot be read")
 
 
-@pytest.mark.parametrize("limit, most, why", [("_MOST_BYTES", 40 << 20, "it does not end"),
-                                              ("_READ_WITHIN_S", -1.0, "it takes too long")])
-def test_a_file_that_does_not_end_holds_up_no_other(desk, monkeypatch, limit, most, why):
-    """With limits that a test can reach: 41 MiB, and a read that takes longer than nothing."""
-    endless = desk.show([a_job(0)])
-    os.truncate(endless, 41 << 20)
-    monkeypatch.setattr(storage_agent, limit, most)
-    assert [f"scratch    OST0000  cleanup 600 s   not readable: {endless}: {why}"] == (
-        storage_agent.as_text(str(desk.root)).splitlines())
-    os.truncate(endless, 39 << 20)
-    desk.show([a_job(0), a_job(1)], "OST0011")
-    if limit == "_MOST_BYTES":
-        first, other = storage_agent.as_text(str(desk.root)).splitlines()
-        assert "OST0000  cleanup 600 s   1 entries, 1 not understood" in first
-        assert other.endswith("OST0011  cleanup 600 s   2 entries")
-
-
 def test_a_file_that_changes_under_the_reader_is_read_to_its_end(desk):
     """Grown and cut while it is read: what is told in the end is the truth."""
     site, jobs = desk.site(), [a_job(number) for number in range(4000)]
@@ -815,166 +696,11 @@ def test_memory_is_flat_from_1_000_jobs_to_50_000(desk):
 def test_it_takes_no_more_of_a_core_than_it_may(desk):
     """20 % of one, over a sweep that would take a second of it."""
     from job_stats_text import render
-    config = harvest_config(desk, **{"harvest.cpu_percent": 20})
     path = desk.show(b"")
     path.write_bytes(b"".join(render(a_job(number), "2.15.2") for number in range(8000)))
-    agent = storage_agent.Agent(config, str(desk.root), "oss1", ("127.0.0.1", desk.port), [],
-                                lambda text: None)
+    agent = desk.agent(harvest_cpu_percent=20)
     cpu, wall = time.process_time(), time.monotonic()
-    agent._sweep(0, 1)
+    agent.sweep(0, 1)
     share = (time.process_time() - cpu) / (time.monotonic() - wall)
     assert share < 0.26
     assert 8 == len(desk.waiting()) or len(desk.waiting()) > 3
-
-
-def test_what_was_idle_before_is_no_credit():
-    """A pause of an hour does not let it take all of the core for a quarter of one."""
-    pace = storage_agent.Pace(25)
-    pace._wall -= 3600
-    pace.rest()
-    assert time.monotonic() - pace._wall < 60
-
-
-def test_a_clock_that_is_set_back_puts_no_reading_before_another(monkeypatch):
-    """By 600 s: pauses of 20 s are 18 s for a while, then it is the wall clock again."""
-    clock, wall = storage_agent.Clock(), [1_795_225_391.0, 1_000.0]
-    monkeypatch.setattr(storage_agent.time, "time", lambda: wall[0])
-    monkeypatch.setattr(storage_agent.time, "monotonic", lambda: wall[1])
-    assert 1_795_225_391.0 == clock.now()
-    wall[:] = 1_795_224_811.0, 1_020.0
-    assert pytest.approx(1_795_225_409.0) == clock.now()
-    wall[:] = 1_795_224_831.0, 1_040.0
-    assert pytest.approx(1_795_225_427.0) == clock.now()
-    wall[:] = 1_795_231_391.0, 7_600.0
-    assert 1_795_231_391.0 == clock.now()
-
-
-def test_a_clock_that_was_wrong_by_more_than_an_hour_begins_anew(monkeypatch):
-    """A machine that was booted in another time zone: for months it would be a tenth slower."""
-    clock, wall = storage_agent.Clock(), [1_795_225_391.0, 1_000.0]
-    monkeypatch.setattr(storage_agent.time, "time", lambda: wall[0])
-    monkeypatch.setattr(storage_agent.time, "monotonic", lambda: wall[1])
-    clock.now()
-    wall[:] = 1_795_225_391.0 - 3_500, 1_001.0
-    assert not clock.begins_anew()
-    wall[:] = 1_795_225_391.0 - 32_400, 1_002.0
-    assert clock.begins_anew()
-    assert 1_795_225_391.0 - 32_400 == clock.now()
-    assert not clock.begins_anew()
-
-
-def test_the_servers_time_is_known_whatever_happens_to_our_own_clock(desk, monkeypatch):
-    """Else a clock that was set back by a day would plan sweeps of yesterday."""
-    agent = storage_agent.Agent(harvest_config(desk), str(desk.root), "oss1",
-                                ("127.0.0.1", desk.port),
-                                [], lambda text: None)
-    wall = [1_795_225_391.0, 1_000.0]
-    monkeypatch.setattr(storage_agent.time, "time", lambda: wall[0])
-    monkeypatch.setattr(storage_agent.time, "monotonic", lambda: wall[1])
-    assert 1_795_225_391.0 == agent._now()
-    agent._learn(86_400.0)
-    wall[:] = wall[0] - 86_000.0, 1_023.0
-    assert 1_795_225_391.0 - 86_400.0 + 23.0 == agent._now()
-
-
-def test_the_queue_is_a_queue(tmp_path):
-    """Ten messages of two runs, their numbers going on after a restart."""
-    directory = tmp_path / "spool"
-    spool = Spool(str(directory), 1 << 20, "so")
-    for number in range(10):
-        spool.keep("ab"[number // 5], number % 5 + 1, b"%d" % number)
-    for number in range(3):
-        one = spool.first()
-        assert b"%d" % number == spool.load(one)
-        spool.remove(one)
-    os.close(spool._lock)
-    spool = Spool(str(directory), 1 << 20, "so")
-    assert (7, 7 * 4096) == (len(spool), spool.size)
-    assert 2 == spool.drop("a")
-    spool.keep("c", 1, b"last")
-    found = []
-    while spool.first():
-        found.append(spool.load(spool.first()))
-        spool.remove(spool.first())
-    assert [b"5", b"6", b"7", b"8", b"9", b"last"] == found
-    assert 0 == spool.size
-
-
-def test_a_message_that_was_sent_and_cannot_be_removed_stops_no_agent(tmp_path, monkeypatch):
-    """A disk that fails; the server knows the message when it is sent again."""
-    spool = Spool(str(tmp_path / "spool"), 1 << 20, "so")
-    for number in range(3):
-        spool.keep("a", number + 1, b"%d" % number)
-
-    def fail(path, *_):
-        raise OSError(5, "Input/output error", path)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", fail)
-        patch.setattr(os, "rename", fail)
-        spool.remove(spool.first())
-        spool.put_aside(spool.first())
-    assert (1, b"2") == (len(spool), spool.load(spool.first()))
-
-
-# -- the unit of systemd -----------------------------------------------------------------------
-
-UNIT = "etc/systemd/system/iostats-harvest.service"
-
-
-@pytest.fixture
-def installed(tmp_path):
-    """Where `make install-harvest` put everything."""
-    directory = tmp_path / "installed"
-    done = subprocess.run(["make", "-s", "install-harvest", f"DESTDIR={directory}",
-                           f"UNIT_PYTHON={sys.executable}"], cwd=REPOSITORY, text=True,
-                          capture_output=True)
-    assert ("", 0) == (done.stderr, done.returncode)
-    assert ("  name the site's server: [site] host in /etc/iostats/site.cfg (a copy of the site's "
-            "own has it), or: make install-harvest SITE=HOST\n"
-            f"  systemctl --root={directory} enable iostats-harvest.service; or where it runs: "
-            "systemctl daemon-reload; systemctl enable --now iostats-harvest.service\n"
-            "  copy the site's /etc/iostats/site.secret, for root alone (0600)\n"
-            ) == done.stdout.partition("left to do:\n")[2]
-    return directory
-
-
-def test_what_is_installed_runs_and_is_removed_again(installed, desk):
-    """The unit's command, with a desk's site.cfg and directories."""
-    site = desk.site()
-    desk.show([a_job(0)])
-    [command] = options_of(installed / UNIT)["ExecStart"]
-    assert f"{sys.executable} -I -S /usr/local/lib/iostats/iostats_client.py harvest" == command
-    words = command.replace("/usr/local", str(installed / "usr/local")).split()
-    harvest_config(desk)
-    subprocess.run([*words, "--once", "--root", desk.root, "--config", desk.directory / "here.cfg"],
-                   check=True)
-    assert {OST: shown([a_job(0)])} == site.told()
-    subprocess.run(["make", "-s", "uninstall", f"DESTDIR={installed}"], cwd=REPOSITORY, check=True,
-                   capture_output=True)
-    assert [] == [path for path in installed.rglob("*") if path.is_file()]
-
-
-def test_the_unit_is_what_systemd_understands_and_leaves_little_open(installed):
-    """`systemd-analyze security` says 1.8 (10 is the worst); the threshold is in tenths."""
-    copy = installed / "iostats-harvest.service"
-    copy.write_text((installed / UNIT).read_text().replace("/usr/local", f"{installed}/usr/local"))
-    done = subprocess.run([tool("systemd-analyze"), "verify", copy], capture_output=True, text=True)
-    assert ("", 0) == (done.stdout + done.stderr, done.returncode)
-    done = subprocess.run([tool("systemd-analyze"), "security", "--offline=yes", "--threshold=25",
-                           installed / UNIT], capture_output=True, text=True)
-    assert 0 == done.returncode, done.stdout + done.stderr
-
-
-@pytest.mark.strace
-def test_the_agent_makes_no_system_call_that_its_unit_forbids(desk, installed):
-    """But for nice(2), which the unit has done; the agent does without."""
-    site = desk.site()
-    desk.show([a_job(0)])
-    log = desk.directory / "strace.log"
-    done = desk.once(before=[tool("strace"), "-f", "-qq", "-o", str(log)])
-    assert 0 == done.status and site.messages
-    made = {line.split("(")[0].split()[-1] for line in log.read_text().splitlines()
-            if "(" in line and not line.split()[1].startswith(("<", "+", "-"))}
-    allowed = allowed_system_calls(options_of(installed / UNIT)["SystemCallFilter"])
-    assert {"openat", "flock", "connect"} <= made
-    assert {"setpriority", "getpriority", "nice"} >= made - allowed

@@ -1,0 +1,177 @@
+"""
+The way of an agent's messages to the site's server: kept on the disk, sent, and then forgotten.
+
+Every message waits in [harvest] spool_dir until the server has said that it has it, and is sent as
+it is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from iostats.base.disk_queue import Spool
+from iostats.base.errors import ConfigError, IostatsError, NotDelivered, StateError, one_line
+from iostats.storage.schedule import ServerClock
+from iostats.wire import auth, client, protocol
+from iostats.wire.messages.sweep_writer import LONGEST_WHY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from iostats.base.config import Config
+    from iostats.storage.schedule import Pace
+
+HOW = "in site.cfg: [harvest] spool_dir"
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+ANSWER_WITHIN_S = 10.0
+_FINAL = (protocol.REFUSED, protocol.INVALID_PARAMS)
+
+# What became of a message
+TAKEN, USELESS, LATER = "taken", "useless", "later"
+
+
+class SweepNotKept(StateError):
+    """This sweep can't be kept; the text says why."""
+
+
+class Delivery:
+    """
+    Keeps messages and sends them.  StateError where the directory for them can't be used.
+
+    `server`: (host, port) of the site's server; `say`: gets a line, and what it is about where the
+    line has numbers; `lost`: gets the run of a message that will not reach the server.
+
+    Attributes:
+        spool: the messages that wait.
+        clock: the server's.
+        port: the server's.
+        refused: why the last message was; "" where it was not.
+        retry_at: time.monotonic() before which the server is not asked again: it is away.
+    """
+
+    def __init__(self, config: Config, node: str, server: tuple[str, int], pace: Pace,
+                 say: Callable[..., None], lost: Callable[[str], None]) -> None:
+        self._config, self._node, self._pace, self._say, self._lost = config, node, pace, say, lost
+        self._host, self.port = server
+        self.spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], HOW)
+        self.clock, self.refused, self.retry_at = ServerClock(), "", 0.0
+        self._grown = 0                        # bytes of changes that the spool has grown by
+        self._credentials: list[auth.Credentials] | None = None
+        self._pause_s, self._is_away = _FIRST_PAUSE_S, False
+
+    @property
+    def is_behind(self) -> bool:
+        """So much waits of one chain that the next sweep begins another: one may be dropped."""
+        return self._grown > int(self._config["harvest.spool_bytes"]) // 4
+
+    def keep(self, run: str, seq: int, message: bytes, is_full: bool) -> None:
+        """Let a message wait, or send it where there is no room; SweepNotKept."""
+        self._pace.rest()
+        if seq == 1:
+            self._grown = 0
+        try:
+            self._spooled(run, seq, message, is_full)
+        except (OSError, StateError):
+            # There is no room.  What waits may go now, and this one after it.
+            is_empty = self.deliver(time.monotonic() + ANSWER_WITHIN_S)
+            try:
+                self._spooled(run, seq, message, is_full)
+            except (OSError, StateError) as error:
+                if not (is_empty and self.send(message, ANSWER_WITHIN_S) is TAKEN):
+                    why = error if isinstance(error, StateError) else (
+                        f"{self.spool.directory}: a sweep cannot be kept: {error.strerror}")
+                    raise SweepNotKept(f"{why}; it is left out") from None
+
+    def _spooled(self, run: str, seq: int, data: bytes, is_full: bool) -> None:
+        size = self.spool.size
+        dropped = self.spool.keep(run, seq, data)
+        if dropped:
+            self._say(f"{self.spool.directory}: the oldest sweeps are dropped: more than "
+                      f"{self._config['harvest.spool_bytes']} bytes wait (site.cfg: [harvest] "
+                      f"spool_bytes)")
+        elif not is_full:
+            self._grown += self.spool.size - size
+
+    def learn_time(self) -> None:
+        """Learn the server's time, so that the first sweep is in step already."""
+        try:
+            self._call("hello", {"job": protocol.SITE}, ANSWER_WITHIN_S / 2)
+        except ConfigError:
+            raise
+        except IostatsError:
+            pass                               # it is said when a message can't be delivered
+
+    def deliver(self, until: float) -> bool:
+        """
+        Send what waits, the oldest first, until time.monotonic() is `until`; True when all is sent.
+
+        A server that is away costs one try, and the next one comes later and later.
+        """
+        while len(self.spool):
+            left = until - time.monotonic()
+            if left <= 0 or time.monotonic() < self.retry_at:
+                return False
+            one: Any = self.spool.first()      # there is one
+            try:
+                data = self.spool.load(one)
+            except StateError as error:
+                self._say(f"{error}; it is put aside")
+                self.spool.put_aside(one)
+                self._lost(one.run)
+                continue
+            outcome = self.send(data, min(ANSWER_WITHIN_S, left))
+            if outcome is LATER:
+                return False
+            if outcome is TAKEN:
+                self.spool.remove(one)
+            else:                              # nor is what follows it in its chain
+                self.spool.drop(one.run)
+                self._lost(one.run)
+            self._pace.rest()
+        self._grown = 0
+        return True
+
+    def send(self, data: bytes, within_s: float) -> str:
+        """TAKEN, USELESS or LATER, of one message."""
+        try:
+            answer = self._call("packed_sweep", data, within_s)
+        except IostatsError as error:
+            if getattr(error, "code", None) in _FINAL:
+                self.refused = str(error)
+                self._say(f"{error}; the next sweep sends everything")
+                return USELESS
+            self._credentials = None                 # it may be another secret
+            self.retry_at = time.monotonic() + self._pause_s * (0.5 + os.urandom(1)[0] / 256)
+            self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+            self._is_away = True
+            if getattr(error, "code", None) == protocol.METHOD_NOT_FOUND:
+                error = NotDelivered("the site's server is of an older release, which does not "
+                                     "know `packed_sweep`: update it")
+            self._say(f"{error}; {len(self.spool)} messages wait in {self.spool.directory}",
+                      "".join(c for c in str(error) if not c.isdigit()))
+            return LATER
+        if self._is_away:
+            self._is_away = False
+            self._say(f"the site's server is there again; {len(self.spool)} messages wait")
+        self.retry_at, self._pause_s, self.refused = 0.0, _FIRST_PAUSE_S, ""
+        if isinstance(answer, dict) and answer.get("taken") is True:
+            return TAKEN
+        why = answer.get("why", "") if isinstance(answer, dict) else answer
+        why = f"the site's server asks for everything: {one_line(why)[:LONGEST_WHY]}"
+        self.refused = why
+        self._say(why, "".join(c for c in why if not c.isdigit()))
+        return USELESS
+
+    def _call(self, method: str, params: client.Params, within_s: float) -> Any:
+        """What the site's server answers, in one try; IostatsError."""
+        def ask() -> Any:
+            if self._credentials is None:
+                self._credentials = auth.client_credentials(
+                    self._config, protocol.SITE, self._config["site.secret"], self._say)
+            return client.call(self._host, self.port, protocol.SITE, self._credentials, self._node,
+                               method, params, within_s, learn=self.clock.learn)
+        return auth.with_timeout(within_s + 0.5, f"answer of {self._host}", ask)

@@ -1,0 +1,144 @@
+"""
+A storage server's sweeps as messages: what changed in job_stats since the one before.
+
+    job_stats -> pieces -> changed? -> parse -> blocks -> messages of at most 1 MB
+
+A file is read through a buffer, whatever its size, and only what changed since the sweep before is
+parsed.  A run is a chain of messages that begins with a full sweep.  When a link is lost (a full
+disk, a damaged file, a server that was set up anew), or a target comes, the next sweep is full
+again, in a new run: numbers are never put together from what does not belong together.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+
+from iostats.base.errors import JobStatsSyntaxError
+from iostats.lustre import job_stats
+from iostats.lustre.job_stats_rows import Rows
+from iostats.node import identity as this_node
+from iostats.storage.fingerprints import Fingerprints
+from iostats.storage.targets import booted_at_ns, chunks, open_job_stats
+from iostats.wire.messages.sweep_writer import LONGEST_WHY, Block, Parts, length
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from iostats.storage.schedule import Pace, SweepClock
+    from iostats.storage.targets import LocalTarget
+
+
+class SweepEncoder:
+    """
+    Makes the messages of one agent, sweep after sweep.
+
+    `longest`: bytes of a message before it is compressed; `say`: gets a line, and what it is about
+    where the line has numbers.
+
+    Attributes:
+        run: the chain of messages, 16 hex digits; "" before the first one.
+        is_broken: the next sweep begins another chain.
+        began: the place in its chain of the first message of this sweep.
+    """
+
+    def __init__(self, node: str, longest: int, clock: SweepClock, pace: Pace,
+                 say: Callable[..., None]) -> None:
+        self._node, self._longest, self._clock, self._pace = node, longest, clock, pace
+        self._say = say
+        self._boot_id, self._rows = this_node.boot_id(), Rows(booted_at_ns())
+        self._prints: dict[tuple[str, str], Fingerprints] = {}
+        self.run, self.is_broken, self.began, self._seq = "", True, 1, 0
+
+    def lost(self, run: str) -> None:
+        """A message of the chain `run` will not reach the server."""
+        if run == self.run:
+            self.is_broken = True
+
+    def sweep(self, found: Sequence[LocalTarget], slot: int, every: int, ahead_s: float | None,
+              keep: Callable[[str, int, bytes, bool], None]) -> None:
+        """
+        Read the targets `found`; each message goes to `keep(run, seq, message, is it of a full
+        sweep)`, whose exceptions end the sweep and its chain.
+
+        `ahead_s`: our clock less the server's; None where that is not known.
+        """
+        keys = {(one.file_system, one.name) for one in found}
+        for key in self._prints.keys() - keys:
+            del self._prints[key]              # it is elsewhere now, and begins anew when it comes
+        if self.is_broken or keys - self._prints.keys():
+            self.run, self._seq = os.urandom(8).hex(), 0
+            self._prints = {key: Fingerprints() for key in keys}
+            self.is_broken = False
+        self.began = self._seq + 1
+        is_full = self.began == 1
+        parts = Parts(lambda message: keep(self.run, self._seq, message, is_full),
+                      lambda: self._head(full=is_full, slot=slot, every=every,
+                                         read_ahead_s=ahead_s),
+                      self._longest)
+        gc.disable()                           # rows are no cycles, and are looked at in vain
+        try:
+            for target in found:
+                self._add(target, parts)
+            parts.end()
+        except BaseException:
+            self.is_broken = True
+            raise
+        finally:
+            gc.enable()
+
+    def _head(self, **more: Any) -> dict[str, Any]:
+        """What the next message of this sweep begins with."""
+        self._seq += 1
+        return {"node": self._node, "boot_id": self._boot_id, "run": self.run, "seq": self._seq,
+                **more}
+
+    def _add(self, target: LocalTarget, parts: Parts) -> None:
+        """One target's job_stats, into messages."""
+        name = f"{target.file_system}-{target.name}"
+        prints = self._prints[target.file_system, target.name]
+        read_at, entries, bad, why = self._clock.now(), 0, 0, ""
+        head = {"file_system": target.file_system, "target": target.name,
+                "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s}
+        block = Block(head)
+        try:
+            handle, path = open_job_stats(target)
+            try:
+                for piece in job_stats.pieces(chunks(handle, path, self._pace.rest)):
+                    entries += 1
+                    if not prints.changed(piece):
+                        continue
+                    try:
+                        form, row = self._rows.read(piece, path)
+                    except JobStatsSyntaxError as error:
+                        prints.refuse(piece)
+                        block.refuse(error)
+                        bad += 1
+                        why = why or str(error)
+                        continue
+                    if not (block.has_place_for(form, row) and parts.has_place_for(block)):
+                        parts.add(block, ended=False)
+                        block = Block(head)
+                    block.add(form, row)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            # What has been read is true.  What is gone is not known.
+            prints.abandon()
+            what = (error.strerror or str(error))[:LONGEST_WHY]
+            self._say(f"{name}: {error.filename or target.directories[0]}: cannot be read: {what}")
+            if len(block):
+                parts.add(block, ended=False)
+                block = Block(head)
+            parts.add(block, ended=True, unreadable=what)
+            return
+        if bad:
+            self._say(f"{name}: {bad} of {entries} entries could not be understood, the first: "
+                      f"{why}", (name, "bad"))
+        gone = [one for one in dict.fromkeys(prints.finish()) if len(one) <= job_stats.LONGEST_ID]
+        if length(gone) > self._longest:
+            # A full sweep tells the same by what it leaves out, in messages of any number.
+            gone, self.is_broken = [], True
+        parts.add(block, ended=True, entries=entries, gone=gone)

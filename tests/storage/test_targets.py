@@ -1,0 +1,95 @@
+"""
+The targets of a storage server: what is one, what `harvest --list` says of it, and how it is read.
+"""
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+from harvest_desk import StorageDesk, a_job
+
+from iostats.storage import targets
+
+
+@pytest.fixture
+def desk(tmp_path):
+    with StorageDesk(tmp_path) as one:
+        yield one
+
+
+def test_what_is_no_target_is_left_alone():
+    """Beside the targets there are files, and directories of connections."""
+    for name in ("scratch-MDT0000-mdtlov", "scratch-OST0000-osc", "OST0000", "-OST0000",
+                 "scratch-OST00zz", "scratch-OST00001", "num_refs"):
+        assert None is targets.split_name(name)
+
+
+def test_list_shows_what_there_is_and_needs_no_server(desk):
+    desk.show([a_job(0), a_job(1)])
+    desk.show([a_job(0)], "MDT0000", cleanup_s=None)
+    done = desk.once("--list")
+    assert 0 == done.status
+    assert ["scratch MDT0000 cleanup - 1 entries", "scratch OST0000 cleanup 600 s 2 entries"] == [
+        " ".join(line.split()) for line in done.out.splitlines()]
+    assert not desk.spool.exists()
+
+
+def test_list_does_not_wait_for_what_is_no_file(desk):
+    """A FIFO in the place of a target's job_stats; the other target is there."""
+    desk.show([a_job(0)])
+    desk.show([a_job(0)], "MDT0000")
+    [path] = desk.root.glob("**/*MDT0000/job_stats")
+    path.unlink()
+    os.mkfifo(path)
+    done = desk.once("--list")
+    assert "scratch OST0000 cleanup 600 s 1 entries" in " ".join(done.out.split())
+    assert "Not a regular file" in done.out + done.err
+
+
+def test_list_takes_file_systems_with_or_without_the_server_before_them(desk):
+    desk.show([a_job(0)])
+    desk.show([a_job(0)], file_system="scratch2")
+    for words in (["scratch2"], ["admin1", "scratch2"]):
+        done = desk.once("--list", *words)
+        assert (0, ["scratch2"]) == (done.status, [line.split()[0]
+                                                   for line in done.out.splitlines()])
+    assert 2 == len(desk.once("--list", "admin1").out.splitlines())
+
+
+def test_a_file_system_in_the_servers_place_is_told(desk):
+    """`harvest scratch`: nobody would find a server of that name."""
+    desk.show([a_job(0)])
+    done = desk.once("scratch")
+    assert (2, "iostats: harvest: expected the site's server before the file systems, got "
+               "'scratch', which is a file system of this machine") == (done.status, done.line)
+    assert not desk.spool.exists()
+
+
+def test_what_the_kernel_gives_in_small_pieces_is_put_together():
+    """20 reads of 4096 bytes, as of a file in /proc, are two chunks."""
+    ours, kernels = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, kernels:
+        for number in range(20):
+            kernels.send(bytes([number]) * 4096)
+        kernels.shutdown(socket.SHUT_WR)
+        chunks = list(targets.chunks(ours.fileno(), "job_stats"))
+    assert [65_536, 16_384] == [len(chunk) for chunk in chunks]
+    assert b"".join(bytes([number]) * 4096 for number in range(20)) == b"".join(chunks)
+
+
+@pytest.mark.parametrize("limit, most, why", [("MOST_BYTES", 40 << 20, "it does not end"),
+                                              ("READ_WITHIN_S", -1.0, "it takes too long")])
+def test_a_file_that_does_not_end_holds_up_no_other(desk, monkeypatch, limit, most, why):
+    """With limits that a test can reach: 41 MiB, and a read that takes longer than nothing."""
+    endless = desk.show([a_job(0)])
+    os.truncate(endless, 41 << 20)
+    monkeypatch.setattr(targets, limit, most)
+    assert [f"scratch    OST0000  cleanup 600 s   not readable: {endless}: {why}"] == (
+        targets.listing(str(desk.root)).splitlines())
+    os.truncate(endless, 39 << 20)
+    desk.show([a_job(0), a_job(1)], "OST0011")
+    if limit == "MOST_BYTES":
+        first, other = targets.listing(str(desk.root)).splitlines()
+        assert "OST0000  cleanup 600 s   1 entries, 1 not understood" in first
+        assert other.endswith("OST0011  cleanup 600 s   2 entries")
