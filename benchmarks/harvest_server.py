@@ -192,8 +192,8 @@ def _check(harvest, targets, jobs):
 def _query(harvest):
     """The peak of memory, MiB, after `query a` of everything."""
     from iostats.base.cooperative import finished
-    from iostats.site.load_queries import Answers, QueryAsk
-    finished(Answers().query(harvest, QueryAsk(level="a"), None))
+    from iostats.site.load_queries import LoadAnswers, QueryParams
+    finished(LoadAnswers().query(harvest, QueryParams(level="a"), None))
     return _peak_mib()
 
 

@@ -4,7 +4,7 @@ Reports and records to put into a store, and what is found there.
 from __future__ import annotations
 
 from iostats.report.job_list import Summary
-from iostats.site.job_index import Question
+from iostats.site.job_index import JobsParams
 from iostats.site.store import Key
 
 NOON = 1_795_225_060.0
@@ -39,7 +39,7 @@ def bodies(reports):
 
 def found(store, **question):
     """Jobs as users call them, in the order in which they are listed."""
-    rows, after = store.listed(Question(**question))
+    rows, after = store.listed(JobsParams(**question))
     assert after is None
     return [row["job_id"] for row in rows]
 

@@ -63,10 +63,11 @@ def by_servers(counter):
         mdt.rpc((T + 30) * NS, "4711", counter, 41)
     mdt.rpc((T + 30) * NS, "4711", "write_bytes", 0)
     one.read(T + 40)
-    [row] = finished(load_queries.Answers().load(one, load_queries.LoadAsk(), None))["rows"]
+    [row] = finished(load_queries.LoadAnswers().load(one, load_queries.LoadParams(), None))["rows"]
     yield round(20 * row["requests_per_s"]) - 1
     yield round(20 * row["metadata_per_s"])
-    [row] = finished(load_queries.Answers().query(one, load_queries.QueryAsk("b"), None))["rows"]
+    [row] = finished(load_queries.LoadAnswers().query(
+        one, load_queries.QueryParams("b"), None))["rows"]
     yield row["requests"] - 2
     yield row["metadata"]
 

@@ -13,7 +13,7 @@ from iostats.site import store_repair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from iostats.site.store_repair import Found
+    from iostats.site.store_repair import TableContent
 
 HELP = """\
 usage: iostats store [--begin-anew] [--file FILE] [--config FILE]
@@ -62,7 +62,7 @@ def _run(arguments: list[str] | None) -> int:
     return UNREADABLE
 
 
-def _lines(found: dict[str, Found]) -> list[str]:
+def _lines(found: dict[str, TableContent]) -> list[str]:
     if not found:
         return ["  nothing of it can be read\n"]
     return [f"  {one.count:>9} {store_repair.TABLES[table]}"

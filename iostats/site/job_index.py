@@ -53,7 +53,7 @@ _Integer = Annotated[int, msgspec.Meta(ge=-2**63, le=2**63 - 1)]
 _Attempt = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
-class Question(msgspec.Struct):
+class JobsParams(msgspec.Struct):
     """
     Which jobs, in which order: the params of the site server's `jobs`.
 
@@ -95,7 +95,7 @@ def values_to_put(key: tuple[Any, ...], summary: Summary) -> tuple[Any, ...]:
     return (*summary, *key)
 
 
-def select(question: Question) -> tuple[str, list[Any]]:
+def select(question: JobsParams) -> tuple[str, list[Any]]:
     """
     (SQL, values) for the rows that a question asks for; one more than its `limit`.
 
@@ -122,7 +122,7 @@ def select(question: Question) -> tuple[str, list[Any]]:
             f"cluster, job, attempt LIMIT ?", [*values, question.limit + 1])
 
 
-def _conditions(question: Question) -> tuple[list[str], list[Any]]:
+def _conditions(question: JobsParams) -> tuple[list[str], list[Any]]:
     where, values = [], []
     for name, column in _ONE_OF.items():
         wanted = getattr(question, name)
@@ -161,7 +161,7 @@ def row_of(values: Iterable[Any]) -> dict[str, Any]:
     return row
 
 
-def mark_of(row: dict[str, Any], question: Question) -> tuple[Any, str, str, int]:
+def mark_of(row: dict[str, Any], question: JobsParams) -> tuple[Any, str, str, int]:
     """Where the next question goes on: `after` this row."""
     last = row[question.sort]
     if question.sort in ("too_low", "too_high"):

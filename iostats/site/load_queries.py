@@ -44,7 +44,7 @@ _RATES = tuple(f"{metric}_per_s" for metric in METRICS)
 _GONE_S = 86400.0               # a target that was not seen for longer is missed no more
 
 
-class LoadAsk(msgspec.Struct):
+class LoadParams(msgspec.Struct):
     """The params of `load`."""
 
     by: _Text = "job"
@@ -65,7 +65,7 @@ class LoadAsk(msgspec.Struct):
             raise ValueError(f"sort: expected {', '.join(SORT)}, or one of `show`")
 
 
-class QueryAsk(msgspec.Struct):
+class QueryParams(msgspec.Struct):
     """The params of `query`."""
 
     level: _Text
@@ -81,18 +81,18 @@ class QueryAsk(msgspec.Struct):
             raise ValueError(f"level: expected one of {' '.join(levels.QUERY_WORDS)}")
 
 
-class Answers:
+class LoadAnswers:
     """Remembers the last sweep, added up."""
 
     def __init__(self) -> None:
         self._sweep: Any = None                     # that the others are of
         self._rates: Optional[Load] = None
-        self._known: Optional[_Known] = None
+        self._known: Optional[_KnownIds] = None
         self._first: set[_Key] = set()              # targets that only this sweep has seen
 
-    def load(self, harvest: Any, ask: LoadAsk, user: Optional[str]) -> _Answer:
+    def load(self, harvest: Any, ask: LoadParams, user: Optional[str]) -> _Answer:
         """
-        The answer to a LoadAsk, in steps; `user`: the one whose jobs alone may be shown, None for
+        The answer to LoadParams, in steps; `user`: the only one whose jobs may be shown, None for
         all.
         """
         _check_user(ask.user, user)
@@ -102,8 +102,8 @@ class Answers:
                            ask.count, None, show)
         return (yield from ranking.answer_in_steps(load, wanted, known, user))
 
-    def query(self, harvest: Any, ask: QueryAsk, user: Optional[str]) -> _Answer:
-        """The answer to a QueryAsk, in steps; `user` as in `load`."""
+    def query(self, harvest: Any, ask: QueryParams, user: Optional[str]) -> _Answer:
+        """The answer to QueryParams, in steps; `user` as in `load`."""
         _check_user(ask.user, user)
         level, query = levels.query_of(ask.level)
         rates, known = yield from self._of_sweep(harvest)
@@ -131,8 +131,8 @@ class Answers:
         return {"level": query.letter, "word": query.word, **answer}
 
     def _of_sweep(self, harvest: Any,
-                  more: tuple[str, ...] = ()) -> Generator[None, None, tuple[Load, "_Known"]]:
-        """(Load of the rates of the last sweep, _Known), in steps; with these columns, too."""
+                  more: tuple[str, ...] = ()) -> Generator[None, None, tuple[Load, "_KnownIds"]]:
+        """(Load of the rates of the last sweep, _KnownIds), in steps; with these columns, too."""
         sweep = harvest.sweep
         if sweep is None:
             raise WireError(protocol.REFUSED, "no sweep of the storage servers is whole yet: has "
@@ -144,7 +144,7 @@ class Answers:
             more = tuple(name for name in MORE if name in more or name in rates.more)
         if self._sweep is not sweep or known is None or rates is None or not (
                 set(more) <= set(rates.more)):
-            known, parts, self._first = _Known(harvest), [], set()
+            known, parts, self._first = _KnownIds(harvest), [], set()
             # At once: they belong together, and a target changes none that it has given.
             for target, gains in [(target, target.gains()) for target in sweep.targets]:
                 if gains is None or not gains.span_s:
@@ -165,7 +165,7 @@ class Answers:
             is_old=all(harvest.is_overdue(target) for target in sweep.targets)), known
 
 
-class _Known:
+class _KnownIds:
     """What a harvest knows of ids, asked once for each sweep."""
 
     def __init__(self, harvest: Any) -> None:
@@ -242,7 +242,7 @@ def added_by_id(parts: list[TargetLoad],
 
 # -- totals ------------------------------------------------------------------------------------
 
-def _totals(harvest: Any, rates: Load, known: _Known, ask: LoadQuery, user: Optional[str],
+def _totals(harvest: Any, rates: Load, known: _KnownIds, ask: LoadQuery, user: Optional[str],
             is_part: bool) -> Generator[None, None, Load]:
     """
     The Load of all that was counted for the ids that are known; or asked for, if `is_part`.  In
@@ -282,7 +282,7 @@ def _part_of_totals(target: Any, totals: Any) -> TargetLoad:
                  operations if is_mdt(target.target) else zero])
 
 
-def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _Known,
+def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _KnownIds,
                   are_of_targets: bool) -> Generator[None, None, None]:
     """
     Add to each row what each counter has counted, and what may be missing in it; in steps.

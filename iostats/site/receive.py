@@ -28,7 +28,7 @@ from iostats.base.job_id import checked_job_id
 from iostats.server.rpc_server import RpcServer, Sender
 from iostats.wire.messages.report import Name, check_report
 from iostats.site import harvest_intake, load_queries
-from iostats.site.job_index import Question
+from iostats.site.job_index import JobsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
 from iostats.site.records import Records, user_name
@@ -102,10 +102,10 @@ class SiteServer(RpcServer):
                             record=Method(self._record, RecordParams),
                             latest=Method(self._latest, LatestParams),
                             waiting=Method(self._waiting, WaitingParams),
-                            jobs=Method(self._listed, Question),
-                            load=Method(self._load, load_queries.LoadAsk),
-                            query=Method(self._query, load_queries.QueryAsk))
-        self._answers = load_queries.Answers()
+                            jobs=Method(self._listed, JobsParams),
+                            load=Method(self._load, load_queries.LoadParams),
+                            query=Method(self._query, load_queries.QueryParams))
+        self._answers = load_queries.LoadAnswers()
 
     async def listen(self, host: str = "") -> None:
         """Listen on [site] port."""
@@ -217,7 +217,7 @@ class SiteServer(RpcServer):
                  "missing": missing[:_MOST_NAMED], "missing_count": len(missing),
                  "until": clock_s + job.due} for key, job, missing in islice(found, _MOST_WAITING)]
 
-    def _listed(self, question: Question, sender: Sender) -> dict[str, Any]:
+    def _listed(self, question: JobsParams, sender: Sender) -> dict[str, Any]:
         """A row for each job, of the one who asks, or of those that a reader asks for."""
         own = self._user(sender)
         users = [user_name(int(user)) if user.isascii() and user.isdigit() and len(user) < 10
@@ -236,11 +236,11 @@ class SiteServer(RpcServer):
             raise WireError(protocol.INTERNAL_ERROR, str(error)) from None
         return {"jobs": rows, "next": after}
 
-    def _load(self, ask: load_queries.LoadAsk,
+    def _load(self, ask: load_queries.LoadParams,
               sender: Sender) -> Generator[None, None, dict[str, Any]]:
         return self._answers.load(self.harvest, ask, self._user(sender))
 
-    def _query(self, ask: load_queries.QueryAsk,
+    def _query(self, ask: load_queries.QueryParams,
                sender: Sender) -> Generator[None, None, dict[str, Any]]:
         return self._answers.query(self.harvest, ask, self._user(sender))
 

@@ -25,7 +25,7 @@ import msgspec
 from iostats.base.errors import StateError
 from iostats.site import job_index, store_schema
 from iostats.site.store_clock import HERE, StoreClock
-from iostats.site.store_database import ERRORS, Database
+from iostats.site.store_database import ERRORS, StoreDatabase
 from iostats.site.store_file import REPAIR_HINT
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.report.job_list import Summary
-    from iostats.site.job_index import Question
+    from iostats.site.job_index import JobsParams
     from iostats.site.store_clock import Clocks
 
 log = logging.getLogger("iostats")
@@ -84,7 +84,7 @@ def damage_reported(path: str) -> Iterator[None]:
         raise StateError(f"{path}: is damaged: {error!r:.200}; {REPAIR_HINT}") from None
 
 
-class Store(Database):
+class Store(StoreDatabase):
     """The reports and records of all jobs; see store_database.py for what makes them safe."""
 
     def __init__(self, path: str, clocks: Clocks = HERE) -> None:
@@ -252,9 +252,9 @@ class Store(Database):
             except StateError as error:                # it costs itself alone
                 self._log_once(f"the record of job {key[1]} is left out: {error}")
 
-    def listed(self, question: Question) -> tuple[list[dict[str, Any]], tuple[Any, ...] | None]:
+    def listed(self, question: JobsParams) -> tuple[list[dict[str, Any]], tuple[Any, ...] | None]:
         """
-        ([row] of a Question, where the next question goes on, or None where there are no
+        ([row] of a JobsParams, where the next question goes on, or None where there are no
         more); ValueError, StateError.
         """
         found, rows = self.rows(*job_index.select(question)), []

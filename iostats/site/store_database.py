@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
-class Database:
+class StoreDatabase:
     """
     Attributes:
         path: of the file.

@@ -29,12 +29,15 @@ TABLES = {"jobs": "jobs (records, and those that wait for one)", "reports": "rep
 _TOGETHER = ("targets", "blocks", "agents")
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
-Found = namedtuple("Found", "count why")
-Found.__doc__ = """How many rows of a table could be read, and why not all; "" for all."""
+TableContent = namedtuple("TableContent", "count why")
+TableContent.__doc__ = """How many rows of a table could be read, and why not all; "" for all."""
 
 
-def look(path: str) -> dict[str, Found]:
-    """{table: Found} of the store at `path`; StateError for none, or one that a server has open."""
+def look(path: str) -> dict[str, TableContent]:
+    """
+    {table: TableContent} of the store at `path`; StateError where there is none, or a server has it
+    open.
+    """
     found = {}
     with _opened(path) as file:
         for table in _tables(file):
@@ -44,14 +47,14 @@ def look(path: str) -> dict[str, Found]:
                     count += 1
             except _ERRORS as error:
                 why = str(error)
-            found[table] = Found(count, why)
+            found[table] = TableContent(count, why)
     return found
 
 
-def begin_anew(path: str) -> tuple[str, dict[str, Found]]:
+def begin_anew(path: str) -> tuple[str, dict[str, TableContent]]:
     """
     Set the store at `path` aside and put a new one in its place, with all that can be read: (path
-    of the old one, {table: Found}); StateError.
+    of the old one, {table: TableContent}); StateError.
     """
     beside, new = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", f"{path}.anew"
     with _opened(path):
@@ -75,7 +78,8 @@ def begin_anew(path: str) -> tuple[str, dict[str, Found]]:
         if any(found[table].why for table in _TOGETHER if table in found):
             for table in _TOGETHER:
                 file.execute(f"DELETE FROM {table}")
-                found[table] = Found(0, found.get(table, Found(0, "")).why or "not whole")
+                why = found[table].why if table in found else ""
+                found[table] = TableContent(0, why or "not whole")
         file.execute("COMMIT")
     for end in reversed(ENDS):                         # the file itself last
         with contextlib.suppress(FileNotFoundError):
@@ -84,14 +88,14 @@ def begin_anew(path: str) -> tuple[str, dict[str, Found]]:
     return beside, found
 
 
-def _copied(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> Found:
+def _copied(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> TableContent:
     """All rows of a table that can be read from its one end, and from the other."""
     why = ""
     try:
         columns = [row[1] for row in old.execute(f"PRAGMA table_info({table})")]
         keys = [row[1] for row in old.execute(f"PRAGMA table_info({table})") if row[5]]
     except _ERRORS as error:
-        return Found(0, str(error))
+        return TableContent(0, str(error))
     put = (f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) "
            f"VALUES ({', '.join('?' * len(columns))})")
     for order in ("ASC", "DESC"):
@@ -104,7 +108,7 @@ def _copied(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> Fou
         except _ERRORS as error:
             why = str(error)
     [(count,)] = new.execute(f"SELECT count(*) FROM {table}")
-    return Found(count, why)
+    return TableContent(count, why)
 
 
 def _tables(file: sqlite3.Connection) -> list[str]:

@@ -20,15 +20,15 @@ from processes import REPOSITORY, Done, until
 from site_desk import SiteDesk, a_report, script
 from test_client import python_for_nobody
 from test_munge import NOBODY, as_root, munged  # noqa: F401
+from site_inside import answer_to
 from site_desk import SLURM, slurm_job, squeue
 
-from iostats.base.errors import WireError
 from iostats.cli import jobs
 from iostats.cli.site_server import asked
 from iostats.report import job_list
 from iostats.server.rpc_server import Caller
 from iostats.site import job_index
-from iostats.site import receive as site_module
+from iostats.site.receive import SiteServer
 from iostats.site.store import Store
 
 START = 1_760_664_990.0            # 2025-10-17T01:36:30 UTC, give or take what clocks differ by
@@ -275,18 +275,21 @@ def test_the_documents_table_is_what_json_has(site):
 def test_other_users_are_told_that_they_see_their_own_jobs(site, tmp_path):
     """Root, [site] readers and who has the secret see all; the words are one line."""
     store = Store(str(tmp_path / "store"))
-    server = site_module.SiteServer(store, [], site.config, time.time)
-    ask = job_index.Question
+    server = SiteServer(store, [], site.config, time.time)
+
+    def answer(who, **params):
+        return answer_to(server, who, "jobs", **params)
+    none = {"jobs": [], "next": None}
     try:
-        with pytest.raises(WireError, match=r"^expected your own jobs, of user nobody, got a "
-                           r"question for those of alice, bob, which root and \[site\] readers"):
-            server._listed(ask(users=["bob", "alice", "nobody"]), Caller("nid1", NOBODY))
+        error = answer(Caller("nid1", NOBODY), users=["bob", "alice", "nobody"])["error"]
+        assert error["message"].startswith(
+            "expected your own jobs, of user nobody, got a question for those of alice, bob, which "
+            "root and [site] readers")
         for caller in (Caller("nid1", NOBODY), Caller("nid1", 0), Caller("nid1", None)):
-            assert {"jobs": [], "next": None} == server._listed(ask(users=["nobody"]), caller)
-            assert {"jobs": [], "next": None} == server._listed(ask(users=[str(NOBODY)]), caller)
-        assert {"jobs": [], "next": None} == server._listed(ask(), Caller("nid1", NOBODY))
-        with pytest.raises(WireError, match="no Authorization header"):
-            server._listed(ask(), None)
+            assert none == answer(caller, users=["nobody"])["result"]
+            assert none == answer(caller, users=[str(NOBODY)])["result"]
+        assert none == answer(Caller("nid1", NOBODY))["result"]
+        assert "no Authorization header" in answer(None)["error"]["message"]
     finally:
         store.close()
 

@@ -12,7 +12,7 @@ from site_store import DAY, NOON, add, found, keep_record, reported_and_recorded
 
 from iostats.report import job_list
 from iostats.report.job_list import NAMES, Summary
-from iostats.site.job_index import MOST_JOBS, MOST_NAMES, Question, select
+from iostats.site.job_index import MOST_JOBS, MOST_NAMES, JobsParams, select
 from iostats.site.store import Key, Store
 
 
@@ -61,7 +61,7 @@ def test_a_job_whose_times_nobody_knows_was_there_from_its_first_report_to_its_r
     keep_record(store, made=NOON + 300)
     assert ["4711"] == found(store, since=NOON + 300) == found(store, until=NOON)
     assert [] == found(store, since=NOON + 301) == found(store, until=NOON - 1)
-    assert None is store.listed(Question())[0][0]["started"]
+    assert None is store.listed(JobsParams())[0][0]["started"]
 
 
 def test_an_arrays_number_stands_for_its_tasks(store):
@@ -76,7 +76,7 @@ def test_of_a_job_that_was_started_again_the_last_run_is_listed(store):
     for attempt in range(3):
         keep(store, "4711", attempt=attempt, began=NOON + attempt)
     keep(store, "4711", cluster="daint")
-    rows = store.listed(Question())[0]
+    rows = store.listed(JobsParams())[0]
     assert [("daint", 0), ("eiger", 2)] == [(row["cluster"], row["attempt"]) for row in rows]
     assert 4 == len(found(store, all_runs=True))
 
@@ -84,7 +84,7 @@ def test_of_a_job_that_was_started_again_the_last_run_is_listed(store):
 def test_a_later_record_takes_the_row_of_the_one_before(store):
     keep(store, "4711", read_bytes=23)
     keep(store, "4711", read_bytes=37)
-    assert [37] == [row["read_bytes"] for row in store.listed(Question())[0]]
+    assert [37] == [row["read_bytes"] for row in store.listed(JobsParams())[0]]
 
 
 def test_a_row_goes_with_its_record(store):
@@ -97,7 +97,7 @@ def test_a_row_goes_with_its_record(store):
 
 def test_a_row_has_each_name_and_its_kind(store):
     keep(store, "4711", file_systems="home,scratch", lower_bound=1, read_bytes=2**63 - 1)
-    [row] = store.listed(Question())[0]
+    [row] = store.listed(JobsParams())[0]
     assert list(NAMES) == list(row)
     assert (["home", "scratch"], True, False, 2**63 - 1, None) == (
         row["file_systems"], row["lower_bound"], row["net_lower_bound"], row["read_bytes"],
@@ -127,7 +127,7 @@ def test_pieces_together_are_the_whole_in_its_order(values, sort, descending, li
              elapsed_s=with_values[job]["elapsed_s"], lower_bound=int(value == 2))
     rows, after = [], None
     while True:
-        part, after = one.listed(Question(sort=sort, descending=descending, limit=limit,
+        part, after = one.listed(JobsParams(sort=sort, descending=descending, limit=limit,
                                           after=after))
         assert len(part) == limit or after is None
         rows += [row["job_id"] for row in part]
@@ -144,13 +144,13 @@ def test_pieces_together_are_the_whole_in_its_order(values, sort, descending, li
 def test_an_unknown_order_is_no_sql(store):
     for sort in ("read_bytes; DROP TABLE jobs", "note", "", "record", "began"):
         with pytest.raises(ValueError, match=r"^sort: expected one of job_id, raw_job_id, name"):
-            select(Question(sort=sort))
+            select(JobsParams(sort=sort))
 
 
 # -- with an index --------------------------------------------------------------------------------
 
 def plan(store, **question):
-    sql, values = select(Question(**question))
+    sql, values = select(JobsParams(**question))
     return [row[3] for row in store.rows("EXPLAIN QUERY PLAN " + sql, values)]
 
 
@@ -167,7 +167,7 @@ def test_which_way_a_number_may_be_wrong_is_kept_in_the_store(store, sort, desce
         keep(store, bits, lower_bound=int(bits))
     seen, after = {}, None
     while True:
-        rows, after = store.listed(Question(sort=sort, descending=descending, limit=2,
+        rows, after = store.listed(JobsParams(sort=sort, descending=descending, limit=2,
                                             after=after))
         seen.update({row["job_id"]: (row["too_low"], row["too_high"]) for row in rows})
         assert all(row["lower_bound"] == bool(row["too_low"]) for row in rows)

@@ -17,7 +17,7 @@ from iostats.base.job_facts import Facts
 from iostats.load import table
 from iostats.load.sums import Load
 from iostats.site import load_queries
-from iostats.site.load_queries import Answers, LoadAsk, QueryAsk
+from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
 from iostats.site.resets.gaps import CLEARED
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
@@ -87,15 +87,15 @@ def test_a_rename_is_one_request_in_rates_and_in_totals(harvest):
         for name in ("rename", "samedir_rename"):
             mdt.rpc((T + 50) * kernel.NS, "4999", name, 23)
     harvest.read(T + 60)
-    [row] = finished(Answers().load(harvest, LoadAsk(job="4999"), None))["rows"]
+    [row] = finished(LoadAnswers().load(harvest, LoadParams(job="4999"), None))["rows"]
     assert (1.5, 1.5) == (row["requests_per_s"], row["metadata_per_s"])
-    [row] = finished(Answers().query(harvest, QueryAsk("b", job="4999"), None))["rows"]
+    [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="4999"), None))["rows"]
     assert (30, 30) == (row["requests"], row["metadata"])
     assert {"rename": 30, "samedir_rename": 30} == row["counters"]
 
 
 def test_load_answers_with_the_rates_of_the_last_sweep(harvest):
-    answer = finished(Answers().load(harvest, LoadAsk(), None))
+    answer = finished(LoadAnswers().load(harvest, LoadParams(), None))
     assert (T + 40, 20.0, "rates") == (answer["at"], answer["span_s"], answer["kind"])
     assert [("4711", 2 * MIB, 0.0, 2.0, 0.0), ("cp.0", 0.0, 2048.0, 0.5, 0.0),
             ("12345_10", 0.0, 0.0, 1.5, 1.5)] == rows(
@@ -106,15 +106,15 @@ def test_load_answers_with_the_rates_of_the_last_sweep(harvest):
 
 def test_single_operations_and_the_mean_time_of_a_request(harvest):
     """12366 opened 30 times in 20 s, each in 23 us; at the OST nothing was timed."""
-    asked = Answers()
-    answer = finished(asked.load(harvest, LoadAsk(show=["latency", "open"], sort="open"), None))
+    asked = LoadAnswers()
+    answer = finished(asked.load(harvest, LoadParams(show=["latency", "open"], sort="open"), None))
     assert [("12345_10", 1.5, 0.023), ("4711", 0, None), ("cp.0", 0, None)] == rows(
         answer, "job", "open_per_s", "latency_ms")
     [fs] = answer["file_systems"]
     assert (1.5, 0.023, 0) == (fs["open_per_s"], fs["latency_ms"], fs["no_job"]["open_per_s"])
-    answer = finished(asked.load(harvest, LoadAsk(show=["close"]), None))
+    answer = finished(asked.load(harvest, LoadParams(show=["close"]), None))
     assert [("4711", 0), ("cp.0", 0), ("12345_10", 0)] == rows(answer, "job", "close_per_s")
-    answer = finished(asked.load(harvest, LoadAsk(), None))
+    answer = finished(asked.load(harvest, LoadParams(), None))
     assert "open_per_s" not in answer["rows"][0]
 
 
@@ -123,12 +123,12 @@ def test_single_operations_and_the_mean_time_of_a_request(harvest):
                                       ({"sort": "x", "show": ["open"]}, "sort: expected")])
 def test_what_is_no_column_is_refused(ask, why):
     with pytest.raises(msgspec.ValidationError, match=why):
-        msgspec.convert(ask, LoadAsk)
+        msgspec.convert(ask, LoadParams)
 
 
 def test_shares_are_of_what_the_file_system_did(harvest):
     """4711 had 2 of 4 requests a second, and all that was written; cp.0 all that was read."""
-    answer = finished(Answers().load(harvest, LoadAsk(show=["open"]), None))
+    answer = finished(LoadAnswers().load(harvest, LoadParams(show=["open"]), None))
     _, heading, *lines = table.lines(answer, shares=True)
     assert ["WR", "%", "RD", "%", "REQS", "%", "META", "%", "OPEN", "%"] == heading.split()[2:12]
     found = {line.split()[0]: line.split()[2:11:2] for line in lines if line[0] != "("}
@@ -140,7 +140,7 @@ def test_shares_are_of_what_the_file_system_did(harvest):
 def test_the_levels_are_those_of_jobharvest(harvest):
     """a, b: totals since the entries began; c, d: rates; e: both."""
     def of(level, *names):
-        answer = finished(Answers().query(harvest, QueryAsk(level), None))
+        answer = finished(LoadAnswers().query(harvest, QueryParams(level), None))
         assert level == answer["level"]
         return rows(answer, *names)
     assert [("4711", "OST0000", 40 * MIB + 4096, 41, {"write_bytes": 41}),
@@ -161,7 +161,7 @@ def test_the_levels_are_those_of_jobharvest(harvest):
 @pytest.mark.parametrize("level", ["a", "e", "targets", "file-systems"])
 def test_the_share_of_no_job_is_told_for_each_target(harvest, level):
     """11 of the 52 requests to the OST."""
-    answer = finished(Answers().query(harvest, QueryAsk(level), None))
+    answer = finished(LoadAnswers().query(harvest, QueryParams(level), None))
     assert [("MDT0000", 31, 0, 0.0), ("OST0000", 52, 11, 11 / 52)] == [
         (one["target"], one["requests"], one["no_job_requests"], one["no_job_share"])
         for one in answer["targets"]]
@@ -169,16 +169,16 @@ def test_the_share_of_no_job_is_told_for_each_target(harvest, level):
 
 def test_a_total_that_may_be_too_low_says_why(harvest):
     """The job 4711 is older than the harvest; of 12366 nobody knows when it began."""
-    [row] = finished(Answers().query(harvest, QueryAsk("b", job="4711"), None))["rows"]
+    [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="4711"), None))["rows"]
     assert row["lower_bound"] and any("not read from the job's begin on" in note
                                       for note in row["notes"])
-    [row] = finished(Answers().query(harvest, QueryAsk("b", job="12366"), None))["rows"]
+    [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="12366"), None))["rows"]
     assert not row["lower_bound"] and [] == row["notes"]
 
 
 def test_a_target_that_misses_a_sweep_is_named(harvest):
     harvest.read(T + 60, "MDT0000")
-    [fs] = finished(Answers().load(harvest, LoadAsk(), None))["file_systems"]
+    [fs] = finished(LoadAnswers().load(harvest, LoadParams(), None))["file_systems"]
     assert (["MDT0000"], True) == (list(fs["missing"]), fs["lower_bound"])
     assert "no sweep of mds1" in fs["missing"]["MDT0000"]
 
@@ -193,12 +193,12 @@ def half_dead(harvest):
 
 def test_rates_of_a_server_that_is_dead_are_not_known_and_its_neighbours_are_exact(half_dead):
     def found(by):
-        answer = finished(Answers().load(half_dead, LoadAsk(by), None))
+        answer = finished(LoadAnswers().load(half_dead, LoadParams(by), None))
         return {row[by]: (row["requests_per_s"], row["lower_bound"], row["age_s"])
                 for row in answer["rows"]}
     assert {"oss1": (0.0, False, 3.0), "mds1": (None, True, 63.0)} == found("server")
     assert {"OST0000": (0.0, False, 3.0), "MDT0000": (None, True, 63.0)} == found("target")
-    answer = finished(Answers().load(half_dead, LoadAsk("fs"), None))
+    answer = finished(LoadAnswers().load(half_dead, LoadParams("fs"), None))
     [row] = answer["rows"]
     assert (True, 2, 63.0) == (row["lower_bound"], row["targets"], row["age_s"])
     assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
@@ -211,7 +211,7 @@ def test_rates_of_a_server_that_is_dead_are_not_known_and_its_neighbours_are_exa
     ("b", {"4711": True, "cp.0": True, "12345_10": True})])
 def test_totals_that_a_dead_server_may_add_to_are_lower_bounds(half_dead, level, low):
     """Of 4711 nobody knows what it did at the MDT since; what it did at the OST is known."""
-    answer = finished(Answers().query(half_dead, QueryAsk(level), None))
+    answer = finished(LoadAnswers().query(half_dead, QueryParams(level), None))
     marked = {row["job"] if level == "b" else (row["job"], row["target"]): row["lower_bound"]
               for row in answer["rows"] if not row["notes"]}
     assert set(marked.items()) <= set(low.items()) and ("cp.0" if level == "b" else (
@@ -225,7 +225,7 @@ def test_totals_that_a_dead_server_may_add_to_are_lower_bounds(half_dead, level,
 
 def test_one_jobs_totals_say_that_a_dead_server_may_add_to_them(half_dead):
     """To ask for one job costs no sums of all; the reason is there all the same."""
-    answer = finished(Answers().query(half_dead, QueryAsk("b", job="4711"), None))
+    answer = finished(LoadAnswers().query(half_dead, QueryParams("b", job="4711"), None))
     [row] = answer["rows"]
     assert row["lower_bound"] and [] == answer["file_systems"]
     assert {"scratch": {"MDT0000": "no sweep of mds1 for 63 s"}} == answer["missing"]
@@ -235,26 +235,26 @@ def test_a_file_systems_rates_are_marked_apart_from_its_totals(harvest):
     """One sweep of the MDS is missing, so its rates are not known; its totals are 43 s old."""
     harvest.read(T + 60, "MDT0000")
     harvest.now = T + 63
-    [row] = finished(Answers().query(harvest, QueryAsk("e"), None))["rows"]
+    [row] = finished(LoadAnswers().query(harvest, QueryParams("e"), None))["rows"]
     assert (False, True) == (row["lower_bound"], row["rates_lower_bound"])
     harvest.now = T + 86
-    [row] = finished(Answers().query(harvest, QueryAsk("e"), None))["rows"]
+    [row] = finished(LoadAnswers().query(harvest, QueryParams("e"), None))["rows"]
     assert (True, True) == (row["lower_bound"], row["rates_lower_bound"])
 
 
 def test_where_everybody_is_silent_rates_are_those_of_then(harvest):
     """They are exact, and old; totals may be too low."""
     harvest.now = T + 340
-    answer = finished(Answers().load(harvest, LoadAsk(), None))
+    answer = finished(LoadAnswers().load(harvest, LoadParams(), None))
     assert ({}, True, 300.0) == (answer["missing"], answer["is_old"], answer["newest_reading_s"])
     assert "note: nothing has come for 5 min: these rates are of then" in table.lines(answer)
     assert "swept 5 min ago" in table.lines(answer)[0]
-    assert {"OST0000", "MDT0000"} == set(finished(Answers().query(
-        harvest, QueryAsk("b"), None))["missing"]["scratch"])
+    assert {"OST0000", "MDT0000"} == set(finished(LoadAnswers().query(
+        harvest, QueryParams("b"), None))["missing"]["scratch"])
 
 
 def test_a_table_by_servers_has_a_row_for_the_dead_one(half_dead):
-    lines = table.lines(finished(Answers().load(half_dead, LoadAsk("server"), None)))
+    lines = table.lines(finished(LoadAnswers().load(half_dead, LoadParams("server"), None)))
     assert ", swept 3 s to 63 s ago, rates over 20 s, " in lines[0]
     assert {"oss1": ["0.0"] * 4, "mds1": ["-"] * 4} == {
         line.split()[0]: line.split()[2:6] for line in lines if line[:4] in ("oss1", "mds1")}
@@ -265,26 +265,26 @@ def test_a_target_of_one_sweep_has_no_rates_yet(harvest):
     late = harvest.add("OST", "scratch", "OST0001", "oss2")
     late.rpc((T + 50) * kernel.NS, "4711", "write_bytes", MIB)
     harvest.read(T + 60)
-    [fs] = finished(Answers().load(harvest, LoadAsk(), None))["file_systems"]
+    [fs] = finished(LoadAnswers().load(harvest, LoadParams(), None))["file_systems"]
     assert {"OST0001": "seen in one sweep only"} == fs["missing"]
 
 
 def test_an_ordinary_user_gets_the_own_rows_and_may_not_ask_for_others(harvest):
-    asked = Answers()
+    asked = LoadAnswers()
     assert ["4711"] == [row["job"] for row in finished(
-        asked.load(harvest, LoadAsk(), "alice"))["rows"]]
+        asked.load(harvest, LoadParams(), "alice"))["rows"]]
     assert ["12345_10"] == [row["job"] for row in finished(asked.query(
-        harvest, QueryAsk("b"), "bob"))["rows"]]
-    assert [] == finished(asked.load(harvest, LoadAsk(), "carol"))["rows"]
-    for call in (lambda: finished(asked.load(harvest, LoadAsk(user="bob"), "alice")),
-                 lambda: finished(asked.query(harvest, QueryAsk("a", user="bob"), "alice"))):
+        harvest, QueryParams("b"), "bob"))["rows"]]
+    assert [] == finished(asked.load(harvest, LoadParams(), "carol"))["rows"]
+    for call in (lambda: finished(asked.load(harvest, LoadParams(user="bob"), "alice")),
+                 lambda: finished(asked.query(harvest, QueryParams("a", user="bob"), "alice"))):
         with pytest.raises(WireError, match="expected your own jobs, of user alice"):
             call()
 
 
 @pytest.mark.parametrize("level", "abcde")
 def test_levels_show_an_ordinary_user_no_job_of_others(harvest, level):
-    answer = finished(Answers().query(harvest, QueryAsk(level), "alice"))
+    answer = finished(LoadAnswers().query(harvest, QueryParams(level), "alice"))
     assert {"4711"} >= {row["job"] for row in answer["rows"] if "job" in row}
     assert "bob" not in repr(answer) and "12345" not in repr(answer)
 
@@ -295,9 +295,9 @@ def test_totals_can_be_of_one_file_system(harvest):
     for _ in range(7):
         mdt.rpc((T + 50) * kernel.NS, "4999", "open", 23)
     harvest.read(T + 60)
-    answer = finished(Answers().query(harvest, QueryAsk("b", file_system="home"), None))
+    answer = finished(LoadAnswers().query(harvest, QueryParams("b", file_system="home"), None))
     assert [("4999", "home", 7)] == rows(answer, "job", "file_system", "metadata")
-    answer = finished(Answers().query(harvest, QueryAsk("b", file_system="scratch"), None))
+    answer = finished(LoadAnswers().query(harvest, QueryParams("b", file_system="scratch"), None))
     assert {"4711", "12345_10", "cp.0"} == {row["job"] for row in answer["rows"]}
 
 
@@ -311,7 +311,7 @@ def test_a_total_at_a_target_that_is_being_read_for_the_first_time_is_a_lower_bo
     [block], full = kernel.Agent(late).sweep((T + 50) * kernel.NS)
     block.ended = False
     assert target.take(block, "oss2", "b" * 32, full)
-    answer = finished(Answers().query(harvest, QueryAsk("a", job="4711"), None))
+    answer = finished(LoadAnswers().query(harvest, QueryParams("a", job="4711"), None))
     [row] = [row for row in answer["rows"] if row["target"] == "OST0001"]
     assert (23 * MIB, True, ["not read from the job's begin on (OST0001)"]) == (
         row["write_bytes"], row["lower_bound"], row["notes"])
@@ -326,7 +326,8 @@ def test_what_began_after_a_clear_is_not_marked_for_it(harvest):
     ost.rpc((T + 70) * kernel.NS, "4713", "write_bytes", 41)
     harvest.read(T + 80)
     for level in "ab":
-        answer = finished(Answers().query(harvest, QueryAsk(level, file_system="scratch"), None))
+        answer = finished(LoadAnswers().query(
+            harvest, QueryParams(level, file_system="scratch"), None))
         marked = {row["job"]: CLEARED in " ".join(row["notes"]) for row in answer["rows"]
                   if row.get("target", "OST0000") == "OST0000" and row["is_job"]}
         assert (True, False) == (marked["4711"], marked["4713"])
@@ -346,18 +347,18 @@ def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later():
         harvest.read(T + 40)
         facts = Facts(job="12345_10", raw_job="12366", user="bob", started=began, ended=T + 38)
         harvest.facts = lambda id, facts=facts: facts if id == "12366" else None
-        [row] = finished(Answers().query(harvest, QueryAsk("b", job="12366"), None))["rows"]
+        [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="12366"), None))["rows"]
         whys[began] = row["notes"]
     assert {T + 10: ["not read from the job's begin on (MDT0000 OST0000)"], T + 30: []} == whys
 
 def test_before_the_first_sweep_there_is_no_answer():
     with pytest.raises(WireError, match="no sweep of the storage servers is whole yet"):
-        finished(Answers().load(Harvest(), LoadAsk(), None))
+        finished(LoadAnswers().load(Harvest(), LoadParams(), None))
 
 
 def test_a_sweep_is_added_up_once(harvest, monkeypatch):
-    asked = Answers()
-    first = finished(asked.load(harvest, LoadAsk(), None))
+    asked = LoadAnswers()
+    first = finished(asked.load(harvest, LoadParams(), None))
     monkeypatch.setattr(load_queries, "added_by_id", None)
-    assert first == finished(asked.load(harvest, LoadAsk(), None))
+    assert first == finished(asked.load(harvest, LoadParams(), None))
     assert isinstance(asked._rates, Load)

@@ -44,40 +44,40 @@ def test_the_file_is_made_for_its_user_alone(tmp_path):
         os.umask(before)
 
 
-def test_a_second_server_is_told_so(store, path):
+def test_a_second_server_is_told_so(store, store_path):
     """In one line, in the same process and in another one; the first one goes on."""
     with pytest.raises(StateError, match=r"site\.sqlite: another server has it open$"):
-        Store(path)
+        Store(store_path)
     done = subprocess.run([sys.executable, "-c",
                            "import sys; from iostats.site.store import Store; "
-                           "Store(sys.argv[1])", path], cwd=REPOSITORY, capture_output=True,
+                           "Store(sys.argv[1])", store_path], cwd=REPOSITORY, capture_output=True,
                           text=True, timeout=30)
     assert "another server has it open" in done.stderr
     assert add(store)
     store.commit()
 
 
-def test_a_file_that_is_none_of_ours_is_left_as_it_is(path):
+def test_a_file_that_is_none_of_ours_is_left_as_it_is(store_path):
     """No SQLite, somebody else's tables, another release of ours."""
     before = "not SQLite at all\n" * 100
-    Path(path).write_text(before)
+    Path(store_path).write_text(before)
     with pytest.raises(StateError, match="expected our SQLite file, got: file is not a database"):
-        Store(path)
-    assert before == Path(path).read_text()
+        Store(store_path)
+    assert before == Path(store_path).read_text()
 
-    os.unlink(path)
-    theirs = sqlite3.connect(path)
+    os.unlink(store_path)
+    theirs = sqlite3.connect(store_path)
     theirs.execute("CREATE TABLE recipes (text)")
     theirs.close()
     with pytest.raises(StateError, match="expected a store of version 2, got somebody else's"):
-        Store(path)
-    theirs = sqlite3.connect(path)
+        Store(store_path)
+    theirs = sqlite3.connect(store_path)
     assert [("recipes",)] == theirs.execute("SELECT name FROM sqlite_master").fetchall()
     assert "delete" == theirs.execute("PRAGMA journal_mode").fetchone()[0]
     theirs.execute("PRAGMA user_version = 37")
     theirs.close()
     with pytest.raises(StateError, match="expected a store of version 2, got version 37, of anoth"):
-        Store(path)
+        Store(store_path)
 
 
 def test_a_path_that_can_not_be_opened_is_one_line(tmp_path):
@@ -89,21 +89,21 @@ def test_a_path_that_can_not_be_opened_is_one_line(tmp_path):
             Store(str(path))
 
 
-def test_what_was_not_committed_is_not_there(path):
+def test_what_was_not_committed_is_not_there(store_path):
     """As after a kill; what was committed is."""
-    store = Store(path)
+    store = Store(store_path)
     add(store, seq="23")
     store.commit()
     add(store, seq="37")
     store.close()
-    store = Store(path)
+    store = Store(store_path)
     assert [b"body"] == bodies(store.reports(KEY))
     store.close()
 
 
-def test_a_damaged_file_is_one_line_and_no_number(path, caplog):
+def test_a_damaged_file_is_one_line_and_no_number(store_path, caplog):
     """A report that can't be unpacked costs itself alone, and pages that are none are said."""
-    store = Store(path)
+    store = Store(store_path)
     for number in range(100):
         add(store, seq=str(number), body=os.urandom(3000))
     store.commit()
@@ -116,20 +116,20 @@ def test_a_damaged_file_is_one_line_and_no_number(path, caplog):
     assert add(store, seq="50")                            # it may come again
     assert [] == store.damaged(KEY) and 100 == len(bodies(store.reports(KEY)))
     store.close()
-    size = os.path.getsize(path)
-    with open(path, "r+b") as file:
+    size = os.path.getsize(store_path)
+    with open(store_path, "r+b") as file:
         file.seek(8192)
         file.write(b"\xaa" * (size - 8192))
     with pytest.raises(StateError, match=r"malformed|damaged|cannot be"):
-        bodies(Store(path).reports(KEY))
+        bodies(Store(store_path).reports(KEY))
 
 
-def test_what_is_given_to_a_file_that_was_removed_is_not_acknowledged(path):
+def test_what_is_given_to_a_file_that_was_removed_is_not_acknowledged(store_path):
     """All that it had is beside its place, and is a store."""
-    store = Store(path)
+    store = Store(store_path)
     add(store, seq="23", body=b"kept")
     store.commit()
-    os.unlink(path)
+    os.unlink(store_path)
     add(store, seq="37")
     with pytest.raises(StateError, match=r"site\.sqlite: was removed while the server has it open; "
                        r"nothing more is acknowledged; all that it had is in .*rescued-"):
@@ -140,23 +140,23 @@ def test_what_is_given_to_a_file_that_was_removed_is_not_acknowledged(path):
     with pytest.raises(StateError, match="was removed while the server has it open"):
         store.show_once(KEY)
     store.close()
-    assert not os.path.exists(path)
-    [rescued] = Path(path).parent.glob("site.sqlite.rescued-*")
+    assert not os.path.exists(store_path)
+    [rescued] = Path(store_path).parent.glob("site.sqlite.rescued-*")
     assert is_private(rescued)
-    os.rename(rescued, path)
-    store = Store(path)
+    os.rename(rescued, store_path)
+    store = Store(store_path)
     assert [b"kept"] == bodies(store.reports(KEY))
     store.close()
 
 
 @pytest.mark.parametrize("end", ["", "-wal"])
-def test_another_file_in_its_place_is_not_taken_for_it(path, end):
+def test_another_file_in_its_place_is_not_taken_for_it(store_path, end):
     """As a backup that is copied back under a running server."""
-    store = Store(path)
+    store = Store(store_path)
     add(store)
     store.commit()
-    os.rename(path + end, path + end + ".away")
-    Path(path + end).write_bytes(Path(path + end + ".away").read_bytes())
+    os.rename(store_path + end, store_path + end + ".away")
+    Path(store_path + end).write_bytes(Path(store_path + end + ".away").read_bytes())
     add(store, seq="37")
     with pytest.raises(StateError, match="another file was put in its place"):
         store.commit()
@@ -164,36 +164,36 @@ def test_another_file_in_its_place_is_not_taken_for_it(path, end):
 
 
 @pytest.mark.parametrize("size", [0, 4096])
-def test_a_file_that_is_cut_under_it_is_not_gone_on_with(path, size):
-    store = Store(path)
+def test_a_file_that_is_cut_under_it_is_not_gone_on_with(store_path, size):
+    store = Store(store_path)
     add(store)
     store.commit()
     store.rows("PRAGMA wal_checkpoint")
     add(store, seq="29")
     store.commit()
-    before = os.path.getsize(path)
-    os.truncate(path, size)
+    before = os.path.getsize(store_path)
+    os.truncate(store_path, size)
     with pytest.raises(StateError, match=f"was cut from {before} to {size} bytes"):
         add(store, seq="37")
         store.commit()
     store.close()
 
 
-def test_a_store_of_0_bytes_is_not_begun_anew_without_a_word(path):
+def test_a_store_of_0_bytes_is_not_begun_anew_without_a_word(store_path):
     """We make none: what we make is there whole or not at all."""
-    Path(path).write_bytes(b"")
+    Path(store_path).write_bytes(b"")
     with pytest.raises(StateError, match=r"site\.sqlite: has 0 bytes: it was cut, or made by "
                        "somebody else; `iostats store` says what is lost, and how to go on"):
-        Store(path)
-    assert b"" == Path(path).read_bytes()
+        Store(store_path)
+    assert b"" == Path(store_path).read_bytes()
 
 
-def test_a_kill_while_it_is_made_leaves_no_store(path, monkeypatch):
+def test_a_kill_while_it_is_made_leaves_no_store(store_path, monkeypatch):
     """And the next server makes it; nothing is left behind by one that fails."""
     monkeypatch.setattr(job_index, "MAKE", "NONSENSE")
     with pytest.raises(StateError):
-        Store(path)
-    assert [] == os.listdir(os.path.dirname(path))
+        Store(store_path)
+    assert [] == os.listdir(os.path.dirname(store_path))
 
 
 # -- reports ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from processes import REPOSITORY
 from site_store import NOON, found
 
 from iostats.base.errors import StateError
-from iostats.site.job_index import Question
+from iostats.site.job_index import JobsParams
 from iostats.site.store import Key, Store
 
 # The store of the first release, as it made it.
@@ -81,11 +81,11 @@ def schema(path):
         file.close()
 
 
-def test_a_store_of_version_1_is_taken_over(path, tmp_path):
+def test_a_store_of_version_1_is_taken_over(store_path, tmp_path):
     """All that was there is there, and a summary of each record; its form is that of a new one."""
-    version_1(path)
-    store = Store(path)
-    rows, _ = store.listed(Question())
+    version_1(store_path)
+    store = Store(store_path)
+    rows, _ = store.listed(JobsParams())
     assert [("4711", 37), ("4712", 38), ("4713", 39)] == [
         (row["job_id"], row["read_bytes"]) for row in rows]
     assert ("solve", "FAILED", "7:0", 37.0, 41, 23, "alice", ["scratch"]) == tuple(
@@ -96,32 +96,32 @@ def test_a_store_of_version_1_is_taken_over(path, tmp_path):
     assert [b"body"] == [one.body for one in store.reports(Key("eiger", "9000", 0))]
     store.close()
     Store(str(tmp_path / "new")).close()
-    assert schema(str(tmp_path / "new")) == schema(path)
-    store = Store(path)
+    assert schema(str(tmp_path / "new")) == schema(store_path)
+    store = Store(store_path)
     assert ["4711", "4712", "4713"] == found(store)
     store.close()
 
 
-def test_a_record_that_is_damaged_keeps_no_store_closed(path, caplog):
+def test_a_record_that_is_damaged_keeps_no_store_closed(store_path, caplog):
     """It is not listed; its report says what it always has."""
-    version_1(path)
-    file = sqlite3.connect(path)
+    version_1(store_path)
+    file = sqlite3.connect(store_path)
     file.execute("UPDATE jobs SET record = x'00' WHERE job = '4712'")
     file.execute("UPDATE jobs SET record = ? WHERE job = '4713'", (zlib.compress(b'{"job": 1}'),))
     file.commit()
     file.close()
-    store = Store(path)
+    store = Store(store_path)
     assert ["4711"] == found(store)
-    assert f"{path}: 2 records are damaged: `iostats jobs` does not have them" in caplog.text
+    assert f"{store_path}: 2 records are damaged: `iostats jobs` does not have them" in caplog.text
     with pytest.raises(StateError, match="is damaged"):
         list(store.records("4712"))
     store.close()
 
 
-def test_taking_over_on_a_full_disk_leaves_the_old_store(path, monkeypatch):
+def test_taking_over_on_a_full_disk_leaves_the_old_store(store_path, monkeypatch):
     """One line; the next try succeeds."""
-    version_1(path, 300)
-    before = schema(path)
+    version_1(store_path, 300)
+    before = schema(store_path)
 
     class Full(sqlite3.Connection):
         """One whose file may not grow by more than nine pages."""
@@ -134,9 +134,9 @@ def test_taking_over_on_a_full_disk_leaves_the_old_store(path, monkeypatch):
         connect = sqlite3.connect
         patched.setattr(sqlite3, "connect", lambda *a, **how: connect(*a, factory=Full, **how))
         with pytest.raises(StateError, match="cannot be opened: database or disk is full"):
-            Store(path)
-    assert before == schema(path)
-    store = Store(path)
+            Store(store_path)
+    assert before == schema(store_path)
+    store = Store(store_path)
     assert 300 == len(found(store))
     store.close()
 

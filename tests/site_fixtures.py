@@ -1,18 +1,17 @@
 """
 What most tests of the site's server begin with: a desk, a server in this process, a store.
+
+Imports are inside: all tests import this file, also where the server's packages are missing.
 """
 from __future__ import annotations
 
 import pytest
-from site_desk import SiteDesk
-from site_inside import Inside
-
-from iostats.site.store import Store
 
 
 @pytest.fixture
 def desk(tmp_path):
     """A desk of one's own, with no server yet."""
+    from site_desk import SiteDesk
     with SiteDesk(tmp_path) as one:
         yield one
 
@@ -20,6 +19,7 @@ def desk(tmp_path):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A desk with a running server, for tests that leave it as it is."""
+    from site_desk import SiteDesk
     with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
         desk.server = desk.site()
         yield desk
@@ -28,20 +28,22 @@ def site(tmp_path_factory):
 @pytest.fixture
 def inside(tmp_path):
     """A site's server in this process."""
+    from site_inside import Inside
     one = Inside(tmp_path)
     yield one
     one.store.close()
 
 
 @pytest.fixture
-def path(tmp_path):
+def store_path(tmp_path):
     """Of a store that is not there yet."""
     return str(tmp_path / "site.sqlite")
 
 
 @pytest.fixture
-def store(path):
+def store(store_path):
     """A new store."""
-    one = Store(path)
+    from iostats.site.store import Store
+    one = Store(store_path)
     yield one
     one.close()
