@@ -1,16 +1,18 @@
 """
-Messages that wait for a server: a queue of bounded size, in a directory that is this user's alone.
+What waits on the disk to be sent: a queue of bounded size in a directory, a file for each entry.
 
-    DIRECTORY/NUMBER.RUN.SEQ.message    its crc32 in a line, and the bytes of one message as they
-    are
-                                     sent; in the order of NUMBER
+    DIRECTORY/NUMBER.RUN.MARK.message   its crc32 in a line, and the bytes as they were kept; in the
+                                        order of NUMBER.  An entry that stands alone has no RUN.
     DIRECTORY/NAME.damaged              what could not be read back, put aside; the last ten
     DIRECTORY/lock                      held by the process that uses the directory; its number
 
-A run is a chain of messages, each of which says something only with all before it: it begins with
+A run is a chain of entries, each of which says something only with all before it: it begins with
 one that needs none.  When there is no more room, whole runs go, the oldest first, so that what is
-left can be used.  A file is there whole or not at all, a kill at any moment leaves a queue that is
+left can be used.  A file is there whole or not at all: a kill at any moment leaves a queue that is
 right.
+
+What earlier releases have kept is read too: a file without the line with the checksum, which is
+whole as zlib sees it.
 """
 
 from __future__ import annotations
@@ -28,19 +30,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LEAST = 4096                                  # what the smallest file takes on a disk
-_LARGEST = 1 << 26                             # of one of 0.1, before compression
-_CHECK = 9                                     # bytes of the line before a message
+_LARGEST = 1 << 26                             # of earlier releases, before compression
+_CHECK = 9                                     # bytes of the line before an entry's
 _DAMAGED_KEPT = 10
-_ENDING = ".message"
+_MESSAGE = ".message"
 
-Waiting = namedtuple("Waiting", "number run seq size")
-Waiting.__doc__ = """
-One message that waits.
+Spooled = namedtuple("Spooled", "number run mark size name")
+Spooled.__doc__ = """
+One entry of a Spool.
 
 Attributes:
     number: its place in the queue.
-    run: name of its chain; `seq`: its place there.
+    run: name of its chain; "" for an entry that stands alone.
+    mark: an integer of who keeps it: its place in the chain, how much is in it.
     size: bytes that it takes on the disk.
+    name: of its file.
 """
 
 
@@ -57,23 +61,31 @@ Attributes:
 
 
 class Full(StateError):
-    """There is no room for a message, whatever older ones would go."""
+    """There is no room for an entry, whatever older ones would go."""
 
 
 class Spool:
     """
-    The queue in one directory; made and locked, or StateError.
+    The queue in one directory, which is made; StateError, or OSError.
 
-    `most_bytes`: how much may wait; `how`: how to name another directory, for messages.
+    Args:
+        most_bytes: up to this much waits.
+        section: of site.cfg, "[harvest]", whose spool_dir and spool_bytes these are, for messages.
+        ending: of the files' names.
+        is_private: the directory has to be this user's alone, and one process has it at a time.
 
     Attributes:
-        size: bytes that wait.
+        directory: where it is.
+        size: bytes on the disk that wait.
     """
 
-    def __init__(self, directory: str, most_bytes: int, how: str) -> None:
-        self.directory, self._most, self._how = directory, most_bytes, how
-        private_files.make_private(directory, how)
-        self._lock = self._locked()
+    def __init__(self, directory: str, most_bytes: int, section: str, ending: str = _MESSAGE,
+                 is_private: bool = True) -> None:
+        self.directory, self._most, self._section = directory, most_bytes, section
+        self._how = f"in site.cfg: {section} spool_dir"
+        self._ending, self._is_private = ending, is_private
+        self._make_directory()
+        self._lock = self._locked() if is_private else None
         self._queue = deque(sorted(self._found()))
         self.size = sum(one.size for one in self._queue)
         self._next = self._queue[-1].number + 1 if self._queue else 1
@@ -81,41 +93,71 @@ class Spool:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def close(self) -> None:
-        """Give up the directory: another process may use it."""
-        os.close(self._lock)
+    def __iter__(self) -> Iterator[Spooled]:
+        return iter(self._queue)
 
-    def keep(self, run: str, seq: int, data: bytes) -> int:
+    def close(self) -> None:
+        """Let another process have the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def keep(self, run: str, mark: int, data: bytes) -> int:
         """
-        Put the bytes `data` at the end; how many messages of older runs had to go for it.
+        Put the bytes `data` at the end; how many entries of older runs had to go for it.
 
         Raises Full, or OSError where the disk does not take it.
         """
-        packed, gone = b"%08x\n" % zlib.crc32(data) + data, 0
-        size = max(_LEAST, len(packed))
-        while self.size + size > self._most:
-            if not self._queue or self._queue[0].run == run:
-                raise Full(f"{self.directory}: expected at most {self._most} bytes, and one sweep "
-                           f"is more; set [harvest] spool_bytes to more in site.cfg")
-            gone += self.drop(self._queue[0].run)
-        one = Waiting(self._next, run, seq, size)
-        try:
-            private_files.write_whole(self._path(one), packed)
-        except FileNotFoundError:              # somebody has removed the directory
-            private_files.make_private(self.directory, self._how)
-            private_files.write_whole(self._path(one), packed)
-        self._next += 1
-        self._queue.append(one)
-        self.size += size
+        gone = self.make_room(data, run)
+        if self.size + _size(data) > self._most:
+            raise Full(f"{self.directory}: expected at most {self._most} bytes, and one sweep is "
+                       f"more; set {self._section} spool_bytes to more in site.cfg")
+        self.add(self.write(run, mark, data))
+        return len(gone)
+
+    def make_room(self, data: bytes, run: str = "") -> list[Spooled]:
+        """
+        Forget the oldest runs, as far as `data` needs it; what they had.  None of `run`, which is
+        to be continued: there may still be too little room.
+        """
+        gone: list[Spooled] = []
+        while self._queue and self.size + _size(data) > self._most:
+            oldest = self._queue[0]
+            if run and oldest.run == run:
+                break
+            those = self._of(oldest.run) if oldest.run else [oldest]
+            for one in those:
+                self.remove(one)
+            gone += those
         return gone
 
-    def first(self) -> Waiting | None:
-        """The Waiting that is to be sent next, or None."""
+    def write(self, run: str, mark: int, data: bytes) -> Spooled:
+        """
+        The file of the next entry, on the disk; OSError.  It is in the queue after `add`: so who
+        has another thread that takes entries need not keep it waiting for the disk.
+        """
+        name = f"{self._next:012d}.{run}{'.' * bool(run)}{mark}{self._ending}"
+        packed = b"%08x\n" % zlib.crc32(data) + data
+        try:
+            private_files.write_whole(self._path(name), packed)
+        except FileNotFoundError:              # somebody has removed the directory
+            self._make_directory()
+            private_files.write_whole(self._path(name), packed)
+        self._next += 1
+        return Spooled(self._next - 1, run, mark, _size(data), name)
+
+    def add(self, one: Spooled) -> None:
+        """Put what `write` has written at the end of the queue."""
+        self._queue.append(one)
+        self.size += one.size
+
+    def first(self) -> Spooled | None:
+        """The Spooled that is to be sent next, or None."""
         return self._queue[0] if self._queue else None
 
-    def load(self, one: Waiting) -> bytes:
-        """The bytes of a message; StateError where they are not what was kept."""
-        path = self._path(one)
+    def load(self, one: Spooled) -> bytes:
+        """The bytes of an entry; StateError where they are not what was kept."""
+        path = self._path(one.name)
         try:
             with open(path, "rb") as file:
                 kept = file.read()
@@ -129,15 +171,15 @@ class Spool:
             return kept
         raise StateError(f"{path}: a message that waited is damaged: its checksum differs")
 
-    def remove(self, one: Waiting) -> None:
-        """Forget the first message: it was delivered."""
+    def remove(self, one: Spooled) -> None:
+        """Forget an entry: it was delivered."""
         self._queue.remove(one)
         self.size -= one.size
-        self._forget(self._path(one))
+        self._forget(self._path(one.name))
 
-    def put_aside(self, one: Waiting) -> None:
-        """Keep a damaged message for a person to look at, and send it no more."""
-        path = self._path(one)
+    def put_aside(self, one: Spooled) -> None:
+        """Keep a damaged file for a person to look at, and send it no more."""
+        path = self._path(one.name)
         self._queue.remove(one)
         self.size -= one.size
         try:
@@ -150,14 +192,17 @@ class Spool:
         except OSError:
             return
         for name in damaged[:-_DAMAGED_KEPT]:
-            self._forget(os.path.join(self.directory, name))
+            self._forget(self._path(name))
 
-    def drop(self, run: str, seq: int = 0) -> int:
-        """Forget all messages of a run, or those from `seq` on; how many there were."""
-        those = [one for one in self._queue if one.run == run and one.seq >= seq]
+    def drop(self, run: str, first: int = 0) -> int:
+        """Forget all entries of a run, or those whose mark is `first` or more; how many."""
+        those = [one for one in self._of(run) if one.mark >= first]
         for one in those:
             self.remove(one)
         return len(those)
+
+    def _of(self, run: str) -> list[Spooled]:
+        return [one for one in self._queue if one.run == run]
 
     @staticmethod
     def _forget(path: str) -> None:
@@ -167,19 +212,24 @@ class Spool:
         except OSError:
             pass
 
-    def _path(self, one: Waiting) -> str:
-        return os.path.join(self.directory, f"{one.number:012d}.{one.run}.{one.seq}{_ENDING}")
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
 
-    def _found(self) -> Iterator[Waiting]:
+    def _make_directory(self) -> None:
+        make = private_files.make_private if self._is_private else private_files.make_or_explain
+        make(self.directory, self._how)
+
+    def _found(self) -> Iterator[Spooled]:
         for name in os.listdir(self.directory):
-            path = os.path.join(self.directory, name)
+            path = self._path(name)
             if name.endswith(".new"):          # of a writer that was killed
                 private_files.forget(path)
                 continue
-            number, run, seq = (name[:-len(_ENDING)].split(".") + ["", ""])[:3]
-            if (name.endswith(_ENDING) and name.isascii() and number.isdigit()
-                    and seq.isdigit()):
-                yield Waiting(int(number), run, int(seq), max(_LEAST, os.lstat(path).st_size))
+            parts = name[:-len(self._ending)].split(".")
+            if (name.endswith(self._ending) and name.isascii() and len(parts) in (2, 3)
+                    and parts[0].isdigit() and parts[-1].isdigit()):
+                yield Spooled(int(parts[0]), parts[1] if len(parts) == 3 else "", int(parts[-1]),
+                              max(_LEAST, os.lstat(path).st_size), name)
 
     def _locked(self) -> int:
         import fcntl
@@ -204,11 +254,16 @@ class Spool:
         return handle
 
 
+def _size(data: bytes) -> int:
+    return max(_LEAST, _CHECK + len(data))
+
+
 def _is_old(kept: bytes) -> bool:
-    """True for what an agent of 0.1 has left, whole: what zlib makes of JSON."""
+    """True for what an earlier release has left, whole: agents' JSON, points, made by zlib."""
     whole = zlib.decompressobj()
     try:
-        return whole.decompress(kept, _LARGEST)[:1] == b"{" and whole.eof and not whole.unused_data
+        whole.decompress(kept, _LARGEST)
+        return whole.eof and not whole.unused_data
     except zlib.error:
         return False
 
@@ -219,7 +274,7 @@ def backlog(directory: str) -> Backlog:
     oldest = 0.0
     for name in os.listdir(directory):
         damaged += name.endswith(".damaged")
-        if name.endswith(_ENDING):
+        if name.endswith(_MESSAGE):
             try:
                 found = os.lstat(os.path.join(directory, name))
             except FileNotFoundError:          # it was just delivered

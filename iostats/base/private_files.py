@@ -107,14 +107,19 @@ def make_private(directory: str, how: str) -> None:
     """
     Make `directory`, if it is not there; StateError where it is not this user's alone.
 
-    `how` to name another one: as of State.
+    `how`: how to name another one.
     """
+    make_or_explain(directory, how)
+    check_private(directory, how)
+
+
+def make_or_explain(directory: str, how: str) -> None:
+    """Make `directory`, if it is not there; StateError, with `how` as of make_private."""
     try:
         make_directories(directory)
     except OSError as error:
         raise StateError(f"{directory}: cannot be made: {why(error)}; name another directory "
                          f"{how}") from None
-    check_private(directory, how)
 
 
 def check_private(directory: str, how: str) -> None:

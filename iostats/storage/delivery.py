@@ -57,7 +57,7 @@ class Delivery:
                  say: Callable[..., None], lost: Callable[[str], None]) -> None:
         self._config, self._node, self._pace, self._say, self._lost = config, node, pace, say, lost
         self._host, self.port = server
-        self.spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], HOW)
+        self.spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], "[harvest]")
         self.clock, self.refused, self.retry_at = ServerClock(), "", 0.0
         self._grown = 0                        # bytes of changes that the spool has grown by
         self._credentials: list[auth.Credentials] | None = None

@@ -1,47 +1,154 @@
 """
-The queue of messages on a disk: its order, its size, and a disk that fails.
+The queue of what waits on the disk: order, bounds, and what earlier releases have left there.
 """
 from __future__ import annotations
 
 import os
+import zlib
 
-from iostats.base.disk_queue import Spool
+import pytest
+
+from iostats.base.disk_queue import Full, Spool, backlog
+from iostats.base.errors import StateError
 
 
-def test_the_queue_is_a_queue(tmp_path):
-    """Ten messages of two runs, their numbers going on after a restart."""
-    directory = tmp_path / "spool"
-    spool = Spool(str(directory), 1 << 20, "so")
-    for number in range(10):
-        spool.keep("ab"[number // 5], number % 5 + 1, b"%d" % number)
-    for number in range(3):
-        one = spool.first()
-        assert b"%d" % number == spool.load(one)
-        spool.remove(one)
-    spool.close()
-    spool = Spool(str(directory), 1 << 20, "so")
-    assert (7, 7 * 4096) == (len(spool), spool.size)
-    assert 2 == spool.drop("a")
-    spool.keep("c", 1, b"last")
+@pytest.fixture
+def spool(tmp_path):
+    """open(most_bytes=..., ...) -> the Spool in tmp_path/spool; the one before is closed."""
+    opened = []
+
+    def open_one(most_bytes=1 << 20, **how):
+        for one in opened:
+            one.close()
+        opened.append(Spool(str(tmp_path / "spool"), most_bytes, "[harvest]", **how))
+        return opened[-1]
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def emptied(one):
+    """The bytes of all entries, in their order."""
     found = []
-    while spool.first():
-        found.append(spool.load(spool.first()))
-        spool.remove(spool.first())
-    assert [b"5", b"6", b"7", b"8", b"9", b"last"] == found
-    assert 0 == spool.size
+    while one.first():
+        found.append(one.load(one.first()))
+        one.remove(one.first())
+    return found
 
 
-def test_a_message_that_was_sent_and_cannot_be_removed_stops_no_agent(tmp_path, monkeypatch):
-    """A disk that fails; the server knows the message when it is sent again."""
-    spool = Spool(str(tmp_path / "spool"), 1 << 20, "so")
+def test_the_queue_is_a_queue(spool):
+    """Ten messages of two runs, their numbers going on after a restart."""
+    one = spool()
+    for number in range(10):
+        one.keep("ab"[number // 5], number % 5 + 1, b"%d" % number)
     for number in range(3):
-        spool.keep("a", number + 1, b"%d" % number)
+        assert b"%d" % number == one.load(one.first())
+        one.remove(one.first())
+    one = spool()
+    assert (7, 7 * 4096) == (len(one), one.size)
+    assert 2 == one.drop("a")
+    one.keep("c", 1, b"last")
+    assert [b"5", b"6", b"7", b"8", b"9", b"last"] == emptied(one)
+    assert 0 == one.size
+
+
+def test_entries_may_stand_alone(spool):
+    """Without a chain the oldest one goes, and no other."""
+    one = spool(3 * 4096, ending=".points", is_private=False)
+    for number in (23, 37, 41, 43):
+        assert (number > 42) == one.keep("", number, b"%d" % number)
+    one = spool(3 * 4096, ending=".points", is_private=False)
+    assert [37, 41, 43] == [entry.mark for entry in one]
+    assert ["000000000002.37.points", "000000000003.41.points",
+            "000000000004.43.points"] == sorted(os.listdir(one.directory))
+    assert [b"37", b"41", b"43"] == emptied(one)
+
+
+def test_a_full_queue_forgets_whole_runs_but_not_the_one_that_goes_on(spool):
+    """What is left of a chain could not be used."""
+    one = spool(4 * 4096)
+    for mark in (1, 2, 3):
+        one.keep("a", mark, b"a")
+    one.keep("b", 1, b"b1")
+    assert 3 == one.keep("b", 2, b"b2")
+    one.keep("b", 3, b"b3")
+    one.keep("b", 4, b"b4")
+    with pytest.raises(Full, match="expected at most 16384 bytes, and one sweep is more"):
+        one.keep("b", 5, b"b5")
+    assert [b"b1", b"b2", b"b3", b"b4"] == emptied(one)
+
+
+def test_the_end_of_a_run_may_go_alone(spool):
+    """A sweep that cannot be kept whole is not kept at all."""
+    one = spool()
+    for mark in (1, 2, 3, 4):
+        one.keep("a", mark, b"%d" % mark)
+    assert 2 == one.drop("a", 3)
+    assert [b"1", b"2"] == emptied(one)
+
+
+def test_what_earlier_releases_have_kept_is_read(spool, tmp_path):
+    """Agents of 0.1 kept compressed JSON, the sink for InfluxDB compressed lines; as it is."""
+    (tmp_path / "spool").mkdir(mode=0o700)
+    message, points = zlib.compress(b'{"protocol":1}'), zlib.compress(b"lustre a=1i 1", 1)
+    (tmp_path / "spool" / f"000000000007.{'23' * 8}.1.message").write_bytes(message)
+    (tmp_path / "spool" / f"000000000008.{'23' * 8}.2.message").write_bytes(
+        b"%08x\n" % zlib.crc32(b"packed") + b"packed")
+    (tmp_path / "spool" / "000000000000009.5000.points").write_bytes(points)
+    one = spool()
+    assert [("23" * 8, 1), ("23" * 8, 2)] == [(entry.run, entry.mark) for entry in one]
+    one.keep("37" * 8, 1, b"new")
+    assert [message, b"packed", b"new"] == emptied(one)
+    one = spool(ending=".points", is_private=False)
+    assert [("", 5000)] == [(entry.run, entry.mark) for entry in one]
+    assert [points] == emptied(one)
+    assert ["lock"] == os.listdir(tmp_path / "spool")
+
+
+@pytest.mark.parametrize("kept", [b"", b"\0\0\0", b"%08x\nother" % zlib.crc32(b"one"),
+                                  zlib.compress(b'{"protocol":1}')[:-1],
+                                  zlib.compress(b'{"protocol":1}') + b"more"],
+                         ids=["empty", "zeros", "another checksum", "cut", "more behind it"])
+def test_a_damaged_file_is_put_aside(spool, tmp_path, kept):
+    """And stays in nobody's way."""
+    (tmp_path / "spool").mkdir(mode=0o700)
+    (tmp_path / "spool" / "000000000007.a.1.message").write_bytes(kept)
+    one = spool()
+    with pytest.raises(StateError, match="a message that waited is damaged"):
+        one.load(one.first())
+    one.put_aside(one.first())
+    assert (0, 0, None) == (len(one), one.size, one.first())
+    assert (0, 1) == (backlog(one.directory).messages, backlog(one.directory).damaged)
+
+
+def test_a_message_that_was_sent_and_cannot_be_removed_stops_no_agent(spool, monkeypatch):
+    """A disk that fails; the server knows the message when it is sent again."""
+    one = spool()
+    for number in range(3):
+        one.keep("a", number + 1, b"%d" % number)
 
     def fail(path, *_):
         raise OSError(5, "Input/output error", path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", fail)
         patch.setattr(os, "rename", fail)
-        spool.remove(spool.first())
-        spool.put_aside(spool.first())
-    assert (1, b"2") == (len(spool), spool.load(spool.first()))
+        one.remove(one.first())
+        one.put_aside(one.first())
+    assert (1, b"2") == (len(one), one.load(one.first()))
+
+
+def test_one_process_has_a_private_queue_at_a_time(spool, tmp_path):
+    """The other is told whose it is."""
+    spool()
+    with pytest.raises(StateError, match=rf"\(process {os.getpid()}\); stop it first"):
+        Spool(str(tmp_path / "spool"), 1 << 20, "[harvest]")
+    assert os.getpid() == backlog(str(tmp_path / "spool")).process
+
+
+def test_a_directory_that_others_may_read_is_refused_where_it_has_to_be_private(spool, tmp_path):
+    """And taken where it need not be."""
+    (tmp_path / "spool").mkdir(mode=0o755)
+    (tmp_path / "spool").chmod(0o755)
+    with pytest.raises(StateError, match=r"expected a directory of user .* with mode 0700"):
+        spool()
+    spool(is_private=False).keep("", 23, b"points")

@@ -259,7 +259,7 @@ def spooled(data):
         if name not in (b"", b".", b"..", b"lock", b"refused"):
             with open(os.path.join(at.encode(), name), "wb") as file:
                 file.write(part)
-        one = disk_queue.Spool(at, 1 << 20, "with a test")
+        one = disk_queue.Spool(at, 1 << 20, "[harvest]")
         try:
             one.keep("23" * 8, 1, b"{}")
             while one.first() is not None:
@@ -272,7 +272,7 @@ def spooled(data):
                 else:
                     one.remove(one.first())
         finally:
-            os.close(one._lock)
+            one.close()
         points = PointQueue(at, 1 << 20)
         points.put(["lustre a=1i 2"])
         for _ in range(3):

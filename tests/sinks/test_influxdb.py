@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 
 import pytest
 from trees import ROOT
@@ -33,10 +34,10 @@ from sink_desk import (
 )
 
 from iostats import sinks
+from iostats.base import private_files
 from iostats.base.errors import ConfigError
 from iostats.sinks import influxdb
 from iostats.sinks.influxdb import lines as influx_lines
-from iostats.sinks.influxdb import queue as influx_queue
 from iostats.sinks.influxdb import sender
 from iostats.sinks.influxdb.database import Where, retry_after_s, where_of
 from iostats.sinks.influxdb.lines import Lines
@@ -698,7 +699,7 @@ def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, 
     def full(path, data):
         raise OSError(28, "No space left on device")
     with monkeypatch.context() as patched:
-        patched.setattr(influx_queue, "_write", full)
+        patched.setattr(private_files, "write_whole", full)
         swept(sink, site, {MDT0: {"4711": {"open": 23}}}, {MDT0: {"4711": {"open": 37}}})
         sent(sink)
     swept(sink, site, {MDT0: {"4711": {"open": 41}}})
@@ -726,6 +727,21 @@ def test_a_damaged_file_of_the_spool_costs_its_points_alone(answering, opened, o
     assert (1, 53) == tuple(number_of(sink, f"iostats_influxdb_{name}_points")
                             for name in ("written", "dropped"))
     assert {"refused", "somebody's.points"} == set(os.listdir(tmp_path / "spool"))
+
+
+def test_points_that_an_earlier_release_has_kept_are_sent(answering, opened, options, tmp_path):
+    """Its files had longer names and no line with a checksum."""
+    (tmp_path / "spool").mkdir()
+    for number, text in ((9, b"lustre a=23i 1"), (10, b"lustre a=37i 2\nlustre a=41i 3")):
+        (tmp_path / "spool" / f"{number:015d}.{number - 8}.points").write_bytes(
+            zlib.compress(text, 1))
+    database = answering()
+    sink = opened(options(database.url))
+    sent(sink)
+    assert [["lustre a=23i 1"], ["lustre a=37i 2", "lustre a=41i 3"]] == [
+        lines for _, _, lines in database.writes]
+    assert [3, 0] == [number_of(sink, f"iostats_influxdb_{name}_points")
+                      for name in ("written", "dropped")]
 
 
 def test_points_put_aside_are_bounded_too(tmp_path):
@@ -810,7 +826,7 @@ def test_choices_that_will_not_do_are_one_line(tmp_path, options, text, mode, sa
 def test_a_directory_that_will_not_do_is_one_line(tmp_path):
     """Here: a file stands in its place."""
     (tmp_path / "spool").write_text("")
-    with pytest.raises(ConfigError, match=r"name another directory .*spool_dir in site\.cfg"):
+    with pytest.raises(ConfigError, match=r"name another directory .*influxdb\] spool_dir"):
         PointQueue(str(tmp_path / "spool" / "points"), 65536)
 
 

@@ -1,40 +1,40 @@
 """
-Points that wait for the database, in a directory of bounded size.
+Points that wait for the database: in a directory of bounded size, and where that cannot be written
+some of them in memory.
+
+    DIRECTORY/NUMBER.COUNT.points    COUNT lines of the line protocol, compressed (base.disk_queue)
+    DIRECTORY/refused/TIME.txt       lines that the database does not take
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import os
-import re
 import threading
 import time
 import zlib
 
-from iostats.base.errors import ConfigError
-from iostats.base.private_files import make_directories
+from iostats.base.disk_queue import Spool, Spooled
+from iostats.base.errors import ConfigError, StateError
+from iostats.base.private_files import make_or_explain, write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Union
 
-    Kept = Union[str, tuple[int, bytes]]                   # a file, or (points, data) in memory
+    Batch = Union[Spooled, tuple[int, bytes]]       # a file, or (points, data) in memory
 
-_IN_MEMORY = 16 << 20               # where the directory can't be written
-_FILE = ".points"
-_is_ours = re.compile(r"\d{15}\.\d+\.points").fullmatch
+_IN_MEMORY = 16 << 20               # bytes, where the directory can't be written
 
 
 class PointQueue:
     """
-    Points that wait, in a directory: files NUMBER.COUNT.points, compressed, the oldest first.
-
-    `most_bytes`: so much at most; when it is full the oldest points go.  Where the directory can't
-    be written some are kept in memory.  Two threads may use it: one that puts, one that takes.
+    Points that wait; the oldest go when there are more than `most_bytes`, and then ConfigError
+    tells where the directory can't be used.  Two threads may use it: one that puts, one that takes.
 
     Attributes:
-        dropped: points that went since there was no room; `refused`: points put aside.
+        directory: where they wait.
+        dropped: points that went for lack of room; `refused`: points put aside.
         trouble: why the directory can't be written, in words; "" when it can.
     """
 
@@ -43,96 +43,74 @@ class PointQueue:
         self._aside = os.path.join(directory, "refused")
         self.dropped = self.refused = 0
         self.trouble = ""
-        self._lock = threading.Condition()
-        self._memory: collections.deque[tuple[int, bytes]] = collections.deque()   # (points, data)
-        self._taken = None
+        self._changed = threading.Condition()
+        self._memory: collections.deque[tuple[int, bytes]] = collections.deque()
         try:
-            make_directories(self._aside)
-            for name in os.listdir(directory):
-                if name.endswith(".new"):
-                    os.unlink(os.path.join(directory, name))
-            self._files = collections.deque(
-                (name, os.path.getsize(os.path.join(directory, name)))
-                for name in sorted(os.listdir(directory)) if _is_ours(name))
+            make_or_explain(self._aside, "in site.cfg: [influxdb] spool_dir")
+            self._spool = Spool(directory, most_bytes, "[influxdb]", ".points", is_private=False)
+        except StateError as error:
+            raise ConfigError(str(error)) from None
         except OSError as error:
             raise ConfigError(f"{error.filename or directory}: cannot be used: {error.strerror}; "
-                              "name "
-                              f"another directory ([influxdb] spool_dir in site.cfg)") from None
-        self._bytes = sum(size for _, size in self._files)
-        self._number = int(self._files[-1][0].split(".")[0]) if self._files else 0
+                              f"name another directory in site.cfg: [influxdb] spool_dir") from None
 
     def put(self, lines: list[str]) -> None:
         """Keep points, on the disk when this returns, if that can be."""
         data = zlib.compress("\n".join(lines).encode("utf-8", "backslashreplace"), 1)
-        self._number += 1
-        name = f"{self._number:015d}.{len(lines)}{_FILE}"
+        with self._changed:
+            # One that is being sent may be counted as dropped, and arrive all the same.
+            self.dropped += sum(one.mark for one in self._spool.make_room(data))
         try:
-            _write(os.path.join(self.directory, name), data)
-        except OSError as error:
-            with self._lock:
-                self.trouble = error.strerror or str(error)
+            one = self._spool.write("", len(lines), data)
+        except (OSError, StateError) as error:
+            with self._changed:
+                self.trouble = getattr(error, "strerror", None) or str(error)
                 self._memory.append((len(lines), data))
                 while sum(len(kept) for _, kept in self._memory) > _IN_MEMORY:
                     self.dropped += self._memory.popleft()[0]
-                self._lock.notify_all()
+                self._changed.notify_all()
             return
-        with self._lock:
+        with self._changed:
             self.trouble = ""
-            self._files.append((name, len(data)))
-            self._bytes += len(data)
-            self._make_room()
-            self._lock.notify_all()
+            self._spool.add(one)
+            self._changed.notify_all()
 
-    def _make_room(self) -> None:
-        while self._bytes > self._most and len(self._files) > 1:
-            # The one that is being sent may be counted as dropped, and arrive all the same.
-            name, size = self._files.popleft()
-            self._bytes -= size
-            self.dropped += _points_of(name)
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self.directory, name))
-
-    def oldest(self, within_s: float) -> tuple[Kept, list[bytes]] | None:
+    def oldest(self, within_s: float) -> tuple[Batch, list[bytes]] | None:
         """(what it is, its lines) of the oldest points, or None when none come in that time."""
-        with self._lock:
-            if not self._files and not self._memory:
-                self._lock.wait(within_s)
-            if self._files:
-                name = self._files[0][0]
-            elif self._memory:
+        with self._changed:
+            if not len(self._spool) and not self._memory:
+                self._changed.wait(within_s)
+            one = self._spool.first()
+            if one is None:
+                if not self._memory:
+                    return None
                 kept = self._memory[0]
                 return kept, zlib.decompress(kept[1]).split(b"\n")
-            else:
-                return None
         try:
-            with open(os.path.join(self.directory, name), "rb") as file:
-                return name, zlib.decompress(file.read()).split(b"\n")
-        except (OSError, zlib.error):
+            return one, zlib.decompress(self._spool.load(one)).split(b"\n")
+        except (StateError, zlib.error):
             # Somebody has removed or damaged it; what was in it can't be had any more.
-            with self._lock:
-                if self._files and self._files[0][0] == name:
-                    self.dropped += _points_of(name)
-            self.done(name)
+            with self._changed:
+                if self._spool.first() is one:
+                    self.dropped += one.mark
+            self.done(one)
             return None
 
-    def done(self, what: Kept) -> None:
+    def done(self, batch: Batch) -> None:
         """These points are not to be kept any longer."""
-        with self._lock:
-            if isinstance(what, tuple):
-                if self._memory and self._memory[0] is what:
+        with self._changed:
+            if not isinstance(batch, Spooled):
+                if self._memory and self._memory[0] is batch:
                     self._memory.popleft()
-                return
-            if self._files and self._files[0][0] == what:
-                self._bytes -= self._files.popleft()[1]
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(self.directory, what))
+            elif self._spool.first() is batch:
+                self._spool.remove(batch)
 
     def put_aside(self, lines: list[bytes]) -> None:
         """Keep points that no database takes, for a person to look at; the newest of them."""
         self.refused += len(lines)
         name = f"{time.time_ns():020d}.txt"
         try:
-            _write(os.path.join(self._aside, name), b"\n".join(lines) + b"\n")
+            write_whole(os.path.join(self._aside, name), b"\n".join(lines) + b"\n")
             names = sorted(os.listdir(self._aside), reverse=True)
             size = 0
             for one in names:
@@ -145,26 +123,6 @@ class PointQueue:
 
     def waiting(self) -> tuple[int, int]:
         """(points, bytes) that wait."""
-        with self._lock:
-            return (sum(_points_of(name) for name, _ in self._files)
-                    + sum(points for points, _ in self._memory),
-                    self._bytes + sum(len(data) for _, data in self._memory))
-
-
-def _points_of(name: str) -> int:
-    return int(name.split(".")[1])
-
-
-def _write(path: str, data: bytes) -> None:
-    beside = path + ".new"
-    try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(beside, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+        with self._changed:
+            return (sum(one.mark for one in self._spool) + sum(count for count, _ in self._memory),
+                    self._spool.size + sum(len(data) for _, data in self._memory))
