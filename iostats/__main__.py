@@ -19,7 +19,7 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats harvest [SERVER [FS ...]]      on a storage server; likewise
        iostats server [options]               as iostats_server.py
        iostats config [--check] [options]     what is in force, and why
-       iostats store [--begin-anew]           the site's store, and a damaged one
+       iostats store [--rebuild]              check the site's store, rebuild it
        iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
 
 `iostats start --help` and the like tell the rest.

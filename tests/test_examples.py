@@ -52,7 +52,7 @@ NOT_RUN = {
         "tests/test_docs.py, tests/test_benchmarks.py and tests/test_curves.py run these programs",
     r"iostats_client\.py start --public":
         "writes to /run/iostats; tests/node/test_start_files.py",
-    r"iostats store --begin-anew":
+    r"iostats store --rebuild":
         "needs a damaged store; tests/cli/test_store_command.py",
 }
 # Those that go on until they are stopped; they are stopped when they have begun.

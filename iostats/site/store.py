@@ -56,11 +56,11 @@ Attributes:
 """
 
 StoredReport = namedtuple("StoredReport", "node seq body")
-StoredReport.__doc__ = """A report: whose, and its bytes."""
+StoredReport.__doc__ = """A report: its node, what tells it from others of the node, its bytes."""
 
 StoredJob = namedtuple("StoredJob", "about closed")
 StoredJob.__doc__ = """
-A job of which something is here.
+What is known of a job.
 
 Attributes:
     about: as of DueJob.
@@ -76,7 +76,7 @@ _EXPECT = ("INSERT INTO jobs (cluster, job, attempt, about, user, first, due) "
 
 @contextlib.contextmanager
 def damage_reported(path: str) -> Iterator[None]:
-    """StateError where what the file gives is not what was kept: damaged, or of another kind."""
+    """StateError, in place of the errors of reading content that is damaged."""
     try:
         yield
     except (zlib.error, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError,
@@ -85,7 +85,7 @@ def damage_reported(path: str) -> Iterator[None]:
 
 
 class Store(StoreDatabase):
-    """The reports and records of all jobs; see store_database.py for what makes them safe."""
+    """The reports and records of all jobs."""
 
     def __init__(self, path: str, clocks: Clocks = HERE) -> None:
         """Open `path`, and make it if it is not there; StateError."""
@@ -96,7 +96,7 @@ class Store(StoreDatabase):
 
     def opened(self) -> None:
         rows = self.connection.execute("SELECT passed, wall, boot_id, up FROM clock").fetchall()
-        # A store of before has the clock's times; its latest one that is not ahead of now.
+        # A store of an older release has times of the clock.
         [(latest,)] = self.connection.execute("SELECT max(first) FROM jobs")
         kept = next((row for row in rows if _is_clock_row(row)), None)
         self._clock = StoreClock(self._clocks, kept, latest if isinstance(latest, float) else None)
@@ -111,11 +111,11 @@ class Store(StoreDatabase):
             self._keep_time()
 
     def _keep_time(self) -> None:
-        """Keep how much time has passed, and say what is wrong with the clock."""
+        """Keep how much time has passed, and log what is wrong with the clock."""
         assert self._clock is not None
-        news = self._clock.look()
-        if news:
-            log.warning("%s: %s", self.path, news)
+        message = self._clock.advance()
+        if message:
+            log.warning("%s: %s", self.path, message)
         self.change("INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?, ?)", self._clock.row())
 
     # -- reports -------------------------------------------------------------------------------
@@ -141,7 +141,9 @@ class Store(StoreDatabase):
             raise self._failed(error) from None
 
     def expect(self, jobs: Iterable[tuple[Key, bytes, str, float, float]]) -> None:
-        """Records of jobs are due, without a report: [(key, about, user, now, due)].  Committed."""
+        """
+        Make records due without a report: [(key, about, user, now, due)].  Committed; StateError.
+        """
         statements = [(_EXPECT, (*key, *others)) for key, *others in jobs]
         if statements:
             self.change(*statements)
@@ -155,8 +157,8 @@ class Store(StoreDatabase):
         """
         A job's reports, one after the other.
 
-        A few are read at a time, so others can be added meanwhile.  What can't be unpacked is put
-        aside: see `damaged`.
+        A few are read at a time, so others can be added meanwhile.  What cannot be unpacked is
+        set aside: see `damaged`.
         """
         last = ("", "")
         while True:
@@ -173,7 +175,7 @@ class Store(StoreDatabase):
                 return
 
     def put_aside(self, key: Key, node: str, seq: str, why: str) -> None:
-        """A report that can't be read is named, and holds no other one up; StateError."""
+        """Log a report that cannot be read, and move it to damaged_reports; StateError."""
         run = f" (run {key.attempt})" if key.attempt else ""
         log.error("%s: the report of node %s of job %s%s is damaged, and put aside (table "
                   "damaged_reports): %s", self.path, node, key.job, run, why)
@@ -183,7 +185,7 @@ class Store(StoreDatabase):
                     (f"DELETE FROM reports WHERE {one}", (*key, node, seq)))
 
     def damaged(self, key: Key) -> list[str]:
-        """Nodes of whose reports one is damaged, and has not come again."""
+        """[node] of damaged reports that have not been sent again."""
         return [str(node) for node, in self.rows(
             f"SELECT DISTINCT node FROM damaged_reports AS bad WHERE {_THIS} AND NOT EXISTS "
             "(SELECT 1 FROM reports AS one WHERE one.cluster = bad.cluster AND one.job = bad.job "
@@ -199,7 +201,7 @@ class Store(StoreDatabase):
     # -- records -------------------------------------------------------------------------------
 
     def job(self, key: Key) -> StoredJob | None:
-        """The StoredJob of a job of which something is here, or None."""
+        """The StoredJob of a job, or None."""
         rows = self.rows(f"SELECT about, closed FROM jobs WHERE {_THIS}", key)
         return StoredJob(rows[0][0], bool(rows[0][1])) if rows else None
 
@@ -227,7 +229,7 @@ class Store(StoreDatabase):
                 (job_index.PUT, job_index.values_to_put(key, summary)))))
 
     def show_once(self, key: Key) -> bool:
-        """True for the first call of a job: its report goes to its user now.  Committed."""
+        """True at the first call for a job: it is to be shown now.  Committed; StateError."""
         return self.change(f"UPDATE jobs SET shown = 1 WHERE {_THIS} AND shown = 0", key) > 0
 
     def records(self, job: str, user: str | None = None) -> Iterator[bytes]:
@@ -285,8 +287,8 @@ class Store(StoreDatabase):
 
     def forget(self, reports_before: float, records_before: float) -> None:
         """
-        Remove reports and records of jobs that were first heard of before these moments, by the
-        store's time; a day's worth at the most, so that there is time to see a mistake.
+        Remove reports and records of jobs whose first report came before these moments, by the
+        store's time; up to a day's worth at once, so that there is time to notice a mistake.
         """
         with contextlib.suppress(StateError):          # on a full disk what follows makes room
             self._keep_time()

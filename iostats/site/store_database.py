@@ -1,9 +1,9 @@
 """
-One SQLite file for this process alone: whole after each commit, and whatever fails says so.
+One SQLite file that only this process has open, and that is consistent after each commit.
 
-Every change is one transaction, begun by the first change and ended by `commit`.  Where one fails,
-all that was changed since the last commit is dropped, and `commit` raises the error: what is
-acknowledged after a commit is on the disk.
+The first change begins a transaction and `commit` ends it.  Where a change fails, all changes since
+the last commit are dropped and `commit` raises the error: what is acknowledged after `commit` is on
+the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-# What is wrong in a damaged file is said in its own bytes, which need not be UTF-8.
+# UnicodeDecodeError: messages of SQLite quote a damaged file, whose bytes need not be UTF-8.
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
@@ -51,7 +51,7 @@ class StoreDatabase:
         try:
             store_file.make(path, make)
             if not os.path.getsize(path):
-                raise StateError(f"{path}: has 0 bytes: it was cut, or made by somebody else; "
+                raise StateError(f"{path}: is empty: it was truncated, or another program made it; "
                                  f"{REPAIR_HINT}")
             self.connection = sqlite3.connect(path, timeout=0, isolation_level=None)
             self._is_open = True
@@ -75,7 +75,7 @@ class StoreDatabase:
                              f"site.cfg, [site] store") from None
 
     def _prepare(self, upgrade: Callable[[sqlite3.Connection, str], None]) -> None:
-        """Have the file for us alone, and of our form."""
+        """Lock the file, and check and upgrade its tables."""
         self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         self.connection.execute("BEGIN IMMEDIATE")
         upgrade(self.connection, self.path)
@@ -87,7 +87,7 @@ class StoreDatabase:
         """For a subclass: read what it has to know, when the file is open."""
 
     def before_close(self) -> None:
-        """For a subclass: change the last things; errors are of no account."""
+        """For a subclass: the last changes; their errors are ignored."""
 
     def close(self) -> None:
         """Close the file; what is not committed is dropped."""

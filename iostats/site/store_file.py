@@ -1,8 +1,8 @@
 """
-The store's files on the disk: made whole, and still those that were opened.
+The store's files on the disk: made in one step, and checked to be still those that were opened.
 
-SQLite goes on with a file that was removed or cut under it, and says that all is well: what it is
-given then is nowhere.
+SQLite reports no error when its file was removed or truncated while it was open: what is written
+then is lost.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-REPAIR_HINT = "`iostats store` says what is lost, and how to go on"
+REPAIR_HINT = "`iostats store` says what is lost, and what to do"
 ENDS = ("", "-wal", "-shm", "-journal")
 
 
 def make(path: str, prepare: Callable[[sqlite3.Connection], object]) -> None:
     """
-    A new store at `path`, with what `prepare` puts into it; nothing where there is one.
+    Make a new store at `path`, with what `prepare` puts into it; nothing where there is one.
 
-    It is there whole or not at all: one of 0 bytes was never made by us.
+    It appears complete or not at all: an empty file is never one of ours.
     """
     make_directories(os.path.dirname(path))
     if os.path.lexists(path):
@@ -54,7 +54,7 @@ def make(path: str, prepare: Callable[[sqlite3.Connection], object]) -> None:
 
 
 class OpenFiles:
-    """The files of an open store."""
+    """The files of an open store: the database and its write-ahead log."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class OpenFiles:
         self.check()
 
     def check(self) -> None:
-        """StateError where one of them was removed, replaced or cut."""
+        """StateError where one of them was removed, replaced or truncated."""
         for end in ("", "-wal"):
             try:
                 found = os.stat(self._path + end)
@@ -78,18 +78,18 @@ class OpenFiles:
                                    f"the server has it open")
             if not end:
                 if found.st_size < self._size:
-                    raise StateError(f"{self._path}: was cut from {self._size} to {found.st_size} "
-                                     f"bytes while the server has it open; nothing more is "
-                                     f"acknowledged; stop the server; {REPAIR_HINT}")
+                    raise StateError(f"{self._path}: was truncated from {self._size} to "
+                                     f"{found.st_size} bytes while the server has it open; nothing "
+                                     f"more is acknowledged; stop the server; {REPAIR_HINT}")
                 self._size = found.st_size
 
 
 class StoreRemoved(StateError):
-    """The file has no name any more, or another one; what is in it can still be read."""
+    """The file was removed or replaced; what is in it can still be read through the open one."""
 
 
 def rescue(file: sqlite3.Connection, path: str) -> str:
-    """What is to be said after all of a removed store was copied beside its place, or was not."""
+    """Copy a removed store to a file beside it; a message that says where, or why not."""
     beside = f"{path}.rescued-{time.strftime('%Y%m%d-%H%M%S')}"
     try:
         os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -100,6 +100,6 @@ def rescue(file: sqlite3.Connection, path: str) -> str:
             copy.close()
     except (OSError, sqlite3.Error) as error:
         return (f"nothing more is acknowledged, and what it had could not be copied ({error}); "
-                f"stop the server, and restore the file")
-    return (f"nothing more is acknowledged; all that it had is in {beside}: stop the server, move "
-            f"that to {path}, and start it")
+                f"stop the server, and restore the file from a backup")
+    return (f"nothing more is acknowledged; all of it was copied to {beside}: stop the server, "
+            f"move that to {path}, and start it")

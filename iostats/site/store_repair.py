@@ -1,5 +1,5 @@
 """
-What is in a store, damaged or not, and a new one in its place with all of it that can be read.
+How many rows of a store can be read, and a new one in its place with all of these.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-# Table -> what its rows are called, most precious first.
-TABLES = {"jobs": "jobs (records, and those that wait for one)", "reports": "reports",
+# Table -> what its rows are called, the most valuable first.
+TABLES = {"jobs": "jobs (records, and those without one yet)", "reports": "reports",
           "summaries": "rows of `iostats jobs`", "harvests": "settled totals of storage servers",
           "lives": "jobs at the storage servers", "agents": "agents", "targets": "targets",
           "blocks": "parts of sweeps", "damaged_reports": "damaged reports, put aside",
           "damaged": "damaged rows, put aside", "clock": "clock"}
-# Of these a part says nothing true without the rest; agents send it all anew.
+# These are right together only; agents send all of it again.
 _TOGETHER = ("targets", "blocks", "agents")
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
@@ -33,7 +33,7 @@ TableContent = namedtuple("TableContent", "count why")
 TableContent.__doc__ = """How many rows of a table could be read, and why not all; "" for all."""
 
 
-def look(path: str) -> dict[str, TableContent]:
+def check(path: str) -> dict[str, TableContent]:
     """
     {table: TableContent} of the store at `path`; StateError where there is none, or a server has it
     open.
@@ -51,15 +51,15 @@ def look(path: str) -> dict[str, TableContent]:
     return found
 
 
-def begin_anew(path: str) -> tuple[str, dict[str, TableContent]]:
+def rebuild(path: str) -> tuple[str, dict[str, TableContent]]:
     """
-    Set the store at `path` aside and put a new one in its place, with all that can be read: (path
-    of the old one, {table: TableContent}); StateError.
+    Set the store at `path` aside, and put a new one in its place with all rows that can be read:
+    (path of the old one, {table: TableContent}); StateError.
     """
-    beside, new = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", f"{path}.anew"
+    beside, new = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", f"{path}.rebuilt"
     with _opened(path):
         owner = os.stat(path)
-    for end in ENDS:                                   # of one that was interrupted
+    for end in ENDS:                                   # of a try that was interrupted
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new + end)
     Store(new).close()
@@ -89,7 +89,7 @@ def begin_anew(path: str) -> tuple[str, dict[str, TableContent]]:
 
 
 def _copied(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> TableContent:
-    """All rows of a table that can be read from its one end, and from the other."""
+    """Copy the rows of a table that can be read, from its one end and from the other."""
     why = ""
     try:
         columns = [row[1] for row in old.execute(f"PRAGMA table_info({table})")]
@@ -102,7 +102,7 @@ def _copied(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> Tab
         by = ", ".join(f"{key} {order}" for key in keys)
         try:
             for row in old.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {by}"):
-                with contextlib.suppress(sqlite3.Error):       # not of its form: it is lost
+                with contextlib.suppress(sqlite3.Error):       # invalid: it is lost
                     new.execute(put, row)
             break
         except _ERRORS as error:
@@ -123,7 +123,7 @@ def _tables(file: sqlite3.Connection) -> list[str]:
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
     if not os.path.isfile(path):
-        raise StateError(f"{path}: there is no store; the site's server makes one when it begins "
+        raise StateError(f"{path}: there is no store; the site's server makes one when it starts "
                          f"(site.cfg: [site] store)")
     file = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
@@ -131,7 +131,7 @@ def _opened(path: str) -> Iterator[Any]:
         file.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
         file.close()
-        what = "a server has it open; stop that first" if "locked" in str(error) else (
+        what = "a server has it open; stop the server first" if "locked" in str(error) else (
             f"cannot be opened: {error}")
         raise StateError(f"{path}: {what}") from None
     except _ERRORS:

@@ -1,12 +1,12 @@
 """
-The tables of the site's store, and how a store of a release before gets those of this one.
+The tables of the site's store, and the upgrade of a store that an older release has made.
 
     jobs      one row for each run of a job: (cluster, job, attempt)
     reports   one row for each report: (cluster, job, attempt, node, seq)
-    damaged_reports     those that could not be read any more: each costs itself alone
-    clock     one row: the store's own time, store_clock.py; `first` and `due` are of it
+    damaged_reports     reports that could not be read, put aside
+    clock     one row: the store's own time, store_clock.py; `first` and `due` are in it
 
-The table of summaries is that of job_index.py, those of the harvest are those of harvest_store.py.
+job_index.py has the table `summaries`, harvest_store.py says what those of the harvest are for.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CREATE TABLE harvests (job TEXT PRIMARY KEY, made REAL NOT NULL, body BLOB NOT N
 CREATE INDEX harvests_made ON harvests (made);
 """
 
-# What a store of version 2 has since it was found to be needed.
+# Added to version 2 later: made where they are missing.
 _MAKE_MORE = """
 CREATE TABLE IF NOT EXISTS damaged_reports (
     cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
@@ -90,7 +90,7 @@ def upgrade(connection: sqlite3.Connection, path: str) -> None:
     """
     version, = connection.execute("PRAGMA user_version").fetchone()
     if version not in (1, VERSION):
-        what = f"version {version}, of another release" if version else "somebody else's tables"
+        what = f"version {version}, of another release" if version else "tables of another program"
         raise StateError(f"{path}: expected a store of version {VERSION}, got {what}; name another "
                          f"in site.cfg, [site] store")
     if version != VERSION:
@@ -117,4 +117,4 @@ def _summarize(connection: sqlite3.Connection, path: str) -> None:
     if made or damaged:
         log.info("%s: now of version %s: %s records", path, VERSION, made)
     if damaged:
-        log.warning("%s: %s records are damaged: `iostats jobs` does not have them", path, damaged)
+        log.warning("%s: %s records are damaged: `iostats jobs` does not list them", path, damaged)

@@ -56,25 +56,25 @@ def test_a_store_that_is_whole_says_so(path, capsys):
     assert 0 == run(path)
     out, err = capsys.readouterr()
     assert f"{path}: can be read\n" in out and "       400 reports\n" not in out
-    assert "441 reports" in out and "42 jobs (records, and those that wait for one)" in out
+    assert "441 reports" in out and "42 jobs (records, and those without one yet)" in out
     assert "" == err
 
 
-def test_a_damaged_store_says_what_is_lost_and_how_to_go_on(path, capsys):
+def test_a_damaged_store_says_what_is_lost_and_what_to_do(path, capsys):
     damage_a_page(path, "reports")
     assert 1 == run(path)
     out, err = capsys.readouterr()
     assert f"{path}: is damaged\n" in out and "cannot be read: database disk image is malf" in out
-    assert "restore it from a backup" in err and "`iostats store --begin-anew`" in err
+    assert "restore it from a backup" in err and "`iostats store --rebuild`" in err
 
 
-def test_begun_anew_it_has_all_that_can_be_read(path, capsys, tmp_path):
+def test_a_rebuilt_store_has_all_that_can_be_read(path, capsys, tmp_path):
     """All records, and the reports before the damaged page and behind it; the old one stays."""
     damage_a_page(path, "reports")
     before = Path(path).read_bytes()
-    assert 0 == run(path, "--begin-anew")
+    assert 0 == run(path, "--rebuild")
     [old] = tmp_path.glob("site.sqlite.damaged-*")
-    assert f"{path}: begun anew; the old one is {old}\n" in capsys.readouterr().out
+    assert f"{path}: rebuilt; the old one is {old}\n" in capsys.readouterr().out
     assert before == old.read_bytes() and is_private(path) and is_private(old)
     again = Inside(tmp_path)
     again.now += 10
@@ -88,21 +88,21 @@ def test_begun_anew_it_has_all_that_can_be_read(path, capsys, tmp_path):
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose file it is otherwise")
-def test_the_new_one_is_its_users_who_has_had_the_old_one(path, capsys):
-    """The server runs as that user; root has begun the store anew."""
+def test_a_rebuilt_store_belongs_to_the_user_of_the_old_one(path, capsys):
+    """The server runs as that user; root has rebuilt the store."""
     os.chown(path, 65534, 65534)
-    assert 0 == run(path, "--begin-anew")
+    assert 0 == run(path, "--rebuild")
     assert (65534, 65534) == (os.stat(path).st_uid, os.stat(path).st_gid)
 
 
 @pytest.mark.parametrize("content", [b"", b"no SQLite at all\n" * 1000])
-def test_what_is_no_store_is_set_aside_and_an_empty_one_begins(tmp_path, capsys, content):
+def test_a_file_that_is_no_store_is_set_aside_for_an_empty_store(tmp_path, capsys, content):
     path = tmp_path / "site.sqlite"
     path.write_bytes(content)
     assert 1 == run(str(path))
-    assert "nothing of it can be read" in capsys.readouterr().out
+    assert "no row of it can be read" in capsys.readouterr().out
     assert content == path.read_bytes()
-    assert 0 == run(str(path), "--begin-anew")
+    assert 0 == run(str(path), "--rebuild")
     [old] = tmp_path.glob("site.sqlite.damaged-*")
     assert content == old.read_bytes()
     store = Store(str(path))
@@ -112,12 +112,19 @@ def test_what_is_no_store_is_set_aside_and_an_empty_one_begins(tmp_path, capsys,
 
 def test_a_store_that_a_server_has_open_is_left_as_it_is(path, capsys):
     store = Store(path)
-    for options in ((), ("--begin-anew",)):
+    for options in ((), ("--rebuild",)):
         assert 1 == run(path, *options)
-        assert f"iostats: {path}: a server has it open; stop that first\n" == (
+        assert f"iostats: {path}: a server has it open; stop the server first\n" == (
             capsys.readouterr().err)
     store.close()
-    for options in ((), ("--begin-anew",)):
+    for options in ((), ("--rebuild",)):
         assert 1 == run(path + "-away", *options)
         assert "there is no store; the site's server makes one" in capsys.readouterr().err
     assert [] == list(Path(path).parent.glob("*.anew*"))
+
+
+def test_the_old_name_of_rebuild_is_accepted_and_says_so(path, capsys):
+    assert 0 == run(path, "--begin-anew")
+    out, err = capsys.readouterr()
+    assert f"{path}: rebuilt; the old one is " in out
+    assert "iostats: --begin-anew: the name is now --rebuild\n" == err

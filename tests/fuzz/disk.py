@@ -386,16 +386,16 @@ def damaged_store(data):
 
 @target(_damaged_seeds, 60)
 def repaired_store(data):
-    """`iostats store --begin-anew` makes one of it with which the server begins, and answers."""
+    """`iostats store --rebuild` makes one of it with which the server begins, and answers."""
     from iostats.site import store_repair
     from iostats.site.receive import SiteServer
     from iostats.site.store import Store
     with _directory() as at:
         path = os.path.join(at, "site.sqlite")
         _damage(path, Draw(data))
-        for found in (store_repair.look(path), store_repair.begin_anew(path)[1]):
+        for found in (store_repair.check(path), store_repair.rebuild(path)[1]):
             assert all(one.count >= 0 for one in found.values())
-        assert not any(one.why for one in store_repair.look(path).values())
+        assert not any(one.why for one in store_repair.check(path).values())
         store = Store(path)
         try:
             with no_bug_logged():

@@ -44,7 +44,7 @@ def test_the_file_is_made_for_its_user_alone(tmp_path):
         os.umask(before)
 
 
-def test_a_second_server_is_told_so(store, store_path):
+def test_a_second_server_cannot_open_it(store, store_path):
     """In one line, in the same process and in another one; the first one goes on."""
     with pytest.raises(StateError, match=r"site\.sqlite: another server has it open$"):
         Store(store_path)
@@ -57,8 +57,8 @@ def test_a_second_server_is_told_so(store, store_path):
     store.commit()
 
 
-def test_a_file_that_is_none_of_ours_is_left_as_it_is(store_path):
-    """No SQLite, somebody else's tables, another release of ours."""
+def test_a_file_that_is_not_a_store_is_left_as_it_is(store_path):
+    """Not SQLite, tables of another program, another release of ours."""
     before = "not SQLite at all\n" * 100
     Path(store_path).write_text(before)
     with pytest.raises(StateError, match="expected our SQLite file, got: file is not a database"):
@@ -69,7 +69,7 @@ def test_a_file_that_is_none_of_ours_is_left_as_it_is(store_path):
     theirs = sqlite3.connect(store_path)
     theirs.execute("CREATE TABLE recipes (text)")
     theirs.close()
-    with pytest.raises(StateError, match="expected a store of version 2, got somebody else's"):
+    with pytest.raises(StateError, match="expected a store of version 2, got tables of another"):
         Store(store_path)
     theirs = sqlite3.connect(store_path)
     assert [("recipes",)] == theirs.execute("SELECT name FROM sqlite_master").fetchall()
@@ -80,7 +80,7 @@ def test_a_file_that_is_none_of_ours_is_left_as_it_is(store_path):
         Store(store_path)
 
 
-def test_a_path_that_can_not_be_opened_is_one_line(tmp_path):
+def test_a_path_that_cannot_be_opened_is_one_line_of_error(tmp_path):
     (tmp_path / "file").write_text("")
     for path, why in ((tmp_path, "unable to open database file"),
                       (tmp_path / "file" / "site.sqlite", "File exists"),
@@ -101,7 +101,7 @@ def test_what_was_not_committed_is_not_there(store_path):
     store.close()
 
 
-def test_a_damaged_file_is_one_line_and_no_number(store_path, caplog):
+def test_a_damaged_file_is_one_line_of_error_and_no_wrong_number(store_path, caplog):
     """A report that can't be unpacked costs itself alone, and pages that are none are said."""
     store = Store(store_path)
     for number in range(100):
@@ -124,15 +124,15 @@ def test_a_damaged_file_is_one_line_and_no_number(store_path, caplog):
         bodies(Store(store_path).reports(KEY))
 
 
-def test_what_is_given_to_a_file_that_was_removed_is_not_acknowledged(store_path):
-    """All that it had is beside its place, and is a store."""
+def test_nothing_is_acknowledged_after_the_file_was_removed(store_path):
+    """All of it is copied to a file beside its place, which is a store."""
     store = Store(store_path)
     add(store, seq="23", body=b"kept")
     store.commit()
     os.unlink(store_path)
     add(store, seq="37")
     with pytest.raises(StateError, match=r"site\.sqlite: was removed while the server has it open; "
-                       r"nothing more is acknowledged; all that it had is in .*rescued-"):
+                       r"nothing more is acknowledged; all of it was copied to .*rescued-"):
         store.commit()
     with pytest.raises(StateError, match="was removed while the server has it open"):
         add(store, seq="41")                               # at once: no commit fails any more
@@ -150,7 +150,7 @@ def test_what_is_given_to_a_file_that_was_removed_is_not_acknowledged(store_path
 
 
 @pytest.mark.parametrize("end", ["", "-wal"])
-def test_another_file_in_its_place_is_not_taken_for_it(store_path, end):
+def test_a_file_that_was_replaced_is_noticed(store_path, end):
     """As a backup that is copied back under a running server."""
     store = Store(store_path)
     add(store)
@@ -164,7 +164,7 @@ def test_another_file_in_its_place_is_not_taken_for_it(store_path, end):
 
 
 @pytest.mark.parametrize("size", [0, 4096])
-def test_a_file_that_is_cut_under_it_is_not_gone_on_with(store_path, size):
+def test_a_file_that_is_truncated_while_open_is_not_used_any_more(store_path, size):
     store = Store(store_path)
     add(store)
     store.commit()
@@ -173,17 +173,17 @@ def test_a_file_that_is_cut_under_it_is_not_gone_on_with(store_path, size):
     store.commit()
     before = os.path.getsize(store_path)
     os.truncate(store_path, size)
-    with pytest.raises(StateError, match=f"was cut from {before} to {size} bytes"):
+    with pytest.raises(StateError, match=f"was truncated from {before} to {size} bytes"):
         add(store, seq="37")
         store.commit()
     store.close()
 
 
-def test_a_store_of_0_bytes_is_not_begun_anew_without_a_word(store_path):
-    """We make none: what we make is there whole or not at all."""
+def test_an_empty_file_is_no_store(store_path):
+    """We make none: a store appears complete or not at all."""
     Path(store_path).write_bytes(b"")
-    with pytest.raises(StateError, match=r"site\.sqlite: has 0 bytes: it was cut, or made by "
-                       "somebody else; `iostats store` says what is lost, and how to go on"):
+    with pytest.raises(StateError, match=r"site\.sqlite: is empty: it was truncated, or another "
+                       "program made it; `iostats store` says what is lost, and what to do"):
         Store(store_path)
     assert b"" == Path(store_path).read_bytes()
 
@@ -227,13 +227,13 @@ def test_open_jobs_are_those_without_record_and_with_late_reports(store):
     assert [NOON + 99] == [one.due for one in store.open_jobs()]
 
 
-def test_what_is_known_of_a_job(store):
+def test_what_a_report_says_of_its_job_is_kept(store):
     assert store.job(KEY) is None
     add(store)
     assert (b"about", False) == store.job(KEY)
 
 
-def test_commit_tells_of_all_that_was_dropped_since_the_last_one(store):
+def test_commit_fails_for_all_that_was_dropped_since_the_last_one(store):
     """
     A record that finds no room takes the reports with it that wait for the same commit: SQLite
     drops the whole transaction.  Nobody may be told that they are safe.
@@ -342,7 +342,7 @@ def test_a_later_record_stands_for_the_one_before(store):
     assert [b"second"] == list(store.records("4711"))
 
 
-def test_a_report_is_shown_once(store):
+def test_a_job_is_shown_once(store):
     reported_and_recorded(store, KEY)
     assert [True, False, False] == [store.show_once(KEY) for _ in range(3)]
 
@@ -390,7 +390,7 @@ def test_reports_go_first_and_records_later(store):
     assert [waits] == [one.key for one in store.open_jobs()]
 
 
-def test_forgetting_on_a_full_disk_is_one_line(store):
+def test_old_jobs_are_removed_on_a_full_disk(store):
     reported_and_recorded(store, KEY)
     fill_up(store)
     add(store, Key("eiger", "4713", 0), body=b"x")

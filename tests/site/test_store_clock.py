@@ -8,9 +8,7 @@ import logging
 import os
 
 import pytest
-from site_desk import SiteDesk, a_report
-from site_desk import reads
-from site_inside import Inside
+from site_desk import SiteDesk, a_report, reads
 
 from iostats.base.errors import NotDelivered, WireError
 from iostats.site.store import Key
@@ -54,44 +52,44 @@ def test_a_clock_that_is_set_changes_no_time(machine, jump):
     machine.wait(23)
     machine.wall += jump
     assert NOON + 23 == one.now()
-    said = one.look()
-    assert f"by {abs(jump) / 3600:.1f} hours" in said
-    assert ("ahead" if jump > 0 else "back") in said
-    assert "" == one.look()
+    warning = one.advance()
+    assert f"by {abs(jump) / 3600:.1f} hours" in warning
+    assert ("ahead" if jump > 0 else "back") in warning
+    assert "" == one.advance()
     machine.wait(37)
     machine.wall -= jump
     again = opened(machine, one.row())
     assert NOON + 60 == again.now()
-    assert f"by {abs(jump) / 3600:.1f} hours" in again.look()
+    assert f"by {abs(jump) / 3600:.1f} hours" in again.advance()
 
 
-def test_time_that_it_was_closed_counts_over_one_boot(machine):
+def test_time_while_it_was_closed_counts_without_a_boot(machine):
     one = opened(machine)
     machine.wait(100 * DAY)
     assert NOON + 100 * DAY == opened(machine, one.row()).now()
 
 
-def test_over_a_boot_a_day_counts_at_most_and_after_an_hour(machine):
+def test_after_a_boot_up_to_a_day_counts_after_an_hour(machine):
     """Two years ahead for two seconds after the boot: nothing; and ahead for good: a day."""
     one = opened(machine)
     machine.boots()
     machine.wall += 730 * DAY
     again = opened(machine, one.row())
     machine.wait(2)
-    assert "" == again.look() and NOON + 2 == again.now()
+    assert "" == again.advance() and NOON + 2 == again.now()
     machine.wall -= 730 * DAY
     machine.wait(HOUR)
-    assert "back by" in again.look()
+    assert "back by" in again.advance()
     assert NOON + 2 + HOUR + 41 == again.now()             # the boot took 41 s
 
     machine.boots()
     machine.wall += 730 * DAY
     before, third = again.now(), opened(machine, again.row())
     machine.wait(HOUR + 1)
-    assert "one day counts" in third.look()
+    assert "one day counts" in third.advance()
     assert before + HOUR + 1 + DAY == third.now()
     machine.wait(HOUR)
-    assert "" == third.look() and before + 2 * HOUR + 1 + DAY == third.now()
+    assert "" == third.advance() and before + 2 * HOUR + 1 + DAY == third.now()
 
 
 def test_a_boot_with_a_clock_of_1970_and_a_counter_that_runs_back(machine):
@@ -100,30 +98,23 @@ def test_a_boot_with_a_clock_of_1970_and_a_counter_that_runs_back(machine):
     machine.boots()
     machine.wall = 100.0
     again = opened(machine, one.row())
-    assert "back by" in again.look()
+    assert "back by" in again.advance()
     machine.wait(2 * HOUR)
-    assert "" == again.look() and NOON + 2 * HOUR == again.now()
+    assert "" == again.advance() and NOON + 2 * HOUR == again.now()
     machine.up -= HOUR
     assert NOON + 2 * HOUR == again.now()
-    again.look()
+    again.advance()
     assert NOON + 2 * HOUR == again.now()
 
 
 @pytest.mark.parametrize("latest, begins", [(None, NOON), (NOON - DAY, NOON - DAY),
                                             (NOON + 730 * DAY, NOON)])
-def test_a_store_of_before_begins_with_what_it_has(machine, latest, begins):
+def test_a_store_of_an_older_release_begins_with_its_latest_time(machine, latest, begins):
     """Neither by a clock that is ahead now, nor by a row of a moment when it was."""
     assert begins == opened(machine, None, latest).now()
 
 
 # -- the site's server -----------------------------------------------------------------------------
-
-@pytest.fixture
-def inside(tmp_path):
-    one = Inside(tmp_path)
-    yield one
-    one.store.close()
-
 
 def restarted(inside):
     inside.store.close()
@@ -216,7 +207,7 @@ def test_what_is_too_late_is_refused_and_kept_by_its_node(inside):
 # -- what can't be read later, is not taken --------------------------------------------------------
 
 @pytest.mark.parametrize("ended, ahead", [(1e12, -1e12), (-1e12, 1e12), (1e12, -1.0)])
-def test_a_report_that_could_not_be_read_again_is_refused_at_the_door(inside, ended, ahead):
+def test_a_report_whose_times_could_not_be_stored_is_refused(inside, ended, ahead):
     """`ended` less `clock_ahead_s` is what is kept; both are within their limits."""
     with pytest.raises(WireError, match="expected `ended` less `clock_ahead_s` from -1e12 to 1e12"):
         inside.send("4711", "nid1", ended=ended, clock_ahead_s=ahead)
@@ -226,7 +217,7 @@ def test_a_report_that_could_not_be_read_again_is_refused_at_the_door(inside, en
     assert [37] == [reads(one) for one in inside.records("4711")]
 
 
-def test_a_job_with_a_damaged_row_costs_nobody_the_start(inside, caplog):
+def test_a_damaged_row_of_a_job_does_not_stop_the_server(inside, caplog):
     """What is known of it comes from its reports; the others are not touched."""
     caplog.set_level(logging.INFO)
     inside.ask("report", a_report("4711", "nid1", reads=23, about={"nodes": "nid1"}), node="nid1")
@@ -243,7 +234,7 @@ def test_a_job_with_a_damaged_row_costs_nobody_the_start(inside, caplog):
 
 
 
-def test_until_when_a_job_waits_is_told_by_the_clock(inside):
+def test_the_time_until_which_a_job_waits_is_one_of_the_clock(inside):
     """Of the moment; what is kept is of the store's time."""
     set_clock(inside, 10 * DAY)
     inside.send("4711", "nid1", reads=23, about={"nodes": "nid[1-2]"})
@@ -254,7 +245,7 @@ def test_until_when_a_job_waits_is_told_by_the_clock(inside):
     assert waiting["until"] == pytest.approx(inside.now + 300 - 37)
 
 
-def test_a_damaged_record_costs_itself_alone(inside, caplog):
+def test_a_damaged_record_is_left_out_and_no_other(inside, caplog):
     """Its own job is told so; lists have the others, and the log names it once."""
     for job in ("4711", "4713", "4717"):
         inside.send(job, "nid1", reads=int(job), about={"nodes": "nid1"})
