@@ -14,7 +14,7 @@ from iostats.load.sums import add_amounts, plain_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Optional
 
     from iostats.base.job_facts import Facts
@@ -186,16 +186,18 @@ def rows_of(level: Level, load: Load, wanted: Filter) -> Rows:
 
 def _of_ids(level: Level, wanted: Filter) -> Rows:
     groups: dict[Any, LoadRow] = {}
-    split = level.split
+    group_of, split = level.group, level.split
     split_names: dict[Any, list[str | None]] = {}       # group -> [name]
     are_jobs, is_over_all = level.is_of_jobs, level.over == EVERYTHING
     for number, (fs, amounts, job, facts, is_job) in enumerate(wanted.rows()):
         if number % AT_ONCE == 0:
             yield None
-        name = level.group(job, facts)
-        names = split_names.get(name)
-        if names is None:
-            names = split_names[name] = [name] if split is None else split(name)
+        name = group_of(job, facts)
+        names: Sequence[str | None] = (name,)
+        if split is not None:
+            if name not in split_names:
+                split_names[name] = split(name)
+            names = split_names[name]
         place = "" if is_over_all else fs
         for name in names:
             group = groups.get((name, is_job, place))
@@ -212,6 +214,7 @@ def _of_ids(level: Level, wanted: Filter) -> Rows:
 
 def _of_ids_on_targets(level: Level, wanted: Filter) -> Rows:
     """One target after the other, so that not all of them are in memory: they may be millions."""
+    group_of, are_jobs = level.group, level.is_of_jobs
     for part, _, _ in wanted.parts():
         groups: dict[Any, LoadRow] = {}
         rows = zip(part.ids, *(column if isinstance(column, list) else column.tolist()
@@ -223,15 +226,15 @@ def _of_ids_on_targets(level: Level, wanted: Filter) -> Rows:
             if not found:
                 continue
             job, facts, is_job = found
-            name = level.group(job, facts)
+            name = group_of(job, facts)
             group = groups.get((name, is_job))
             if group is None:
                 group = groups[name, is_job] = LoadRow(
                     level, name, part.file_system, part.target, part.server,
-                    facts if level.is_of_jobs else None, is_job)
+                    facts if are_jobs else None, is_job)
                 group.of, group.read = [(part.file_system, part.target)], 1
             add_amounts(group.amounts, amounts)
-            if is_job and not level.is_of_jobs:
+            if is_job and not are_jobs:
                 group.jobs.add(job)
         yield from groups.values()
 

@@ -43,8 +43,13 @@ def test_rates_are_bytes_a_second(by, heading):
     (0, True, ">= 0 bytes"), (37, False, "37 bytes"), (0.5, False, "< 1 byte"),
     (0.5, True, "> 0 bytes"), (None, True, "-")])
 def test_what_is_there_is_never_shown_as_nothing(written, low, shown):
-    row = {"write_bytes_per_s": written, "lower_bound": low}
-    assert shown == query_table._amounts("write_bytes_per_s", "lower_bound", "binary")(row)
+    answer = {"level": "c", **ranking.answer(two_targets(), LoadQuery("job-summed", count=1),
+                                             Known)}
+    [row] = answer["rows"]
+    row.update(write_bytes_per_s=written, lower_bound=low)
+    _, titles, line, *_ = query_table.lines(answer)
+    end = titles.index("WRITTEN/S") + len("WRITTEN/S")
+    assert shown == line[:end].split("  ", 1)[1].strip()
 
 
 def test_how_old_each_reading_is():

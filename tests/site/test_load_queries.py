@@ -15,7 +15,6 @@ from iostats.base.cooperative import finished
 from iostats.base.errors import WireError
 from iostats.base.job_facts import Facts
 from iostats.load import table
-from iostats.load.sums import Load
 from iostats.site import load_queries
 from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
 from iostats.site.resets.gaps import CLEARED
@@ -361,4 +360,3 @@ def test_a_sweep_is_added_up_once(harvest, monkeypatch):
     first = finished(asked.load(harvest, LoadParams(), None))
     monkeypatch.setattr(load_queries, "added_by_id", None)
     assert first == finished(asked.load(harvest, LoadParams(), None))
-    assert isinstance(asked._rates, Load)
