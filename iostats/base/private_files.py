@@ -64,35 +64,37 @@ def read_text(path: str, of_any_kind: bool = False) -> str:
         os.close(handle)
 
 
-def write_whole(path: str, data: bytes, replace: bool = True, mode: int = 0o600) -> bool:
+def write_whole(path: str, data: bytes, replace: bool = True, mode: int | None = 0o600) -> bool:
     """
-    A file of `data`, there whole or not at all; False when there is one, and not `replace`.
+    Write `data` to `path`: the file is there whole or not at all, also after a crash.
 
-    Raises OSError.
+    False when there is one already, and not `replace`; a link at `path` is replaced, not followed.
+    `mode`: None for what the umask makes of 0666.  Raises OSError, and leaves nothing then.
     """
+    # In a directory of many another user could put a link there first: a name nobody guesses.
     beside = f"{path}.{os.urandom(8).hex()}.new"
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                     0o666 if mode is None else 0o600)
     try:
         try:
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                             | os.O_CLOEXEC, 0o600)
-            try:
-                if mode != 0o600:
-                    os.fchmod(handle, mode)            # whatever the umask is
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(handle, view):]
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            if replace:
-                os.rename(beside, path)
-            else:
-                os.link(beside, path)
+            if mode not in (None, 0o600):
+                os.fchmod(handle, mode)                # whatever the umask is
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view):]
+            os.fsync(handle)
         finally:
-            forget(beside)
-    except FileExistsError:
-        return False
-    return True
+            os.close(handle)
+        if replace:
+            os.rename(beside, path)
+            return True
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            return False
+        return True
+    finally:
+        forget(beside)
 
 
 def forget(path: str) -> None:

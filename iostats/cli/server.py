@@ -19,7 +19,7 @@ import time
 
 from iostats import schedulers
 from iostats.base import config as site
-from iostats.base import job_id, logs
+from iostats.base import job_id, logs, private_files
 from iostats.base.errors import DONE, StateError, UsageError, one_line
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.node.identity import job as job_of
@@ -407,7 +407,6 @@ def write_whole(path: str, text: str) -> None:
     Not one that another user has put there, where a report is expected: his link leads into files
     of ours, and nobody may read his FIFO.
     """
-    beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
         found = _not_replaceable(path)
         if found is not None and found.st_uid not in (0, os.geteuid()):
@@ -417,13 +416,8 @@ def write_whole(path: str, text: str) -> None:
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
             return
-        # In a directory of many another user could put a link there first: a name nobody guesses.
-        with open(beside, "x", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(beside, path)
+        private_files.write_whole(path, text.encode(), mode=None)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
         raise StateError(f"{path}: cannot be written: {error.strerror}") from None
 
 

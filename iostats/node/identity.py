@@ -53,6 +53,11 @@ def boot_id() -> str:
         return ""
 
 
+def seconds_since_boot() -> float:
+    """Time asleep is in it, where the kernel tells; by the clock that nobody sets."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def other_jobs(job: str, *snapshots: Snapshot) -> int | None:
     """
     How many other jobs were on the node at any of `snapshots`; None where no cgroup tells.

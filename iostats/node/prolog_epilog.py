@@ -110,7 +110,7 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     work = _work(config, root, node, job, about, say)
     path = _job_path(work.kept)
     known = _read(path)
-    _append(path, f"over={int(_up())}\n", say)
+    _append(path, f"over={int(this_node.seconds_since_boot())}\n", say)
     about = {**known.about, **_checked(about)}
     reports, failed, damaged = work.end(
         about, also_here=_others(work.kept.directory, node, known))
@@ -423,8 +423,9 @@ def _why_it_is_over(directory: str, stem: str, now: float | None = None) -> str:
     over = _read(job).over
     if over is not None:
         # By the time since boot, which nobody sets; less than then: the node was booted.
-        return CUT_OFF if now is None or not 0 <= _up() - over <= _CUT_OFF_S else ""
-    booted_at = time.time() - _up()
+        since_s = this_node.seconds_since_boot() - over
+        return CUT_OFF if now is None or not 0 <= since_s <= _CUT_OFF_S else ""
+    booted_at = time.time() - this_node.seconds_since_boot()
     try:
         if os.lstat(path).st_mtime > booted_at - 1:
             return ""
@@ -433,11 +434,6 @@ def _why_it_is_over(directory: str, stem: str, now: float | None = None) -> str:
         return ""
     # A clock that was set tells another time of the boot, but not another boot.
     return BOOTED if boot_id != this_node.boot_id() else ""
-
-
-def _up() -> float:
-    """Seconds since boot, with time asleep."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _give_up(config: Config, root: str, directory: str, stem: str, why: str,

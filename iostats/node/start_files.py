@@ -32,7 +32,7 @@ from iostats.base.private_files import (
     what_is_wrong,
     write_whole,
 )
-from iostats.node.identity import boot_id
+from iostats.node.identity import boot_id, seconds_since_boot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class State:
         try:
             _make_public(path)
             self._write_once(self.public_path, data, replace=True, mode=0o644)
-            _forget_old(path, time.time(), boot_id(), time.clock_gettime(
-                getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))
+            _forget_old(path, time.time(), boot_id(), seconds_since_boot())
         except OSError as error:
             raise StateError(f"{self.public_path}: cannot be kept: {error.strerror}; name another "
                              f"directory in site.cfg, [node] public_dir") from None

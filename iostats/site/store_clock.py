@@ -27,11 +27,7 @@ Clocks = namedtuple("Clocks", "wall up boot_id")
 Clocks.__doc__ = """Functions: seconds since 1970, seconds since boot, the name of this boot."""
 
 
-def _up() -> float:
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-HERE = Clocks(time.time, _up, identity.boot_id)
+HERE = Clocks(time.time, identity.seconds_since_boot, identity.boot_id)
 
 
 class StoreClock:

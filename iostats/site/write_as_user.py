@@ -32,6 +32,7 @@ import time
 
 from iostats.base.config import BESIDE
 from iostats.base.job_id import as_filename
+from iostats.base.private_files import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -342,18 +343,7 @@ def _replace(directory: str, path: str, data: bytes, uid: int) -> None:
     found = os.lstat(directory)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
         raise OSError(errno.ENOTDIR, "")
-    beside = f"{path}.{os.urandom(8).hex()}.new"
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-                     0o600)
-    try:
-        try:
-            _write(handle, data)
-        finally:
-            os.close(handle)
-        os.replace(beside, path)
-    except OSError:
-        os.unlink(beside)
-        raise
+    write_whole(path, data)
 
 
 def _write(handle: int, data: bytes) -> None:

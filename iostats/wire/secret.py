@@ -12,7 +12,7 @@ import stat
 
 from iostats.base.errors import ConfigError, NotDelivered, StateError
 from iostats.base.job_id import as_filename
-from iostats.base.private_files import make_directories, read_text
+from iostats.base.private_files import make_directories, read_text, write_whole
 
 VARIABLE = "IOSTATS_SECRET"
 _SHORTEST = 16
@@ -72,23 +72,9 @@ def make(path: str | None) -> bool:
     """Make a new secret in `path`, unless one is there already; True when it was made."""
     if path is None or os.path.lexists(path):      # its directory may be read-only, and rightly
         return False
-    beside = f"{path}.{os.urandom(8).hex()}.new"
     try:
         make_directories(os.path.dirname(path))
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                         | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                os.write(handle, os.urandom(32).hex().encode() + b"\n")
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            os.link(beside, path)                      # whole, or not at all
-        finally:
-            os.unlink(beside)
-    except FileExistsError:
-        return False
+        return write_whole(path, os.urandom(32).hex().encode() + b"\n", replace=False)
     except OSError as error:
         raise StateError(f"{path}: the secret cannot be made: {error.strerror}; name another "
                          f"file with --secret") from None
-    return True
