@@ -14,7 +14,7 @@ from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
 from iostats.cli.site_server import asked, of_its_form
-from iostats.report import job_list, job_tables
+from iostats.report import job_list, json_and_csv
 from iostats.report.sacct_time import moment
 from iostats.site import job_index
 
@@ -201,7 +201,7 @@ def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[j
            config: site.Config) -> Iterable[str]:
     """What is printed, line by line."""
     if options.json:
-        return [job_tables.as_json({"schema": 1, "since": question["since"],
+        return [json_and_csv.as_json({"schema": 1, "since": question["since"],
                                     "until": question["until"], "jobs": rows})]
     for row in rows:
         row["file_systems"] = [config.labels.get(name, name) for name in row["file_systems"]]

@@ -15,7 +15,7 @@ from iostats.cli.site_server import asked, of_its_form
 from iostats.load import levels, query_table
 from iostats.load.amounts import SORT
 from iostats.load.ranking import MOST_ROWS
-from iostats.report import job_tables
+from iostats.report import json_and_csv
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _cell(value: object) -> object:
     """A text that a spreadsheet does not take for a formula, nor a terminal for a command."""
     if not isinstance(value, str):
         return value
-    return one_line(job_tables.cell(value))
+    return one_line(json_and_csv.csv_cell(value))
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:

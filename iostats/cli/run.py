@@ -21,7 +21,7 @@ from iostats.base.job_id import checked_job_id
 from iostats.cli.options import take
 from iostats.cli.server import check_open_files, event_loop_policy, expected_nodes, write_whole
 from iostats.node import identity, start_files
-from iostats.report import job_tables
+from iostats.report import job_tables, json_and_csv
 from iostats.run import command as run_command
 from iostats.server.job_server import JobServer, totals_options
 from iostats.wire import auth, secret
@@ -326,8 +326,8 @@ def _print(totals: run_command.PartTotals, config: Config, given: dict[str, Any]
     if not _written(given.get("--output") or config["run.output"], text, totals.job, say):
         _tell(text)
     if "--json" in given:                              # the job may end while that is made
-        _written(given["--json"], job_tables.as_json(job_tables.labelled(totals.record(), config)),
-                 totals.job, say)
+        as_json = json_and_csv.as_json(job_tables.labelled(totals.record(), config))
+        _written(given["--json"], as_json, totals.job, say)
 
 
 def _written(path: str, text: str, job: str, say: Callable[[str], None]) -> bool:

@@ -23,7 +23,7 @@ from iostats.base import job_id, logs, private_files
 from iostats.base.errors import DONE, StateError, UsageError, one_line
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.node.identity import job as job_of
-from iostats.report import job_tables
+from iostats.report import job_tables, json_and_csv
 from iostats.report.node_sets import unfolded
 from iostats.server import journal
 from iostats.server.job_server import JobServer, totals_options
@@ -383,8 +383,8 @@ def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> 
     failed = None
     if options.json:                                   # before what somebody may not read any more
         try:
-            write_whole(options.json, job_tables.as_json(job_tables.labelled(totals.record(),
-                                                                             config)))
+            write_whole(options.json, json_and_csv.as_json(job_tables.labelled(
+                totals.record(), config)))
         except StateError as error:
             failed = error
     if options.output:

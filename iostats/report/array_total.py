@@ -10,7 +10,7 @@ from __future__ import annotations
 from iostats.base.errors import one_line
 from iostats.base.units import bytes_text
 from iostats.lustre.metrics import operations_in
-from iostats.report.job_tables import table
+from iostats.report.text_table import table
 from iostats.totals import bounds
 
 TYPE_CHECKING = False

@@ -26,7 +26,7 @@ from iostats.base.job_facts import ENDED, Facts
 from iostats.base.job_id import is_node_name
 from iostats.base.node_list import expanded
 from iostats.load import grouping
-from iostats.report import client_vs_server, job_tables, node_sets
+from iostats.report import client_vs_server, coverage, node_sets
 from iostats.report.job_list import summary_of
 from iostats.server.job_server import totals_options
 from iostats.site import harvest_intake, open_jobs
@@ -188,7 +188,7 @@ class Records:
                 one.record["job"]["user"] or "", now, one.summary) for one in made])
         for one in made:
             del self._jobs[one.key]
-            log.info("%s", job_tables.coverage_line(one.record))
+            log.info("%s", coverage.line(one.record))
             if one.facts is not None:
                 self._harvest.learn(one.key.job, one.facts)
         for one in made:

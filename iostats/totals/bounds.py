@@ -212,3 +212,13 @@ def mark(fs: Mapping[str, Any], number: str) -> str:
 def mark_of(low: object, high: object) -> str:
     """The mark of a number that may be too low, too high, or both."""
     return "~ " if low and high else ">= " if low else "<= " if high else ""
+
+
+def mark_of_layer(numbers: Mapping[str, Any] | None) -> str:
+    """">= " or "": of the numbers of a layer (application, network) or of a storage server's."""
+    return ">= " if (numbers or {}).get("lower_bound") else ""
+
+
+def mark_of_source(fs: Mapping[str, Any], source: str) -> str:
+    """">= " or "": of a number of a source, such as "rpc_stats"."""
+    return ">= " if fs["incomplete"] or source in fs["low"] else ""

@@ -13,7 +13,7 @@ from trees import report as of_node
 from test_job_totals import llite, osc, unread
 
 from iostats.base import config
-from iostats.report import job_tables, node_sets
+from iostats.report import coverage, job_tables, node_sets
 from iostats.totals.job_totals import Totals
 
 
@@ -229,7 +229,7 @@ def test_without_a_number_of_nodes_the_first_line_says_that_it_is_not_known():
     totals = Totals("4711")
     totals.add(WHOLE[0])
     assert ("Job 4711: 1 nodes reported, 00:31:07 (how many there should be is not known)"
-            == job_tables.coverage_line(totals.record()))
+            == coverage.line(totals.record()))
 
 
 def test_messages_that_were_refused_are_counted_at_the_end():

@@ -10,7 +10,7 @@ from test_job_totals import llite, osc, unread
 
 from iostats.base.config import Config
 from iostats.lustre.metrics import EXPLAIN_ALWAYS
-from iostats.report import job_tables, node_sets
+from iostats.report import coverage, job_tables, node_sets
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
@@ -428,7 +428,7 @@ def test_missing_nodes_are_folded_by_their_reasons():
         totals.refuse("not authenticated", name)
     assert ("Job 4711: 1 of 10 nodes reported, 00:01:00; missing: nid[00002-00003,00007] (no start)"
             ", nid[00004-00005] (refused: not authenticated), nid[00006,00008-00010] (no report)"
-            ) == job_tables.coverage_line(totals.record())
+            ) == coverage.line(totals.record())
     found = job_tables.text(totals.record(), Config(), "plain")
     assert "note: 9 nodes have no numbers: every number is a lower bound (>=)\n" in found
     assert "note: messages refused: 2 not authenticated\n" in found
@@ -439,7 +439,7 @@ def test_a_node_that_was_refused_and_then_taken_is_not_missing():
     totals = Totals("4711", frozenset(("nid00001",)))
     totals.refuse("not authenticated", "nid00001")
     totals.add(of_node("nid00001", [llite(open=23)]))
-    assert "Job 4711: 1 of 1 nodes reported, 00:01:00" == job_tables.coverage_line(totals.record())
+    assert "Job 4711: 1 of 1 nodes reported, 00:01:00" == coverage.line(totals.record())
 
 
 # -- --explain -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from test_job_totals import llite, osc, unread
 from iostats.base.config import Config
 from iostats.base.job_facts import ENDED, Facts
 from iostats.node import show, sources
-from iostats.report import accounting_comment, client_vs_server, job_tables, node_sets
+from iostats.report import accounting_comment, client_vs_server, job_tables, json_and_csv, node_sets
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.site import harvest_intake, open_jobs, records
 from iostats.site.store import Key
@@ -133,7 +133,7 @@ JOBS = {
 
 def written(found):
     """The record as `--json` writes it and a reader reads it."""
-    return json.loads(job_tables.as_json(job_tables.labelled(found.record(), Config())))
+    return json.loads(json_and_csv.as_json(job_tables.labelled(found.record(), Config())))
 
 
 def test_the_schema_is_a_schema():
