@@ -31,21 +31,21 @@ LEVEL is a letter or its word:
 {levels.query_help()}
 
 Totals are of the jobs that are not settled yet, since their entries began;
-finished ones are in `iostats report` and `iostats jobs`.  {levels.with_targets()} also say which
-part of each target's requests came under ids that are no job's.
+finished ones are in `iostats report` and `iostats jobs`.  {levels.with_targets()} also show the
+share of each target's requests that belongs to no job.
 
-SWEPT is how long ago the storage servers' agents last read the targets.  ">="
-is a lower bound: a target was not read for longer than two sweeps, or has
-forgotten something; the notes say which.
+SWEPT is how long ago the agents on the storage servers last read the targets.
+">=" is a lower bound: a target was not read for longer than two sweeps, or its
+counters were reset; the notes say which.
 
 options:
-  --fs NAME             this file system alone
-  --job ID              this job alone, or all of an array
-  --user NAME           this user's jobs alone
+  --fs NAME             this file system only
+  --job ID              this job only, or all tasks of an array
+  --user NAME           this user's jobs only
   --sort WHAT           write, read, requests or metadata (default: write)
   --count N             up to N rows (default: 1000)
   --page N              the N-th page of --count rows (default: 1)
-  --all                 all rows, however many
+  --all                 all rows
   --json                a JSON document, with what each counter has counted
   --csv                 comma-separated values
   --config FILE         the configuration (default: site.cfg, and

@@ -33,9 +33,9 @@ usage: iostats top [options]
        iostats top --local [options]
        iostats top --statsfile FILE [FILE] [options]
 
-Show who loads the file systems now, live in a terminal: of each job what it
-writes and reads, its requests (of all kinds), and those to metadata targets that
-are no reads or writes.  (no job) is what came under ids that are no job's: cp.0,
+Show who loads the file systems now, live in a terminal: what each job writes
+and reads, its requests of all kinds, and those to metadata targets that are
+neither reads nor writes.  (no job) is I/O whose id is no batch job's: cp.0,
 kworker, or none.
 
 options:
@@ -44,22 +44,22 @@ options:
                         what --show names
   --show WHAT,...       more columns: open, close, mknod, mkdir, unlink, rmdir,
                         rename, getattr, setattr, getxattr, statfs, sync, punch;
-                        latency: milliseconds that the servers took for a request,
-                        on average (Lustre 2.14 and later)
-  --percent             in percent of what all did on the file system
-  --fs NAME             this file system alone
-  --user NAME           this user's jobs alone
+                        latency: milliseconds that a storage server took for a
+                        request, on average (Lustre 2.14 and later)
+  --percent             in percent of the file system's total
+  --fs NAME             this file system only
+  --user NAME           this user's jobs only
   --count N             up to N rows (default: what fits the terminal)
-  --every S             look again after S seconds (default: 5; --local: 10)
+  --every S             update every S seconds (default: 5; --local: 10)
   --once                print one table, and end
   --json                a JSON document in place of a table
   --local               on a storage server, from its own job_stats
   --root DIR            with --local: read proc/ and sys/ below DIR (default: /)
   --statsfile FILE [FILE]
-                        from saved output of `lctl get_param *.*.job_stats`; two:
-                        what came in between, over --every S, or else the time
-                        between the latest entries of both
-  --job-id FORM         without the site's server: how the ids of jobs look
+                        from saved output of `lctl get_param *.*.job_stats`;
+                        with two: the I/O between them, over --every S, or else
+                        the time between the latest entries of both
+  --job-id FORM         without the site's server: the form of job ids
                         (default: [harvest] job_id of site.cfg)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
@@ -67,14 +67,15 @@ options:
 
 keys:
   w r i m               sort by written, read, requests, metadata requests
-  o c g a x d y         show opens, closes, getattr, setattr, getxattr, unlink (d),
-                        sync, and sort by them; once more: as before
-  l                     show the mean latency, and sort by it; once more: as before
+  o c g a x d y         show opens, closes, getattr, setattr, getxattr, unlink
+                        (d), sync, and sort by them; once more: as before
+  l                     show the mean latency, and sort by it; once more: as
+                        before
   %                     in percent, or not
   {levels.keys_help(24)}
   f                     the next file system, or all of them
-  /                     only rows that have a text in them (Enter; Esc: as before)
-  space                 look again now
+  /                     only rows with a text in them (Enter; Esc: as before)
+  space                 update now
   q                     quit
 
 examples:
@@ -122,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         from rich.live import Live  # noqa: F401
     except ModuleNotFoundError:
-        print("iostats: one table below the other: there is no package rich here", file=sys.stderr)
+        print("iostats: no live table: the Python package rich is not installed", file=sys.stderr)
         return _log(source, ask, view)         # a storage server that has Python and no more
     from iostats.cli.top_live import LiveTable
     return LiveTable(source, ask, view).run()

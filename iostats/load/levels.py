@@ -28,7 +28,7 @@ ONE_TARGET, FILE_SYSTEM, EVERYTHING = "one target", "file system", "everything"
 
 Detail = namedtuple("Detail", "title text least is_in_top", defaults=(None, True))
 Detail.__doc__ = """
-A column behind the numbers; it is left out where no row knows anything of it.
+A column after the numbers; it is left out where no row has anything to show in it.
 
 Attributes:
     title: the heading.
@@ -178,7 +178,7 @@ def query_of(word: str) -> tuple[Level, Query]:
 
 # -- for help texts and documents --------------------------------------------------------------
 
-def by_help(indent: int, width: int = 80) -> str:
+def by_help(indent: int, width: int = 79) -> str:
     """
     The levels of `top --by` as its help has them, with the lines after the first one indented.
     """
@@ -188,7 +188,7 @@ def by_help(indent: int, width: int = 80) -> str:
     return f"\n{' ' * indent}".join(lines)
 
 
-def keys_help(indent: int, width: int = 80) -> str:
+def keys_help(indent: int, width: int = 79) -> str:
     """The keys of a live `top`, and what they choose: as `by_help`, with the keys in front."""
     having = [level for level in OF_TOP if level.key]
     lines = textwrap.wrap(f"by {', '.join(level.words for level in having)}", width - indent)

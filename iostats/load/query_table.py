@@ -41,7 +41,7 @@ def lines(answer: dict[str, Any], width: int | None = None, units: str = "binary
     found = [cut(table.title(answer, labels, ""), width)]
     rows = answer["rows"]
     found += _table(_columns(answer, units, labels), rows, width, answer["sort"]) if rows else [
-        "(no row)"]
+        "(no rows)"]
     left = answer["left_off"]
     if left:
         found += wrapped(f"({left} more {'row' if left == 1 else 'rows'}: --page {page + 1}, or "

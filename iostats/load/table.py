@@ -85,7 +85,7 @@ def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str
     if answer["kind"] == RATES:
         words.append(f"rates over {answer['span_s']:.{0 if answer['span_s'] >= 10 else 1}f} s")
     elif answer["kind"] == GAINS:
-        words.append("what came in between (how long it took is not known: --every S)")
+        words.append("I/O between the two (time between them not known: --every S)")
     elif answer["began"] is not None:
         words.append("totals since " + _moment(answer["began"], at))
     else:
@@ -112,23 +112,22 @@ def _moment(began: float, at: float | None) -> str:
 
 def _nothing(answer: dict[str, Any]) -> str:
     if answer["file_system"] and not answer["file_systems"]:
-        return "(no row: nothing is known of this file system)"
-    what = "nothing was done" if answer["kind"] == RATES else "nothing has been done"
+        return "(no rows: nothing is known about this file system)"
     if answer["text"] or answer["user"]:
-        return f"(no row: {what} that is asked for)"
-    return f"(no row: {what})"
+        return "(no rows: no I/O matches)"
+    return f"(no rows: no I/O {'in this time' if answer['kind'] == RATES else 'yet'})"
 
 
 def notes_of(answer: dict[str, Any], labels: Mapping[str, str],
              bound: str = "numbers are lower bounds (>=)") -> Iterator[str]:
     """Sentences on what the rows are, and why numbers may be too low; `bound`: what follows."""
     if answer["only"]:
-        yield (f"rows are of {answer['only']}'s jobs alone; (all) and (no job) are of everybody's")
+        yield (f"rows are {answer['only']}'s jobs only; (all) and (no job) are everybody's")
     if any(row.get("is_shared") for row in answer["rows"]):
-        yield "~ job_stats do not tell a job's nodes apart: its load, in equal parts"
+        yield "~ job_stats do not tell a job's nodes apart: each has an equal share of its load"
     if answer.get("is_old"):
-        yield (f"nothing has come for {duration_in_words(answer['newest_reading_s'])}: these rates "
-               f"are of then")
+        yield (f"no sweep for {duration_in_words(answer['newest_reading_s'])}: these rates are "
+               f"that old")
     for fs, missing in answer["missing"].items():
         by_why: dict[str, list[str]] = {}
         for target, why in missing.items():

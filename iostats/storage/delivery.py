@@ -84,7 +84,7 @@ class Delivery:
                 if not (is_empty and self.send(message, ANSWER_WITHIN_S) is TAKEN):
                     why = error if isinstance(error, StateError) else (
                         f"{self.spool.directory}: a sweep cannot be kept: {error.strerror}")
-                    raise SweepNotKept(f"{why}; it is left out") from None
+                    raise SweepNotKept(f"{why}; this sweep is skipped") from None
 
     def _spooled(self, run: str, seq: int, data: bytes, is_full: bool) -> None:
         size = self.spool.size
@@ -142,7 +142,7 @@ class Delivery:
         except IostatsError as error:
             if getattr(error, "code", None) in _FINAL:
                 self.refused = str(error)
-                self._say(f"{error}; the next sweep sends everything")
+                self._say(f"{error}; the next sweep is a full one")
                 return USELESS
             self._credentials = None                 # it may be another secret
             self.retry_at = time.monotonic() + self._pause_s * (0.5 + os.urandom(1)[0] / 256)
@@ -156,12 +156,12 @@ class Delivery:
             return LATER
         if self._is_away:
             self._is_away = False
-            self._say(f"the site's server is there again; {len(self.spool)} messages wait")
+            self._say(f"the site's server is back; {len(self.spool)} messages wait")
         self.retry_at, self._pause_s, self.refused = 0.0, _FIRST_PAUSE_S, ""
         if isinstance(answer, dict) and answer.get("taken") is True:
             return TAKEN
         why = answer.get("why", "") if isinstance(answer, dict) else answer
-        why = f"the site's server asks for everything: {one_line(why)[:LONGEST_WHY]}"
+        why = f"the site's server asks for a full sweep: {one_line(why)[:LONGEST_WHY]}"
         self.refused = why
         self._say(why, "".join(c for c in why if not c.isdigit()))
         return USELESS

@@ -23,7 +23,7 @@ CLEANUP_S = 600                  # job_cleanup_interval where nothing tells it; 
 
 
 def between(key: Key, before: EntriesRead, now: EntriesRead, server: str, span_s: float | None,
-             cleanup_s: int | None) -> tuple[TargetLoad, str]:
+            cleanup_s: int | None) -> tuple[TargetLoad, str]:
     """
     (TargetLoad of what came in between two readings of a target, why it may be too low).
 
@@ -47,13 +47,13 @@ def between(key: Key, before: EntriesRead, now: EntriesRead, server: str, span_s
         gained[id] = [first, *lives[1:]]
     lost += sum(not _expired(lives[-1], now.latest_ns, interval_s)
                 for id, lives in before.entries.items() if id not in now.entries)
-    whys = [f"{skipped} {'entry was' if skipped == 1 else 'entries were'} skipped by an earlier "
-            f"look"] if skipped else []
+    whys = [f"{skipped} {'entry was' if skipped == 1 else 'entries were'} missing from an earlier "
+            f"reading"] if skipped else []
     if lost:
-        whys.append(f"{lost} {'entry' if lost == 1 else 'entries'} went or began again in between: "
-                    f"what came before that is not known")
+        whys.append(f"{lost} {'entry' if lost == 1 else 'entries'} removed or reset in between: "
+                    f"{'its' if lost == 1 else 'their'} I/O before that is not known")
     if interval_s and span_s is not None and span_s >= interval_s:
-        whys.append(f"{span_s:.0f} s apart: what came and expired in between is not known")
+        whys.append(f"{span_s:.0f} s apart: I/O of entries that expired in between is not known")
     whys += [now.bad or before.bad] if now.bad or before.bad else []
     return target_load(key, gained, server, span_s), "; ".join(whys)
 
@@ -68,7 +68,7 @@ def _is_another(before: Life, now: Life) -> bool:
 
 
 def _expired(before: Life, made_ns: int, cleanup_s: int) -> bool:
-    """Whether an entry may have expired before the one that was made then, or before that look."""
+    """Whether an entry may have expired before another was made, or before that reading."""
     return cleanup_s > 0 and made_ns + _LATE_NS >= before[1] + cleanup_s * 10**9
 
 
@@ -82,7 +82,7 @@ def _gain(before: Life, now: Life) -> Life:
 
 
 def target_load(key: Key, entries: dict[str, list[Life]], server: str,
-          span_s: float | None) -> TargetLoad:
+                span_s: float | None) -> TargetLoad:
     """The TargetLoad of {id: [Life]}."""
     ids: list[str] = []
     columns: list[list[int]] = [[] for _ in (*METRICS, *MORE)]

@@ -51,10 +51,10 @@ class _NoBatchSystem:
 
 class LocalLoad:
     """
-    This machine's targets, looked at again and again.
+    The load of this machine's targets, between two readings of them.
 
     Attributes:
-        every_s: seconds between two looks.
+        every_s: seconds between two readings.
         origin: in words, for the title.
         lacks: levels that nobody can tell here.
     """
@@ -66,12 +66,12 @@ class LocalLoad:
         self.origin = os.uname().nodename if root == "/" else f"below {root}"
         self._before: dict[Key, EntriesRead] | None = None
         self._prints: dict[Key, Fingerprints] = {}
-        self._load: Any = None                 # a Load, once there were two looks
+        self._load: Any = None                 # a Load, once there are two readings
         self._boot_ns = booted_at_ns()
         self._node = os.uname().nodename
 
     def look(self) -> bool:
-        """Read everything once; True while that was the first look, which shows no rates."""
+        """Read everything once; True where that was the first reading, which gives no rates."""
         found = local_targets(self._root)
         if not found:
             raise NotReadable(f"no OST or MDT here: expected obdfilter/FS-OST0000/job_stats or mdt/"
@@ -102,17 +102,17 @@ class LocalLoad:
                 missing.setdefault(key[0], {})[key[1]] = "seen for the first time"
                 continue
             part, why = between(key, before[key], look, self._node,
-                                 look.at - before[key].at, cleanup_s[key])
+                                look.at - before[key].at, cleanup_s[key])
             parts.append(part)
             if why:
                 missing.setdefault(key[0], {})[key[1]] = why
         self._load = load_of(parts, self._known, levels.RATES, time.time(),
-                                  max((part.span_s for part in parts), default=self.every_s),
-                                  missing, more=MORE)
+                             max((part.span_s for part in parts), default=self.every_s),
+                             missing, more=MORE)
         return False
 
     def _read(self, target: LocalTarget, key: Key) -> EntriesRead:
-        """The entries of one target; only what changed since the last one is parsed."""
+        """The entries of one target; only what changed since the last reading is parsed."""
         before = self._before and self._before.get(key)
         prints = self._prints.get(key)
         if prints is None or before is None:
@@ -140,7 +140,7 @@ class LocalLoad:
         return EntriesRead(at, entries, now_ns, in_words(bad))
 
     def answer(self, ask: ranking.LoadQuery) -> dict[str, Any]:
-        """What ranking.answer says of the last two looks."""
+        """What ranking.answer says of the last two readings."""
         return ranking.answer(self._load, ask, self._known)
 
 
@@ -169,7 +169,7 @@ class DumpLoad:
                 if look.bad:
                     missing.setdefault(key[0], {})[key[1]] = look.bad
             self._load = load_of(parts, self._known, levels.TOTALS, at, None, missing, began,
-                                      more=MORE)
+                                 more=MORE)
             return False
         # What has no entry does not tell when it was read.
         span_s = self._over_s or ((latest[1] - latest[0]) / 1e9 if all(latest) else 0.0)
@@ -186,9 +186,8 @@ class DumpLoad:
                 missing.setdefault(key[0], {})[key[1]] = why
         for key in looks[0].keys() - looks[1].keys():
             missing.setdefault(key[0], {})[key[1]] = f"not in {self._paths[1]}"
-        self._load = load_of(parts, self._known, levels.RATES if span_s else levels.GAINS,
-                                  at,
-                                  span_s or None, missing, more=MORE)
+        self._load = load_of(parts, self._known, levels.RATES if span_s else levels.GAINS, at,
+                             span_s or None, missing, more=MORE)
         return False
 
     def answer(self, ask: ranking.LoadQuery) -> dict[str, Any]:

@@ -238,7 +238,7 @@ def test_a_report_of_a_job_that_still_runs_names_the_command_that_has_its_number
 
 def test_an_unknown_file_system_has_no_row(site):
     done = site.iostats("query", "b", "--fs", "home")
-    assert (0, ["(no row)"]) == (done.status, done.out.splitlines()[1:])
+    assert (0, ["(no rows)"]) == (done.status, done.out.splitlines()[1:])
 
 
 @pytest.mark.parametrize("role", [("query", "a"), ("query", "a", "--csv"), ("query", "e", "--json"),

@@ -125,7 +125,7 @@ def test_between_dumps_without_start_time_a_counter_that_went_back_is_the_proof(
     assert (3 * MIB, 0.2) == (row["write_bytes_per_s"], row["requests_per_s"])
 
 
-_WENT = "1 entry went or began again in between: what came before that is not known"
+_WENT = "1 entry removed or reset in between: its I/O before that is not known"
 
 
 @pytest.mark.parametrize("first, then, apart, why", [
@@ -134,7 +134,8 @@ _WENT = "1 entry went or began again in between: what came before that is not kn
     ((0, -900), None, 60, _WENT),
     ((-700, -900), None, 60, ""),
     ((0, -900), (59, -900), 60, ""),
-    ((0, -900), (659, -900), 660, "660 s apart: what came and expired in between is not known"),
+    ((0, -900), (659, -900), 660,
+     "660 s apart: I/O of entries that expired in between is not known"),
 ], ids=["began again", "fell, no start_time", "gone", "expired", "went on", "far apart"])
 def test_dumps_between_which_something_may_have_been_lost_make_lower_bounds(tmp_path, first, then,
                                                                             apart, why):
@@ -155,7 +156,7 @@ def test_dumps_of_one_moment_show_no_rate(tmp_path):
     before = dump(tmp_path / "before", entry(4711, 0, -5, write_bytes=(10, "bytes", 23 * MIB)))
     after = dump(tmp_path / "after", entry(4711, 0, -5, write_bytes=(11, "bytes", 60 * MIB)))
     done = top("--statsfile", before, after)
-    assert "how long it took is not known: --every S" in done.out.splitlines()[0]
+    assert "time between them not known: --every S" in done.out.splitlines()[0]
     assert re.search(r"(?m)^4711 +scratch +37\.0 +0\.0 +1 +0$", done.out)
 
 
@@ -169,10 +170,10 @@ def test_a_dump_of_targets_without_a_job_is_one_of_nothing(tmp_path, nothing):
                  entry(4711, 20, open=(41, "usecs", 9)))
     done = top("--statsfile", before, after)
     assert (0, "") == (done.status, done.err) and ">=" not in done.out
-    assert "what came in between (how long it took is not known" in done.out
+    assert "I/O between the two (time between them not known" in done.out
     assert re.search(r"(?m)^4711 +scratch +23\.0 +0\.0 +78 +41$", done.out)
     done = top("--statsfile", before)
-    assert (0, "(no row: nothing has been done)") == (done.status, done.out.splitlines()[-1])
+    assert (0, "(no rows: no I/O yet)") == (done.status, done.out.splitlines()[-1])
 
 
 def test_a_target_of_one_dump_alone_makes_lower_bounds(tmp_path):

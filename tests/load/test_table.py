@@ -31,7 +31,7 @@ def one_part(kind, **known):
     (one_part("rates", at=T, span_s=23), "2026-11-21 01:43:00, rates over 23 s, "),
     (one_part("rates", at=T, span_s=2.34), "2026-11-21 01:43:00, rates over 2.3 s, "),
     (one_part(GAINS, at=T),
-     "2026-11-21 01:43:00, what came in between (how long it took is not known: --every S), "),
+     "2026-11-21 01:43:00, I/O between the two (time between them not known: --every S), "),
 ], ids=["entries", "today", "yesterday", "no moment", "rates", "short", "gains"])
 def test_the_title_says_of_when_the_numbers_are(load, began):
     title = table.lines(answer(LoadQuery(), load))[0]
@@ -54,11 +54,11 @@ def test_sums_of_file_systems_have_their_names_where_there_is_no_other_column_fo
 
 
 @pytest.mark.parametrize("ask, load, said", [
-    (LoadQuery(user="carol"), None, "(no row: nothing was done that is asked for)"),
-    (LoadQuery(text="nothing of that"), None, "(no row: nothing was done that is asked for)"),
-    (LoadQuery(file_system="hoem"), None, "(no row: nothing is known of this file system)"),
-    (LoadQuery(), load_of([part()], Known, at=T, span_s=20), "(no row: nothing was done)"),
-    (LoadQuery(), load_of([part()], Known, TOTALS), "(no row: nothing has been done)"),
+    (LoadQuery(user="carol"), None, "(no rows: no I/O matches)"),
+    (LoadQuery(text="nothing of that"), None, "(no rows: no I/O matches)"),
+    (LoadQuery(file_system="hoem"), None, "(no rows: nothing is known about this file system)"),
+    (LoadQuery(), load_of([part()], Known, at=T, span_s=20), "(no rows: no I/O in this time)"),
+    (LoadQuery(), load_of([part()], Known, TOTALS), "(no rows: no I/O yet)"),
 ], ids=["user", "text", "file system", "rates", "totals"])
 def test_a_table_without_rows_says_why(ask, load, said):
     assert said == table.lines(answer(ask, load))[-1]
@@ -73,7 +73,7 @@ def test_rows_that_are_left_off_are_counted(most, left):
 
 def test_a_users_own_table_says_whose_the_sums_are():
     assert table.lines(answer(LoadQuery(), only="alice"))[-1] == (
-        "note: rows are of alice's jobs alone; (all) and (no job) are of everybody's")
+        "note: rows are alice's jobs only; (all) and (no job) are everybody's")
 
 
 def test_a_jobs_load_on_its_nodes_is_marked_and_explained():
@@ -81,8 +81,8 @@ def test_a_jobs_load_on_its_nodes_is_marked_and_explained():
     lines = table.lines(answer(LoadQuery("node", "scratch")))
     [line] = [line for line in lines if line.startswith("nid004 ")]
     assert ["nid004", "scratch", "~11.5", "~0.0", "~20.5", "~0.0", "1"] == line.split()
-    assert lines[-1] == ("note: ~ job_stats do not tell a job's nodes apart: its load, in equal "
-                         "parts")
+    assert lines[-1] == ("note: ~ job_stats do not tell a job's nodes apart: each has an equal "
+                         "share of its load")
 
 
 def test_targets_that_are_missing_are_named_by_their_reason():
@@ -139,9 +139,9 @@ def test_bytes_can_be_shown_as_they_are():
 def test_a_long_note_goes_on_in_the_next_line():
     """By words, two blanks in; in 20 columns and less without them; a longer word is cut."""
     found = answer(LoadQuery(), only="alice")
-    assert ["note: rows are of alice's jobs alone;", "  (all) and (no job) are of",
-            "  everybody's"] == table.parts(found, 38)[4]
-    assert ["note:", "rows", "are of", "alice+"] == table.parts(found, 6)[4][:4]
+    assert ["note: rows are alice's jobs only;", "  (all) and (no job) are", "  everybody's"
+            ] == table.parts(found, 34)[4]
+    assert ["note:", "rows", "are", "alice+"] == table.parts(found, 6)[4][:4]
 
 
 @pytest.mark.parametrize("text, width, shown", [

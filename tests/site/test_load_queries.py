@@ -246,7 +246,7 @@ def test_where_everybody_is_silent_rates_are_those_of_then(harvest):
     harvest.now = T + 340
     answer = finished(LoadAnswers().load(harvest, LoadParams(), None))
     assert ({}, True, 300.0) == (answer["missing"], answer["is_old"], answer["newest_reading_s"])
-    assert "note: nothing has come for 5 min: these rates are of then" in table.lines(answer)
+    assert "note: no sweep for 5 min: these rates are that old" in table.lines(answer)
     assert "swept 5 min ago" in table.lines(answer)[0]
     assert {"OST0000", "MDT0000"} == set(finished(LoadAnswers().query(
         harvest, QueryParams("b"), None))["missing"]["scratch"])

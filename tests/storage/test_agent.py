@@ -243,7 +243,7 @@ def test_what_happens_while_the_server_is_away_is_told_later_and_once(desk):
     assert list(range(1, len(site.messages) + 1)) == [message.seq for message in site.messages]
     done = agent.stop()
     assert [1, 1] == [done.err.count(words) for words in (
-        "no answer from the site's server", "the site's server is there again")], done
+        "no answer from the site's server", "the site's server is back")], done
     assert "Traceback" not in done.err
 
 
@@ -286,9 +286,9 @@ def test_a_server_that_forgot_everything_is_told_everything(desk):
     site.close()
     other = desk.site()
     told_at_last(other, jobs)
-    agent.says("asks for everything")
+    agent.says("asks for a full sweep")
     assert "hole" in {outcome for *_, outcome in other.heard}
-    assert 1 == agent.stop().err.count("asks for everything")
+    assert 1 == agent.stop().err.count("asks for a full sweep")
 
 
 @pytest.mark.parametrize("code", [protocol.REFUSED, protocol.INVALID_PARAMS])
@@ -513,7 +513,7 @@ def tiny(desk):
 def test_with_a_full_disk_and_no_server_a_sweep_is_left_out(desk, tiny):
     desk.show([a_job(0)])
     agent = desk.begin()
-    agent.says("a sweep cannot be kept: No space left on device; it is left out")
+    agent.says("a sweep cannot be kept: No space left on device; this sweep is skipped")
     site = desk.site()
     told_at_last(site, [a_job(0)])                  # past the disk
     site.close()
