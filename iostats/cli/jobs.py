@@ -1,5 +1,5 @@
 """
-iostats jobs: a line for each job, from the site's server, in the habits of sacct.
+iostats jobs: a line for each job, from the site's server; options as those of sacct.
 """
 
 from __future__ import annotations
@@ -25,53 +25,52 @@ if TYPE_CHECKING:
     from typing import Any
 
 _UNITS = "KMGTP"
-_MOST = 10**9
-_MOST_LINES = 5                     # on jobs without a row
+_NO_LIMIT = 10**9
+_MOST_LINES = 5                 # on jobs without a row
 
 HELP = """\
 usage: iostats jobs [options]
 
-Print a line for each job: what it read, wrote and opened, as the site's server
-has it.  Options, fields and times are those of sacct, as far as they fit.
+Print a line for each job with what it read, wrote and opened, from the site's
+server.  Options, fields and times are those of sacct where they fit.
 
-Without -S and -j these are the jobs of today.  An ordinary user sees his own
-jobs, root and [site] readers see all.  Of a job that was started again it is
-the last run.
+Without -S and -j: the jobs of today.  Users see their own jobs; root and [site]
+readers see all.  Of a job that was requeued the last run is listed.
 
 which jobs:
-  -S, --starttime, --since TIME    that were there at or after TIME (default:
-                        00:00 of today; with -j: any)
-  -E, --endtime, --until TIME      that were there at or before TIME
-  -u, --user USERS      of these users, names or numbers, commas between
-  -a, --allusers        of all users that may be seen (the default)
+  -S, --starttime, --since TIME    that ran at or after TIME (default: 00:00 of
+                        today; with -j: any)
+  -E, --endtime, --until TIME      that ran at or before TIME
+  -u, --user USERS      of these users: names or numbers, separated by commas
+  -a, --allusers        of all users whose jobs you may see (the default)
   -A, --account ACCOUNTS
   -r, --partition PARTITIONS
   -M, --cluster CLUSTERS
-  -j, --jobs JOBS       an array's number stands for all of its tasks, 100_[1-3]
-                        for some
+  -j, --jobs JOBS       an array's number means all of its tasks; 100_[1-3] are
+                        some of them
   -s, --state STATES    how they ended: FAILED, TIMEOUT, ... or F, TO, ...
-  -D, --duplicates      every run of a job that was started again
+  -D, --duplicates      every run of a job that was requeued
 
 what is shown:
-  -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: 12 wide and right,
-                        10 wide and left; a text that is too long ends with +, a
-                        number is never cut; ALL for every field (default:
-                        [report] job_fields)
+  -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: %12 is 12 wide and
+                        right-aligned, %-10 10 wide and left-aligned; a text that
+                        is too long ends with +, a number is never cut; ALL for
+                        every field (default: [report] job_fields)
   -l, --long            -o ALL
   -b, --brief           JobID,State,ReadBytes,WriteBytes
   -e, --helpformat      list the fields
-  --sort FIELD          the smallest first; -FIELD the largest (default: Start)
-  --reverse             the other way round
-  --limit N             the first N jobs of that order
-  -n, --noheader
-  -p, --parsable        | behind every field
+  --sort FIELD          the smallest first; -FIELD: the largest (default: Start)
+  --reverse             reverse the order
+  --limit N             the first N jobs in that order
+  -n, --noheader        no heading
+  -p, --parsable        | after every field
   -P, --parsable2       | between fields
-  --delimiter TEXT      with -p and -P: this instead of |
+  --delimiter TEXT      with -p and -P: TEXT instead of |
   --units UNIT          bytes in K, M, G, T or P
-  --noconvert           bytes as they are
+  --noconvert           bytes as plain numbers
   --json                one JSON document (docs/jobs.md)
 
-  -X, --allocations     taken, as it is with sacct: there are no steps here
+  -X, --allocations     ignored: there are no job steps here
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
   -h, --help            this text
@@ -87,21 +86,21 @@ examples:
   iostats jobs -j 4711 -P -n --noconvert -o ReadBytes,WriteBytes
 
 exit status:
-  0 printed, if only a heading   1 it could not be written
+  0 printed, also if no job was found   1 the output could not be written
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
 """
 
 _Options = tuple[tuple[tuple[str, ...], str], ...]         # ((names, the attribute), ...)
-_VALUES: _Options = (
+VALUES: _Options = (
     (("-S", "--starttime", "--since"), "since"), (("-E", "--endtime", "--until"), "until"),
     (("--sort",), "sort"), (("--limit",), "limit"), (("--delimiter",), "delimiter"),
     (("--units",), "units"), (("--config",), "config"))
-_LISTS: _Options = (                                       # given twice they add up, as with sacct
+LISTS: _Options = (                                       # given twice they add up, as with sacct
     (("-o", "--format"), "format"),
     (("-u", "--user", "--uid"), "users"), (("-A", "--account", "--accounts"), "accounts"),
     (("-r", "--partition"), "partitions"), (("-M", "--cluster", "--clusters"), "clusters"),
     (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"))
-_FLAGS: _Options = (
+FLAGS: _Options = (
     (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
     (("-l", "--long"), "long"), (("-b", "--brief"), "brief"),
     (("-e", "--helpformat"), "helpformat"),
@@ -117,11 +116,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     command_line = parser("iostats jobs", HELP, (), ())
-    for names, attribute in _VALUES:
+    for names, attribute in VALUES:
         command_line.add_argument(*names, dest=attribute)
-    for names, attribute in _LISTS:
+    for names, attribute in LISTS:
         command_line.add_argument(*names, dest=attribute, action="append", default=[])
-    for names, attribute in _FLAGS:
+    for names, attribute in FLAGS:
         command_line.add_argument(*names, dest=attribute, action="store_true")
     arguments = list(arguments)
     if "--sort" in arguments[:-1]:                   # argparse takes -FIELD for an option
@@ -150,21 +149,21 @@ def _run(options: argparse.Namespace) -> int:
 def _for_the_terminal(rows: list[dict[str, Any]], columns: list[job_list.Column], how: job_list.How,
                       options: argparse.Namespace,
                       config: site.Config) -> tuple[list[job_list.Column], list[str]]:
-    """(the columns that a terminal has room for, [what to say]); all where they were chosen."""
+    """(the columns that fit into the terminal, [message]); all columns where they were chosen."""
     chosen = (options.format or options.long or options.brief or options.json or options.parsable
               or options.parsable2 or config["report.job_fields"])
     if chosen or not sys.stdout.isatty():
         return columns, []
     found, without = job_list.fitting(rows, columns, how, shutil.get_terminal_size().columns)
-    return found, [f"no room here for {', '.join(without)} (-l shows all, -o what you name)"
+    return found, [f"no room for {', '.join(without)} (-l shows all fields, -o chooses)"
                    ] if without else []
 
 
 def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: argparse.Namespace,
                  config: site.Config) -> list[str]:
     """
-    Lines on jobs that were asked for, and have no row; or else, below a table for people, on those
-    of today that wait for nodes.  Where rows were left out on purpose nothing is said.
+    [line] on jobs that were asked for and have no row; or else, below a table for people, on those
+    of today that wait for nodes.  [] where options have left rows out.
     """
     chosen = any(question[name] for name in ("accounts", "partitions", "clusters", "states"))
     if chosen or question["until"] is not None:
@@ -190,7 +189,7 @@ def _and_more(found: list[Any]) -> list[str]:
 
 
 def _is_of(row: dict[str, Any], job: str) -> bool:
-    """Whether a row is of a job, or of a part of it, as the job was asked for."""
+    """Whether a row belongs to `job`, as it was asked for: a job, an array, a part of one."""
     shown = row["job_id"]
     return job in (shown, row["raw_job_id"]) or (
         shown.startswith(job) and shown[len(job)] in "_+.[")
@@ -234,7 +233,9 @@ def _how(options: argparse.Namespace, config: site.Config) -> job_list.How:
 
 
 def _limit(options: argparse.Namespace) -> int:
-    return _MOST if options.limit is None else whole_number("--limit", options.limit, 999_999_999)
+    if options.limit is None:
+        return _NO_LIMIT
+    return whole_number("--limit", options.limit, 999_999_999)
 
 
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
@@ -247,7 +248,7 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
         since: float | None = moment(options.since, now, "--since")
     else:
         since = None if jobs else moment("today", now)
-    # No -E is any: some node's clock may be ahead of ours.
+    # No limit without -E: a node's clock may be ahead of ours.
     until = None if options.until is None else moment(options.until, now, "--until")
     if until is not None and since is not None and since > until:
         raise UsageError(f"expected --since before --until, got {(options.since or 'today')[:40]!r}"
@@ -267,18 +268,18 @@ def _words(texts: list[str], what: str, most: int = job_index.MOST_NAMES) -> lis
     """[word] of ["a,b", "c"], each once; UsageError names `what`."""
     found = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     if texts and not found:
-        raise UsageError(f"{what}: expected names with commas between, got {texts[0][:40]!r}")
+        raise UsageError(f"{what}: expected names separated by commas, got {texts[0][:40]!r}")
     if len(found) > most:
-        raise UsageError(f"{what}: expected at most {most}, got {len(found)}")
+        raise UsageError(f"{what}: expected up to {most}, got {len(found)}")
     for word in found:
         if len(word) > 128 or not word.isprintable():
-            raise UsageError(f"{what}: expected at most 128 printable characters, got "
+            raise UsageError(f"{what}: expected up to 128 printable characters, got "
                              f"{word[:40]!r}")
     return list(dict.fromkeys(found))
 
 
 def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dict[str, Any]]:
-    """All rows up to `limit`, asked for in parts, so that no answer keeps the server long."""
+    """Up to `limit` rows, asked for in parts, so that no answer occupies the server for long."""
     rows: list[dict[str, Any]] = []
     after: Any = None
     while len(rows) < limit:
@@ -287,7 +288,7 @@ def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dic
         with of_its_form("a list of jobs"):
             found, before, after = answer["jobs"], after, answer["next"]
             if after is not None and (not found or repr(after) == repr(before)):
-                raise ValueError("no other jobs, and more to come")
+                raise ValueError("no other jobs, but more are announced")
             rows += found
         if after is None:
             break

@@ -113,8 +113,8 @@ JobID JobName    User  NNodes State      Elapsed    ReadBytes WriteBytes Opens O
 """ == done.out  # noqa: E501
 
 
-def test_on_a_narrow_terminal_columns_are_left_off_and_named(site):
-    """A table of wrapped lines is none; into a pipe, and with -o, all are there."""
+def test_on_a_narrow_terminal_columns_are_left_out_and_named(site):
+    """Lines are not wrapped; into a pipe, and with -o, all columns are there."""
     def on_a_terminal(*more):
         command = [sys.executable, "-m", "iostats", "jobs", "--config", str(site.cfg), *ALL, "-u",
                    "alice", *more]
@@ -125,7 +125,7 @@ def test_on_a_narrow_terminal_columns_are_left_off_and_named(site):
         return done.stdout.replace("\r", "")
     text = on_a_terminal()
     assert "User" not in text.splitlines()[0] and "WriteBytes" in text.splitlines()[0]
-    assert "iostats: no room here for User, NNodes" in text
+    assert "iostats: no room for User, NNodes" in text
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "User" in on_a_terminal("-l") and "no room" not in on_a_terminal("-o", "ALL")
 
@@ -163,7 +163,7 @@ def test_of_a_named_job_all_times_are_listed(site):
     (("-u", "bob", "--sort=-write_bytes", "--limit", "1"), ["4717"]),
     (("-u", "bob", "--sort", "WriteBytes", "--reverse", "--limit=2"), ["4717", "100_2"]),
     (("-u", "bob", "--sort", "-Start", "--reverse"), ["100_1", "100_2", "4717"])])
-def test_which_jobs_in_which_order(site, options, expected):
+def test_jobs_are_selected_and_sorted(site, options, expected):
     assert expected == ids(site.list("-nP", "-o", "JobID", *ALL, *options))
 
 
@@ -180,14 +180,14 @@ def test_which_jobs_in_which_order(site, options, expected):
     (("--brief", "-n"), "4711 FAILED >= 851.0 MiB >= 0 bytes\n"),
     (("-nPo", "LowerBound,Source,NReported,FileSystems,NetReadBytes,ServerReadBytes,Partition"),
      "yes|nodes|1|scratch|-|-|debug\n")])
-def test_what_is_shown(site, options, expected):
+def test_fields_and_forms_of_output(site, options, expected):
     done = site.list("-j", "4711", *options)
     assert (0, "") == (done.status, done.err)
     assert expected == (WHEN if re.fullmatch(WHEN, done.out) else done.out)
 
 
 @pytest.mark.parametrize("options", [("-l",), ("--long",), ("-o", "all"), ("-o", "ALL")])
-def test_every_field_is_shown_to_who_asks_for_all(site, options):
+def test_all_means_every_field(site, options):
     heading = site.list("-P", "-j", "4711", *options).out.splitlines()[0]
     assert [field.column for field in job_list.FIELDS] == heading.split("|")
 
@@ -208,7 +208,7 @@ def test_a_site_chooses_the_fields_and_the_names_of_its_file_systems(site, tmp_p
         done.line)
 
 
-def test_a_long_list_comes_in_pieces(site, monkeypatch, capsys):
+def test_a_long_list_is_asked_for_in_parts(site, monkeypatch, capsys):
     """The server answers others in between."""
     asked_for = []
 
@@ -273,7 +273,7 @@ def test_the_documents_table_is_what_json_has(site):
 # -- who may ask what -----------------------------------------------------------------------------
 
 def test_other_users_are_told_that_they_see_their_own_jobs(site, tmp_path):
-    """Root, [site] readers and who has the secret see all; the words are one line."""
+    """Root, [site] readers and holders of the secret see all; the message is one line."""
     store = Store(str(tmp_path / "store"))
     server = SiteServer(store, [], site.config, time.time)
 
@@ -359,7 +359,7 @@ def _in_process_of_nobody(home, cfg, options):
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-# -- mistakes, and what is in the way -------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("arguments, why", [
     (("-S", "soon"), "--since: expected a time such as 2026-11-21T13:37, 1121, 13:37, today or "
@@ -378,21 +378,21 @@ def _in_process_of_nobody(home, cfg, options):
     (("--units", "X"), "--units: expected one of K, M, G, T, P, got 'X'"),
     (("--units", ""), "--units: expected one of"), (("--delimiter", "a"), "--delimiter: expected"),
     (("--delimiter", ""), "--delimiter: expected"),
-    (("-u", ","), "--user: expected names with commas between, got ','"),
-    (("-u", "x" * 129), "--user: expected at most 128 printable characters"),
-    (("-A", ",".join(map(str, range(101)))), "--account: expected at most 100, got 101"),
-    (("-j", ",".join(map(str, range(301)))), "--jobs: expected at most 300, got 301"),
-    (("-j", "\x1b[2J"), "--jobs: expected at most 128 printable characters"),
+    (("-u", ","), "--user: expected names separated by commas, got ','"),
+    (("-u", "x" * 129), "--user: expected up to 128 printable characters"),
+    (("-A", ",".join(map(str, range(101)))), "--account: expected up to 100, got 101"),
+    (("-j", ",".join(map(str, range(301)))), "--jobs: expected up to 300, got 301"),
+    (("-j", "\x1b[2J"), "--jobs: expected up to 128 printable characters"),
     (("-a", "-u", "bob"), "expected --allusers or --user, got both"),
     (("4711",), "unrecognized arguments: 4711"), (("--bogus",), "unrecognized arguments: --bogus")])
-def test_bad_usage_is_one_line_and_2(desk, capsys, arguments, why):
+def test_bad_usage_is_one_line_and_status_2(desk, capsys, arguments, why):
     status = jobs.main(["--config", str(desk.cfg), *arguments])
     out, err = capsys.readouterr()
     assert (2, "") == (status, out) and why in Done(status, out, err).line
     assert len(err) < 300
 
 
-def test_a_server_that_is_away_is_one_line_and_3(desk):
+def test_a_server_that_is_not_reached_is_one_line_and_status_3(desk):
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
     done = desk.list()
@@ -411,8 +411,8 @@ def test_a_server_that_is_away_is_one_line_and_3(desk):
     ({"users": "bob"}, "Expected `array`"), ({"since": "today"}, "Expected `float | null`"),
     ({"after": [2**63, "", "", 0]}, "$.after"), ({"after": [1, 2]}, "$.after"),
     ({"after": [1, "", "", -1]}, "$.after")])
-def test_the_server_refuses_what_it_can_not_answer(site, params, why):
-    """Whoever asks it without our command."""
+def test_the_server_refuses_params_out_of_range(site, params, why):
+    """Also from another client than our command."""
     with pytest.raises(Exception, match=r"the server refused `jobs`") as error:
         asked(site.config, "jobs", params)
     assert why in str(error.value)
@@ -420,8 +420,8 @@ def test_the_server_refuses_what_it_can_not_answer(site, params, why):
 
 @pytest.mark.parametrize("after", [[None, "", "", 0], ["x", "", "", 0], [2.5, "a", "b", 3],
                                    [-2**63, "\0", "'", 2**32 - 1]])
-def test_any_mark_is_answered(site, after):
-    """It is of no use to an attacker."""
+def test_any_value_of_after_is_answered(site, after):
+    """An attacker has no use of it."""
     for sort in ("started", "write_bytes", "name"):
         assert {"jobs", "next"} == set(asked(site.config, "jobs", {"sort": sort, "after": after}))
 
@@ -460,7 +460,7 @@ def test_the_help_names_every_option_and_fits_a_terminal(site):
     done = site.list("--help")
     assert 0 == done.status and done.out.startswith("usage: iostats jobs")
     assert max(map(len, done.out.splitlines())) <= 80
-    taken = {name for names, _ in (*jobs._VALUES, *jobs._LISTS, *jobs._FLAGS) for name in names}
+    taken = {name for names, _ in (*jobs.VALUES, *jobs.LISTS, *jobs.FLAGS) for name in names}
     named = set(re.findall(r"(?<![\w-])(--?[a-zA-Z][a-z0-9]*)\b(?!\w)", jobs.HELP.partition(
         "examples:")[0])) - {"-FIELD", "-10", "-h", "--help"}
     assert named <= taken

@@ -231,8 +231,9 @@ def test_a_report_of_a_job_that_still_runs_names_the_command_that_has_its_number
     """And for what is no job's there is neither."""
     done = site.iostats("report", "4711")
     assert (1, "") == (done.status, done.out)
-    assert ("iostats: job 4711 has no report yet: it runs, or its numbers are not final; `iostats "
-            "query jobs --job 4711` has what came to the storage servers") == done.line
+    assert ("iostats: job 4711 has no report yet: it is running, or its numbers are not final; "
+            "`iostats query jobs --job 4711` has what the storage servers have counted"
+            ) == done.line
     assert "iostats: nothing is known of job cp.0" == site.iostats("report", "cp.0").line
 
 

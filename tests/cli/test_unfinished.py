@@ -1,6 +1,6 @@
 """
-What `iostats report` and `iostats jobs` say of jobs that have no record: from outside in, with a
-real site server and a stand-in for squeue.  tests/site/test_slurm_site.py asks a real one.
+What `iostats report` and `iostats jobs` say of jobs that have no record: by the commands, with a
+real site's server and a stand-in for squeue.  tests/site/test_slurm_site.py asks a real one.
 """
 from __future__ import annotations
 
@@ -39,22 +39,23 @@ def both(desk, job):
     return reported.line
 
 
-def test_a_job_that_runs_says_since_when_and_where(desk):
-    """Not as if its number were mistyped."""
+def test_a_job_that_is_running_says_since_when_and_where(desk):
+    """Its number is not mistyped, so that is not suggested."""
     squeue(desk, {"job_id": 92, "job_state": ["RUNNING"], "start_time": int(time.time()) - 60,
                   "nodes": "nid[1-4]"})
     assert re.fullmatch(
         rf"iostats: job 92 is running since {CLOCK} on nid\[1-4\]: it has a report when it has "
-        r"ended; `iostats query jobs --job 92` may have what came to the storage servers so far",
+        r"ended; `iostats query jobs --job 92` may have what the storage servers have counted so "
+        r"far",
         both(desk, "92"))
 
 
-def test_a_job_that_waits_in_the_queue(desk):
+def test_a_job_that_is_queued(desk):
     squeue(desk, {"job_id": 92, "job_state": ["PENDING"]})
-    assert "iostats: job 92 is in the queue: it has not begun" == both(desk, "92")
+    assert "iostats: job 92 is queued: it has not started" == both(desk, "92")
 
 
-def test_a_job_whose_node_is_dead_says_for_whom_it_waits_and_until_when(desk):
+def test_a_job_whose_node_is_dead_says_which_nodes_it_waits_for_and_until_when(desk):
     """The first of its nodes that reports begins the deadline."""
     desk.send(a_report("92", "nid1", about={"nodes": "nid[1-4]"}))
     desk.send(a_report("92", "nid2", seq="37", about={"nodes": "nid[1-4]"}))
@@ -65,44 +66,44 @@ def test_a_job_whose_node_is_dead_says_for_whom_it_waits_and_until_when(desk):
     assert ("92", 0, "alice", 2, 4, ["nid3", "nid4"], 2) == tuple(one[name] for name in (
         "job", "attempt", "user", "reported", "nodes", "missing", "missing_count"))
     assert 0 < one["until"] - time.time() <= 60                     # the desk's deadline
-    # Below a table for people it is said without being asked; not where a program reads.
+    # It is said below a table for people, too; not in output for programs.
     below = desk.iostats("jobs").err
     assert "iostats: not in the list: job 92 waits for nid[3-4] until " in below
     assert "" == desk.iostats("jobs", "-P").err == desk.iostats("jobs", "-u", "bob").err
 
 
-def test_how_many_nodes_are_not_known(desk):
+def test_a_number_of_nodes_that_is_not_known(desk):
     desk.send(a_report("92", "nid1"))
     assert re.search(rf"it waits for other nodes until {CLOCK} \(1 of \? nodes have reported\)$",
                      both(desk, "92"))
 
 
-def test_a_job_that_has_ended_without_a_word_of_its_nodes(desk):
-    """No prolog there, or no epilog: it says who can tell why."""
+def test_a_job_that_has_ended_and_no_node_has_reported(desk):
+    """No prolog ran there, or no epilog: doctor says why."""
     squeue(desk, {"job_id": 92, "job_state": ["FAILED"], "end_time": int(time.time()) - 60})
     assert re.match(rf"iostats: job 92 has ended \(FAILED, at {CLOCK}\), and none of its nodes "
                     "has reported: ", both(desk, "92"))
 
 
-def test_an_array_says_how_many_of_its_tasks_do_what(desk):
+def test_an_array_says_how_many_of_its_tasks_are_in_which_state(desk):
     tasks = {100 + task: state for task, state in enumerate(
         ["RUNNING"] * 2 + ["PENDING"] * 3 + ["COMPLETED"] * 5)}
     squeue(desk, *({"job_id": raw, "job_state": [state], "array_job_id": 92,
                     "array_task_id": raw - 100} for raw, state in tasks.items()))
     desk.send(a_report("105", "nid1", about={"nodes": "nid[1-2]"}))
-    assert ("iostats: job 92 has no report yet: 2 running, 3 in the queue, 1 waiting for nodes, 4 "
-            "ended without a report of a node") == both(desk, "92")
+    assert ("iostats: job 92 has no report yet: 2 running, 3 queued, 1 waiting for nodes, 4 "
+            "ended without a report from any node") == both(desk, "92")
 
 
-def test_nobody_knows_it(desk):
+def test_an_unknown_job(desk):
     """With a batch system that answers, and without one."""
     assert "iostats: nothing is known of job 92" == both(desk, "92")
     squeue(desk)
     assert "iostats: nothing is known of job 92" == both(desk, "92")
 
 
-def test_only_jobs_that_were_asked_for_without_more_are_explained(desk):
-    """Who leaves out rows on purpose knows why they are not there."""
+def test_jobs_that_options_leave_out_are_not_explained(desk):
+    """Only those that -j names alone."""
     assert "nothing is known of job 92" in desk.iostats("jobs", "-j", "92").err
     for more in (("-s", "FAILED"), ("-u", "alice"), ("-S", "today"), ("-r", "main")):
         done = desk.iostats("jobs", "-j", "92", *more)
@@ -127,11 +128,11 @@ def test_a_number_alone_is_a_report(desk):
     """`iostats 4711`, also with options behind it."""
     squeue(desk, {"job_id": 92, "job_state": ["PENDING"]})
     done = desk.bare("92", "--config", desk.cfg)
-    assert (1, "iostats: job 92 is in the queue: it has not begun") == (done.status, done.line)
+    assert (1, "iostats: job 92 is queued: it has not started") == (done.status, done.line)
 
 
 @pytest.mark.parametrize("role", ["report", "jobs"])
-def test_what_can_be_no_job_is_an_error(desk, role):
+def test_a_word_that_cannot_be_a_job_id_is_an_error(desk, role):
     """A word without a digit; Flux' ids may have none."""
     arguments = ["-j", "abc"] if role == "jobs" else ["abc"]
     done = desk.iostats(role, *arguments)
@@ -144,7 +145,7 @@ def test_what_can_be_no_job_is_an_error(desk, role):
 @pytest.mark.parametrize("word, meant", [
     ("reprot", "`iostats report`"), ("job", "`iostats jobs`"), ("docter", "`doctor`"),
     ("stat", "`start`"), ("harvst", "`harvest`")])
-def test_a_mistyped_command_is_guessed_from_all(desk, word, meant):
+def test_a_mistyped_command_is_guessed_from_all_commands(desk, word, meant):
     """Those of nodes and those of `iostats` alike, in both programs."""
     for done in (desk.bare(word), desk.client(word)):
         assert 2 == done.status and "" == done.out
