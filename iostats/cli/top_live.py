@@ -19,7 +19,7 @@ import tty
 from iostats.base.errors import DONE, IostatsError, one_line
 from iostats.load import levels, table
 from iostats.load.amounts import LATENCY
-from iostats.load.columns import cut
+from iostats.base.text import cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ A number is shown whole or not at all; "+" stands for what was cut, as in sacct.
 from __future__ import annotations
 
 import re
-import unicodedata
 
+from iostats.base.text import cut, padded, width_of
 from iostats.load.amounts import METRICS, SORT
 
 _GAPS = ("  ", " ")           # between columns: where there is room, and where there is not
@@ -21,13 +21,12 @@ class TextColumn:
                  metric: str | None = None) -> None:
         self.title, self.cells, self.least, self.right = title, cells, least, right
         self.metric = metric
-        self.width = self.natural = max(map(_cells, (title, *cells)))
+        self.width = self.natural = max(map(width_of, (title, *cells)))
 
     def padded(self, place: int, last: bool = False) -> str:
         text = self.title if place < 0 else self.cells[place]
         text = cut(text, self.width)
-        blanks = " " * (self.width - _cells(text))
-        return blanks + text if self.right else text if last else text + blanks
+        return text if last and not self.right else padded(text, self.width, self.right)
 
 
 def fitted(columns: list[TextColumn], width: int | None, sort: str) -> str:
@@ -72,30 +71,13 @@ def _line(columns: list[TextColumn], gap: str) -> int:
     return sum(column.width for column in columns) + len(gap) * (len(columns) - 1)
 
 
-def _cells(text: str) -> int:
-    """How many places a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
-               for c in text)
-
-
-def cut(text: str, width: int | None) -> str:
-    """`text` in at most `width` places, with a + for what was cut off."""
-    if width is None or _cells(text) <= width:
-        return text
-    while text and _cells(text) > width - 1:
-        text = text[:-1]
-    return text + "+" if width > 0 else ""
-
-
 def wrapped(text: str, width: int | None) -> list[str]:
     """Lines of at most `width` places; words that are longer are cut."""
     if width is None:
         return [text]
     found, line = [], ""
     for word in re.split(r" ", text):
-        if line and _cells(line) + 1 + _cells(word) > width:
+        if line and width_of(line) + 1 + width_of(word) > width:
             found.append(line)
             line = "  " + word if width > 20 else word
         else:

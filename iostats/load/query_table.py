@@ -8,11 +8,12 @@ Bytes are scaled, as in `iostats jobs`; the forms of a cell are those of table.p
 from __future__ import annotations
 
 from iostats.base.errors import one_line
+from iostats.base.text import cut
 from iostats.base.units import bytes_text
 from iostats.load import levels, table
 from iostats.load.amounts import LONG_TITLES
 from iostats.load.cells import ago, label_of, name_of, share_text
-from iostats.load.columns import TextColumn, cut, drawn, fitted, wrapped
+from iostats.load.columns import TextColumn, drawn, fitted, wrapped
 from iostats.load.levels import BOTH, EVERYTHING, IDS, ONE_TARGET
 
 TYPE_CHECKING = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from iostats.base.errors import one_line
+from iostats.base.text import cut
 from iostats.base.units import duration_in_words
 from iostats.load import levels
 from iostats.load.amounts import (
@@ -20,7 +21,7 @@ from iostats.load.amounts import (
     share,
 )
 from iostats.load.cells import label_of, name_of, share_text
-from iostats.load.columns import TextColumn, cut, drawn, fitted, wrapped
+from iostats.load.columns import TextColumn, drawn, fitted, wrapped
 from iostats.load.levels import GAINS, IDS, RATES
 
 TYPE_CHECKING = False

@@ -14,11 +14,11 @@ which, and Note too).  Unknown is "-", a lower bound begins with ">=".
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import namedtuple
 from datetime import datetime
 
 from iostats.base.errors import UsageError, one_line
+from iostats.base.text import cut, padded, width_of
 from iostats.base.units import bytes_in, bytes_text
 from iostats.lustre.metrics import operations_in
 from iostats.report.accounting_comment import OTHERS
@@ -419,7 +419,7 @@ def table(rows: Iterable[dict[str, Any]], columns: Sequence[Column], how: How = 
     """
     lines = [[cell(row, column.field, how) for column in columns] for row in rows]
     names = [column.field.column for column in columns]
-    widths = [column.width or max([len(name) * header, 1, *(_width(line[at]) for line in lines)])
+    widths = [column.width or max([len(name) * header, 1, *(width_of(line[at]) for line in lines)])
               for at, (column, name) in enumerate(zip(columns, names))]
     if header:
         yield _line(names, columns, widths, True)
@@ -438,7 +438,7 @@ def fitting(rows: Iterable[dict[str, Any]], columns: Sequence[Column], how: How,
     rows, found, without = list(rows), list(columns), []
     of_one = len({row["user"] for row in rows}) < 2
     for name in (("user", *_LEFT_OFF) if of_one else _LEFT_OFF):
-        if max(map(_width, "".join(table(rows, found, how)).split("\n"))) <= room:
+        if max(map(width_of, "".join(table(rows, found, how)).split("\n"))) <= room:
             break
         without += [column.field.column for column in found if column.field.name == name]
         found = [column for column in found if column.field.name != name]
@@ -451,28 +451,10 @@ def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
     for text, column, width in zip(cells, columns, widths):
         is_number = column.field.kind in _NUMBERS
         left = not is_number if column.left is None else column.left
-        if _width(text) > width and (is_header or not is_number):
-            text = _cut(text, width - 1) + "+"
-        pad = " " * (width - _width(text))
-        found.append(text + pad if left else pad + text)
+        if is_header or not is_number:
+            text = cut(text, width)
+        found.append(padded(text, width, right=not left))
     return " ".join(found).rstrip() + "\n"
-
-
-def _width(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    return len(text) if text.isascii() else sum(map(_columns_of, text))
-
-
-def _columns_of(c: str) -> int:
-    if unicodedata.category(c) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(c) in "WF" else 1
-
-
-def _cut(text: str, width: int) -> str:
-    while _width(text) > width:
-        text = text[:-1]
-    return text
 
 
 def parsable(rows: Iterable[dict[str, Any]], columns: Sequence[Column], how: How = AS_FITS,

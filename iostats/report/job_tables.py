@@ -18,7 +18,7 @@ from iostats.report.json_and_csv import as_csv, as_json
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import bytes_of_programs, file_systems_of, table
 from iostats.totals.bounds import mark, mark_of_source
-from iostats.totals.time_bins import sparkline
+from iostats.base.text import bars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -245,6 +245,6 @@ def _rates(shown: list[dict[str, Any]], reported: int, units: str) -> list[str]:
                 most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
                 most = mark(fs, metric) + most
                 of = f", on {series['nodes']} of {reported} nodes"
-                lines.append(f"{fs['label']} {name:<10} |{sparkline(series[metric])}| at most "
+                lines.append(f"{fs['label']} {name:<10} |{bars(series[metric])}| at most "
                              f"{most} a second{of if series['nodes'] < reported else ''}")
     return ["Over the time of this job, nodes with `watch` together:", *lines] if lines else []

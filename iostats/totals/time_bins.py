@@ -160,17 +160,3 @@ def shown(several: Iterable[Bins], metrics: Sequence[str]) -> Series:
     for one in apart[1:]:
         apart[0].add_all(one)
     return apart[0]
-
-
-def sparkline(values: Sequence[int], width: int = 60) -> str:
-    """
-    `values` as a line of blocks, at most `width` long; the highest is full, 0 is a blank.
-
-    >>> sparkline([0, 1, 4, 8])
-    ' ▁▄█'
-    """
-    step = max(1, -(-len(values) // width))
-    columns = [sum(values[place:place + step]) for place in range(0, len(values), step)]
-    top = max(columns, default=0)
-    return "".join(" " if not value else "▁▂▃▄▅▆▇█"[max(0, -(-value * 8 // top) - 1)]
-                   for value in columns)

@@ -24,7 +24,6 @@ from iostats.totals.time_bins import (
     family,
     joined,
     shown,
-    sparkline,
 )
 from iostats.wire import client
 
@@ -156,26 +155,6 @@ def test_nodes_in_any_order_and_in_any_groups_make_the_same_bins(nodes, most, ra
         assert -(-len(bins.rows[0]) // 4) <= most
     assert sum(sum(row) for _, _, row in nodes) == sum(
         shown(whole.values(), ("bytes",)).bins["bytes"])
-
-
-@given(st.lists(AMOUNTS, max_size=2000), st.integers(1, 80))
-def test_a_sparkline_fits_and_blanks_are_zeros(values, width):
-    """No more than `width` characters; a blank says that nothing was done."""
-    line = sparkline(values, width)
-    assert len(line) <= width
-    assert (not any(values)) == (not line.strip())
-
-
-@pytest.mark.parametrize("values, line", [
-    ([], ""), ([0, 0], "  "), ([23], "█"), ([0, 1, 4, 8], " ▁▄█"),
-    ([1, 8_000_000], "▁█"), ([7, 8], "▇█"), ([2**63, 2**62], "█▄"),
-    ([1, 2, 3, 4, 5, 6, 7, 8], "▁▂▃▄▅▆▇█"),
-    ([5] * 60, "█" * 60), ([5] * 120, "█" * 60), ([5] * 61, "█" * 30 + "▄"),
-], ids=["nothing", "zeros", "one", "eighths", "a little is not nothing", "seven of eight",
-        "large", "all blocks", "as wide as the line", "two in one", "half a column at the end"])
-def test_a_sparkline_by_hand(values, line):
-    """The highest column is full, each other one its part of it, rounded up."""
-    assert line == sparkline(values)
 
 
 # -- many nodes --------------------------------------------------------------------------------
