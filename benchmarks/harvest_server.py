@@ -141,7 +141,7 @@ def main(arguments=None):
         before = _rss()
         store, harvest = opened()
         methods = {"packed_sweep": jsonrpc.Method(
-            lambda message, who: harvest_intake.message_of(harvest, message, who),
+            lambda message, who: harvest_intake.answer_to(harvest, message, who),
             sweep_reader.Packed)}
         for number, share in enumerate((1, 1, 0.01)):
             clock[0] = _BASE_NS / 1e9 + number * _EVERY_S
@@ -156,8 +156,8 @@ def main(arguments=None):
                 if b'"taken":true' not in answer:
                     raise SystemExit(answer.decode())
             began = time.process_time()
-            harvest._end_sweep()
-            while harvest._checkpoint():
+            harvest.end_sweep()
+            while harvest.checkpoints.step():
                 pass
             times.append(used + time.process_time() - began)
             if harvest.sweep is None or len(harvest.sweep.targets) != options.targets:

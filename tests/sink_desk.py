@@ -23,7 +23,7 @@ from iostats.base import config
 from iostats.base.job_facts import Facts
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
-from iostats.site.harvest_intake import Sweep
+from iostats.site.harvest_intake import SiteSweep
 from iostats.wire.messages import sweep as messages_sweep
 
 EVERY_S = 20
@@ -69,7 +69,7 @@ class Site:
 
     def sweep(self, entries, slot=None):
         """
-        The Sweep in which these have changed: {(fs, target): {id: {counter: samples, or
+        The SiteSweep in which these have changed: {(fs, target): {id: {counter: samples, or
         (samples, sum)}}}, the values as the file has them.
         """
         first = self.slot is None
@@ -83,7 +83,7 @@ class Site:
             self.targets[key].take(self._block(key, {}), _node_of(key), self.boot, False)
         for key in self.targets:
             self.agents[_node_of(key)] = Agent(self.slot)
-        return Sweep(self.slot, EVERY_S, True, list(self.targets.values()))
+        return SiteSweep(self.slot, EVERY_S, True, list(self.targets.values()))
 
     def _block(self, key, entries):
         ids, counters = list(entries), {}

@@ -4,7 +4,7 @@ A site's storage servers, their agents, and the site's server, played through ti
     SiteWorld(path, "2.16", knows=False).play(random.Random(23), FAULTS).settle().judged()
 
 Two storage servers with a kernel.Kernel for each target; agents that read the kernel's text as
-`harvest` does; a harvested.Harvest with its store.  Each server has a clock of its own.  `knows`:
+`harvest` does; a Harvest with its store.  Each server has a clock of its own.  `knows`:
 a batch system tells when jobs began and ended.  A witness is at work on each target (world.py).
 
 Times are s by the site's clock, which is right; the kernels are told those of their server's.
@@ -19,7 +19,7 @@ from kernel import NS, Kernel
 from iostats.base import config as site
 from iostats.base.job_facts import Facts
 from iostats.lustre import job_stats
-from iostats.site import harvest_intake
+from iostats.site import harvest_intake, harvested_job
 from iostats.site.store import Store
 from iostats.storage.fingerprints import Fingerprints
 from iostats.wire.messages.sweep import Block, Column, Sweep
@@ -201,7 +201,7 @@ class SiteWorld:
     def on_site(self, chance):
         """The site's server is killed, and begins again; or it has written some states before."""
         if chance.random() < 0.3:
-            self.harvest._keep_states(list(self.harvest.targets)[:chance.randint(1, 3)])
+            self.harvest.checkpoints.write(list(self.harvest.targets)[:chance.randint(1, 3)])
         self.store.close()
         self._open()
 
@@ -221,17 +221,18 @@ class SiteWorld:
                         assert self.harvest.take(again, server.name)["taken"]
                     self.store.commit()
         if self.knows:
-            for job in self.harvest._lives:
+            for job in self.harvest.lives.jobs():
                 if job != WITNESS:
-                    self.harvest.learn(job, Facts(job=job, state="running",
+                    self.harvest.lives.learn(job, Facts(job=job, state="running",
                                                   started=float(self.first[job])))
         self.look()
 
     def look(self):
         """One look of the site's server at what there is to do."""
-        self.harvest._end_sweep()
-        self.loop.run_until_complete(self.harvest._settle(lambda jobs: self.settled.update(
-            (job, self.truth(job)) for job in jobs)))
+        self.harvest.end_sweep()
+        self.loop.run_until_complete(self.harvest.lives.settle(
+            self.harvest.swept_until(), lambda jobs: self.settled.update(
+                (job, self.truth(job)) for job in jobs), self.harvest.forget))
 
     def _messages(self, server):
         """[Sweep] of one sweep: a message."""
@@ -289,22 +290,22 @@ class SiteWorld:
             server.up = True
         for _ in range(40):
             self.wait(EVERY_S)
-            for job in [one for one in self.harvest._lives if self.knows and one != WITNESS]:
-                self.harvest.learn(job, Facts(
+            for job in [one for one in self.harvest.lives.jobs() if self.knows and one != WITNESS]:
+                self.harvest.lives.learn(job, Facts(
                     job=job, state="ended", started=float(self.first[job]),
                     ended=float(self.last[job])))
-            if not set(self.harvest._lives) - {WITNESS}:
+            if not set(self.harvest.lives.jobs()) - {WITNESS}:
                 return self
-        raise AssertionError(f"not settled: {set(self.harvest._lives)}")
+        raise AssertionError(f"not settled: {set(self.harvest.lives.jobs())}")
 
     def judged(self):
         """{job: (what is recorded, the truth, is it marked, notes)} of all that has a record."""
         found = {}
         for job in sorted(NUMBERS & set(self.first)):
-            part = self.harvest.part(job)
+            part = self.harvest.lives.harvested(job)
             if part is None:                # no sweep has seen it
                 continue
-            record = harvest_intake.as_record(part, ",".join)
+            record = harvested_job.as_record(part, ",".join)
             assert record["final"]
             [fs] = record["file_systems"] or [None]
             mine = {"lower_bound": record["lower_bound"], "notes": record["notes"]} if fs is None \

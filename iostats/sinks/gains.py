@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing
 
-    from iostats.site.harvest_intake import Harvest, Sweep
+    from iostats.site.harvest_intake import Harvest, SiteSweep
     from iostats.site.resets.target import CorrectedTarget
 
     Array = numpy.typing.NDArray[Any]
@@ -203,7 +203,7 @@ class Tally:
         """The targets have forgotten these ids: if they come back, they count from 0."""
         self._forgotten.update(ids)
 
-    def walk(self, sweep: Sweep, harvest: Harvest) -> Iterator[None]:
+    def walk(self, sweep: SiteSweep, harvest: Harvest) -> Iterator[None]:
         """Generator: take all targets, one at a step."""
         self.slot_before, self.slot = self.slot, sweep.slot
         forgotten, self._forgotten = self._forgotten, set()

@@ -15,23 +15,73 @@ any byte begins again with each message taken once, or not at all.
 
 from __future__ import annotations
 
+import logging
 from collections import namedtuple
+from typing import Any, Optional
+
+import msgspec
+
+from iostats.base.errors import one_line
+from iostats.wire.messages import sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from iostats.site.store import Store
 
+log = logging.getLogger("iostats")
+
 _DAY_S = 86400.0
 
-Logged = namedtuple("Logged", "file_system target body")
-Logged.__doc__ = """Bytes that came of one target."""
 
-Kept = namedtuple("Kept", "id file_system target body")
-Kept.__doc__ = """A Logged as it is kept: its row's id, and the same."""
+class BlockRow(msgspec.Struct, omit_defaults=True):
+    """
+    The body of one row of `blocks`, as MessagePack: a block as it came, or ids to be forgotten.
 
+    Attributes:
+        node, boot_id, full, slot: as in the message of the block.
+        ahead: of the storage server's clock, when it was read, s; kernel_ahead: the same of its
+            kernel's, which may have been set back.
+        block: of the method `sweep`; packed: of `packed_sweep`.
+        forget: ids that the target forgets.
+    """
+
+    node: str = ""
+    boot_id: str = ""
+    full: bool = False
+    slot: float = 0.0
+    ahead: float = 0.0
+    kernel_ahead: Optional[float] = None
+    block: Optional[sweep.Block] = None
+    packed: bytes = b""
+    forget: list[Any] = []
+
+    @classmethod
+    def of(cls, node: str, taken: sweep.Taken, slot: float, ahead: float,
+           kept: sweep.Block | bytes) -> BlockRow:
+        """The row of one block of a message; `kept`: as in sweep.Taken."""
+        row = cls(node, taken.head.boot_id, taken.head.full, slot, ahead, taken.clock_ahead_s)
+        if isinstance(kept, bytes):
+            row.packed = kept
+        else:
+            row.block = kept
+        return row
+
+
+encoded_row = msgspec.msgpack.Encoder().encode
+decoded_row = msgspec.msgpack.Decoder(BlockRow).decode
+
+LoggedRow = namedtuple("LoggedRow", "file_system target body")
+LoggedRow.__doc__ = """What is to be kept in `blocks`: its target, and an encoded BlockRow."""
+
+StoredRow = namedtuple("StoredRow", "id file_system target body")
+StoredRow.__doc__ = """A LoggedRow as it is kept: its row's id, and the same."""
+
+# Rows of each table, in words.
+_IN_WORDS = {"agents": "what is known of the agent", "targets": "the saved entries",
+             "blocks": "a part of a sweep, row", "lives": "what is known of job",
+             "harvests": "what was counted for job"}
 # What tells one row from the others, and what it keeps.
 _ROWS = {"agents": (("node",), "body"), "targets": (("file_system", "target"), "state"),
          "blocks": (("id",), "body"), "lives": (("job",), "body"), "harvests": (("job",), "body")}
@@ -45,8 +95,8 @@ class SweepStore:
 
     # -- sweeps: on the disk with the store's next `commit`
 
-    def add(self, node: str, agent: bytes, logged: Iterable[Logged]) -> None:
-        """Keep a message: [Logged], and what is known of its agent from now on (bytes)."""
+    def add(self, node: str, agent: bytes, logged: Iterable[LoggedRow]) -> None:
+        """Keep a message: [LoggedRow], and what is known of its agent from now on (bytes)."""
         self._store.do_all("INSERT INTO blocks (file_system, target, body) VALUES (?, ?, ?)",
                            logged)
         self._store.do("INSERT OR REPLACE INTO agents VALUES (?, ?)", (node, agent))
@@ -65,9 +115,9 @@ class SweepStore:
                 ("DELETE FROM blocks WHERE file_system = ? AND target = ?", key),
                 ("INSERT OR REPLACE INTO targets VALUES (?, ?, ?)", (*key, state)))))
 
-    def settle(self, harvests: Mapping[str, bytes], logged: Iterable[Logged]) -> None:
+    def settle(self, harvests: Mapping[str, bytes], logged: Iterable[LoggedRow]) -> None:
         """
-        {job: bytes} is what the storage servers counted; the jobs leave `lives`, and [Logged]
+        {job: bytes} is what the storage servers counted; the jobs leave `lives`, and [LoggedRow]
         makes the targets forget them when it is replayed.
         """
         self._store.change(
@@ -87,9 +137,29 @@ class SweepStore:
 
     # -- damage
 
-    def put_aside(self, table: str, key: Sequence[Any], why: str, instead: bytes | None = None,
-                  ) -> None:
-        """A row that cannot be understood: it goes to `damaged`; `instead`: bytes in its place."""
+    def understood(self, table: str, rows: Mapping[Any, Any],
+                   understand: Callable[[Any], Any]) -> dict[Any, Any]:
+        """{key: what a row says}; rows that cannot be understood are put aside."""
+        found = {}
+        for key, body in rows.items():
+            names = key if isinstance(key, tuple) else (key,)
+            try:
+                if not all(isinstance(name, str) for name in names):
+                    raise ValueError("its name is no text")
+                found[key] = understand(body)
+            except Exception as error:              # whatever these bytes do to who reads them
+                self.put_aside(table, names, error)
+        return found
+
+    def put_aside(self, table: str, key: Sequence[Any], error: Exception,
+                  instead: bytes | None = None) -> None:
+        """
+        A row that cannot be understood: it is logged, and goes to `damaged`; `instead`: bytes in
+        its place.
+        """
+        log.error("%s: %s of %s: %s; put aside (table damaged)", self.path, _IN_WORDS[table],
+                  one_line("-".join(map(str, key))), one_line(str(error))[:300])
+        why = one_line(str(error))[:300]
         columns, body = _ROWS[table]
         where = " AND ".join(f"{column} IS ?" for column in columns)
         self._store.change(
@@ -116,14 +186,14 @@ class SweepStore:
         return {(file_system, target): state for file_system, target, state in self._store.rows(
             "SELECT file_system, target, state FROM targets")}
 
-    def blocks(self) -> Iterator[Kept]:
-        """Kept, one after the other in the order in which they came."""
+    def blocks(self) -> Iterator[StoredRow]:
+        """StoredRow, one after the other in the order in which they came."""
         last = 0
         while True:
             found = self._store.rows("SELECT id, file_system, target, body FROM blocks "
                                      "WHERE id > ? ORDER BY id LIMIT 100", (last,))
             for row in found:
-                yield Kept(*row)
+                yield StoredRow(*row)
             if not found:
                 return
             last = found[-1][0]

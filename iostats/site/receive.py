@@ -130,7 +130,7 @@ class SiteServer(RpcServer):
 
     def on_settled(self, jobs: dict[str, Optional[Facts]]) -> None:
         """{job: Facts or None}: their totals of the storage servers are final; StateError."""
-        self.open_jobs.expect(jobs, self.harvest.scheduler)
+        self.open_jobs.expect(jobs, self.harvest.lives.scheduler)
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class SiteServer(RpcServer):
     def _sweep(self, message: Union[sweep.Sweep, sweep_reader.Packed],
                sender: Sender) -> dict[str, Any]:
         caller = self.require_authenticated(sender, self._reporters)
-        return harvest_intake.message_of(self.harvest, message, caller)
+        return harvest_intake.answer_to(self.harvest, message, caller)
 
     def send(self, transport: asyncio.Transport, data: bytes, keep: bool) -> None:
         """Answers leave when what they say is on the disk: all of one turn of the loop at once."""

@@ -29,7 +29,7 @@ from iostats.load import grouping
 from iostats.report import client_vs_server, coverage, node_sets
 from iostats.report.job_list import summary_of
 from iostats.server.job_server import totals_options
-from iostats.site import harvest_intake, open_jobs
+from iostats.site import harvested_job, open_jobs
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
 from iostats.site.store import Key, damage_reported
 from iostats.totals import job_totals
@@ -190,7 +190,7 @@ class Records:
             del self._jobs[one.key]
             log.info("%s", coverage.line(one.record))
             if one.facts is not None:
-                self._harvest.learn(one.key.job, one.facts)
+                self._harvest.lives.learn(one.key.job, one.facts)
         for one in made:
             await self._publisher.show(one.key, one.job.about, one.facts, one.record)
 
@@ -241,10 +241,10 @@ class Records:
     def _with_harvest(self, record: dict[str, Any], key: Key) -> dict[str, Any]:
         """`record`, with what the storage servers counted."""
         job = record["job"]
-        part = self._harvest.part(key.job, job["started"], job["ended"])
-        if part is None:
+        counted = self._harvest.lives.harvested(key.job, job["started"], job["ended"])
+        if counted is None:
             return {**record, "harvest": None}
-        found = harvest_intake.as_record(part, node_sets.folded)
+        found = harvested_job.as_record(counted, node_sets.folded)
         return {**record,
                 "harvest": client_vs_server.compared(record, found, self._harvest.targets)}
 
@@ -270,7 +270,7 @@ class Records:
                 facts = await asyncio.get_running_loop().run_in_executor(
                     None, system.facts, sorted(asked))
             except IostatsError as error:
-                self._harvest.warn_hourly(error)
+                self._harvest.lives.warn_hourly(error)
                 continue
             except Exception:
                 log.exception("internal error; please report: no facts from %s", name)

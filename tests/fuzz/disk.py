@@ -316,11 +316,11 @@ def _a_store():
         for document in _site_documents()[:4]:
             jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER, _raise)
         store.commit()
-        one.harvest._end_sweep()
+        one.harvest.end_sweep()
         asyncio.run(_made(one))
-        one.harvest._let_go(["4712"], lambda jobs: None)
-        for key, found in one.harvest.targets.items():
-            one.harvest._store.checkpoint({key: found.state()})
+        one.harvest.lives.let_go(["4712"], lambda jobs: None, one.harvest.forget)
+        for key in one.harvest.targets:
+            one.harvest.checkpoints.write([key])
         again = {**_site_documents()[2]["params"], "seq": 4, "slot": 1_795_225_260}
         jsonrpc.dispatch(json.dumps(_call("sweep", again)).encode(), one.methods, CALLER, _raise)
         report = {**_site_documents()[3]["params"], "seq": "41", "job": "4733"}
@@ -410,8 +410,9 @@ def _ask_all(one, store):
                      _call("jobs", {"sort": "file_systems", "limit": 1})):
         _checked_answer(jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER,
                                          _raise), may_fail=True)
-    for do in (store.commit, one.harvest._end_sweep, lambda: asyncio.run(_made(one)),
-               lambda: one.harvest.part("4711"), lambda: one.harvest.part("4712"),
+    for do in (store.commit, one.harvest.end_sweep, lambda: asyncio.run(_made(one)),
+               lambda: one.harvest.lives.harvested("4711"),
+               lambda: one.harvest.lives.harvested("4712"),
                one._forget, one._reload, one.harvest.reload):
         with allowed(StateError, WireError):
             do()

@@ -211,7 +211,7 @@ def rpc_site(data):
                     break
             store.commit()
             with no_bug_logged():
-                one.harvest._end_sweep()
+                one.harvest.end_sweep()
                 asyncio.run(_made(one))
             for method, params in (("load", {}), ("query", {"level": "a"}), ("jobs", {}),
                                    ("latest", {})):
@@ -529,7 +529,7 @@ def _site_answers():
         for document in _site_documents()[:4]:
             jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER, _raise)
         store.commit()
-        one.harvest._end_sweep()
+        one.harvest.end_sweep()
         asyncio.run(_made(one))
 
         def answer(method, **params):

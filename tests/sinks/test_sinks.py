@@ -74,7 +74,7 @@ def test_the_sites_server_tells_them_what_it_forgets(tmp_path):
     desk, told = Desk(tmp_path / "site.sqlite"), []
     desk.harvest.sinks.append(Sink())
     desk.send("mds1", desk.block("MDT0000", ["4711", "4713"], open=23))
-    desk.harvest._forget(["4711", "4713"], {})
+    desk.harvest.forget(["4711", "4713"], {})
     assert [["4711", "4713"]] == told
 
 
@@ -88,7 +88,7 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
     desk.harvest.sinks += both
 
     async def turn():
-        desk.harvest._end_sweep()
+        desk.harvest.end_sweep()
         for sink in both:
             await sink.walking
     try:

@@ -16,7 +16,8 @@ from iostats.base import config as site
 from iostats.base.errors import NotReadable, StateError
 from iostats.base.job_facts import Facts
 from iostats.report.job_list import Summary
-from iostats.site import harvest_intake
+from iostats.site import harvest_checkpoints, harvest_intake, harvested_job, job_lives
+from iostats.site.harvest_store import SweepStore
 from iostats.site.resets import gaps
 from iostats.site.store import Key, Store
 from iostats.wire.messages import sweep as messages_sweep
@@ -80,16 +81,17 @@ class Desk:
     def turn(self):
         """One look of the server at what there is to do."""
         async def look():
-            self.harvest._end_sweep()
-            await self.harvest._settle(self.settled.update)
-            while self.harvest._checkpoint():
+            self.harvest.end_sweep()
+            await self.harvest.lives.settle(self.harvest.swept_until(), self.settled.update,
+                                            self.harvest.forget)
+            while self.harvest.checkpoints.step():
                 pass
         asyncio.run(look())
 
     def totals(self, job):
         """{file system: (read_bytes, write_bytes, is anything noted)} of what is known."""
-        part = self.harvest.part(job)
-        record = harvest_intake.as_record(part, ",".join)
+        part = self.harvest.lives.harvested(job)
+        record = harvested_job.as_record(part, ",".join)
         for fs in record["file_systems"]:
             assert fs["lower_bound"] is (bool(fs["notes"]) or not part.final)
         return {fs["name"]: (fs["read_bytes"], fs["write_bytes"], bool(fs["notes"]))
@@ -118,7 +120,7 @@ def test_a_job_of_two_targets_is_added_up(desk):
               desk.block("OST0000", ["4711", "cp.0"], desk.now - 3, read_bytes=(23, 41_003)),
               desk.block("OST0001", ["4711"], desk.now - 3, write_bytes=(37, 53_007)))
     assert {"scratch": (41_003, 53_007, False)} == desk.totals("4711")
-    assert desk.harvest.part("cp.0") is None
+    assert desk.harvest.lives.harvested("cp.0") is None
 
 
 @pytest.mark.parametrize("is_dated, samples, most, total", [
@@ -151,7 +153,7 @@ def test_what_no_kernel_has_kept_is_not_believed(desk, is_dated, samples, most, 
 def test_a_batch_system_that_does_not_answer_is_one_line_an_hour(tmp_path, monkeypatch, caplog):
     """Whatever the number in the line; another trouble has a line of its own."""
     desk, hour = Desk(tmp_path / "site.sqlite", batch_system="slurm"), [0.0]
-    monkeypatch.setattr(harvest_intake.time, "monotonic", lambda: hour[0])
+    monkeypatch.setattr(job_lives.time, "monotonic", lambda: hour[0])
     why = ["squeue: cannot reach the controller (try 23)"]
 
     def facts(jobs):
@@ -161,7 +163,7 @@ def test_a_batch_system_that_does_not_answer_is_one_line_an_hour(tmp_path, monke
     def ask(count):
         for number in range(count):
             why[0] = why[0].replace("23", str(number))
-            asyncio.run(desk.harvest._ask(["4711"]))
+            asyncio.run(desk.harvest.lives.ask(["4711"]))
     ask(41)
     assert 1 == len(caplog.records)
     why[0] = "squeue: no such command"
@@ -194,7 +196,7 @@ def test_a_sweep_with_new_jobs_is_given_out_when_they_have_been_asked_for(tmp_pa
     one.send("oss1", one.block(ids=["12366"], read_bytes=(23, 41_003)))
     one.turn()
     assert [] == sink.told
-    asyncio.run(one.harvest._ask(["12366"]))
+    asyncio.run(one.harvest.lives.ask(["12366"]))
     one.turn()
     assert [{"12366": "bob"}] == sink.told
     one.now += 20
@@ -229,7 +231,7 @@ def test_after_a_hole_everything_is_asked_for_again(desk, seq, run, full):
     answer = desk.send("oss1", desk.block(ids=["4711"], read_bytes=(23, 41_003)), seq=seq, run=run,
                        full=full)
     assert (False, "full") == (answer["taken"], answer["want"])
-    assert desk.harvest.part("4711") is None
+    assert desk.harvest.lives.harvested("4711") is None
     assert desk.send("oss1", desk.block(ids=["4711"], read_bytes=(23, 41_003)), run="3" * 16,
                      full=True)["taken"]
     assert 41_003 == desk.totals("4711")["scratch"][0]
@@ -246,7 +248,7 @@ def test_a_server_that_is_killed_has_lost_nothing_and_takes_nothing_twice(desk):
             desk.again()
             assert desk.send("oss1", one, seq=number + 1)["why"]
         if number % 7 == 0:
-            desk.harvest._keep_states(list(desk.harvest._logged))
+            desk.harvest.checkpoints.write(list(desk.harvest.targets))
     assert {"scratch": (37 * 1009, 0, False)} == desk.totals("4711")
     desk.again()
     assert {"scratch": (37 * 1009, 0, False)} == desk.totals("4711")
@@ -278,8 +280,8 @@ def test_an_orderly_end_leaves_the_next_start_nothing_to_replay(desk):
 
 
 def test_many_targets_have_no_more_to_replay_than_their_states_take(desk, monkeypatch):
-    monkeypatch.setattr(harvest_intake, "_REPLAY_BYTES", 41)
-    monkeypatch.setattr(harvest_intake, "_LEAST_BYTES", 37)
+    monkeypatch.setattr(harvest_checkpoints, "REPLAY_BYTES", 41)
+    monkeypatch.setattr(harvest_checkpoints, "LEAST_BYTES", 37)
     names = [f"OST{number:04x}" for number in range(37)]
     for number in range(1, 24):
         desk.send("oss1", *(desk.block(name, ids=["4711"], started=BEGAN + 3,
@@ -310,16 +312,16 @@ def test_a_job_without_a_batch_system_is_settled_by_silence_and_leaves_memory(de
     desk.turn()
     quiet(desk, 1780)
     assert {} == desk.settled
-    assert "quiet" == desk.harvest.state("4711")
+    assert "quiet" == desk.harvest.lives.state("4711")
     quiet(desk, 40)
     assert ["4711"] == list(desk.settled)
-    assert desk.harvest.state("4711") is None
-    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.part("4711").final,
+    assert desk.harvest.lives.state("4711") is None
+    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
                                                        desk.totals("4711"))
     desk.again()
-    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.part("4711").final,
+    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
                                                        desk.totals("4711"))
-    assert desk.harvest.state("4711") is None
+    assert desk.harvest.lives.state("4711") is None
     desk.turn()
     assert ["4711"] == list(desk.settled)
 
@@ -333,12 +335,12 @@ def test_a_job_that_comes_back_after_it_was_settled_is_added_to_what_it_was(desk
     desk.now += 20
     desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009)))
     desk.turn()
-    part = desk.harvest.part("4711")
+    part = desk.harvest.lives.harvested("4711")
     assert (False, {"scratch": (42_012, 0, False)}) == (part.final, desk.totals("4711"))
     desk.again()
     assert {"scratch": (42_012, 0, False)} == desk.totals("4711")
     quiet(desk, 1840)
-    assert (True, {"scratch": (42_012, 0, False)}) == (desk.harvest.part("4711").final,
+    assert (True, {"scratch": (42_012, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
                                                        desk.totals("4711"))
 
 
@@ -517,7 +519,7 @@ def test_a_job_is_not_settled_by_an_agent_whose_clock_is_a_day_ahead(desk):
     one = desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
     desk.send("oss1", {**one, "read_at": desk.now + ahead})
     desk.turn()
-    assert ({}, "running") == (desk.settled, desk.harvest.state("4711"))
+    assert ({}, "running") == (desk.settled, desk.harvest.lives.state("4711"))
 
 
 def test_a_job_that_ran_while_nobody_looked_is_marked(desk):
@@ -529,7 +531,7 @@ def test_a_job_that_ran_while_nobody_looked_is_marked(desk):
     desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009)))
     desk.turn()
     assert {"scratch": (42_012, 0, True)} == desk.totals("4711")
-    [fs] = harvest_intake.as_record(desk.harvest.part("4711"), ",".join)["file_systems"]
+    [fs] = harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)["file_systems"]
     assert fs["notes"] and "OST0000" in fs["notes"][0]
 
 
@@ -539,7 +541,7 @@ def final(desk, job, *others, run="1" * 16):
         desk.now += 20
         desk.send("oss1", desk.block(), *(one() for one in others), run=run)
         desk.turn()
-    record = harvest_intake.as_record(desk.harvest.part(job), ",".join)
+    record = harvested_job.as_record(desk.harvest.lives.harvested(job), ",".join)
     assert record["final"]
     [fs] = [fs for fs in record["file_systems"] if fs["name"] == "scratch"]
     return fs["read_bytes"], fs["notes"], record["lower_bound"]
@@ -629,7 +631,7 @@ def test_a_target_of_a_file_system_that_a_job_never_used_marks_nothing_of_it(des
             "started again, or the clock set), after the job was last seen; when it ended is not "
             "known; nothing was seen of the job on home",
             "home: OST0000: not read from the job's begin on; nothing was seen of the job on home"
-            ] == desk.harvest.part("4711").notes
+            ] == desk.harvest.lives.harvested("4711").notes
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["when it read", "when it sent"])
@@ -649,11 +651,12 @@ def test_a_clear_stays_where_it_was_when_the_storage_servers_clock_is_set_right(
     ended = desk.now - 20
     for _ in range(4):
         send(7200, "1")
-    desk.harvest.learn("4711", Facts(job="4711", state="ended", started=BEGAN + 17, ended=ended))
+    desk.harvest.lives.learn("4711", Facts(job="4711", state="ended", started=BEGAN + 17,
+                                           ended=ended))
     for _ in range(95):
         send(0, "2")
         desk.turn()
-    [fs] = harvest_intake.as_record(desk.harvest.part("4711"), ",".join)["file_systems"]
+    [fs] = harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)["file_systems"]
     assert (42_012, [f"OST0000: {gaps.CLEARED}"], True) == (
         fs["read_bytes"], fs["notes"], fs["lower_bound"])
 
@@ -693,7 +696,7 @@ def test_a_store_that_cannot_be_read_back_is_not_taken_for_an_empty_one(desk, mo
     def fail(*_):
         raise StateError("site.sqlite: cannot be read: disk I/O error")
     with monkeypatch.context() as patch:
-        patch.setattr(desk.harvest._store, "blocks", fail)
+        patch.setattr(SweepStore, "blocks", fail)
         with pytest.raises(StateError):
             desk.harvest.reload()
         desk.now += 20
@@ -727,7 +730,7 @@ def test_one_damaged_target_costs_itself_alone_and_is_put_aside(desk, caplog, wi
     desk.now += 20
     desk.send("oss1", desk.block(read_bytes=(23, 41_003), **one),
               desk.block("OST0001", read_bytes=(5, 1009), **one))
-    desk.harvest._keep_states(list(desk.harvest.targets))
+    desk.harvest.checkpoints.write(list(desk.harvest.targets))
     damaged = with_width(desk.harvest.targets["scratch", "OST0000"].state(), width)
     desk.store.change("UPDATE targets SET state = ? WHERE target = 'OST0000'", (damaged,))
     desk.now += 20
@@ -762,7 +765,7 @@ def test_any_damaged_row_of_the_harvest_costs_itself_alone(desk, caplog, table):
     two = {"ids": ["4713"], "started": desk.now - 3}
     desk.send("oss1", desk.block(read_bytes=(37, 53_007), **two), desk.block("OST0001"))
     desk.turn()
-    desk.harvest._keep_states(list(desk.harvest.targets))
+    desk.harvest.checkpoints.write(list(desk.harvest.targets))
     desk.now += 20
     desk.send("oss1", desk.block(), desk.block("OST0001"))
     where = "id = (SELECT min(id) FROM blocks)" if table == "blocks" else "true"
@@ -773,7 +776,7 @@ def test_any_damaged_row_of_the_harvest_costs_itself_alone(desk, caplog, table):
     assert {"scratch": (53_007, 0, False)} == runs
     if table == "harvests":
         assert ["what was counted before is damaged in the server's store, and was put aside"] == (
-            desk.harvest.part("4712").notes)
+            desk.harvest.lives.harvested("4712").notes)
     assert "site.sqlite: " in caplog.text and "put aside" in caplog.text
     assert [(table, b"\x80")] == desk.store.rows("SELECT place, body FROM damaged")
     desk.again()
@@ -787,8 +790,8 @@ def test_what_cannot_be_kept_is_not_counted(desk, monkeypatch):
 
     def full(*_):
         raise StateError("the disk is full")
-    monkeypatch.setattr(desk.harvest._store, "add", full)
+    monkeypatch.setattr(SweepStore, "add", full)
     with pytest.raises(StateError):
         desk.send("oss1", desk.block(ids=["4711"], read_bytes=(23, 41_003)), seq=2)
-    assert desk.harvest.part("4711") is None
+    assert desk.harvest.lives.harvested("4711") is None
     assert 1 == desk.harvest.agents["oss1"].seq

@@ -286,10 +286,10 @@ def two_users(inside):
             inside, number, {"4711": 37_000 * number, "4713": 59_000 * number}), node="oss1"))
         assert taken["result"]["taken"], taken
         for job, user in (("4711", "nobody"), ("4713", "bob")):
-            inside.server.harvest.learn(job, Facts(job=job, raw_job=job, user=user,
+            inside.server.harvest.lives.learn(job, Facts(job=job, raw_job=job, user=user,
                                                    account=f"of-{user}", name=f"name-of-{user}"))
         inside.now += 2
-        inside.server.harvest._end_sweep()
+        inside.server.harvest.end_sweep()
     inside.make_records()
     return inside
 

@@ -19,7 +19,7 @@ from iostats.base.job_facts import ENDED, Facts
 from iostats.node import show, sources
 from iostats.report import accounting_comment, client_vs_server, job_tables, json_and_csv, node_sets
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
-from iostats.site import harvest_intake, open_jobs, records
+from iostats.site import harvested_job, open_jobs, records
 from iostats.site.store import Key
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
@@ -72,8 +72,8 @@ def at_servers():
                            ("MDT0000", {"open": 5, "open_us": 500})):
         fs.add(Delta("job_stats", "scratch", target, "", values, True, "no sweep", True), target,
                {}, {})
-    return harvest_intake.Part(True, ["4733"], 1_795_225_000.0, 1_795_225_060.0, {"scratch": fs},
-                               ["home: OST0003: no sweep"], True)
+    return harvested_job.HarvestedJob(True, ["4733"], 1_795_225_000.0, 1_795_225_060.0,
+                                      {"scratch": fs}, ["home: OST0003: no sweep"], True)
 
 
 class OfASite:
@@ -86,7 +86,7 @@ class OfASite:
         record = records.with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
                                      facts)
         return {**record, "harvest": client_vs_server.compared(
-            record, harvest_intake.as_record(at_servers(), node_sets.folded),
+            record, harvested_job.as_record(at_servers(), node_sets.folded),
             {("scratch", "OST0000")})}
 
 

@@ -290,7 +290,7 @@ def test_the_site_answers_with_one_line(tmp_path):
             (zlib.compress(a_message()[:-1]), protocol.INVALID_PARAMS, "expected 38 bytes"),
             (zlib.compress(a_message({"node": "oss2"})), protocol.REFUSED, "of another server")):
         with pytest.raises(WireError) as caught:
-            harvest_intake.message_of(harvest, Packed(2, sweep), Caller("oss1", 0))
+            harvest_intake.answer_to(harvest, Packed(2, sweep), Caller("oss1", 0))
         assert (code, 1) == (caught.value.code, len(str(caught.value).splitlines()))
         assert said in str(caught.value)
     assert {} == harvest.targets and {} == harvest.agents
@@ -323,7 +323,7 @@ def test_packed_blocks_are_replayed_beside_those_of_agents_of_before(tmp_path):
         "seen": [BEGAN + 1], "counters": {"write_bytes": column}}]}
     caller = Caller("oss1", 0)
     first = Packed(2, zlib.compress(json.dumps(old).encode(), 1))       # as its spool has it
-    assert harvest_intake.message_of(harvest, first, caller)["taken"]
+    assert harvest_intake.answer_to(harvest, first, caller)["taken"]
     store.commit()
     assert {"write_bytes": ([11, 0], [29, 0])} == sums(harvest)
     store.close()
@@ -333,7 +333,7 @@ def test_packed_blocks_are_replayed_beside_those_of_agents_of_before(tmp_path):
                                      {"read_at": HEAD["read_at"] + 20}))
     now[0] += 20
     for _ in range(2):                                                  # again: counted once
-        assert harvest_intake.message_of(harvest, Packed(2, second), caller)["taken"]
+        assert harvest_intake.answer_to(harvest, Packed(2, second), caller)["taken"]
     store.commit()
     store.close()
     store, harvest = opened()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.sinks.gains import IdTable, JobLabels, Key
-    from iostats.site.harvest_intake import Harvest, Sweep
+    from iostats.site.harvest_intake import Harvest, SiteSweep
 
     Row = tuple[Mapping[str, tuple[Any, Any]], int]      # counter -> samples, sums; the row
     Totals = dict[str, tuple[list[int], list[int]]]
@@ -164,7 +164,7 @@ class Lines:
         self.too_old = 0
         self.ready: SweepPoints | None = None
 
-    def walk(self, sweep: Sweep, harvest: Harvest) -> Iterator[None]:
+    def walk(self, sweep: SiteSweep, harvest: Harvest) -> Iterator[None]:
         """Generator: take a sweep, a little at a step; then `ready` is its SweepPoints."""
         self.ready = None
         yield from self._tally.walk(sweep, harvest)

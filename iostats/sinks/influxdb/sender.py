@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from iostats.base.config import Config
     from iostats.sinks.influxdb.lines import SweepPoints
-    from iostats.site.harvest_intake import Harvest, Sweep
+    from iostats.site.harvest_intake import Harvest, SiteSweep
 
 log = logging.getLogger("iostats")
 
@@ -80,7 +80,7 @@ class InfluxDB:
         for thread in self._threads:
             thread.start()
 
-    def sweep(self, sweep: Sweep, harvest: Harvest) -> None:
+    def sweep(self, sweep: SiteSweep, harvest: Harvest) -> None:
         """Take all targets' totals, between the other things that the loop does."""
         if self._sweeps.full() or (self.walking is not None and not self.walking.done()):
             self.late += 1
@@ -93,7 +93,7 @@ class InfluxDB:
         """The targets count these ids from 0."""
         self._lines.forget(ids)
 
-    async def _walk(self, sweep: Sweep, harvest: Harvest) -> None:
+    async def _walk(self, sweep: SiteSweep, harvest: Harvest) -> None:
         try:
             for _ in self._lines.walk(sweep, harvest):
                 await asyncio.sleep(0)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.config import Config
-    from iostats.site.harvest_intake import Harvest, Sweep
+    from iostats.site.harvest_intake import Harvest, SiteSweep
 
 log = logging.getLogger("iostats")
 
@@ -82,7 +82,7 @@ class Prometheus:
         self._http = MetricsServer(address_of(config), self.page, config)
         self.address = self._http.address
 
-    def sweep(self, sweep: Sweep, harvest: Harvest) -> None:
+    def sweep(self, sweep: SiteSweep, harvest: Harvest) -> None:
         """Take all targets' totals, between the other things that the loop does."""
         if self.walking is not None and not self.walking.done():
             self._late += 1                              # the next page has it all
@@ -93,7 +93,7 @@ class Prometheus:
         """The targets count these ids from 0."""
         self._amounts.tally.forget(ids)
 
-    async def _make(self, sweep: Sweep, harvest: Harvest) -> None:
+    async def _make(self, sweep: SiteSweep, harvest: Harvest) -> None:
         loop, amounts = asyncio.get_running_loop(), self._amounts
         try:
             for _ in amounts.tally.walk(sweep, harvest):
