@@ -1,7 +1,7 @@
 """
 Who loads the file systems: what ids did at targets -> rows at a level (levels.py), and tables.
 
-It asks nobody: the site's server, a storage server and a saved dump all give it the same lists.
+The site's server, a storage server and a saved dump all give it the same lists; it asks none.
 
 Standard library only.
 Pure: all.

@@ -64,8 +64,8 @@ class Level(namedtuple(
         words: what stands after "by", in the title of a table and in `top --help`.
         rows_of: IDS or TARGETS.
         over: ONE_TARGET, FILE_SYSTEM or EVERYTHING.
-        group: the name of the row to which something belongs; None where nobody knows.  With IDS
-            of (job, its Facts or None), with TARGETS of (file system, target, storage server).
+        group: the name of the row to which something belongs; None where that is not known.  With
+            IDS of (job, its Facts or None), with TARGETS of (file system, target, storage server).
         key: that chooses it in a live `top`; "" for none.
         option: as in `top --by`, where it is not `name`; that stays accepted.
         help: what `top --help` says of it in brackets.

@@ -59,7 +59,7 @@ def _table(columns: Sequence[CellsOf], rows: Sequence[dict[str, Any]], width: in
     made = []
     for place, (title, text, least, metric) in enumerate(columns):
         cells = [one_line(text(row)) or "-" for row in rows]
-        if place == 0 or metric or title == "FS" or set(cells) - {"-"}:     # else nobody knows it
+        if place == 0 or metric or title == "FS" or set(cells) - {"-"}:     # else unknown
             made.append(TextColumn(title, cells, least, least is None, metric))
     gap = fitted(made, width, sort)
     return [cut(line, width) for line in drawn(made, gap)]

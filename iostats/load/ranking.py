@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 
 LoadQuery = namedtuple("LoadQuery", "by file_system user job text sort count after show",
-                 defaults=("job", "", "", "", "", "write", 1000, None, ()))
+                       defaults=("job", "", "", "", "", "write", 1000, None, ()))
 LoadQuery.__doc__ = """
-What is wanted.
+A question about a load.
 
 Attributes:
     by: the name of a level.
@@ -44,10 +44,10 @@ Attributes:
 
 def answer(load: Load, query: LoadQuery, known: Any, only: str | None = None) -> dict[str, Any]:
     """
-    The rows that are asked for, as docs/harvest.md describes them: what `load` answers.
+    The rows that are asked for, as docs/wire.md has them: what `load` answers.
 
-    `only`: the one user whose jobs may be shown; None for all.  The sums of the file systems are of
-    everybody's work in any case.
+    `only`: the one user whose jobs may be shown; None for all.  The sums of the file systems are
+    everybody's in any case.
     """
     return finished(answer_in_steps(load, query, known, only))
 

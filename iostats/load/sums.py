@@ -53,8 +53,8 @@ Attributes:
     sums: [(amounts of all ids, amounts of those that are no jobs)], one of each part.
     missing: {file system: {target: why its numbers may be too low, or are not there}}.
     began: seconds since 1970, when the oldest of what totals hold began; None: not known.
-    readings: {(file system, target): LastReading} of all targets, missing ones too; () where nobody
-        keeps them.
+    readings: {(file system, target): LastReading} of all targets, missing ones too; () where they
+        are not kept.
     is_old: rates of a moment that is more than two sweeps ago.
     more: names of the columns besides METRICS, of MORE.
 """
@@ -132,7 +132,7 @@ def added_by_id(parts: list[TargetLoad]) -> Generator[None, None, ByID]:
 
 
 def add_amounts(row: list[float], amounts: Sequence[float], share: int = 1) -> None:
-    """Add to `row`, which becomes as long as `amounts`; `share`: one in so many of them."""
+    """Add to `row`, which becomes as long as `amounts`; `share`: each amount is divided by that."""
     row += [0] * (len(amounts) - len(row))
     for place, amount in enumerate(amounts):
         row[place] += amount / share if share > 1 else amount

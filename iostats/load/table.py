@@ -1,6 +1,6 @@
 """
-Who loads the file systems, as a table for a terminal of any width: the answer of
-ranking.answer -> lines.
+Who loads the file systems, as a table for a terminal of any width: what ranking.answer returns
+-> lines.
 
 "-" is what is not known, ">=" a lower bound, "~" a job's load in equal parts on its nodes.
 """
@@ -67,7 +67,7 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
                 found[place] = longer
                 break
     found = [cut(line, width) for line in found]
-    notes = [] if rows else [_nothing(answer)]
+    notes = [] if rows else [_no_rows(answer)]
     if left_off:
         notes.append(f"({left_off} more {'row' if left_off == 1 else 'rows'})")
     bound = "shares are of what was counted" if shares else "numbers are lower bounds (>=)"
@@ -77,6 +77,7 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
 
 
 def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str:
+    """The line above a table: of when the numbers are, by what, and what was asked for."""
     at = answer["at"]
     words = [] if at is None else [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")]
     ages = [answer[name] for name in ("newest_reading_s", "oldest_reading_s")
@@ -111,7 +112,7 @@ def _moment(began: float, at: float | None) -> str:
     return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 
 
-def _nothing(answer: dict[str, Any]) -> str:
+def _no_rows(answer: dict[str, Any]) -> str:
     if answer["file_system"] and not answer["file_systems"]:
         return "(no rows: nothing is known about this file system)"
     if answer["text"] or answer["user"]:
@@ -171,7 +172,7 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
             for row in rows], metric=metric))
     for detail in level.details:
         cells = [one_line(detail.text(row)) or "-" for row in rows]
-        if detail.is_in_top and set(cells) - {"-"}:         # else nobody knows
+        if detail.is_in_top and set(cells) - {"-"}:         # else unknown
             columns.append(TextColumn(detail.title, [""] * len(sums) + cells, detail.least,
                                       detail.least is None))
     return columns
@@ -210,7 +211,7 @@ def _milliseconds(value: float | None) -> str:
 
 
 def _is_on_top(row: dict[str, Any], answer: dict[str, Any]) -> bool:
-    """True for what users and nodes without a job did, where the sums on top say it already."""
+    """True for the (no job) row of users or nodes, which the sums on top show already."""
     level = levels.named(answer["by"])
     return (level.rows_of == IDS and not level.is_of_jobs and not row["is_job"]
             and not answer["text"] and len(answer["file_systems"]) <= _MOST_SUMS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 1 << 20
 _LATE = 0.25                       # of the interval: a sweep that would be later is left out
-_STEP_S = 5.0                      # the clock is looked at so often: it may be set
+_STEP_S = 5.0                      # between two looks at the clock, which may be set
 _SAY_AGAIN_S, _MOST_SAID = 3600.0, 1000
 
 

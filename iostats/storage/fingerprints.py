@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NEAR = 256                         # so many entries may have gone between two that stayed
+_NEAR = 256                         # entries that may have gone between two that stayed
 _REFUSED = -1                       # hash() is never that
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from iostats.storage.entries import Key, Life
     from iostats.storage.targets import LocalTarget
 
-# Levels that nobody can tell without the batch system.
+# Levels that job_stats alone cannot tell.
 _LACKS = tuple(level.name for level in levels.LEVELS if level.needs_batch_system)
 
 
@@ -56,7 +56,7 @@ class LocalLoad:
     Attributes:
         every_s: seconds between two readings.
         origin: in words, for the title.
-        lacks: levels that nobody can tell here.
+        lacks: names of levels that job_stats alone cannot tell.
     """
 
     lacks = _LACKS

@@ -473,7 +473,7 @@ def test_keys_sort_group_filter_and_quit(terminal):
     assert (0, True) == (live.end(), live.is_given_back())
 
 
-def test_a_grouping_that_nobody_can_tell_here_is_left_alone(terminal):
+def test_the_key_of_a_level_that_job_stats_cannot_tell_does_nothing(terminal):
     """Nothing on a storage server knows of users: the key does nothing."""
     live = terminal()
     live.press("u")
