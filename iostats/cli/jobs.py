@@ -52,9 +52,9 @@ which jobs:
   -D, --duplicates      every run of a job that was requeued
 
 what is shown:
-  -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: %12 is 12 wide and
-                        right-aligned, %-10 10 wide and left-aligned; a text that
-                        is too long ends with +, a number is never cut; ALL for
+  -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: %12 is 12 wide,
+                        right-aligned, %-10 is 10 wide, left-aligned; text that
+                        is too long ends with +, numbers are never cut; ALL for
                         every field (default: [report] job_fields)
   -l, --long            -o ALL
   -b, --brief           JobID,State,ReadBytes,WriteBytes

@@ -1,8 +1,8 @@
 """
-iostats mail: Slurm's MailProg, which puts a job's report into the mail about its end.
+iostats mail: Slurm's MailProg, which adds a job's report to the mail about its end.
 
-A mail goes out whatever happens; so what needs more than the standard library, or can fail, is
-imported where that is caught.
+The mail is sent whatever happens: modules that need more than the standard library, or can fail,
+are imported where the error is caught.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 _WAIT_S, _AGAIN_S = 60.0, 2.0
 _ANSWER_WITHIN_S = 10.0
-_ENDS_BEFORE_MAIL_S = 120.0     # an epilog is over about when its job's mail is made
+_ENDS_BEFORE_MAIL_S = 120.0     # epilogs end at about the time of the job's mail
 _MOST_JOBS = 20                 # of an array
 # "Slurm Job_id=4711 Name=NAME Ended, Run time ...", "Slurm Array Task Job_id=12_3 (15) Name=...",
-# "Slurm Array Summary Job_id=12_* (12) Name=...".  A NAME is any text; "Reached 90% of time limit"
-# is of a job that goes on.  Source: mail_job_info(), src/slurmctld/agent.c, 22.05 to 24.11.
+# "Slurm Array Summary Job_id=12_* (12) Name=...".  NAME is any text; "Reached 90% of time limit"
+# is about a job that goes on.  Source: mail_job_info(), src/slurmctld/agent.c, 22.05 to 24.11.
 _JOB = re.compile(r"Job_id=(\d+)(?:_(?:\d+|(\*)))?(?: \((\d+)\))? Name=")
 _ENDED = re.compile(r" (?:Ended|Failed|Requeued)(?:, |$)")
 
 HELP = """\
 usage: iostats mail [--config FILE] [--wait S] -s SUBJECT ADDRESS ...
 
-Mail, as mail(1) does, with the report of the job that the subject names, when
-it has ended: for Slurm's MailProg, which is called in just this way.  Standard
-input is the mail's text; the report comes after it.
+Send a mail as mail(1) does, with the report of the job whose end the subject
+tells.  For Slurm's MailProg, which is called with these arguments.  Standard
+input is the text of the mail; the report is added below.
 
 options:
   -s SUBJECT            "Slurm Job_id=4711 Name=run Ended, Run time 00:31:07, ..."
-  --wait S              wait so long for the report (default: 60)
+  --wait S              seconds to wait for the report (default: 60)
   --config FILE         the configuration (default: site.cfg)
   -h, --help            this text
 
 exit status:
-  that of the mail program ([site] mail_program in site.cfg); 2 bad usage
+  that of the mail program ([site] mail_program in site.cfg)   2 bad usage
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Send; the exit status."""
+    """Send the mail; the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = {}
     while arguments[:1] and arguments[0] in ("--config", "--wait", "-h", "--help"):
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         options[option] = arguments.pop(0) if arguments else ""
     wait = options.get("--wait", str(_WAIT_S))
     if not arguments or not re.fullmatch(r"\d{1,5}(\.\d+)?", wait):
-        print("iostats: mail: expected -s SUBJECT ADDRESS, and a number after --wait (see --help)",
+        print("iostats: mail: expected -s SUBJECT ADDRESS, and seconds after --wait (see --help)",
               file=sys.stderr)
         return BAD_USAGE
     text, program = "", "/usr/bin/mail"
@@ -67,20 +67,20 @@ def main(arguments: list[str] | None = None) -> int:
         config = site.load(options.get("--config"))
         program = config["site.mail_program"]
         text = _report(arguments, config, float(wait))
-    except IostatsError as error:                     # the mail goes out in any case
+    except IostatsError as error:                     # the mail is sent without the report
         print(f"iostats: {error}", file=sys.stderr)
     except ModuleNotFoundError as error:
-        print(f"iostats: mail: the report is not in it: {sys.executable} has no package "
+        print(f"iostats: mail: sent without the report: {sys.executable} has no package "
               f"{error.name!r}; sudo make install-site", file=sys.stderr)
     except Exception as error:
         print(f"iostats: internal error; please report: {error!r}", file=sys.stderr)
-    # A job's name may have a line in it, which some mail programs would take for a header; and an
-    # address, which is the user's to choose, may look like an option of theirs.
+    # A job's name may contain a line break, after which some mail programs read a header; and an
+    # address, which the user chooses, may look like an option.
     arguments = [" ".join(word.splitlines()) for word in arguments]
     to = arguments[2:] if arguments[:1] == ["-s"] else arguments
     if any(word.startswith("-") for word in to):
-        print(f"iostats: mail: expected -s SUBJECT ADDRESS, got {' '.join(to)[:80]!r} for an "
-              f"address", file=sys.stderr)
+        print(f"iostats: mail: expected -s SUBJECT ADDRESS, got the address "
+              f"{' '.join(to)[:80]!r}", file=sys.stderr)
         return BAD_USAGE
     body = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     try:
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
-    """The report of the job that the subject says has ended; "" for any other mail."""
+    """The report of the job whose end the subject tells; "" for any other mail."""
     subject = arguments[arguments.index("-s") + 1] if "-s" in arguments[:-1] else ""
     named = _JOB.search(subject)
     if not named or not _ENDED.search(subject, named.end()):
@@ -104,25 +104,26 @@ def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
     called_at = time.time()
     until = time.monotonic() + wait_s
     while True:
-        # Who calls this is Slurm's user; the mail is for the job's.
+        # Slurm's user calls this; the mail is for the job's user.
         records, failed = records_of(job, config, within_s=min(
             _ANSWER_WITHIN_S, max(1.0, until - time.monotonic())), for_anybody=True)
         found = latest_runs(records)
         left = until - time.monotonic()
         if found and (left <= 0 or any(_is_of_now(record, called_at) for record in found)):
-            return "\n" + "\n".join(_as_text(found[-_MOST_JOBS:], config))
+            return "\n" + "\n".join(as_text(found[-_MOST_JOBS:], config))
         if left <= 0:
             return f"\nNo I/O report of job {job}: {failed or 'it is not known'}\n"
         time.sleep(min(_AGAIN_S, left))
 
 
 def _is_of_now(record: dict[str, Any], called_at: float) -> bool:
-    """False for the record of an earlier run, while the one that has just ended is not there."""
+    """False for the record of an earlier run, while that of the run that has just ended is due."""
     ended = record["job"]["ended"]
     return ended is None or ended > called_at - _ENDS_BEFORE_MAIL_S
 
 
-def _as_text(records: list[dict[str, Any]], config: site.Config) -> list[str]:
+def as_text(records: list[dict[str, Any]], config: site.Config) -> list[str]:
+    """[report] of records, as plain text that no mail program takes for its commands."""
     from iostats.report import job_tables
     # A line that begins with ~ is a command to some mail programs.
     return [re.sub("(?m)^~", " ~", job_tables.text(job_tables.labelled(record, config), config,

@@ -1,6 +1,6 @@
 """
-`iostats mail` and hooks/slurm_mail from outside in, with a program that keeps what it gets in place
-of mail(1): a mail goes out whatever happens, and with the report where a job has ended.
+`iostats mail` and hooks/slurm_mail, with a program in place of mail(1) that keeps what it gets: a
+mail is sent whatever happens, and with the report where a job has ended.
 
 The subjects are those of Slurm's mail_job_info(), src/slurmctld/agent.c.
 """
@@ -104,7 +104,7 @@ def test_a_job_ends_in_several_ways(site, how):
 
 
 @pytest.mark.parametrize("subject", GOES_ON)
-def test_any_other_mail_goes_on_as_it_is(site, subject):
+def test_any_other_mail_is_sent_as_it_is(site, subject):
     """At once, also where a report is still to come: there is nothing to wait for."""
     for job in (work(site), site.new_job()):
         done, body = mail(site, subject.format(job=job), wait="3600")
@@ -141,7 +141,7 @@ def test_a_mail_has_the_run_that_has_ended_and_not_the_one_before(site):
     assert "00:00:37" in body                              # there is no other one
 
 
-def test_a_task_of_an_array_is_the_one_that_its_number_names(site):
+def test_a_task_of_an_array_is_found_by_its_raw_job_id(site):
     """Slurm names the array, the task, and the number that nodes know."""
     job = work(site)
     _, body = mail(site, f"Slurm Array Task Job_id=999_3 ({job}) Name=solve Ended, Run time "
@@ -150,7 +150,7 @@ def test_a_task_of_an_array_is_the_one_that_its_number_names(site):
 
 
 def test_the_mail_about_an_array_has_all_of_its_tasks(site):
-    """And at most 20 of them: it is a mail."""
+    """Up to 20 of them."""
     script(site.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{site.directory}/squeue.json'\n")
     import json
     (site.directory / "squeue.json").write_text(json.dumps({"jobs": [
@@ -168,7 +168,7 @@ def test_the_mail_about_an_array_has_all_of_its_tasks(site):
     (site.bin / "squeue").unlink()
 
 
-def test_a_mail_goes_out_when_nothing_is_known(desk):
+def test_a_mail_is_sent_when_the_job_is_unknown(desk):
     """No server; and one that does not know the job."""
     done, body = mail(desk, SUBJECT.format(job="4711"), wait="0.1")
     assert 0 == done.status
@@ -185,7 +185,7 @@ def test_the_status_is_the_mail_programs(site):
     (site.directory / "sent" / "status").unlink()
 
 
-def test_a_mail_in_any_encoding_goes_out(site):
+def test_a_mail_in_any_encoding_is_sent(site):
     """Latin-1, in the C locale, with the input closed."""
     job = work(site)
     env = {"PATH": str(site.bin), "PYTHONPATH": str(REPOSITORY), "LC_ALL": "C"}
@@ -201,7 +201,7 @@ def test_a_mail_in_any_encoding_goes_out(site):
     assert (site.directory / "sent" / "body").read_bytes().startswith(f"\nJob {job}".encode())
 
 
-def test_a_line_in_a_jobs_name_is_no_header_of_the_mail(site):
+def test_a_line_break_in_a_jobs_name_makes_no_header_of_the_mail(site):
     """`sbatch -J $'x\\nBcc: ...'`: some mail programs write the subject as it is."""
     name = "x\nBcc: eve@example.org\r\n\r\nhello"
     subject = SUBJECT.format(job=work(site)).replace("solve", name)
@@ -218,11 +218,11 @@ def test_an_address_is_no_option_of_the_mail_program(site):
         old.unlink()
     done = site.iostats("mail", "-s", "Slurm Job_id=4711 Name=x Began", "-A/etc/passwd", stdin=BODY)
     assert (2, "") == (done.status, done.out)
-    assert "expected -s SUBJECT ADDRESS, got '-A/etc/passwd' for an address" in done.line
+    assert "expected -s SUBJECT ADDRESS, got the address '-A/etc/passwd'" in done.line
     assert [] == list((site.directory / "sent").iterdir())
 
 
-def test_a_mail_goes_out_with_a_broken_configuration(desk):
+def test_a_mail_is_sent_with_a_broken_configuration(desk):
     """By what is in force without it; here it is not there, and that is said."""
     desk.cfg.write_text("[site]\nmail_programme = x\n")
     done = desk.iostats("mail", "-s", SUBJECT.format(job="4711"), "alice", stdin=BODY)
@@ -232,7 +232,7 @@ def test_a_mail_goes_out_with_a_broken_configuration(desk):
             done.status, done.lines[1])
 
 
-def test_a_mail_program_that_is_none_is_said(desk):
+def test_a_mail_program_that_cannot_be_run_is_one_line(desk):
     for program, why in (("/nowhere/mail", "/nowhere/mail: cannot be run: No such file"),
                          ("", "no mail program: cannot be run"),
                          (str(desk.directory), "cannot be run: Permission denied")):
@@ -243,12 +243,12 @@ def test_a_mail_program_that_is_none_is_said(desk):
 
 @pytest.mark.parametrize("arguments", [(), ("--wait",), ("--wait", "long", "-s", "x", "alice"),
                                        ("--wait", "10")])
-def test_bad_usage_is_one_line_and_2(site, arguments):
+def test_bad_usage_is_one_line_and_status_2(site, arguments):
     done = site.iostats("mail", *arguments)
     assert 2 == done.status and "expected -s SUBJECT ADDRESS" in done.line
 
 
-def test_slurms_script_hands_on_all_that_it_gets(site, tmp_path):
+def test_slurms_script_passes_on_all_that_it_gets(site, tmp_path):
     """As slurmctld calls it: an environment of its own, no arguments but three, no input."""
     job = work(site)
     link = tmp_path / "mailprog"
@@ -293,17 +293,17 @@ def bare(site, tmp_path, *, lacks=""):
     ("base/config.py", "cannot import name 'config'"),
     ("base/errors.py", "No module named 'iostats.base.errors'"),
     ("cli/mail.py", "No module named 'iostats.cli.mail'")])
-def test_a_mail_goes_out_without_the_packages_and_while_files_are_replaced(desk, tmp_path, lacks,
+def test_a_mail_is_sent_without_the_packages_and_while_files_are_replaced(desk, tmp_path, lacks,
                                                                            why):
     """By a Python that has nothing; it was lost, with a traceback in the log of slurmctld."""
     done, arguments, body = bare(desk, tmp_path, lacks=lacks)
     assert (0, ["-s", SUBJECT.format(job="4711"), "alice@example.org"], BODY) == (
         done.returncode, arguments, body)
     [line] = done.stderr.splitlines()
-    assert line.startswith("iostats: mail: the report is not in it: ") and re.search(why, line)
+    assert line.startswith("iostats: mail: sent without the report: ") and re.search(why, line)
 
 
-def test_somebody_else_on_the_port_delays_no_mail_for_ever(desk):
+def test_another_program_on_the_port_delays_a_mail_up_to_its_limit(desk):
     """One that accepts and never answers costs the time that was given; mail() has a limit."""
     from processes import Listener
     with Listener(free_port(), None) as other:
