@@ -113,6 +113,8 @@ def absolute_path(default: str, what: str, help: str) -> Option:
     return Option(default, _absolute, f"{what} whose path begins with /", help)
 
 
+DEFAULT = "the default"              # the origin of what nobody has chosen
+
 OPTIONS = {
     "node.state_dir": Option("", printable, "a directory", (
         "Where `start` keeps its snapshot until `stop`, and a job's server what it has counted "
@@ -120,7 +122,9 @@ OPTIONS = {
         "a name that others cannot guess, below /tmp.")),
     "node.job_id_variables": Option(
         "SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID COBALT_JOBID", str.split,
-        "names of environment variables", "Where the job id is looked for; the first one set."),
+        "names of environment variables", (
+        "Where the job id is looked for; the first one set.  Where this is not changed, any batch "
+        "system that iostats knows is asked for it after these.")),
     "node.file_systems": Option("", str.split, "names of file systems, or globs of them", (
         "File systems whose counters are read, such as scratch snx1100*.  Empty: all.")),
     "node.retry_timeout": duration(60, (
@@ -168,7 +172,7 @@ OPTIONS = {
         "The socket of munged.  Empty: munge's own default.")),
     "server.munge_users": Option("", str.split, "names or numbers of users", (
         "With munge a node trusts servers of its own user, of root, and of these users.")),
-    "batch.system": Option("", printable, "flux, lsf, none, pbs, sge or slurm", (
+    "batch.system": Option("", printable, "the name of one, such as slurm, or none", (
         "The batch system.  Empty: the one whose job id is in the environment.")),
     "run.output": Option("", printable, "a file", (
         "Where `iostats run` writes its report; %j is the job's id.  Empty: standard error.")),
@@ -287,7 +291,7 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
         self.options = OPTIONS
         self._later: dict[str, list[tuple[str, str, str]]] = {}     # section: key, text, where
         for name in OPTIONS:
-            self.take(name, OPTIONS[name].default, "the default")
+            self.take(name, OPTIONS[name].default, DEFAULT)
 
     def take(self, name: str, text: str, where: str) -> None:
         """Put the value of `text` in force, also of an old name; ConfigError names `where`."""

@@ -66,8 +66,8 @@ Measure this node's Lustre I/O for one job and send it to the job's server.
                         (default: [site] host in site.cfg)
 
 options:
-  --job ID              the job (default: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID,
-                        JOB_ID, FLUX_JOB_ID, COBALT_JOBID; see site.cfg)
+  --job ID              the job (default: the batch system's, from its variable,
+                        such as SLURM_JOB_ID; see site.cfg)
   --node NAME           this node's name (default: SLURMD_NODENAME, or the host
                         name without its domain)
   --server HOST[:PORT]  stop, doctor: where the job's server runs (default:

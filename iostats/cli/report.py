@@ -137,10 +137,10 @@ def records_of(job: str, config: site.Config, where: str | None = None,
 
 def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[dict[str, Any]]:
     """[record] in short, from the batch system's accounting; NotYours."""
-    system = schedulers.chosen(config, os.environ)
-    if not hasattr(system, "comments_of_all"):
-        system = schedulers.named("slurm")            # the only one that has comments
-    found = []
+    found: list[dict[str, Any]] = []
+    system = schedulers.with_comments(config, os.environ)
+    if system is None:
+        return found
     for shown_as, (user, text) in system.comments_of_all(job).items():
         ours = accounting_comment.find(text)
         if ours:

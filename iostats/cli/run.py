@@ -23,6 +23,7 @@ from iostats.cli.server import check_open_files, event_loop_policy, expected_nod
 from iostats.node import identity, start_files
 from iostats.report import job_tables, json_and_csv
 from iostats.run import command as run_command
+from iostats.schedulers import job_environment
 from iostats.server.job_server import JobServer, totals_options
 from iostats.wire import auth, secret
 
@@ -141,13 +142,13 @@ def _run(given: dict[str, Any], argv: list[str]) -> int:
     if "--job" in given:
         checked_job_id(given["--job"])
     if not os.path.isdir(given.get("--root", "/")) and (
-            system.NAME == "none" and "--nodes" not in given):
+            system.NAME == schedulers.NO_SYSTEM and "--nodes" not in given):
         raise UsageError(f"--root: expected a directory, got {given['--root']!r}")
     if "--nodes" in given:
         if isinstance(expected_nodes(given["--nodes"], config["server.max_nodes"]), int):
             raise UsageError(f"--nodes: expected names, such as nid[00001-00128], got "
                              f"{given['--nodes']!r}")
-        schedulers.node_names(given["--nodes"])
+        job_environment.node_names(given["--nodes"])
 
     def say(text: object) -> None:
         if "--quiet" not in given:
@@ -255,8 +256,8 @@ async def _prepared(command: run_command.Command, system: ModuleType, config: Co
     client = _client(given, config, totals.job, f"{host}:{server.port}", made, alone, carries)
     # sbatch --export=NONE leaves not even a PATH, by which the nodes would find their Python.
     environ = {"PATH": os.defpath, **os.environ}
-    return server, run_command.Nodes(launchers, client, environ, system.STAYS or alone,
-                                     system.QUOTES, say,
+    return server, run_command.Nodes(launchers, client, environ, system.NO_LAUNCH_AT_END or alone,
+                                     system.LAUNCHES_BY_SHELL, say,
                                      command.unblocked), made
 
 
@@ -290,7 +291,7 @@ def _client(given: dict[str, Any], config: Config, job: str, server: str, passwo
             alone: bool, carries: bool) -> Callable[[str], list[str]]:
     """role -> the argv of the client on a node."""
     python = config["node.python"]
-    if alone and config.origin["node.python"] == "the default":
+    if alone and config.origin["node.python"] == site.DEFAULT:
         python = sys.executable or python
     # A directory of its own: an earlier start of this job is none of ours, nor is that of another
     # `iostats run` in it.

@@ -368,7 +368,8 @@ def _jobid_var(root: str, config: Config) -> Check:
     if value == "disable":
         return Check(NOTE, "jobid_var", "disable: the servers' job_stats do not know this node's "
                                         "jobs", command)
-    if value in variables or value in ("nodelocal", "session"):
+    if value in variables or value in ("nodelocal", "session") or value in (
+            schedulers.named(name).JOB_ID_VARIABLE for name in schedulers.names()):
         return Check(OK, "jobid_var", value)
     return Check(NOTE, "jobid_var", f"{value}: the servers' job_stats have no job ids from here",
                  command)
@@ -435,25 +436,32 @@ def _job(given: dict[str, Any], config: Config) -> tuple[str | None, Check]:
                                "iostats_client.py doctor --job ID")
         return None, Check(NOTE, "job", f"none: {error}")
     where = "--job" if "--job" in given else next(
-        name for name in config["node.job_id_variables"] if os.environ.get(name))
+        (name for name in config["node.job_id_variables"] if os.environ.get(name)),
+        schedulers.here(os.environ).NAME)
     return job, Check(OK, "job", f"{job}, from {where}")
 
 
 def _node_list(node: str) -> Check:
     """Whether the server will expect this node by its name."""
-    where, text = "SLURM_JOB_NODELIST", os.environ.get("SLURM_JOB_NODELIST", "")
-    for variable in ("PBS_NODEFILE", "LSB_DJOB_HOSTFILE"):
-        if not text and os.environ.get(variable):
-            where = variable
-            text = ",".join(_text("/", os.environ[variable]).split())
-            if not text:
-                return Check(PROBLEM, "node", f"{node}; {variable}: {os.environ[variable]} cannot "
-                                              f"be read", f"unset {variable}")
-    if not text:
+    for name in schedulers.names():
+        system = schedulers.named(name)
+        listed = getattr(system, "NODE_LIST_VARIABLE", "")
+        in_file = getattr(system, "NODE_FILE_VARIABLE", "")
+        where = next((one for one in (listed, in_file) if os.environ.get(one)), "")
+        if where:
+            text = os.environ[where]
+            if where == in_file:
+                text = ",".join(_text("/", text).split())
+                if not text:
+                    return Check(PROBLEM, "node", f"{node}; {where}: {os.environ[where]} cannot be "
+                                                  f"read", f"unset {where}")
+            break
+    else:
         system = schedulers.here(os.environ)
         where, text = f"{system.NAME}'s list", system.about(os.environ).get("nodes", "")
     if not text:
         return Check(OK, "node", f"{node}; no batch system tells the nodes of the job")
+    fix = getattr(system, "ON_EACH_NODE", "")
     try:
         names = node_list.expanded(text)
     except ValueError as error:
@@ -467,7 +475,7 @@ def _node_list(node: str) -> Check:
         return Check(PROBLEM, "node", f"{node} is not in {where}, which calls it {alike[0]}",
                      f"export SLURMD_NODENAME={alike[0]}")
     return Check(PROBLEM, "node", f"{node} is not in {where}: {text[:60]}",
-                 "srun --ntasks-per-node=1 iostats_client.py doctor")
+                 f"{fix} iostats_client.py doctor".strip())
 
 
 # -- the server ------------------------------------------------------------------------------

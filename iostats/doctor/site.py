@@ -24,6 +24,7 @@ from iostats.base.errors import (
 )
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.node import start_files
+from iostats.schedulers import commands as scheduler_commands
 from iostats.wire import auth, client, protocol
 
 TYPE_CHECKING = False
@@ -62,36 +63,37 @@ def _batch(config: Config) -> list[Check]:
                       "iostats config --check")]
     if system is None:
         return []
-    if not hasattr(system, "way"):
+    if not hasattr(system, "facts_source"):
         return [Check(OK, "batch system", system.NAME)]
     try:
         return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from "
-                                          f"{_way(system.NAME)}")]
+                                          f"{_facts_source(system.NAME)}")]
     except NotReadable as error:
         return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
 
 
-def _way(system: str) -> str:
+def _facts_source(system: str) -> str:
     """
     Where facts of jobs come from, tried in a process of its own, by the Python of the site's server
     where that is here: its packages (pyslurm) are not ours.
     """
     home = os.path.dirname(site.BESIDE)
     python = os.path.join(home, "venv/bin/python")
-    status, text, wrong = schedulers.ask([
-        python if os.path.exists(python) else sys.executable, "-I", "-c", _TRY_WAY, home, system])
+    status, text, wrong = scheduler_commands.ask([
+        python if os.path.exists(python) else sys.executable, "-I", "-c", _TRY_SOURCE, home,
+        system])
     if status:
         raise NotReadable(wrong.rpartition("\n")[2] or f"the look-up ended with status {status}")
     return text.strip()
 
 
-_TRY_WAY = """
+_TRY_SOURCE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from iostats import schedulers
 from iostats.base.errors import IostatsError
 try:
-    print(schedulers.named(sys.argv[2]).way())
+    print(schedulers.named(sys.argv[2]).facts_source())
 except IostatsError as error:
     sys.exit(str(error))
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from iostats import schedulers
 from iostats.base import disk_queue, private_files
 from iostats.base.errors import StateError
 from iostats.base.private_files import read_text
@@ -44,7 +45,8 @@ def examine(config: Config, root: str) -> list[Check]:
     checks = [_targets(here, wanted)]
     if found:
         try:
-            job_of = Form(config["harvest.job_id"], config["batch.system"]).job_of
+            job_of = Form(config["harvest.job_id"],
+                          schedulers.job_id_form(config["batch.system"])).job_of
             looks = [inspect(one, job_of) for one in found]
             checks.append(_job_stats(looks, root))
             if checks[-1].state == OK:

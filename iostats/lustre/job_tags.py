@@ -15,14 +15,6 @@ from __future__ import annotations
 
 import re
 
-# What the batch systems call a job, as the job's environment has it.
-_JOB_FORMS = {
-    "slurm": r"[1-9]\d{0,9}",
-    "pbs": r"\d+(?:\[\d*\])?(?:\.[A-Za-z][\w.-]*)?",
-    "lsf": r"[1-9]\d{0,9}(?:\[\d{1,10}\])?",
-    "sge": r"[1-9]\d{0,9}",
-    "flux": "(?:\u0192|f)[1-9A-HJ-NP-Za-km-z]{5,}|0x[0-9a-f]+|\\d{5,}",
-}
 _ANY_NUMBER = r"\d+(?:_\d+|\[\d*\])?(?:\.[A-Za-z][\w.-]*)?"
 _PARTS = {"j": "", "e": r"[^/]*?", "g": r"\d+", "h": r"[\w.-]*", "H": r"[\w-]*", "p": r"\d+",
           "u": r"\d+"}
@@ -33,16 +25,17 @@ class Form:
     """
     How the ids of jobs look.
 
-    `text`: as jobid_name has it, with one %j; ValueError.  `scheduler`: name of the batch system;
-    one that is not known takes any number, with what PBS and arrays put behind it.
+    `text`: as jobid_name has it, with one %j; ValueError.  `job_form`: regular expression of the
+    batch system's ids (JOB_ID_FORM in schedulers/); "" for any number, with what PBS and arrays put
+    behind it.
     """
 
-    def __init__(self, text: str = "%j", scheduler: str = "") -> None:
+    def __init__(self, text: str = "%j", job_form: str = "") -> None:
         pieces = re.split(r"%(.)", text)
         names = pieces[1::2]
         if names.count("j") != 1 or not set(names) <= set(_PARTS):
             raise ValueError(f"expected a form such as %j or %j:%u:%H with one %j, got {text!r}")
-        job = f"(?P<job>{_JOB_FORMS.get(scheduler, _ANY_NUMBER)})"
+        job = f"(?P<job>{job_form or _ANY_NUMBER})"
         expression = "".join(re.escape(piece) if number % 2 == 0 else
                              job if piece == "j" else f"(?:{_PARTS[piece]})"
                              for number, piece in enumerate(pieces))
@@ -56,7 +49,7 @@ class Form:
         """
         The job that an id in job_stats is of; "" for none.
 
-        >>> Form("%j", "slurm").job_of("4711"), Form("%j", "slurm").job_of("cp.0")
+        >>> Form("%j").job_of("4711"), Form("%j").job_of("cp.0")
         ('4711', '')
         >>> Form("%j:%u:%H").job_of("4711:1000:nid00023")
         '4711'

@@ -9,10 +9,11 @@ import os
 import time
 
 from iostats.base import job_id
+from iostats.base.config import DEFAULT
 from iostats.base.errors import UsageError
 from iostats.base.private_files import read_text
 from iostats.lustre.paths import File
-from iostats.node.cgroups import jobs_here
+from iostats.node import cgroups
 from iostats.totals.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -34,13 +35,21 @@ def name(given: str | None = None) -> str:
 
 
 def job(given: str | None, config: Config) -> str:
-    """`given`, or the id in the first variable of site.cfg that is set; UsageError for none."""
+    """
+    `given`, or the id in the first variable of site.cfg that is set, or, where site.cfg has not
+    chosen any, what a batch system finds in the environment; UsageError for none.
+    """
     if given is not None:
         return job_id.checked_job_id(given)
     variables = config["node.job_id_variables"]
     for variable in variables:
         if os.environ.get(variable):
             return job_id.checked_job_id(os.environ[variable], variable)
+    if config.origin["node.job_id_variables"] == DEFAULT:
+        from iostats import schedulers
+        found: str = schedulers.here(os.environ).about(os.environ).get("job", "")
+        if found:
+            return found
     raise UsageError(f"no job id: give --job ID, or set one of {' '.join(variables)} "
                      f"(site.cfg: [node] job_id_variables)")
 
@@ -64,8 +73,13 @@ def other_jobs(job: str, *snapshots: Snapshot) -> int | None:
 
     Its own job is the one of that id, or the one whose cgroup we are in.
     """
-    jobs = {name for snapshot in snapshots for file in snapshot.files if file.source == "jobs"
-            for name in file.text.split("\n") if name}
+    jobs: set[str] = set()
+    for file in (file for one in snapshots for file in one.files):
+        if file.source == "jobs":                       # of a start by a release that kept ids
+            jobs.update(filter(None, file.text.split("\n")))
+    for text in {file.text for snapshot in snapshots for file in snapshot.files
+                 if file.source == "cgroups" and file.text}:
+        jobs.update(cgroups.jobs_in(text))
     try:
         own = read_text("/proc/self/cgroup").replace("job_", "").replace("\n", "/").split("/")
     except OSError:
@@ -93,7 +107,7 @@ def snapshot(root: str, config: Config, sources: dict[str, ModuleType], job: str
             files, gave = reader_client.filled(files, REFUSED, path, say)
             if by_reader is not None:
                 by_reader |= gave
-    files.append(File("jobs", "-", "sys/fs/cgroup", 0, "\n".join(jobs_here(root))))
+    files.append(File("cgroups", "-", "sys/fs/cgroup", 0, cgroups.read(root)))
     boot = getattr(time, "CLOCK_BOOTTIME", None)        # Linux; sleeping time counts too
     return Snapshot(job, node, seq, boot_id(), time.time_ns(),
                     time.clock_gettime_ns(boot) if boot is not None else 0, tuple(files), mark)

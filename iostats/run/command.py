@@ -6,8 +6,8 @@ One command, measured on all nodes of its job: `iostats run -- srun ./app`.
 The command gets our standard input and output, open files and environment as they are, every
 signal that we get, and its exit status is ours.  Nothing that fails here keeps it from running.
 Nodes are reached by the batch system's launcher; where that takes no new work while a job is being
-ended (schedulers: STAYS) one process on each node stays and sleeps, see wait_for_end.py; elsewhere
-`start` and `stop` are launched one after the other.
+ended (schedulers: NO_LAUNCH_AT_END) one process on each node stays and sleeps, see wait_for_end.py;
+elsewhere `start` and `stop` are launched one after the other.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ Sources: flux-environment(7), flux-exec(1), flux-jobs(1), flux-hostlist(1) of fl
 
 from __future__ import annotations
 
-from iostats import schedulers
 from iostats.base import job_facts
 from iostats.base.errors import NotReadable
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.schedulers import commands, job_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 NAME = "flux"
 JOB_ID_VARIABLE = "FLUX_JOB_ID"
-STAYS = False
-QUOTES = False
+JOB_ID_FORM = "(?:\u0192|f)[1-9A-HJ-NP-Za-km-z]{5,}|0x[0-9a-f]+|\\d{5,}"
+COMMAND, COMMAND_RANK = "flux", 40
+NO_LAUNCH_AT_END = False
+LAUNCHES_BY_SHELL = False
+ON_EACH_NODE = "flux exec"
 
 _ENCLOSING = "FLUX_ENCLOSING_ID"
 _DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -60,31 +63,33 @@ def is_here(environ: Mapping[str, str]) -> bool:
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, its script, or a prolog."""
-    job = schedulers.job_in(environ, _ENCLOSING) or schedulers.job_in(environ, JOB_ID_VARIABLE)
-    nodes = schedulers.word(environ, "FLUX_JOB_NODELIST")
+    job = (job_environment.job_in(environ, _ENCLOSING)
+           or job_environment.job_in(environ, JOB_ID_VARIABLE))
+    nodes = job_environment.word(environ, "FLUX_JOB_NODELIST")
     uid = number(environ.get("FLUX_JOB_USERID"))
-    user = "" if uid is not None else schedulers.word(environ, "LOGNAME", "USER")
-    return schedulers.told(job=canonical(job), nodes=schedulers.listed(nodes), user=user,
-                           uid=uid if uid is not None and uid >= 0 else None)
+    user = "" if uid is not None else job_environment.word(environ, "LOGNAME", "USER")
+    return job_environment.known_only(
+        job=canonical(job), nodes=job_environment.listed(nodes), user=user,
+        uid=uid if uid is not None and uid >= 0 else None)
 
 
-def nodes_of(environ: Mapping[str, str], run: schedulers.Run | None = None) -> str:
+def nodes_of(environ: Mapping[str, str], run: commands.Run | None = None) -> str:
     """The job's nodes, as text, in its script by `flux getattr hostlist`; "" where not told."""
     known: str = about(environ).get("nodes", "")
     if known or not environ.get(_ENCLOSING):
         return known
-    status, text, _ = schedulers.ask(["flux", "getattr", "hostlist"], run)
-    return "" if status else schedulers.listed(text.strip())
+    status, text, _ = commands.ask(["flux", "getattr", "hostlist"], run)
+    return "" if status else job_environment.listed(text.strip())
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """One flux exec for all."""
-    if len(schedulers.node_names(nodes)) == 1:
+    if len(job_environment.node_names(nodes)) == 1:
         return [[]]
     job = about(environ).get("job", "")
     if not job:
         return [[]]
-    inside = schedulers.job_in(environ, _ENCLOSING)
+    inside = job_environment.job_in(environ, _ENCLOSING)
     return [["flux", "exec", "-n", *([] if inside else ["-j", job]), "--"]]
 
 
@@ -119,22 +124,22 @@ def _f58(value: int) -> str:
     return "f" + (text or _DIGITS[0])
 
 
-def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
+def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; a job that Flux has forgotten is not in it."""
-    asked = [canonical(job) for job in schedulers.askable(jobs)]
+    asked = [canonical(job) for job in commands.askable(jobs)]
     if not asked:
         return {}
     failed: NotReadable | None = None
     line = DELIMITER.join("{%s}" % name for name in FIELDS)
     for parse, command in ((parse_json, ["flux", "jobs", "--json"]),
                            (parse_text, ["flux", "jobs", "-n", "-o", line])):
-        status, text, wrong = schedulers.ask([*command, *asked], run)
+        status, text, wrong = commands.ask([*command, *asked], run)
         try:
             if text.strip():
                 return {job: one for job, one in parse(text).items() if job in asked}
             if "unknown" in wrong.lower() and "unrecognized" not in wrong.lower():
                 return {}
-            raise schedulers.refused(command, status, wrong)
+            raise commands.refused(command, status, wrong)
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
@@ -142,10 +147,10 @@ def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, F
 
 def parse_json(text: str) -> dict[str, Facts]:
     """{job: Facts} of `flux jobs --json`: one job's object, or {"jobs": [...]}; NotReadable."""
-    found = schedulers.json_object(text, "flux jobs --json", _FORM)
+    found = commands.json_object(text, "flux jobs --json", _FORM)
     records = found.get("jobs", [found] if "id" in found else None)
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        raise schedulers.not_of_the_form("flux jobs --json", _FORM, text)
+        raise commands.not_of_the_form("flux jobs --json", _FORM, text)
     return _all(records)
 
 
@@ -155,7 +160,7 @@ def parse_text(text: str) -> dict[str, Facts]:
     for line in text.rstrip("\n").split("\n"):
         values = line.split(DELIMITER, len(FIELDS) - 1)
         if len(values) != len(FIELDS):
-            raise schedulers.not_of_the_form("flux jobs -o", f"{len(FIELDS)} fields", line)
+            raise commands.not_of_the_form("flux jobs -o", f"{len(FIELDS)} fields", line)
         records.append(dict(zip(FIELDS, values), id=values[0]))
     return _all(records)
 
@@ -163,7 +168,7 @@ def parse_text(text: str) -> dict[str, Facts]:
 def _all(records: list[dict[str, Any]]) -> dict[str, Facts]:
     found: dict[str, Facts] = {}
     for record in records:
-        job = canonical(schedulers.field(record, "id"))
+        job = canonical(commands.field(record, "id"))
         if job:
             found.setdefault(job, _facts(job, record))
     return found
@@ -171,7 +176,7 @@ def _all(records: list[dict[str, Any]]) -> dict[str, Facts]:
 
 def _facts(job: str, record: dict[str, Any]) -> Facts:
     def text(*names: str) -> str:
-        return schedulers.field(record, *names)
+        return commands.field(record, *names)
     word, result = record.get("state"), record.get("result")
     state = STATES.get(_STATE_BITS.get(word, "") if isinstance(word, int) else text("state"))
     result = _RESULT_BITS.get(result, "") if isinstance(result, int) else text("result")
@@ -182,8 +187,8 @@ def _facts(job: str, record: dict[str, Any]) -> Facts:
     cwd = text("cwd")
     return job_facts.Facts(
         job=job, raw_job=job, user=text("username"), uid=uid, account=text("bank", "project"),
-        partition=text("queue"), name=schedulers.label(record, "name"),
-        nodes=schedulers.listed(text("nodelist")),
+        partition=text("queue"), name=commands.label(record, "name"),
+        nodes=job_environment.listed(text("nodelist")),
         node_count=number(record.get("nnodes")) if text("nodelist") else None, state=state,
         outcome=RESULTS.get(result, result) if state is ENDED else "",
         exit_status=status, exit_signal=signal, started=_time(record.get("t_run")),
@@ -201,4 +206,4 @@ def _end(status: int | None, code: int | None) -> tuple[int | None, int | None]:
 
 
 def _time(value: object) -> float | None:
-    return schedulers.seconds(value) if isinstance(value, (int, float, str)) else None
+    return commands.seconds(value) if isinstance(value, (int, float, str)) else None

@@ -21,10 +21,10 @@ variables set for job execution", and bhist's table of termination reasons, LSF 
 
 from __future__ import annotations
 
-from iostats import schedulers
 from iostats.base import job_facts
 from iostats.base.errors import NotReadable
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.schedulers import commands, job_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,8 +35,13 @@ if TYPE_CHECKING:
 
 NAME = "lsf"
 JOB_ID_VARIABLE = "LSB_JOBID"
-STAYS = False
-QUOTES = False
+JOB_ID_FORM = r"[1-9]\d{0,9}(?:\[\d{1,10}\])?"
+COMMAND, COMMAND_RANK = "bjobs", 30
+NO_LAUNCH_AT_END = False
+LAUNCHES_BY_SHELL = False
+NODE_FILE_VARIABLE = "LSB_DJOB_HOSTFILE"
+ON_EACH_NODE = "blaunch"
+CGROUPS = ("lsf/*/job.{job}.*",)    # with LSF_PROCESS_TRACKING: lsf/CLUSTER/job.4711.PID.TIME
 
 # Last are those that a user words: one with the delimiter in it shifts none of the others.
 FIELDS = ("jobid", "jobindex", "stat", "user", "queue", "project", "exit_code", "exit_reason",
@@ -55,33 +60,34 @@ _UNKNOWN = "is not found"
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, or in a pre- or post-execution command."""
-    job, index = schedulers.job_in(environ, JOB_ID_VARIABLE), number(environ.get("LSB_JOBINDEX"))
-    hosts = (schedulers.host_file(environ.get("LSB_DJOB_HOSTFILE"))
+    job = job_environment.job_in(environ, JOB_ID_VARIABLE)
+    index = number(environ.get("LSB_JOBINDEX"))
+    hosts = (job_environment.host_file(environ.get("LSB_DJOB_HOSTFILE"))
              or (environ.get("LSB_MCPU_HOSTS") or "").split()[::2]
              or (environ.get("LSB_HOSTS") or "").split())
-    return schedulers.told(
+    return job_environment.known_only(
         job=_job(job, index) if job else "",
-        nodes=schedulers.as_list(hosts),
-        user=schedulers.word(environ, "LSB_JOB_EXECUSER", "LSFUSER", "LOGNAME", "USER"),
-        account=schedulers.word(environ, "LSB_PROJECT_NAME"),
-        partition=schedulers.word(environ, "LSB_QUEUE"),
-        cluster=schedulers.word(environ, "LSB_EXEC_CLUSTER"),
-        output=_path(schedulers.word(environ, "LSB_OUTPUTFILE"), job, index),
-        work_dir=schedulers.word(environ, "LS_SUBCWD"))
+        nodes=job_environment.as_list(hosts),
+        user=job_environment.word(environ, "LSB_JOB_EXECUSER", "LSFUSER", "LOGNAME", "USER"),
+        account=job_environment.word(environ, "LSB_PROJECT_NAME"),
+        partition=job_environment.word(environ, "LSB_QUEUE"),
+        cluster=job_environment.word(environ, "LSB_EXEC_CLUSTER"),
+        output=_path(job_environment.word(environ, "LSB_OUTPUTFILE"), job, index),
+        work_dir=job_environment.word(environ, "LS_SUBCWD"))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """One blaunch for all."""
-    wanted = schedulers.node_names(nodes)
+    wanted = job_environment.node_names(nodes)
     if len(wanted) < 2:
         return [[]]
     return [["blaunch", "-n", "-no-shell", "-z", " ".join(wanted)]]
 
 
-def facts(jobs: Iterable[str], run: schedulers.Run | None = None,
+def facts(jobs: Iterable[str], run: commands.Run | None = None,
           now: float | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; for one job that it does not know bjobs exits with 255, and tells all."""
-    asked = schedulers.askable(jobs)
+    asked = commands.askable(jobs)
     if not asked:
         return {}
     if now is None:
@@ -91,14 +97,14 @@ def facts(jobs: Iterable[str], run: schedulers.Run | None = None,
             (parse_text, ["bjobs", "-a", "-o", f"{' '.join(FIELDS)} delimiter='{DELIMITER}'"]))
     failed: NotReadable | None = None
     for parse, command in ways:
-        status, text, wrong = schedulers.ask([*command, *asked], run)
+        status, text, wrong = commands.ask([*command, *asked], run)
         try:
             if text.strip():
                 return {job: one for job, one in parse(text, now).items()
                         if job in asked or job.partition("[")[0] in asked}
             if _UNKNOWN in wrong:
                 return {}
-            raise schedulers.refused(command, status, wrong)
+            raise commands.refused(command, status, wrong)
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
@@ -106,9 +112,9 @@ def facts(jobs: Iterable[str], run: schedulers.Run | None = None,
 
 def parse_json(text: str, now: float | None = None) -> dict[str, Facts]:
     """{job: Facts} of `bjobs -json -o`; `now`: for times without a year; NotReadable."""
-    records = schedulers.json_object(text, "bjobs -json", _FORM).get("RECORDS")
+    records = commands.json_object(text, "bjobs -json", _FORM).get("RECORDS")
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        raise schedulers.not_of_the_form("bjobs -json", _FORM, text)
+        raise commands.not_of_the_form("bjobs -json", _FORM, text)
     return _all(records, now)
 
 
@@ -117,7 +123,7 @@ def parse_text(text: str, now: float | None = None) -> dict[str, Facts]:
     lines = [line.rstrip("\r").split(DELIMITER, len(FIELDS) - 1)
              for line in text.split("\n") if DELIMITER in line]
     if not lines or any(len(line) != len(FIELDS) for line in lines):
-        raise schedulers.not_of_the_form(
+        raise commands.not_of_the_form(
             "bjobs -o", f"lines of {len(FIELDS)} fields, with {DELIMITER} between them", text)
     names = [name.upper() for name in FIELDS]
     return _all([dict(zip(names, line)) for line in lines[1:]], now)
@@ -126,7 +132,7 @@ def parse_text(text: str, now: float | None = None) -> dict[str, Facts]:
 def _all(records: list[dict[str, Any]], now: float | None) -> dict[str, Facts]:
     found: dict[str, Facts] = {}
     for record in records:
-        job = schedulers.field(record, "JOBID")
+        job = commands.field(record, "JOBID")
         if job and "ERROR" not in record:
             one = _facts(job, record, now)
             found.setdefault(one.raw_job, one)
@@ -135,7 +141,7 @@ def _all(records: list[dict[str, Any]], now: float | None) -> dict[str, Facts]:
 
 def _facts(job: str, record: dict[str, Any], now: float | None) -> Facts:
     def text(*names: str) -> str:
-        value = schedulers.field(record, *names)
+        value = commands.field(record, *names)
         return "" if value == "-" else value
     number_of, bracket, rest = job.partition("[")
     index = number(rest.rstrip("]")) if bracket else number(text("JOBINDEX"))
@@ -147,15 +153,15 @@ def _facts(job: str, record: dict[str, Any], now: float | None) -> Facts:
     if state is ENDED:
         status, signal, outcome = _end(text("STAT"), number(text("EXIT_CODE")), text("EXIT_REASON"))
         # E, L and X after it are for times to come.
-        ended = schedulers.seconds(text("FINISH_TIME").rstrip("ELX "), now)
+        ended = commands.seconds(text("FINISH_TIME").rstrip("ELX "), now)
     return job_facts.Facts(
         job=raw, raw_job=raw,
         array_job=number_of if index else "", array_task=str(index) if index else "",
         user=text("USER"), account=text("PROJ_NAME", "PROJECT"), partition=text("QUEUE"),
-        name="" if record.get("JOB_NAME") == "-" else schedulers.label(record, "JOB_NAME"),
-        nodes=schedulers.as_list(hosts),
+        name="" if record.get("JOB_NAME") == "-" else commands.label(record, "JOB_NAME"),
+        nodes=job_environment.as_list(hosts),
         node_count=len(set(hosts)) or None, state=state, outcome=outcome, exit_status=status,
-        exit_signal=signal, started=schedulers.seconds(text("START_TIME").rstrip("ELX "), now),
+        exit_signal=signal, started=commands.seconds(text("START_TIME").rstrip("ELX "), now),
         ended=ended, output=_path(text("OUTPUT_FILE"), number_of, index),
         work_dir=text("SUB_CWD") if text("SUB_CWD").startswith("/") else "")
 

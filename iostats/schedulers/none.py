@@ -10,7 +10,7 @@ Source: ssh(1), ssh_config(5) of OpenSSH.
 
 from __future__ import annotations
 
-from iostats import schedulers
+from iostats.schedulers import commands, job_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 NAME = "none"
 JOB_ID_VARIABLE = ""
-STAYS = False
-QUOTES = True
+RANK = 100                          # what remains
+NO_LAUNCH_AT_END = False
+LAUNCHES_BY_SHELL = True
 
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of whose command it is; there is no job to tell of."""
-    return schedulers.told(user=schedulers.word(environ, "LOGNAME", "USER"))
+    return job_environment.known_only(user=job_environment.word(environ, "LOGNAME", "USER"))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """Just here; where nodes are named, an ssh to each, also to this one."""
     return [["ssh", "-n", "-o", "BatchMode=yes", "--", name]
-            for name in schedulers.node_names(nodes)] or [[]]
+            for name in job_environment.node_names(nodes)] or [[]]
 
 
-def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
+def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
     """Nothing is known of any job."""
-    schedulers.askable(jobs)
+    commands.askable(jobs)
     return {}

@@ -20,10 +20,10 @@ and JOB_SUBSTATE_TERMINATED in job.h; qstat(1B) and job exit statuses of Torque 
 
 from __future__ import annotations
 
-from iostats import schedulers
 from iostats.base import job_facts
 from iostats.base.errors import NotReadable, UsageError
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.schedulers import commands, job_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +34,14 @@ if TYPE_CHECKING:
 
 NAME = "pbs"
 JOB_ID_VARIABLE = "PBS_JOBID"
-STAYS = False
-QUOTES = False
+JOB_ID_FORM = r"\d+(?:\[\d*\])?(?:\.[A-Za-z][\w.-]*)?"
+COMMAND, COMMAND_RANK = "qstat", 60  # after Grid Engine, which has a qstat as well
+NO_LAUNCH_AT_END = False
+LAUNCHES_BY_SHELL = False
+NODE_FILE_VARIABLE = "PBS_NODEFILE"
+ON_EACH_NODE = "pbsdsh --"
+CGROUPS = tuple(f"{service}/{jobs}/{{job}}" for service in ("pbs_jobs.service", "pbspro.service")
+                for jobs in ("jobid", "jobs"))                    # v1, v2: its cgroups hook
 
 COMMANDS = (("qstat", "-x", "-f", "-F", "json"), ("qstat", "-x", "-f"), ("qstat", "-f"))
 # E: the job's processes are gone, its epilogues run.  B: an array of which some run.
@@ -51,23 +57,23 @@ _FORM = 'qstat\'s form, {"Jobs": {"4711.pbs01": {...}}}'
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, or by our hook."""
-    job = schedulers.job_in(environ, JOB_ID_VARIABLE)
-    return schedulers.told(
+    job = job_environment.job_in(environ, JOB_ID_VARIABLE)
+    return job_environment.known_only(
         job=job,
-        nodes=schedulers.as_list(schedulers.host_file(environ.get("PBS_NODEFILE"))),
-        user=schedulers.word(environ, "LOGNAME", "USER", "PBS_O_LOGNAME"),
-        account=schedulers.word(environ, "PBS_ACCOUNT"),
-        partition=schedulers.word(environ, "PBS_QUEUE", "PBS_O_QUEUE"),
+        nodes=job_environment.as_list(job_environment.host_file(environ.get("PBS_NODEFILE"))),
+        user=job_environment.word(environ, "LOGNAME", "USER", "PBS_O_LOGNAME"),
+        account=job_environment.word(environ, "PBS_ACCOUNT"),
+        partition=job_environment.word(environ, "PBS_QUEUE", "PBS_O_QUEUE"),
         cluster=job.partition(".")[2],
-        work_dir=schedulers.word(environ, "PBS_O_WORKDIR"))
+        work_dir=job_environment.word(environ, "PBS_O_WORKDIR"))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """[argv prefix]: one pbsdsh for all, or one for each node; UsageError for a node not ours."""
-    wanted = schedulers.node_names(nodes)
+    wanted = job_environment.node_names(nodes)
     if len(wanted) < 2:
         return [[]]
-    lines = schedulers.host_file(environ.get("PBS_NODEFILE"))
+    lines = job_environment.host_file(environ.get("PBS_NODEFILE"))
     if len(lines) == len(wanted) == len({_short(line) for line in lines}):
         return [["pbsdsh", "--"]]
     first: dict[str, int] = {}
@@ -88,19 +94,19 @@ def _short(name: str) -> str:
     return name.partition(".")[0]
 
 
-def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
+def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; see above which command is asked for what."""
     found: dict[str, Facts] = {}
     unknown: set[str] = set()
     failed: NotReadable | None = None
-    left = schedulers.askable(jobs)
+    left = commands.askable(jobs)
     for command in COMMANDS:
         json = "json" in command
         for asked in [left] if json else [[job] for job in left]:
             if not asked:
                 continue
             argv = [*command, *asked]
-            status, text, wrong = schedulers.ask(argv, run)
+            status, text, wrong = commands.ask(argv, run)
             try:
                 if text.strip():
                     told = (parse_json if json else parse_text)(text)
@@ -109,7 +115,7 @@ def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, F
                 elif status and _UNKNOWN in wrong.lower():
                     unknown.update(asked if len(asked) == 1 else ())
                 elif status:
-                    raise schedulers.refused(argv, status, wrong)
+                    raise commands.refused(argv, status, wrong)
             except NotReadable as error:
                 failed = failed or error
         left = [job for job in left if not any(_is(one, job) for one in found)]
@@ -126,9 +132,9 @@ def _is(job: str, asked: str) -> bool:
 
 def parse_json(text: str) -> dict[str, Facts]:
     """{job: Facts} of `qstat -x -f -F json`; NotReadable."""
-    jobs = schedulers.json_object(text, "qstat -F json", _FORM).get("Jobs", {})
+    jobs = commands.json_object(text, "qstat -F json", _FORM).get("Jobs", {})
     if not isinstance(jobs, dict) or not all(isinstance(one, dict) for one in jobs.values()):
-        raise schedulers.not_of_the_form("qstat -F json", _FORM, text)
+        raise commands.not_of_the_form("qstat -F json", _FORM, text)
     return {job: _facts(job, record) for job, record in jobs.items() if job.isprintable() and job}
 
 
@@ -160,25 +166,25 @@ def parse_text(text: str) -> dict[str, Facts]:
             else:
                 record[name] = value
     if not jobs:
-        raise schedulers.not_of_the_form("qstat -f", '"Job Id: ..." and its attributes', text)
+        raise commands.not_of_the_form("qstat -f", '"Job Id: ..." and its attributes', text)
     return {job: _facts(job, record) for job, record in jobs.items() if job and job.isprintable()}
 
 
 def _facts(job: str, record: dict[str, Any]) -> Facts:
     def text(*names: str) -> str:
-        return schedulers.field(record, *names)
+        return commands.field(record, *names)
     array, index = _array(job)
     hosts = _hosts(text("exec_host"))
     state = STATES.get(text("job_state"))
     status, signal, outcome = (None, None, "") if state is not ENDED else _end(record)
     runs = number(record.get("run_count", record.get("start_count")))
-    started = schedulers.seconds(text("stime", "start_time"))
+    started = commands.seconds(text("stime", "start_time"))
     return job_facts.Facts(
         job=job, raw_job=job, array_job=array, array_task=index,
         user=text("euser", "Job_Owner").partition("@")[0],
         account=text("Account_Name", "Account") or _project(text("project")),
-        partition=text("queue"), name=schedulers.label(record, "Job_Name"), cluster=text("server"),
-        nodes=schedulers.as_list(hosts), node_count=len(set(hosts)) or None,
+        partition=text("queue"), name=commands.label(record, "Job_Name"), cluster=text("server"),
+        nodes=job_environment.as_list(hosts), node_count=len(set(hosts)) or None,
         state=state, outcome=outcome, exit_status=status, exit_signal=signal,
         restarts=max(0, (runs or 1) - 1), started=started,
         ended=_ended(record, started) if state is ENDED else None,
@@ -204,8 +210,8 @@ def _project(text: str) -> str:
 def _end(record: dict[str, Any]) -> tuple[int | None, int | None, str]:
     """(exit status, signal, outcome) of a job that has ended; ("") while it is not known."""
     torque = "exit_status" in record
-    status = number(schedulers.field(record, "Exit_status", "exit_status"))
-    if number(schedulers.field(record, "substate")) == _TERMINATED:
+    status = number(commands.field(record, "Exit_status", "exit_status"))
+    if number(commands.field(record, "substate")) == _TERMINATED:
         outcome = job_facts.CANCELLED
     elif status is None:
         return None, None, ""
@@ -220,11 +226,11 @@ def _end(record: dict[str, Any]) -> tuple[int | None, int | None, str]:
 
 def _ended(record: dict[str, Any], started: float | None) -> float | None:
     """When it ended; where PBS does not say it, its start and its walltime."""
-    ended = schedulers.seconds(schedulers.field(record, "obittime", "comp_time"))
+    ended = commands.seconds(commands.field(record, "obittime", "comp_time"))
     if ended is not None or started is None:
         return ended
     used = record.get("resources_used")
-    text = schedulers.field(used, "walltime") if isinstance(used, dict) else schedulers.field(
+    text = commands.field(used, "walltime") if isinstance(used, dict) else commands.field(
         record, "resources_used.walltime")
     parts = [number(part) for part in text.split(":")]
     if len(parts) != 3 or None in parts:
@@ -244,7 +250,7 @@ def _work_dir(record: dict[str, Any]) -> str:
     """PBS_O_WORKDIR of the job's environment, which is a list of NAME=VALUE or an object."""
     variables = record.get("Variable_List")
     if isinstance(variables, dict):
-        return schedulers.field(variables, "PBS_O_WORKDIR")
+        return commands.field(variables, "PBS_O_WORKDIR")
     for part in str(variables or "").split(","):
         name, _, value = part.partition("=")
         if name == "PBS_O_WORKDIR" and value.isprintable():

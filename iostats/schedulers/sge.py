@@ -25,9 +25,9 @@ Sources: qsub(1), qrsh(1), qstat(1), qacct(1), accounting(5), sge_pe(5) of 8.1.9
 
 from __future__ import annotations
 
-from iostats import schedulers
 from iostats.base import job_facts
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.schedulers import commands, job_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 
 NAME = "sge"
 JOB_ID_VARIABLE = "JOB_ID"
-STAYS = False
-QUOTES = False
-TELLS_LATE = True                   # accounting_flush_time, 15 s unless the site says more
+JOB_ID_FORM = r"[1-9]\d{0,9}"
+COMMAND, COMMAND_RANK = "qacct", 20
+NO_LAUNCH_AT_END = False
+LAUNCHES_BY_SHELL = False
+FACTS_COME_LATE = True                   # accounting_flush_time, 15 s unless the site says more
 
 _LIST = ["qstat", "-g", "t", "-xml", "-u", "*"]
 _NONE = ("", "NONE", "none", "undefined")
@@ -59,40 +61,40 @@ def is_here(environ: Mapping[str, str]) -> bool:
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
     """{} of what is told in a job, a prolog or an epilog."""
-    job, task = schedulers.job_in(environ, JOB_ID_VARIABLE), number(environ.get("SGE_TASK_ID"))
-    hosts = (schedulers.host_file(environ.get("PE_HOSTFILE"))
-             or [schedulers.word(environ, "HOSTNAME", "HOST")])
+    job, task = job_environment.job_in(environ, JOB_ID_VARIABLE), number(environ.get("SGE_TASK_ID"))
+    hosts = (job_environment.host_file(environ.get("PE_HOSTFILE"))
+             or [job_environment.word(environ, "HOSTNAME", "HOST")])
     restarted = number(environ.get("RESTARTED"))
-    return schedulers.told(
+    return job_environment.known_only(
         job=_job(job, task) if job else "",
         attempt=None if restarted is None else int(restarted > 0),
-        nodes=schedulers.as_list(hosts) if job else "",
-        user=schedulers.word(environ, "LOGNAME", "USER", "SGE_O_LOGNAME"),
-        partition=schedulers.word(environ, "QUEUE"),
-        cluster=schedulers.word(environ, "SGE_CLUSTER_NAME"),
-        output=_absolute(schedulers.word(environ, "SGE_STDOUT_PATH")),
-        work_dir=_absolute(schedulers.word(environ, "SGE_O_WORKDIR")))
+        nodes=job_environment.as_list(hosts) if job else "",
+        user=job_environment.word(environ, "LOGNAME", "USER", "SGE_O_LOGNAME"),
+        partition=job_environment.word(environ, "QUEUE"),
+        cluster=job_environment.word(environ, "SGE_CLUSTER_NAME"),
+        output=_absolute(job_environment.word(environ, "SGE_STDOUT_PATH")),
+        work_dir=_absolute(job_environment.word(environ, "SGE_O_WORKDIR")))
 
 
 def launchers(environ: Mapping[str, str], nodes: str | Iterable[str]) -> list[list[str]]:
     """Just here for the job's first host, a qrsh for each of the others."""
-    wanted = schedulers.node_names(nodes)
+    wanted = job_environment.node_names(nodes)
     if len(wanted) < 2:
         return [[]]
-    hosts = schedulers.host_file(environ.get("PE_HOSTFILE"))
+    hosts = job_environment.host_file(environ.get("PE_HOSTFILE"))
     first = hosts[0] if hosts else wanted[0]
     return [[] if name == first else ["qrsh", "-inherit", "-nostdin", "-noshell", name]
             for name in wanted]
 
 
-def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, Facts]:
+def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Facts]:
     """{raw job: Facts}; of an array's id, of all its tasks that are known."""
-    asked = schedulers.askable(jobs)
+    asked = commands.askable(jobs)
     if not asked:
         return {}
-    status, text, wrong = schedulers.ask(_LIST, run)
+    status, text, wrong = commands.ask(_LIST, run)
     if status:
-        raise schedulers.refused(_LIST, status, wrong)
+        raise commands.refused(_LIST, status, wrong)
     found = {job: one for job, one in parse_xml(text).items()
              if job in asked or one.array_job in asked}
     for job in asked:
@@ -100,13 +102,13 @@ def facts(jobs: Iterable[str], run: schedulers.Run | None = None) -> dict[str, F
             continue
         number_of, dot, task = job.partition(".")
         argv = ["qacct", "-j", number_of, *(["-t", task] if dot else [])]
-        status, text, wrong = schedulers.ask(argv, run)
+        status, text, wrong = commands.ask(argv, run)
         if not status:
             for one in parse_qacct(text).values():
                 if job in (one.job, one.array_job):
                     found.setdefault(one.job, one)
         elif _UNKNOWN not in wrong:
-            raise schedulers.refused(argv, status, wrong)
+            raise commands.refused(argv, status, wrong)
     return found
 
 
@@ -116,12 +118,12 @@ def parse_xml(text: str) -> dict[str, Facts]:
     try:
         entries = list(ElementTree.fromstring(text).iter("job_list"))
     except (ElementTree.ParseError, ValueError):          # ValueError: what no XML can have
-        raise schedulers.not_of_the_form("qstat -xml", "<job_info> with <job_list>s",
+        raise commands.not_of_the_form("qstat -xml", "<job_info> with <job_list>s",
                                          text) from None
     found: dict[str, Facts] = {}
     for entry in entries:
         record = {child.tag: child.text or "" for child in entry}
-        job, task = schedulers.field(record, "JB_job_number"), number(record.get("tasks"))
+        job, task = commands.field(record, "JB_job_number"), number(record.get("tasks"))
         if not job:
             continue
         job = _job(job, task)
@@ -133,22 +135,23 @@ def parse_xml(text: str) -> dict[str, Facts]:
 
 
 def _of_the_queue(job: str, task: int | None, record: dict[str, str]) -> Facts:
-    letters = schedulers.field(record, "state")
-    queue, _, host = schedulers.field(record, "queue_name").partition("@")
+    letters = commands.field(record, "state")
+    queue, _, host = commands.field(record, "queue_name").partition("@")
     waits = "q" in letters or not letters
     return job_facts.Facts(
         job=job, raw_job=job, **_array(job, task),
-        user=schedulers.field(record, "JB_owner"), partition=queue,
-        name=schedulers.label(record, "JB_name"), nodes=schedulers.as_list([host] if host else []),
+        user=commands.field(record, "JB_owner"), partition=queue,
+        name=commands.label(record, "JB_name"),
+        nodes=job_environment.as_list([host] if host else []),
         node_count=1 if host else None, state=WAITING if waits else RUNNING,
         restarts=int("R" in letters),
-        started=None if waits else schedulers.seconds(schedulers.field(record, "JAT_start_time")))
+        started=None if waits else commands.seconds(commands.field(record, "JAT_start_time")))
 
 
 def _together(one: Facts, other: Facts) -> Facts:
     """Two entries of one task: the first, the master's, with the hosts of both."""
     hosts = [host for text in (one.nodes, other.nodes) for host in text.split(",") if host]
-    return one._replace(nodes=schedulers.as_list(hosts), node_count=len(set(hosts)) or None)
+    return one._replace(nodes=job_environment.as_list(hosts), node_count=len(set(hosts)) or None)
 
 
 def parse_qacct(text: str) -> dict[str, Facts]:
@@ -168,11 +171,11 @@ def parse_qacct(text: str) -> dict[str, Facts]:
             name, _, value = line.strip().partition(" ")
             records[-1].setdefault(name, value.strip())
     if not records or not all("jobnumber" in record for record in records):
-        raise schedulers.not_of_the_form("qacct -j", "a line of === and a jobnumber", text)
+        raise commands.not_of_the_form("qacct -j", "a line of === and a jobnumber", text)
     by_job: dict[str, list[dict[str, str]]] = {}
     for record in records:
-        job = schedulers.field(record, "jobnumber")
-        if job and schedulers.field(record, "pe_taskid") in _NONE:        # else a qrsh -inherit
+        job = commands.field(record, "jobnumber")
+        if job and commands.field(record, "pe_taskid") in _NONE:        # else a qrsh -inherit
             by_job.setdefault(_job(job, number(record.get("taskid"))), []).append(record)
     found: dict[str, Facts] = {}
     for job, entries in by_job.items():
@@ -189,23 +192,23 @@ def parse_qacct(text: str) -> dict[str, Facts]:
 
 
 def _failed(record: dict[str, str]) -> int | None:
-    return number(schedulers.field(record, "failed").partition(":")[0])
+    return number(commands.field(record, "failed").partition(":")[0])
 
 
 def _lasted(record: dict[str, str]) -> float:
     """Seconds; -1 for an entry of what never started."""
-    began, over = (schedulers.seconds(schedulers.field(record, name))
+    began, over = (commands.seconds(commands.field(record, name))
                    for name in ("start_time", "end_time"))
     return -1.0 if began is None or over is None else over - began
 
 
 def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Facts:
     def text(name: str) -> str:
-        value = schedulers.field(record, name)
+        value = commands.field(record, name)
         return "" if value in _NONE else value
     status, failed = number(text("exit_status").partition(" ")[0]), _failed(record)
     # Of a parallel job it names the first host, and others only as far as a qrsh ran there.
-    alone = "" if text("granted_pe") else schedulers.as_list([text("hostname")])
+    alone = "" if text("granted_pe") else job_environment.as_list([text("hostname")])
     signal = None
     if failed in (_KILLED, _AT_THE_LIMIT) and status is not None and 128 < status < 256:
         status, signal = 0, status - 128
@@ -220,11 +223,11 @@ def _of_the_accounting(job: str, task: int | None, record: dict[str, str]) -> Fa
     return job_facts.Facts(
         job=job, raw_job=job, **_array(job, task), user=text("owner"),
         account=text("project"), partition=text("qname"),
-        name="" if record.get("jobname") in _NONE else schedulers.label(record, "jobname"),
+        name="" if record.get("jobname") in _NONE else commands.label(record, "jobname"),
         nodes=alone, node_count=1 if alone else None, state=ENDED,
         outcome="" if status is None and not failed else outcome,
         exit_status=status, exit_signal=signal,
-        started=schedulers.seconds(text("start_time")), ended=schedulers.seconds(text("end_time")),
+        started=commands.seconds(text("start_time")), ended=commands.seconds(text("end_time")),
         work_dir=_absolute(text("cwd")))
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import time
 from typing import Any, Optional
 
@@ -23,6 +22,7 @@ from iostats import schedulers
 from iostats.base.errors import ConfigError, IostatsError, StateError
 from iostats.base.job_facts import ENDED, Facts
 from iostats.lustre.job_tags import Form
+from iostats.schedulers import commands as scheduler_commands
 from iostats.site import harvested_job
 from iostats.site.job_lifecycle import (
     ACTIVE,
@@ -100,7 +100,8 @@ class JobLives:
         self._warned: dict[str, float] = {}         # what was logged, and when
         self.scheduler = _scheduler_of(config)
         try:
-            self._form = Form(config["harvest.job_id"], self.scheduler)
+            self._form = Form(config["harvest.job_id"],
+                              schedulers.job_id_form(self.scheduler))
         except ValueError as error:
             raise ConfigError(f"{config.origin['harvest.job_id']}: [harvest] job_id: "
                               f"{error}") from None
@@ -272,7 +273,7 @@ class JobLives:
         asked_at = self._now()
         try:
             found = await asyncio.get_running_loop().run_in_executor(
-                None, schedulers.named(self.scheduler).facts, schedulers.askable(jobs))
+                None, schedulers.named(self.scheduler).facts, scheduler_commands.askable(jobs))
         except IostatsError as error:
             self.warn_hourly(error)
             found = None
@@ -381,5 +382,6 @@ def _scheduler_of(config: Config) -> str:
     """The name of the batch system that can be asked here; "" for none."""
     name = config["batch.system"]
     if name:
-        return str(name) if name != "none" else ""
-    return "slurm" if shutil.which("squeue", path=os.environ.get("PATH", os.defpath)) else ""
+        return name if name != schedulers.NO_SYSTEM else ""
+    system = schedulers.asked_unnamed(os.environ)
+    return system.NAME if system else ""

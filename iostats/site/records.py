@@ -28,6 +28,7 @@ from iostats.base.node_list import expanded
 from iostats.load import grouping
 from iostats.report import client_vs_server, coverage, node_sets
 from iostats.report.job_list import summary_of
+from iostats.schedulers import commands as scheduler_commands
 from iostats.server.job_server import totals_options
 from iostats.site import harvested_job, open_jobs
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
@@ -337,7 +338,7 @@ class Records:
 def is_askable(job: str) -> bool:
     """Whether a batch system can be asked for a job id; one that can't must not stop the others."""
     try:
-        return bool(schedulers.askable([job]))
+        return bool(scheduler_commands.askable([job]))
     except UsageError:
         return False
 
@@ -345,7 +346,7 @@ def is_askable(job: str) -> bool:
 def _tells_late(scheduler: str) -> bool:
     """Whether a batch system forgets a job some seconds before its accounting knows it."""
     try:
-        return getattr(schedulers.named(scheduler), "TELLS_LATE", False)
+        return getattr(schedulers.named(scheduler), "FACTS_COME_LATE", False)
     except UsageError:
         return False
 

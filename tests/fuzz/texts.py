@@ -26,6 +26,7 @@ from iostats.lustre import job_stats, job_stats_rows, paths, rpc_stats, stats
 from iostats.node import measurement, sources
 from iostats.report import accounting_comment, job_list, job_tables, node_sets, sacct_time
 from iostats.report.accounting_comment import CompactError
+from iostats.schedulers import commands, job_environment
 from iostats.wire.messages.report import NodeReport
 from iostats.storage.fingerprints import Fingerprints
 from iostats.totals import delta, snapshot
@@ -189,7 +190,7 @@ def node_list(data):
     assert sum(map(len, names[:10])) <= 10 * 2000
     if 0 < len(names) < 1000:
         with allowed(UsageError):
-            for name in schedulers.node_names(text):
+            for name in job_environment.node_names(text):
                 assert base_job_id.is_node_name(name)
         node_sets.folded([name for name in names if base_job_id.is_node_name(name)])
 
@@ -204,7 +205,7 @@ def job_id(data):
     with allowed(UsageError):
         assert base_job_id.checked_job_id(text).isprintable()
     with allowed(UsageError):
-        schedulers.askable([text])
+        commands.askable([text])
     with allowed(UsageError):
         host, port = client.split_server(text)
         assert host and (port is None or 0 < port < 65536)
@@ -216,7 +217,7 @@ def moment(data):
     text = data.decode("utf-8", "replace")
     with allowed(UsageError):
         assert abs(sacct_time.moment(text, NOW, "-S")) < 1e12
-    found = schedulers.seconds(text, NOW)
+    found = commands.seconds(text, NOW)
     assert found is None or abs(found) < 1e12
 
 
@@ -252,8 +253,7 @@ def site_cfg(data):
 
 @lru_cache
 def _parsers():
-    forms = schedulers._slurm_forms = __import__(
-        "iostats.schedulers._slurm_forms", fromlist=["forms"])
+    from iostats.schedulers import slurm_output as forms
     named = {name: schedulers.named(name) for name in ("pbs", "lsf", "sge", "flux")}
     return [forms.parse_squeue, forms.parse_sacct, forms.parse_squeue_lines,
             forms.parse_sacct_lines, forms.parse_pyslurm, named["pbs"].parse_json,
@@ -281,12 +281,12 @@ def batch_output(data):
     """What squeue, sacct, pyslurm, qstat, bjobs, qacct and flux print: facts, or NotReadable."""
     from iostats.base import job_facts
     from iostats.load import grouping
-    from iostats.schedulers import _slurm_forms as forms
+    from iostats.schedulers import slurm_output as forms
     draw = Draw(data)
     parse = draw.choice(_parsers())
     with allowed(NotReadable):
         for one in parse(draw.rest().decode("utf-8", "replace")).values():
-            assert one.nodes == schedulers.listed(one.nodes)
+            assert one.nodes == job_environment.listed(one.nodes)
             forms.expanded("/home/%u/%x-%4j.%N", one)
             # As they are kept and shown.
             json.dumps(one._asdict(), allow_nan=False)

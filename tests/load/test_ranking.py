@@ -16,6 +16,7 @@ from iostats.load.levels import TOTALS
 from iostats.load.ranking import LoadQuery
 from iostats.load.sums import TargetLoad, load_of
 from iostats.lustre.job_tags import Form
+from iostats.schedulers import slurm
 from iostats.site import load_queries
 
 NAMES = [level.name for level in levels.LEVELS]
@@ -33,7 +34,7 @@ FACTS = {
 class Known:
     """What a batch system knows of four jobs: of 4999 nothing."""
 
-    job_of = staticmethod(Form("%j", "slurm").job_of)
+    job_of = staticmethod(Form("%j", slurm.JOB_ID_FORM).job_of)
 
     @staticmethod
     def facts(id):

@@ -13,6 +13,7 @@ from iostats.lustre.paths import File
 from iostats.node import cgroups, identity
 from iostats.totals.snapshot import Snapshot
 
+SCOPE = "system.slice/slurmstepd.scope/job_"
 SLURM_2 = "sys/fs/cgroup/system.slice/slurmstepd.scope/job_{job}/step_0"
 SLURM_2_MANY = "sys/fs/cgroup/system.slice/nid00023_slurmstepd.scope/job_{job}/step_batch/user"
 SLURM_1 = "sys/fs/cgroup/memory/slurm/uid_1000/job_{job}/step_0"
@@ -88,19 +89,24 @@ def run_on(desk, running, name, form, at_start, at_end, job):
 # -- which jobs are there ------------------------------------------------------------------------
 
 
+def jobs_in(root):
+    """The jobs, as a snapshot keeps them and the end of the job understands them."""
+    return cgroups.jobs_in(cgroups.read(str(root)))
+
+
 @every_system
 def test_the_jobs_of_a_node_are_the_directories_of_the_batch_system(tmp_path, form):
     """And none of the files that the kernel has in each cgroup."""
-    assert [] == cgroups.jobs_here(str(tmp_path))
+    assert [] == jobs_in(tmp_path)
     cgroup(tmp_path, form, 4711, 4713)
-    assert ["4711", "4713"] == cgroups.jobs_here(str(tmp_path))
+    assert ["4711", "4713"] == jobs_in(tmp_path)
 
 
 def test_a_job_in_the_trees_of_several_controllers_is_one(tmp_path):
     """cgroup v1 has a tree for each controller."""
     for form in (SLURM_1, SLURM_1_CPUSET):
         cgroup(tmp_path, form, 4711, 4713)
-    assert ["4711", "4713"] == cgroups.jobs_here(str(tmp_path))
+    assert ["4711", "4713"] == jobs_in(tmp_path)
 
 
 def test_services_and_users_are_no_jobs(tmp_path):
@@ -109,23 +115,34 @@ def test_services_and_users_are_no_jobs(tmp_path):
                  "system.slice/slurmstepd.scope/system", "memory/slurm/uid_1000",
                  "pbs_jobs.service/jobid", "lsf/cluster1"):
         cgroup(tmp_path, f"sys/fs/cgroup/{name}", "")
-    assert [] == cgroups.jobs_here(str(tmp_path))
+    assert [] == jobs_in(tmp_path)
 
 
 @pytest.mark.parametrize("jobs, own, cgroup_of_ours, others", [
-    ("4711\n4713", "4711", "0::/user.slice\n", 1),
-    ("4711", "4711", "0::/user.slice\n", 0),
+    (f"{SCOPE}4711\n{SCOPE}4713", "4711", "0::/user.slice\n", 1),
+    (f"{SCOPE}4711", "4711", "0::/user.slice\n", 0),
     ("", "4711", "0::/user.slice\n", None),
-    ("4713\n4717", "my own name", "0::/system.slice/slurmstepd.scope/job_4713/step_0/user\n", 1),
-    ("4713.pbs01\n4717.pbs01", "my own name",
+    (f"{SCOPE}4713\n{SCOPE}4717", "my own name",
+     "0::/system.slice/slurmstepd.scope/job_4713/step_0/user\n", 1),
+    ("pbs_jobs.service/jobid/4713.pbs01\npbs_jobs.service/jobid/4717.pbs01", "my own name",
      "3:memory:/pbs_jobs.service/jobid/4713.pbs01\n2:cpu:/\n", 1),
 ], ids=["by its id", "alone", "no cgroups", "by the cgroup it is in", "by one of its cgroups"])
 def test_ones_own_job_is_not_another(monkeypatch, jobs, own, cgroup_of_ours, others):
     """It is the one of that id, or the one in whose cgroup we run."""
     monkeypatch.setattr(identity, "read_text", lambda path: cgroup_of_ours)
     seen = Snapshot(own, "nid00023", "seq", "", 0, 0,
-                    (File("jobs", "-", "sys/fs/cgroup", 0, jobs),))
+                    (File("cgroups", "-", "sys/fs/cgroup", 0, jobs),))
     assert others == identity.other_jobs(own, seen)
+
+
+def test_a_start_that_an_earlier_release_has_kept_is_understood(monkeypatch):
+    """It has the ids of the jobs themselves."""
+    monkeypatch.setattr(identity, "read_text", lambda path: "0::/user.slice\n")
+    start = Snapshot("4711", "nid00023", "seq", "", 0, 0,
+                     (File("jobs", "-", "sys/fs/cgroup", 0, "4711\n4713"),))
+    end = start._replace(files=(File("cgroups", "-", "sys/fs/cgroup", 0,
+                                     "system.slice/slurmstepd.scope/job_4711"),))
+    assert 1 == identity.other_jobs("4711", start, end)
 
 
 # -- what the report says ------------------------------------------------------------------------

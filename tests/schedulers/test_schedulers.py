@@ -20,8 +20,8 @@ from iostats import schedulers
 from iostats.base import errors, job_facts
 from iostats.base.errors import IostatsError, NotReadable, UsageError
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts
-from iostats.schedulers import _slurm_forms as slurm_forms
-from iostats.schedulers import flux, lsf, none, pbs, sge
+from iostats.schedulers import commands, flux, job_environment, lsf, none, pbs, sge
+from iostats.schedulers import slurm_output as slurm_forms
 
 SAMPLES = DATA / "schedulers"
 NAMES = schedulers.names()
@@ -71,7 +71,7 @@ def test_a_scheduler_has_all_that_a_scheduler_needs(name):
     module = schedulers.named(name)
     assert name == module.NAME
     assert isinstance(module.JOB_ID_VARIABLE, str)
-    assert isinstance(module.STAYS, bool) and isinstance(module.QUOTES, bool)
+    assert isinstance(module.NO_LAUNCH_AT_END, bool) and isinstance(module.LAUNCHES_BY_SHELL, bool)
     assert module.__doc__ and "Source" in module.__doc__
     for function in (module.about, module.launchers, module.facts):
         assert function.__doc__
@@ -156,14 +156,14 @@ def test_a_command_gets_no_input_and_english(tmp_path, monkeypatch):
     command.write_text('#!/bin/sh\necho "$LC_ALL $*"; cat; echo oops >&2; exit 7\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert (7, "C -f 4711\n", "oops") == schedulers.ask(["qstat", "-f", "4711"])
+    assert (7, "C -f 4711\n", "oops") == commands.ask(["qstat", "-f", "4711"])
 
 
 def test_a_command_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
     """10 seconds; less here."""
-    monkeypatch.setattr(schedulers, "WITHIN_S", 0.2)
+    monkeypatch.setattr(commands, "WITHIN_S", 0.2)
     with pytest.raises(NotReadable, match=r"sleep 37: expected an answer within 0.2 s"):
-        schedulers.ask(["sleep", "37"])
+        commands.ask(["sleep", "37"])
 
 
 @pytest.mark.parametrize("job", ["-x", "a b", "a,b", "", "a\nb", "x" * 300])
@@ -207,18 +207,18 @@ def test_slurm_is_looked_for_first():
 ])
 def test_a_time_is_seconds_or_unknown(text, expected):
     """Without a year it is the last such day; never the future."""
-    assert expected == schedulers.seconds(text, NOON)
+    assert expected == commands.seconds(text, NOON)
 
 
 def test_a_time_without_a_year_is_unknown_where_nobody_says_what_day_it_is():
     """Rather than a wrong year."""
-    assert schedulers.seconds("Nov 20 10:00") is None
+    assert commands.seconds("Nov 20 10:00") is None
 
 
 @given(st.text())
 def test_no_time_makes_it_raise(text):
     """Whatever a command prints in its place."""
-    found = schedulers.seconds(text, NOON)
+    found = commands.seconds(text, NOON)
     assert found is None or isinstance(found, float)
 
 
@@ -228,21 +228,22 @@ def test_a_host_file_gives_each_node_once_and_whole(tmp_path):
     """One line a task; domains stay, as nobody can tell whether they are needed."""
     path = tmp_path / "nodes"
     path.write_text("nid001.cluster\nnid001.cluster\n\nnid002.cluster\n  \n")
-    assert "nid001.cluster,nid002.cluster" == schedulers.as_list(schedulers.host_file(str(path)))
+    assert "nid001.cluster,nid002.cluster" == job_environment.as_list(
+        job_environment.host_file(str(path)))
 
 
 def test_a_host_file_with_what_is_no_node_gives_none(tmp_path):
     """Half of a list would be taken for the whole job."""
     path = tmp_path / "nodes"
     path.write_bytes(b"nid001\n\xff\xfe\nnid003\n")
-    assert "" == schedulers.as_list(schedulers.host_file(str(path)))
+    assert "" == job_environment.as_list(job_environment.host_file(str(path)))
 
 
 def test_a_host_file_that_is_no_file_is_not_waited_for(tmp_path):
     """A FIFO would hold a prolog for ever."""
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, tmp_path / "none", "/dev/zero", "a\0b", ""):
-        assert [] == schedulers.host_file(str(path))
+        assert [] == job_environment.host_file(str(path))
 
 
 # -- PBS -------------------------------------------------------------------------------------

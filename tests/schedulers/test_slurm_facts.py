@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import until
 
-from iostats import schedulers
 from iostats.base.errors import NotReadable, UsageError
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts
-from iostats.schedulers import _slurm_forms as forms
+from iostats.schedulers import commands, slurm_comments, slurm_facts
 from iostats.schedulers import slurm as leaf
+from iostats.schedulers import slurm_output as forms
 
 SAMPLES = DATA / "schedulers"
 BEGAN = 1_795_259_910                             # 2026-11-21 11:18:30 UTC
@@ -353,14 +353,15 @@ def test_a_name_with_a_line_end_speaks_of_no_other_job():
      "1: sacct: error: Connection refused")])
 def test_doctor_can_say_which_way_it_is(live, words, accounting, older):
     """Each way is tried; `squeue --version` is printed beside a dead controller as well."""
-    assert f"{words}; {older}" == leaf.way(Answers(**live, sacct=accounting))
+    assert f"{words}; {older}" == leaf.facts_source(Answers(**live, sacct=accounting))
 
 
 def test_doctor_can_say_that_there_is_no_way():
     with pytest.raises(NotReadable):
-        leaf.way(Answers())
+        leaf.facts_source(Answers())
     with pytest.raises(NotReadable):
-        leaf.way(Answers(squeue=(1, "", "slurm_load_jobs error: Unable to contact controller")))
+        leaf.facts_source(Answers(
+            squeue=(1, "", "slurm_load_jobs error: Unable to contact controller")))
 
 
 PARSERS = [forms.parse_squeue, forms.parse_sacct, forms.parse_squeue_lines,
@@ -448,8 +449,9 @@ def pyslurm(tmp_path, monkeypatch):
     (tmp_path / "pyslurm.py").write_text(STAND_IN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(leaf, "_probed", {})
-    return tmp_path / "pyslurm.py"
+    slurm_facts.pyslurm_version.cache_clear()
+    yield tmp_path / "pyslurm.py"
+    slurm_facts.pyslurm_version.cache_clear()
 
 
 def test_pyslurm_is_asked_where_it_works(pyslurm):
@@ -466,7 +468,7 @@ def test_pyslurm_is_asked_where_it_works(pyslurm):
     assert ("42+1", 0, 9) == (found["43"].job, found["43"].exit_status, found["43"].exit_signal)
     assert ("nid007", "COMPLETED") == (found["47"].nodes, found["47"].outcome)
     assert {"23", "37", "41", "43", "47"} == set(found)
-    assert "pyslurm 25.11.2; of older ones from sacct" == leaf.way(
+    assert "pyslurm 25.11.2; of older ones from sacct" == leaf.facts_source(
         _pyslurm_or(Answers(sacct=(0, "", ""))))
 
 
@@ -506,13 +508,13 @@ def test_where_pyslurm_does_not_work_commands_are_asked(pyslurm, text):
     assert 7 == leaf.facts(["2"], _pyslurm_or(run))["2"].exit_status
     assert ["squeue --json"] == run.names
     # The doctor tries the very look-up: an import proves nothing beside another release.
-    found = leaf.way(_pyslurm_or(run))
+    found = leaf.facts_source(_pyslurm_or(run))
     assert found.startswith("squeue --json (pyslurm ") and " does not work: " in found
 
 
 def _pyslurm_or(run):
     """Run Python, and let `run` answer the rest."""
-    return lambda argv: schedulers.run_command(argv) if argv[0] == sys.executable else run(argv)
+    return lambda argv: commands.run_command(argv) if argv[0] == sys.executable else run(argv)
 
 
 # -- a real cluster ------------------------------------------------------------------------------
@@ -615,7 +617,7 @@ def test_jobs_of_every_kind_on_a_real_cluster(slurm, ask):
             "started", "ended", "work_dir")
     for job in (completed, failed, f"{array}_1", f"{het}+1", again):
         assert fields(found[job], *same) == fields(later[job], *same), job
-    assert "squeue --json; of older ones from sacct" == leaf.way(ask)
+    assert "squeue --json; of older ones from sacct" == leaf.facts_source(ask)
 
 
 @pytest.mark.slurm
@@ -802,10 +804,10 @@ def test_comments_go_where_no_other_text_is(slurm, ask):
     assert "AdminComment" == write(f"{het}+0")
     assert {"AdminComment": OURS} == leaf.read_comments(f"{het}+0", ask)
     assert {} == leaf.read_comments(f"{het}+1", ask)
-    assert {} == leaf._read_comments_one_by_one(f"{het}+1", ask)
-    assert {"AdminComment": OURS} == leaf._read_comments_one_by_one(f"{het}+0", ask)
+    assert {} == slurm_comments.read_one_by_one(f"{het}+1", ask)
+    assert {"AdminComment": OURS} == slurm_comments.read_one_by_one(f"{het}+0", ask)
     assert None is leaf.read_comments("999999", ask)
-    assert None is leaf._read_comments_one_by_one("999999", ask)
+    assert None is slurm_comments.read_one_by_one("999999", ask)
 
 
 @pytest.mark.slurm

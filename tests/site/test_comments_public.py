@@ -27,7 +27,7 @@ def told(*values, status=0):
     (told("none", "none"), (False, f"{PUBLIC}: there is no {WHERE}")),
     (told("jobs", "none"), (False, f"{PUBLIC}: there is no {WHERE}")),
     (told("accounts,jobs", "jobs"),
-     (True, f"[site] show = comment: users see those of their own jobs alone ({WHERE})")),
+     (True, f"[site] show = comment: users see only those of their own jobs ({WHERE})")),
     (told(status=1), (False, f"{PUBLIC}, unless there is {WHERE}")),
 ], ids=["nothing hidden", "one of two", "hidden", "nobody tells"])
 def test_who_reads_comments(run, expected):

@@ -12,9 +12,9 @@ All return {raw job: Facts}, or raise NotReadable.
 
 from __future__ import annotations
 
-from iostats import schedulers
 from iostats.base import job_facts
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, number
+from iostats.schedulers import commands, job_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def parse_squeue_lines(text: str) -> dict[str, Facts]:
     for (raw, job, word, uid, user, account, partition, count, started, ended,
          nodes) in _rows(text, LIVE.count("|") + 1, "squeue --format"):
         found[raw] = _made(
-            raw, _named(job, raw), [word], started=schedulers.seconds(started),
-            ended=schedulers.seconds(ended), uid=number(uid), user=user, account=account,
+            raw, _named(job, raw), [word], started=commands.seconds(started),
+            ended=commands.seconds(ended), uid=number(uid), user=user, account=account,
             partition=partition, nodes=nodes, node_count=number(count))
     return found
 
@@ -75,7 +75,7 @@ def parse_sacct_lines(text: str) -> dict[str, Facts]:
         status, signal = job_facts.parse_exit(end)
         found[raw] = _made(
             raw, _named(job, raw), state.split()[:1],           # "CANCELLED by 1000"
-            started=schedulers.seconds(started), ended=schedulers.seconds(ended),
+            started=commands.seconds(started), ended=commands.seconds(ended),
             exit_status=status, exit_signal=signal, uid=number(uid), user=user, account=account,
             partition=partition, cluster=cluster, node_count=number(count),
             nodes=nodes,
@@ -87,7 +87,7 @@ def _rows(text: str, count: int, origin: str) -> Iterator[list[str]]:
     for line in text.splitlines():
         values = [value.strip() for value in line.split("|")]
         if len(values) != count:
-            raise schedulers.not_of_the_form(origin, f"{count} fields between |", line)
+            raise commands.not_of_the_form(origin, f"{count} fields between |", line)
         if number(values[0]):
             yield [value if value.isprintable() else "" for value in values]
 
@@ -101,7 +101,7 @@ def parse_squeue(text: str) -> dict[str, Facts]:
         raw = str(_number(record["job_id"]))
 
         def text_of(key: str, record: dict[str, Any] = record) -> str:
-            return schedulers.field(record, key)
+            return commands.field(record, key)
         names = _numbered(
             raw, _number(record.get("array_job_id")), _number(record.get("array_task_id")),
             _number(record.get("het_job_id")), _number(record.get("het_job_offset")))
@@ -111,7 +111,7 @@ def parse_squeue(text: str) -> dict[str, Facts]:
             ended=_number(record.get("end_time")), exit_status=status, exit_signal=signal,
             user=text_of("user_name"), uid=_number(record.get("user_id")),
             account=text_of("account"), partition=text_of("partition"),
-            name=schedulers.label(record, "name"),
+            name=commands.label(record, "name"),
             cluster=text_of("cluster"), nodes=text_of("nodes"),
             node_count=_number(record.get("node_count")),
             restarts=_number(record.get("restart_cnt")) or 0,
@@ -133,7 +133,7 @@ def parse_sacct(text: str) -> dict[str, Facts]:
         raw = str(_number(record["job_id"]))
 
         def text_of(key: str, record: dict[str, Any] = record) -> str:
-            return schedulers.field(record, key)
+            return commands.field(record, key)
         time, array, het, state, comment = (
             record[name] if isinstance(record.get(name), dict) else {}
             for name in ("time", "array", "het", "state", "comment"))
@@ -151,7 +151,7 @@ def parse_sacct(text: str) -> dict[str, Facts]:
             raw, names, words, started=_number(time.get("start")), ended=_number(time.get("end")),
             exit_status=status, exit_signal=signal, user=text_of("user"),
             account=text_of("account"), partition=text_of("partition"),
-            name=schedulers.label(record, "name"),
+            name=commands.label(record, "name"),
             cluster=text_of("cluster"), nodes=text_of("nodes"),
             node_count=_number(record.get("allocation_nodes")),
             restarts=_number(record.get("restart_cnt")) or 0,
@@ -164,10 +164,10 @@ def parse_sacct(text: str) -> dict[str, Facts]:
 
 def _records(text: str, origin: str, key: str = "job_id") -> list[dict[str, Any]]:
     form = '{"jobs": [{"%s": 4711, ...}]}' % key
-    jobs = schedulers.json_object(text, origin, form).get("jobs")
+    jobs = commands.json_object(text, origin, form).get("jobs")
     if not isinstance(jobs, list) or not all(
             isinstance(one, dict) and (_number(one.get(key)) or 0) > 0 for one in jobs):
-        raise schedulers.not_of_the_form(origin, form, text)
+        raise commands.not_of_the_form(origin, form, text)
     return jobs
 
 
@@ -217,7 +217,7 @@ def _steps(steps: object) -> tuple[tuple[str, str], ...]:
     for one in steps if isinstance(steps, list) else []:
         step = one.get("step") if isinstance(one, dict) else None
         if isinstance(step, dict) and _words(one.get("state")):
-            found.append((schedulers.field(step, "name", "id"), _words(one["state"])[0]))
+            found.append((commands.field(step, "name", "id"), _words(one["state"])[0]))
     return tuple(found)
 
 
@@ -255,7 +255,7 @@ def _made(raw: str, names: dict[str, str], words: list[str], *, started: float |
         fields.update(exit_status=None, exit_signal=None)
     if state is WAITING:
         fields.update(node_count=None, nodes="")
-    fields["nodes"] = schedulers.listed(fields["nodes"])
+    fields["nodes"] = job_environment.listed(fields["nodes"])
     return job_facts.Facts(
         raw_job=raw, state=state, outcome=outcome,
         # Before the start it is when Slurm means to start it, before the end its time limit.
@@ -306,7 +306,7 @@ def parse_pyslurm(text: str) -> dict[str, Facts]:
         raw = str(_number(record["id"]))
 
         def text_of(*keys: str, record: dict[str, Any] = record) -> str:
-            return schedulers.field(record, *keys)
+            return commands.field(record, *keys)
 
         def count(key: str, record: dict[str, Any] = record) -> int:
             return _number(record.get(key)) or 0
@@ -323,7 +323,7 @@ def parse_pyslurm(text: str) -> dict[str, Facts]:
             else None,
             exit_signal=signal or None, user=text_of("user_name"),
             uid=_number(record.get("user_id")), account=text_of("account"),
-            partition=text_of("partition"), name=schedulers.label(record, "name"),
+            partition=text_of("partition"), name=commands.label(record, "name"),
             cluster=text_of("cluster"),
             nodes=text_of("allocated_nodes", "nodelist"), node_count=_number(
                 record.get("num_nodes")),
@@ -351,7 +351,7 @@ def expanded(pattern: str, one: Facts, first_node: str = "") -> str:
             one.array_job and not one.array_task):
         return ""
     if not first_node:
-        names = schedulers.node_names(one.nodes) if one.nodes else []
+        names = job_environment.node_names(one.nodes) if one.nodes else []
         first_node = names[0] if names else ""
     values = {"%": "%", "A": one.array_job or one.raw_job, "a": one.array_task or _NO_TASK,
               "b": one.array_task[-1:], "j": one.raw_job, "N": first_node.partition(".")[0],
