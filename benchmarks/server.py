@@ -33,7 +33,7 @@ def report_of(directory):
     from iostats.base import config as site
     from iostats.node import identity as this_node
     from iostats.node import measurement, sources
-    config, known = site.load(os.devnull), sources.of_side("node")
+    config, known = site.load(os.devnull), sources.read_at("start")
     snapshots = []
     for name, work in (("before", 23), ("after", 37)):
         root = os.path.join(directory, name)

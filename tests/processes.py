@@ -348,7 +348,8 @@ class Desk:
         out = self.directory / f"server-{self._number}.out"
         err = self.directory / f"server-{self._number}.err"
         job = job or self.job
-        command = [sys.executable, str(SERVER), "--job", job, *map(str, arguments)]
+        command = [sys.executable, str(how.pop("script", SERVER)), "--job", job,
+                   *map(str, arguments)]
         if listen:
             command += ["--listen", listen]
         with out.open("w") as out_file, err.open("w") as err_file:

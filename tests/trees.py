@@ -40,8 +40,8 @@ def shared(*parts):
 
 def snapshot(tree):
     """The Snapshot of the node whose proc/ and sys/ lie below `tree`."""
-    return identity.snapshot(str(tree), config.Config(), sources.of_side("node"), "4711", "node001",
-                             "seq")
+    return identity.snapshot(str(tree), config.Config(), sources.read_at("start"), "4711",
+                             "node001", "seq")
 
 
 def report(node="node001", deltas=(), **fields):
@@ -56,5 +56,5 @@ def record_between(before, after):
     """The record of a one-node job between the trees `before` and `after`."""
     totals = Totals("4711", 1)
     totals.add(report(deltas=delta.between(snapshot(before), snapshot(after),
-                                           sources.of_side("node"))))
+                                           sources.read_at("start"))))
     return totals.record()

@@ -27,6 +27,18 @@ def bytes_text(number: int, units: str = "binary") -> str:
     return f"{value:.1f} {names[power]}"
 
 
+def amount_text(metric: str, number: int, units: str = "binary") -> str:
+    """
+    `number` of a metric, by the end of its name: bytes, microseconds or a count.
+
+    >>> amount_text("read_bytes", 37888), amount_text("read_us", 2500000), amount_text("reads", 23)
+    ('37.0 KiB', '2.500 s', '23')
+    """
+    if metric.endswith("_bytes"):
+        return bytes_text(number, units)
+    return f"{number / 1e6:.3f} s" if metric.endswith("_us") else str(number)
+
+
 def bytes_in(number: int, unit: str, units: str = "binary") -> str:
     """
     `number` bytes in one unit: K, M, G, T or P; what is not 0 is never shown as 0.

@@ -239,7 +239,7 @@ def _start(given: dict[str, Any], config: Config, root: str) -> int:
                          "start --public: [node] public_dir in site.cfg is empty; name a directory")
     work = _work(given, config, root)
     now = work.start_public() if public else work.start("--again" in given)
-    return DONE if now is None else _readable(given, now, sources.of_side("node"))
+    return DONE if now is None else _readable(given, now, sources.read_at("start"))
 
 
 def _mark(given: dict[str, Any], config: Config, root: str) -> int:
@@ -247,7 +247,7 @@ def _mark(given: dict[str, Any], config: Config, root: str) -> int:
     if not mark.isprintable() or not 0 < len(mark) <= _LONGEST_MARK:
         raise UsageError(f"mark: expected a name of 1 to {_LONGEST_MARK} printable characters, got "
                          f"{given['mark'][:40]!r}")
-    return _readable(given, _work(given, config, root).mark(mark), sources.of_side("node"))
+    return _readable(given, _work(given, config, root).mark(mark), sources.known())
 
 
 def _watch(given: dict[str, Any], config: Config, root: str) -> int:
@@ -504,7 +504,7 @@ def _about(given: dict[str, Any], config: Config,
 
 def _show(given: dict[str, Any], config: Config, root: str) -> int:
     from iostats.node import show
-    known = {**sources.of_side("node"), **sources.of_side("node, after the start")}
+    known = sources.known()
     by_reader: set[str] = set()
     now = this_node.snapshot(root, config, known, "-", this_node.name(given.get("--node")), "-",
                              say=lambda text: _say(given, text), by_reader=by_reader)
@@ -586,7 +586,7 @@ def _say_if_heard(given: dict[str, Any], text: str) -> None:
 def _doctor(given: dict[str, Any], root: str) -> int:
     from iostats.doctor import check
     from iostats.doctor import node as doctor_node
-    found = doctor_node.examine(given, root, sources.of_side("node"))
+    found = doctor_node.examine(given, root, sources.read_at("start"))
     if "--json" in given:
         import json
         print(json.dumps(check.as_json(found), indent=2))

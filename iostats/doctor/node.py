@@ -70,10 +70,10 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
         lockdown = _Lockdown(root)
         for source, module in known.items():
             if hasattr(module, "parse"):
-                checks.append(_source(source, [f for f in counters if f.source == source], refused,
+                checks.append(_source(module, [f for f in counters if f.source == source], refused,
                                       read, root, source in by_reader, lockdown))
-        checks += [lockdown.check(counters), _release(root, counters, read),
-                   _start_time(root, read), _stats_track(now), *_tiny_write(root, read),
+        checks += [lockdown.check(counters), _release(root, counters, read, known),
+                   _start_time(root, read, known), _stats_track(now), *_tiny_write(root, read),
                    _jobid_var(root, config)]
     checks += storage.examine(config, root)
     checks.append(_reader(root, config, said, by_reader))
@@ -139,44 +139,45 @@ def _mounts(root: str, counters: list[File]) -> Check:
 
 # -- counter files ---------------------------------------------------------------------------
 
-def _source(source: str, found: list[File], refused: dict[tuple[str, str], str],
+def _source(module: ModuleType, found: list[File], refused: dict[tuple[str, str], str],
             read: dict[tuple[str, str], Reading], root: str, by_reader: bool,
             lockdown: _Lockdown) -> Check:
     """The Check of one kind of counter file."""
+    line = module.TITLE
     if not found:
-        return Check(NOTE, source, "no file")
+        return Check(NOTE, line, "no file")
     good = [file for file in found if (file.source, file.name) in read]
     bad = [file for file in found if (file.source, file.name) in refused]
     lines = [why for file in good for why in read[file.source, file.name].bad.values()]
     if not bad and lines:
-        return Check(PROBLEM, source, f"not counted: {lines[0]}" + (
+        return Check(PROBLEM, line, f"not counted: {lines[0]}" + (
             f", and {len(lines) - 1} more" if lines[1:] else "") + "; please send us what this "
             "prints", "iostats_client.py show --json")
     if not bad:
         who = ("by the reader: this user may not read it" if by_reader
                else _who_may_read(root, good[0].path))
-        return Check(OK, source, f"{len(good)} in /{_place(good[0])}; {who}; "
+        return Check(OK, line, f"{len(good)} in /{_place(good[0])}; {who}; "
                                  f"{_in_short(read, good)}")
     code, why = bad[0].errno, refused[bad[0].source, bad[0].name]
     text = f"{len(bad)} of {len(found)} not read: {why}"
     if code == errno.EACCES:
-        closed = _closed_by(root, source)
-        return Check(PROBLEM, source, text + (f" by {closed}" if closed else "") + " (or use root)",
+        closed = _closed_by(root, getattr(module, "DIRECTORY", ""))
+        return Check(PROBLEM, line, text + (f" by {closed}" if closed else "") + " (or use root)",
                      lockdown.fix or _INSTALL_READER)
     if code == errno.EPERM:
-        return Check(PROBLEM, source, text, lockdown.fix or lockdown.last_resort)
+        return Check(PROBLEM, line, text, lockdown.fix or lockdown.last_resort)
     if code == errno.ENOENT:
         if os.path.exists(os.path.join(root, "sys/kernel/debug/lustre")):
-            return Check(PROBLEM, source, f"{len(bad)} of {len(found)} not in debugfs, which is "
+            return Check(PROBLEM, line, f"{len(bad)} of {len(found)} not in debugfs, which is "
                                           f"mounted", "umount -a -t lustre && mount -a -t lustre")
-        return Check(PROBLEM, source, text, _MOUNT_DEBUGFS)
-    return Check(PROBLEM, source, text + "; please send us what this prints",
+        return Check(PROBLEM, line, text, _MOUNT_DEBUGFS)
+    return Check(PROBLEM, line, text + "; please send us what this prints",
                  "iostats_client.py show --json")
 
 
 def _place(file: File) -> str:
     place: str = file.path.rpartition(f"/{file.name}/")[0]
-    return place
+    return place or file.path
 
 
 def _who_may_read(root: str, path: str) -> str:
@@ -191,10 +192,9 @@ def _who_may_read(root: str, path: str) -> str:
     return f"for everybody ({stat.S_IMODE(found.st_mode):04o})"
 
 
-def _closed_by(root: str, source: str) -> str:
+def _closed_by(root: str, kind: str) -> str:
     """The directory or file that this process may not enter or read, and its mode; "" for none."""
-    kind = {"md_stats": "mdc", "rpc_stats": "osc"}.get(source, source)
-    for place in lustre_paths.PLACES:
+    for place in lustre_paths.PLACES if kind else ():
         above = root.rstrip("/")
         for part in [*place.split("/"), kind]:
             above = f"{above}/{part}"
@@ -277,10 +277,14 @@ def looks_like(signs: list[tuple[int, int, str]]) -> str:
                                                     f"2.{last}")
 
 
-def _release(root: str, counters: list[File], read: dict[tuple[str, str], Reading]) -> Check:
+def _release(root: str, counters: list[File], read: dict[tuple[str, str], Reading],
+             known: dict[str, ModuleType]) -> Check:
     """By what the files show; where a file is only refused, by where it is not."""
     signs = []
-    for source, proc_until in (("llite", 11), ("rpc_stats", 16)):
+    for source, module in known.items():
+        proc_until = getattr(module, "IN_PROC_UNTIL", None)
+        if proc_until is None:
+            continue
         path = next((file.path for file in counters if file.source == source), "")
         if path.startswith("proc/"):
             signs.append((5, proc_until, f"{source} in /proc"))
@@ -302,7 +306,7 @@ def _release(root: str, counters: list[File], read: dict[tuple[str, str], Readin
             signs.append((15, 17, "start_time"))
         elif not _text(root, "sys/fs/lustre/enable_stats_header"):
             signs.append((5, 14, "no start_time"))
-    boot_clock = any(reading.snapshot_ns < _FIRST_WALL_CLOCK_NS for reading in read.values())
+    boot_clock = any(0 < reading.snapshot_ns < _FIRST_WALL_CLOCK_NS for reading in read.values())
     release = "2.15.0 or 2.15.1" if boot_clock else looks_like(signs)
     version = _text(root, "sys/fs/lustre/version", "proc/fs/lustre/version").strip().partition("\n")
     return Check(NOTE, "release", f"looks like {release}: "
@@ -311,8 +315,10 @@ def _release(root: str, counters: list[File], read: dict[tuple[str, str], Readin
                  + f"; the version file says {version[0] or 'nothing'}")
 
 
-def _start_time(root: str, read: dict[tuple[str, str], Reading]) -> Check:
-    stats = {key: one for key, one in read.items() if key[0] != "rpc_stats"}
+def _start_time(root: str, read: dict[tuple[str, str], Reading],
+                known: dict[str, ModuleType]) -> Check:
+    stats = {(source, name): one for (source, name), one in read.items()
+             if known[source].LAYER and not hasattr(known[source], "START_TIME_LATE")}
     if stats and all(one.start_ns for one in stats.values()):
         return Check(OK, "start_time", "shown: that nothing was cleared can be proved")
     off = _text(root, "sys/fs/lustre/enable_stats_header").strip() == "0"

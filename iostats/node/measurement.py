@@ -57,22 +57,18 @@ class Work:
                       (directory, start_files.BY_HOOK_DIR))
         self.kept = start_files.open_state(where, job, node, config["node.public_dir"], how=how)
         self._known_as = job if known_as is None else known_as
-        self._known = sources.of_side("node")
 
-    def snapshot(self, seq: str, mark: str = "", sources: dict[str, ModuleType] | None = None,
+    def snapshot(self, seq: str, read: dict[str, ModuleType], mark: str = "",
                  say: Callable[[str], None] | None = None) -> Snapshot:
-        """The Snapshot of now; `sources`: not all, but these."""
-        return this_node.snapshot(self.root, self.config, sources or self._known, self.job,
-                                  self.node, seq, mark, say or self.say)
-
-    def _after_the_start(self) -> dict[str, ModuleType]:
-        return {**self._known, **sources.of_side("node, after the start")}
+        """The Snapshot of now; `read`: {name: module} of the sources that are read."""
+        return this_node.snapshot(self.root, self.config, read, self.job, self.node, seq, mark,
+                                  say or self.say)
 
     # -- before the work, and during it ------------------------------------------------------
 
     def start(self, again: bool = False) -> Snapshot | None:
         """Keep the counters as they are; the Snapshot, or None where an earlier start stands."""
-        now = self.snapshot(os.urandom(8).hex())
+        now = self.snapshot(os.urandom(8).hex(), sources.read_at("start"))
         if again:
             self.kept.forget_start()
         if not self.kept.keep_start(snapshots.encode(now), replace=again):
@@ -90,7 +86,7 @@ class Work:
 
     def start_public(self) -> Snapshot:
         """As root, keep the counters where the job's user finds them; the Snapshot."""
-        now = self.snapshot(os.urandom(8).hex())
+        now = self.snapshot(os.urandom(8).hex(), sources.read_at("start"))
         self.kept.leave()
         self.kept.keep_public_start(snapshots.encode(now))
         return now
@@ -101,15 +97,15 @@ class Work:
         if len(self.kept.marks()) >= _MOST_MARKS:
             raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
                              f"mark larger parts")
-        now = self.snapshot(start.seq, name, self._after_the_start())
+        now = self.snapshot(start.seq, sources.read_at("mark"), name)
         self.kept.keep_mark(snapshots.encode(now))
         return now
 
     def watch(self, every_s: float) -> None:
         """Look every so many seconds until the job's end; see rates.py."""
         from iostats.node import rates
-        seq, llite = self.begun("`watch`").seq, {"llite": self._known["llite"]}
-        rates.run(self.kept, seq, lambda: self.snapshot(seq, "", llite, lambda text: None), llite,
+        seq, read = self.begun("`watch`").seq, sources.read_at("watch")
+        rates.run(self.kept, seq, lambda: self.snapshot(seq, read, say=lambda text: None), read,
                   every_s)
 
     def begun(self, what: str) -> Snapshot:
@@ -200,7 +196,7 @@ class Work:
         path = self.kept.delta_path(start.seq)
         if path in waiting:                             # ended before, between two steps
             return waiting[path], path
-        end = self.snapshot(start.seq, sources=self._after_the_start())
+        end = self.snapshot(start.seq, sources.read_at("stop"))
         marks = []
         for at in self.kept.marks():
             try:
@@ -209,7 +205,7 @@ class Work:
                 self.say(f"{at}: the mark is cut off or damaged; its part is in the one before")
         marks = [mark for mark in marks if mark.seq == start.seq]
         found = report([one._replace(job=self._known_as) for one in (start, *marks, end)],
-                       self._known, self.root, self.config, about, cut)
+                       sources.known(), self.root, self.config, about, cut)
         if also_here is not None:
             seen = found["other_jobs"] or 0
             found.update(also_here, other_jobs=max(also_here["other_jobs"], seen))
@@ -246,8 +242,15 @@ def report(snapshots: Sequence[Snapshot], known: dict[str, ModuleType], root: st
     from iostats.wire import protocol
     start, end = snapshots[0], snapshots[-1]
     pairs = list(zip(snapshots, snapshots[1:]))
-    parts = [delta.between(before, after, known) for before, after in pairs]
-    whole = _without_osts(delta.over(snapshots, known) if parts[1:] else parts[0], delta.merged)
+    by_mark = {name: module for name, module in known.items() if "mark" in module.READ_AT}
+    parts = [delta.between(before, after, by_mark if snapshots[2:] else known)
+             for before, after in pairs]
+    whole = parts[0]
+    if parts[1:]:
+        others = {name: known[name] for name in known.keys() - by_mark.keys()}
+        whole = sorted(delta.over(snapshots, by_mark) + delta.between(start, end, others),
+                       key=lambda one: one[:4])
+    whole = _targets_added_up(whole, known, delta.merged)
     if cut:
         whole = [one._replace(lower_bound=True, why="; ".join(filter(None, (one.why, cut))))
                  for one in whole]
@@ -257,11 +260,13 @@ def report(snapshots: Sequence[Snapshot], known: dict[str, ModuleType], root: st
         "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
         "mounts": paths.mount_points(root),
         "deltas": _as_sent(whole),
-        "dirty_bytes": known["dirty"].by_file_system(end.files),
+        "dirty_bytes": next((module.dirty_bytes(end.files) for module in known.values()
+                             if hasattr(module, "dirty_bytes")), {}),
         "other_jobs": this_node.other_jobs(end.job, start, end),
         "phases": [{"name": before.mark or f"(before {after.mark})",
                     "elapsed_s": _seconds(before, after),
-                    "deltas": _as_sent(one for one in part if one.source == "llite")}
+                    "deltas": _as_sent(one for one in part
+                                       if getattr(known[one.source], "IN_PARTS", False))}
                    for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
         **_about(about),
     }
@@ -271,11 +276,11 @@ def _about(about: dict[str, Any] | None) -> dict[str, Any]:
     return {"about": about} if about else {}
 
 
-def _without_osts(deltas: Iterable[Delta],
-                  merged: Callable[[Iterable[list[Delta]]], list[Delta]]) -> list[Delta]:
-    """The deltas with one of rpc_stats for each file system: no report shows it by OST."""
-    return merged([[one._replace(target="", instance="")] if one.source == "rpc_stats" else [one]
-                   for one in deltas])
+def _targets_added_up(deltas: Iterable[Delta], known: dict[str, ModuleType],
+                      merged: Callable[[Iterable[list[Delta]]], list[Delta]]) -> list[Delta]:
+    """The deltas, with one for each file system of a source of which no report shows targets."""
+    return merged([one] if getattr(known[one.source], "BY_TARGET", True) else
+                  [one._replace(target="", instance="")] for one in deltas)
 
 
 def _as_sent(deltas: Iterable[Delta]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ import time
 
 from iostats.base import strict_json
 from iostats.base.errors import IostatsError
+from iostats.node import sources as node_sources
 from iostats.totals import delta
 from iostats.totals.llite_values import operations_of
 from iostats.totals.snapshot import readings
@@ -108,6 +109,7 @@ def with_tail(seen: Any, report: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         seen = strict_json.loads(seen)
+        watched = node_sources.read_at("watch")
         found: dict[str, Any] = seen["file_systems"] if seen["seq"] == report["seq"] else {}
         for name, one in found.items():
             if not _is_sound(one) or len(name) > 128:       # which the server would refuse
@@ -116,7 +118,7 @@ def with_tail(seen: Any, report: dict[str, Any]) -> dict[str, Any]:
             series.bins = {metric: one[metric] for metric in METRICS}
             whole = dict.fromkeys(METRICS, 0)
             for one_delta in report["deltas"]:
-                if (one_delta["source"], one_delta["file_system"]) == ("llite", name):
+                if one_delta["source"] in watched and one_delta["file_system"] == name:
                     for metric, amount in _amounts(one_delta["values"] or {}).items():
                         whole[metric] += amount
             series.add(max(report["ended"], series.began), {

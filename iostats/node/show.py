@@ -6,8 +6,9 @@ The sums are those of a job that began when the counters did, made by the same a
 
 from __future__ import annotations
 
-from iostats.base.units import bytes_text
+from iostats.base.units import amount_text, bytes_text
 from iostats.lustre import paths
+from iostats.node.sources import title_of
 from iostats.totals import bounds, delta
 from iostats.totals.job_totals import Report, Totals
 from iostats.totals.snapshot import readings
@@ -72,7 +73,8 @@ def as_text(snapshot: Snapshot, sources: dict[str, ModuleType], root: str, confi
         on = f" on {', '.join(fs['mounts'])}" if fs["mounts"] else ""
         lines.append(f"{label}{on}: since the counters began on {snapshot.node}")
         rows = []
-        for layer, calls in (("application", "calls"), ("network", "rpcs")):
+        of_lustre = fs["application"] or fs["network"] or not fs["sources"]
+        for layer, calls in (("application", "calls"), ("network", "rpcs")) if of_lustre else ():
             numbers = fs[layer] or {}
             for way in ("read", "write"):
                 amount = numbers.get(f"{way}_bytes")
@@ -84,10 +86,13 @@ def as_text(snapshot: Snapshot, sources: dict[str, ModuleType], root: str, confi
             seconds = row["seconds"]
             rows.append((name, f"{row['count']:,}",
                          "" if seconds is None else f"{seconds:.3f} s"))
-        if fs["operations"] is None:
+        if fs["operations"] is None and of_lustre:
             rows += [(f"{name} ({target})", f"{count:,}", "")
                      for target, values in fs["targets"].items() if target.startswith("MDT")
                      for name, count in values.items()]
+        rows += [(f"{metric} ({title_of(source)})", amount_text(metric, value, units), "")
+                 for source, counted in fs["sources"].items()
+                 for metric, value in counted["totals"].items()]
         lines += _columns(rows)
         if by_reader:
             lines.append(f"  note: for root alone, and read by the reader: "

@@ -19,6 +19,7 @@ from binascii import crc32
 from collections import namedtuple
 
 from iostats.base.errors import IostatsError
+from iostats.node import sources
 from iostats.totals.bounds import NUMBERS, numbers_too_low
 
 TYPE_CHECKING = False
@@ -35,7 +36,8 @@ SHORT = "this is the short form of the report, as the job's accounting keeps it;
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.")
 _OURS = _PLAIN | frozenset("-%=,+/:")
-_SOURCES = {"llite": "a", "osc": "o", "mdc": "d", "md_stats": "m", "rpc_stats": "p"}
+_SOURCES = {name: module.LETTER for name, module in sources.known().items()
+            if hasattr(module, "LETTER")}
 _ALONE = {"read_bytes": "r", "write_bytes": "w"}     # of llite, where these alone may be wrong
 _LETTERS = {**_SOURCES, **_ALONE}
 _LOW = {letter: source for source, letter in _LETTERS.items()}
@@ -417,7 +419,8 @@ def _file_system(entry: Entry, incomplete: bool) -> dict[str, Any]:
         "metadata": {} if entry.metadata is None else {"all MDTs": {
             "operations": {}, "requests": entry.metadata, "per_second_per_node": None,
             "peak": None}},
-        "balance": None, "request_pages": None, "unproved": [], "cached_read_bytes": None,
+        "balance": None, "request_pages": None, "unproved": [], "sources": {},
+        "cached_read_bytes": None,
         "dirty_bytes": None, "series": None, "targets": {}, "per_node": {},
         "lower_bound": bool(incomplete or low or too_low), "too_low": list(too_low),
         "too_high": sorted(entry.high), "write_bytes_max": None,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 
 from iostats.base.errors import one_line
-from iostats.base.units import bytes_text
+from iostats.base.units import amount_text, bytes_text
 from iostats.lustre.metrics import LOCAL_MD_STATS, OPERATIONS, operations_in
+from iostats.node import sources
 from iostats.report import coverage, explanation, long_tables, storage_server_tables
 from iostats.report.accounting_comment import OTHERS
 from iostats.report.json_and_csv import as_csv, as_json
@@ -98,11 +99,13 @@ def _tables_of_nodes(record: dict[str, Any], shown: list[dict[str, Any]],
                      idle: list[dict[str, Any]], config: Any, form: str, long: bool) -> list[str]:
     """What the nodes' reports say: on the file systems `shown`, and that nothing was on `idle`."""
     units = config["report.units"]
+    of_lustre = [fs for fs in shown if _is_lustre(fs)] or shown
     parts = ["File data transfer statistics for this job:",
              table(("File System", "File Read", "File Write"),
                    [(fs["label"], *(bytes_of_programs(fs, f"{way}_bytes", units)
-                                    for way in ("read", "write"))) for fs in shown], form),
-             *_operations_table(shown, config, form)]
+                                    for way in ("read", "write"))) for fs in of_lustre], form),
+             *_operations_table(of_lustre, config, form),
+             *_sources_table(shown, units, form)]
     unread = [fs for fs in shown if fs["operations"] is None and fs["metadata"]]
     if long or unread:
         parts += _metadata_tables(shown if long else unread, form)
@@ -114,6 +117,22 @@ def _tables_of_nodes(record: dict[str, Any], shown: list[dict[str, Any]],
     if long:
         parts += long_tables.tables(shown, record["coverage"]["node_seconds"], units, form)
     return parts
+
+
+def _is_lustre(fs: dict[str, Any]) -> bool:
+    """False for a file system of which only a site's own source has counted something."""
+    return not fs.get("sources") or any(fs[layer] for layer in (
+        "application", "network", "operations", "metadata"))
+
+
+def _sources_table(shown: list[dict[str, Any]], units: str, form: str) -> list[str]:
+    """What sources counted that have no place in the other tables: not Lustre's, mostly."""
+    rows = [(fs["label"], sources.title_of(source), metric,
+             (">= " if counted["lower_bound"] else "") + amount_text(metric, value, units))
+            for fs in shown for source, counted in fs.get("sources", {}).items()
+            for metric, value in counted["totals"].items()]
+    return ["Other counters:", table(("File System", "Counter", "Metric", "Total"), rows, form,
+                                     ("left", "left", "left", "right"))] if rows else []
 
 
 def _notes(record: dict[str, Any], shown: list[dict[str, Any]], harvested: list[dict[str, Any]],

@@ -73,6 +73,9 @@ def _numbers_of_nodes(fs: dict[str, Any]) -> Iterator[tuple[str, str, Any, bool,
     most = fs.get("write_bytes_max")
     if most is not None and "write_bytes" in low:
         yield "application", "write_bytes_max", most, False, True
+    for source, counted in fs.get("sources", {}).items():
+        for metric, value in counted["totals"].items():
+            yield csv_cell(source), metric, value, counted["lower_bound"], False
     if fs["operations"] is None:
         yield "operations", "(all)", None, True, False
     for name, row in (fs["operations"] or {}).items():

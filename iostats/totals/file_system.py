@@ -18,7 +18,13 @@ from iostats.totals.file_system_record import (
 )
 from iostats.totals.llite_values import OF_PROGRAMS, in_short, made_once
 from iostats.totals.mdt_requests import MdtRequests
-from iostats.totals.record import ApplicationIO, FileSystemRecord, PhaseFileSystem, RecordSeries
+from iostats.totals.record import (
+    ApplicationIO,
+    FileSystemRecord,
+    PhaseFileSystem,
+    RecordSeries,
+    SourceTotals,
+)
 from iostats.totals.sums import Sums, added
 
 TYPE_CHECKING = False
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
     from iostats.totals.delta import Delta
     from iostats.totals.record import NodeSpread, ServersFileSystem
 
+# What these counted has places of its own in the record.
+_PLACED = frozenset(("llite", "osc", "mdc", "md_stats", "rpc_stats", "job_stats"))
 _SERIES = ("read_bytes", "write_bytes", "operations")
 # What is there of each mount; mdc is of the layer that osc tells of.
 _TOLD = ("llite", "osc", "md_stats", "rpc_stats", "dirty")
@@ -227,6 +235,9 @@ class FileSystem:
             per_node=per_node,
             lower_bound=bool(incomplete or low or wrong["too_low"]), **wrong,
             incomplete=incomplete, low=sorted(low),
+            sources={source: SourceTotals(totals=dict(sorted(values.items())),
+                                          lower_bound=bool(incomplete or source in low))
+                     for source, values in sorted(by_source.items()) if source not in _PLACED},
             notes=[*notes_of(self._notes, fold),
                    *notes_of({f"{source}: none of its files was seen": nodes
                               for source, nodes in lacking.items()}, fold),

@@ -263,6 +263,19 @@ class NodeSpread(RecordPart):
 
 
 @dataclass
+class SourceTotals(RecordPart):
+    """
+    What one source counted that has no place of its own in the record.
+
+    Attributes:
+        totals: metric: total; `_bytes`, `_us` microseconds, otherwise a count
+    """
+
+    totals: dict[str, Count]
+    lower_bound: bool
+
+
+@dataclass
 class FileSystemRecord(RecordPart):
     """
     One file system, as the job's nodes saw it.
@@ -301,9 +314,11 @@ class FileSystemRecord(RecordPart):
             are not in it can have written at most; null where there is no such limit
         incomplete: a node, or a part of one's work, is missing; then every number may be too low
         low: sources with a lower bound
+        sources: source (iostats/node/sources): what it counted, of those that have no place of
+            their own here, mostly of other file systems than Lustre
     """
 
-    _absent = {"too_high": [], "write_bytes_max": None}
+    _absent = {"too_high": [], "write_bytes_max": None, "sources": {}}
 
     name: str
     label: str
@@ -328,6 +343,7 @@ class FileSystemRecord(RecordPart):
     write_bytes_max: Count | None
     incomplete: bool
     low: list[str]
+    sources: dict[str, SourceTotals]
     notes: list[str]
 
 

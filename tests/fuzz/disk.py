@@ -81,7 +81,7 @@ def _sealed(data):
 @target(lambda: [_start(), _start().replace(b" 0 ", b" 13 ", 1), _start()[:100]], 6000)
 def start_file(data):
     """The start snapshot, also with its checksum right: what `stop` makes of it."""
-    known = sources.of_side("node")
+    known = sources.read_at("start")
     end = snapshot.decode(_start(), "here")._replace(wall_ns=1_795_225_060 * NS)
     for one in (data, _sealed(data)):
         with allowed(StateError):

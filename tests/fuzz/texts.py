@@ -159,7 +159,7 @@ def two_snapshots(data):
     texts = [(b"snapshot_time 1752000000.000000123 secs.nsecs\n" * (b"snapshot_time" not in one)
               + one.rstrip(b"\n") + b"\n").decode("latin-1") for one in texts]
     start, end = _snapshot(texts[:2], 1_795_225_000 * NS), _snapshot(texts[2:], 1_795_225_037 * NS)
-    known = sources.of_side("node")
+    known = sources.read_at("start")
     parts = delta.between(start, end, known)
     message = {"protocol": 1, "job": "4711", "node": "nid00023", "seq": "23", "ended": NOW,
                "elapsed_s": 37.0, "deltas": measurement._as_sent(parts)}

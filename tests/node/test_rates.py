@@ -26,7 +26,7 @@ from iostats.node import rates, sources, start_files
 from iostats.wire.messages.report import ReportedSeries
 from iostats.totals.snapshot import Snapshot
 
-LLITE_ONLY = {"llite": sources.of_side("node")["llite"]}
+LLITE_ONLY = {"llite": sources.read_at("start")["llite"]}
 
 
 @pytest.fixture

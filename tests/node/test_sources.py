@@ -16,7 +16,8 @@ from iostats.totals import delta
 from iostats.totals import snapshot as snapshots
 
 TREES = sorted(DATA.glob("lustre-*"))
-SOURCES = sources.of_side("node")
+SOURCES = sources.known()
+AT_START = sources.read_at("start")
 
 
 # -- every release means the same --------------------------------------------------------
@@ -95,24 +96,36 @@ def test_a_lock_is_one_call_in_every_release(printed, calls, seconds):
 
 @pytest.mark.parametrize("name", list(SOURCES))
 def test_a_source_has_all_that_a_source_needs(name):
-    """SIDE and read(), and for a counter file parse(), split() and CALLS_SUFFIX, documented."""
+    """What sources/__init__.py says, documented."""
     module = SOURCES[name]
-    assert "node" == module.SIDE
+    assert name == module.NAME
+    assert {"stop"} <= set(module.READ_AT) <= {"start", "mark", "watch", "stop"}
     assert callable(module.read) and module.read.__doc__ and module.__doc__
     assert "Source: " in module.__doc__, "says which function of the kernel prints it"
-    assert hasattr(module, "parse") == hasattr(module, "split") == hasattr(module, "CALLS_SUFFIX")
+    of_counters = ("parse", "split", "CALLS_SUFFIX", "LAYER", "TITLE", "LETTER")
+    assert len({hasattr(module, needed) for needed in of_counters}) == 1
+
+
+def test_each_letter_and_title_is_of_one_source():
+    """Else the short form of a record, or a table, would mean two things."""
+    counters = [module for module in SOURCES.values() if hasattr(module, "LETTER")]
+    for attribute in ("LETTER", "TITLE"):
+        assert len(counters) == len({getattr(module, attribute) for module in counters})
+    assert set() == {module.LETTER for module in counters} & set("rwx"), "taken, see there"
+
+
+def test_what_is_not_read_at_the_start_is_not_imported_by_a_start():
+    """after_start/ is left alone then."""
+    assert {"pcc", "state"} == SOURCES.keys() - AT_START.keys()
+    assert ["llite"] == list(sources.read_at("watch"))
+    assert SOURCES == sources.read_at("mark") == sources.read_at("stop")
 
 
 def test_the_directory_is_the_list_of_sources():
-    """A file lustre_NAME.py is the source NAME; those that parse are counter files."""
+    """A file NAME.py is the source NAME; those that parse are counter files."""
     assert ["llite", "md_stats", "mdc", "osc", "rpc_stats"] == [
         name for name, module in SOURCES.items() if hasattr(module, "parse")]
     assert list(SOURCES) == sorted(SOURCES) and "uuid" in SOURCES
-
-
-def test_no_source_is_for_another_side():
-    """What a storage server reads is no business of a node."""
-    assert {} == sources.of_side("nobody")
 
 
 @pytest.mark.parametrize("module, name, place", [
@@ -253,8 +266,7 @@ def test_a_second_place_is_tried_when_the_first_may_not_be_read(tmp_path, monkey
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_the_chosen_file_systems_are_read_by_every_source(tmp_path, key, text, names):
     """A second file system with nothing over the network would be a wrong number."""
-    known = {**sources.of_side("node"), **sources.of_side("node, after the start"),
-             **sources.of_side("node, at the end")}
+    known = sources.known()
     for name in ("snx11001", "snx11002", "home"):
         for file in ("stats", "uuid", "stats_track_pid", "pcc"):
             put(tmp_path, f"proc/fs/lustre/llite/{name}-ff9a/{file}")

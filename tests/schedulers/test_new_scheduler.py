@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from processes import BEFORE, CLIENT, REPOSITORY, Desk
+from added_file import copy_with
+from processes import BEFORE, Desk
 
 A_SCHEDULER = '''\
 """
@@ -57,14 +58,10 @@ IN_A_JOB = {"COBALT_ID": "C4711", "COBALT_PARTS": "nid[00023-00025]", "COBALT_US
 @pytest.fixture
 def desk(tmp_path):
     """A user's desk, whose client is a copy of ours with one more file."""
-    shutil.copytree(REPOSITORY / "iostats", tmp_path / "copy" / "iostats",
-                    ignore=shutil.ignore_patterns("__pycache__"))
-    for script in (CLIENT, REPOSITORY / "iostats_server.py"):
-        shutil.copy(script, tmp_path / "copy")
-    (tmp_path / "copy/iostats/schedulers/cobalt.py").write_text(A_SCHEDULER)
+    copy = copy_with(tmp_path / "copy", "schedulers/cobalt.py", A_SCHEDULER)
     with Desk(tmp_path) as one:
         one.tree(**BEFORE)
-        one.other = tmp_path / "copy/iostats_client.py"
+        one.other = copy / "iostats_client.py"
         yield one
 
 

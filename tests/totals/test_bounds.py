@@ -16,7 +16,7 @@ from test_job_totals import osc
 from iostats.base import config
 from iostats.lustre.paths import File
 from iostats.node import show
-from iostats.node.sources import of_side
+from iostats.node.sources import read_at
 from iostats.report import accounting_comment, job_list, job_tables, node_sets
 from iostats.wire.messages.report import ReportedPhase
 from iostats.site import job_index
@@ -25,7 +25,7 @@ from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
 from iostats.totals.snapshot import Snapshot
 
-SOURCES = of_side("node")
+SOURCES = read_at("start")
 PAGE = SOURCES["llite"].PAGE_BYTES
 
 

@@ -371,7 +371,7 @@ def test_since_the_counters_began_is_a_job_too(release):
     """`show`: without a start, everything since the mount; nothing was read before w1."""
     totals = Totals("4711", 1)
     totals.add(report(deltas=delta.between(None, snapshot(captured(release, "s02_after_w1")),
-                                           sources.of_side("node"))))
+                                           sources.read_at("start"))))
     [file_system] = totals.record()["file_systems"]
     assert {"read_bytes": 16_600_064, "write_bytes": 16_600_064, "read_calls": 53,
             "write_calls": 38, "lower_bound": False} == file_system["application"]
@@ -487,14 +487,16 @@ def test_a_client_beside_one_that_is_killed_is_exact(before, after, writes):
 def between_with_states(release, before, after):
     """As `between`, at the time of the capture and with what is read after the start alone."""
     taken = []
-    for step, side in ((before, {}), (after, sources.of_side("node, after the start"))):
+    late = {name: module for name, module in sources.known().items()
+            if "start" not in module.READ_AT}
+    for step, side in ((before, {}), (after, late)):
         tree = captured(release, step)
         seconds = (tree / "TIME").read_text().split()[1]
         files_of = [file for one in side.values() for file in one.read(str(tree), Config())]
         one = snapshot(tree)
         taken.append(one._replace(wall_ns=int(float(seconds) * 1e9), files=(*one.files, *files_of)))
     totals = Totals("4711", 1)
-    totals.add(report(deltas=delta.between(*taken, sources.of_side("node"))))
+    totals.add(report(deltas=delta.between(*taken, sources.read_at("start"))))
     [file_system] = totals.record()["file_systems"]
     return file_system
 

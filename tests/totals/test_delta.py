@@ -15,7 +15,7 @@ from iostats.node import sources
 from iostats.totals import delta
 from iostats.totals.snapshot import Snapshot
 
-SOURCES = sources.of_side("node")
+SOURCES = sources.read_at("start")
 MOUNT = "scratch-ffff9a3c5d1e0800"
 OST = "scratch-OST0000-osc-ffff9a3c5d1e0800"
 CLEARED = "the counters were cleared after the start"

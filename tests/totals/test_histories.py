@@ -23,7 +23,7 @@ from iostats.node import sources
 from iostats.totals import delta
 from iostats.totals.snapshot import Snapshot
 
-SOURCES = sources.of_side("node")
+SOURCES = sources.read_at("start")
 COUNTED = ("llite", "md_stats", "rpc_stats")
 LIMIT = 2**63 - 1                            # of an s64, and LC_MIN_INIT
 SECOND = 1_000_000_000

@@ -17,7 +17,7 @@ from iostats.node import sources
 from iostats.totals import delta
 from iostats.totals.job_totals import Totals
 
-SOURCES = sources.of_side("node")
+SOURCES = sources.read_at("start")
 WORKLOADS = ("all", "metadata", "nothing")
 LIMIT = 2**63 - 1
 

@@ -56,7 +56,8 @@ def everything():
               Delta("md_stats", "scratch", "MDT0000", "", {"close": 41, "lock_match": 7}, False,
                     ""),
               Delta("rpc_stats", "scratch", "", "",
-                    {"read_rpcs_pages_1": 2, "write_rpcs_pages_256": 3}, False, "")]
+                    {"read_rpcs_pages_1": 2, "write_rpcs_pages_256": 3}, False, ""),
+              Delta("cache", "scratch", "", "", {"hits": 19}, False, "")]
     return of_node("nid00001", deltas, elapsed_s=60.0, other_jobs=3, mounts={
         "scratch": ["/scratch", "/work"]}, dirty_bytes={"scratch": 4096}, clock_ahead_s=3600.0,
                    phases=[ReportedPhase("(before solve)", 20.0, [llite(open=2)]),
@@ -153,7 +154,7 @@ def test_the_record_of_a_job_is_of_the_schema(found):
 def test_the_record_of_every_release_is_of_the_schema(tree):
     """Each tree that we keep, and what its node has counted since it began."""
     VALIDATOR.validate(record_between(DATA / tree / "before", DATA / tree / "after"))
-    after, known = DATA / tree / "after", sources.of_side("node")
+    after, known = DATA / tree / "after", sources.read_at("start")
     VALIDATOR.validate(show.record(snapshot(after), known, str(after)))
 
 

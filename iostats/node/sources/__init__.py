@@ -1,16 +1,37 @@
 """
 What is read on a node, one file each; the directory is the list.
 
-A source is a module, named as the source, with
+A source is a module with
 
-    SIDE = "node"              who reads it: a compute node, in each snapshot, or with
-                               "node, after the start" in all but the first
-    CALLS_SUFFIX               what the samples of a [bytes] counter are: "_calls", "_rpcs"
+    NAME                       as in snapshots, reports and notes, and as its file: "llite"
+    READ_AT                    when it is read, some of "start", "mark", "watch" and "stop"; one
+                               that is not read at the start may stand in after_start/
     read(root, config)         [File], without understanding them
-    parse(text, origin)        Reading, or StatsSyntaxError; absent for what is no counter file
-    split(name)                (file system, target or "", instance) of a directory's name, or None
 
-Adding a source is adding a file; tests/test_sources.py says what one lacks.
+and, if its files are counters,
+
+    LAYER                      what they count: "application", "network" or "metadata" of Lustre;
+                               "" for anything else, which has a table of its own
+    TITLE                      what it is called in tables and in the doctor's lines
+    LETTER                     its letter in the short form of a record (report/accounting_comment)
+    CALLS_SUFFIX               what the samples of a [bytes] counter are: "_calls", "_rpcs"
+    parse(text, origin)        Reading, or StatsSyntaxError; its snapshot_ns is None only where the
+                               file is torn
+    split(name)                (file system, target or "", instance) of a file's name, or None
+    is_sent(metric)            False for metrics that no report shows; may be absent: all are sent
+    corrected(values)          the gains as they are to be counted; may be absent
+    BY_TARGET                  False where no report shows its targets: the node adds them up; may
+                               be absent
+    IN_PARTS                   its gains are sent for each part of a job, between two marks, as
+                               well; may be absent: they are not
+
+A Lustre source has, for the doctor,
+
+    DIRECTORY                  its directory below /proc/fs/lustre and the like: "osc"
+    IN_PROC_UNTIL              the last N of Lustre 2.N that had the file in /proc; may be absent
+    START_TIME_LATE            its start_time came later than that of others; may be absent
+
+Adding a source is adding a file; tests/node/test_sources.py says what one lacks.
 """
 
 from __future__ import annotations
@@ -23,14 +44,29 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-def of_side(side: str) -> dict[str, ModuleType]:
-    """{source: module} of the sources that `side` reads."""
+def read_at(moment: str) -> dict[str, ModuleType]:
+    """{name: module} of the sources that are read at "start", "mark", "watch" or "stop"."""
+    found = _modules() if moment == "start" else known()
+    return {name: module for name, module in found.items() if moment in module.READ_AT}
+
+
+def known() -> dict[str, ModuleType]:
+    """{name: module} of all sources."""
+    found = {**_modules(), **_modules("after_start")}
+    return {name: found[name] for name in sorted(found)}
+
+
+def title_of(name: str) -> str:
+    """TITLE of the source `name`; the name itself where this release has no such source."""
+    return str(getattr(known().get(name), "TITLE", name))
+
+
+def _modules(*directory: str) -> dict[str, ModuleType]:
     found = {}
-    for filename in sorted(os.listdir(os.path.dirname(__file__))):
+    for filename in sorted(os.listdir(os.path.join(os.path.dirname(__file__), *directory))):
         name, dot_py = os.path.splitext(filename)
         if dot_py == ".py" and name != "__init__":
-            __import__(f"{__name__}.{name}")
-            module = sys.modules[f"{__name__}.{name}"]
-            if module.SIDE == side:
-                found[name] = module
+            path = ".".join((__name__, *directory, name))
+            __import__(path)
+            found[name] = sys.modules[path]
     return found

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.lustre.paths import File
 
-SIDE = "node"
+NAME = "dirty"
+READ_AT = ("start", "mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
@@ -29,12 +30,12 @@ def read(root: str, config: Config) -> list[File]:
     return read_all(root, "dirty", "osc", "cur_dirty_bytes", config["node.file_systems"])
 
 
-def by_file_system(files: Iterable[File]) -> dict[str, int]:
+def dirty_bytes(files: Iterable[File]) -> dict[str, int]:
     """{file system: bytes} of `files`; a file system of which any can't be read is left out."""
     found: dict[str, int] = {}
     unknown = set()
     for file in files:
-        if file.source != "dirty":
+        if file.source != NAME:
             continue
         place = stats.split_target_name(file.name)
         if place is None:

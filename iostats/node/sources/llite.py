@@ -20,7 +20,6 @@ import os
 
 from iostats.lustre import stats
 from iostats.lustre.paths import read_all
-from iostats.totals import bounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +27,12 @@ if TYPE_CHECKING:
     from iostats.lustre.paths import File
     from iostats.lustre.stats import Counter, Reading
 
-SIDE = "node"
+NAME = "llite"
+LAYER, TITLE, LETTER = "application", "llite", "a"
+READ_AT = ("start", "mark", "watch", "stop")
+DIRECTORY = "llite"
+IN_PARTS = True
+IN_PROC_UNTIL = 11
 CALLS_SUFFIX = "_calls"
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
@@ -44,6 +48,7 @@ def parse(text: str, origin: str = "stats") -> Reading:
 
 def corrected(values: dict[str, int]) -> dict[str, int]:
     """What a mount gained, with calls as they were made and what its bytes lack."""
+    from iostats.totals import bounds  # a start needs none of it
     return bounds.corrected(values, PAGE_BYTES)
 
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.lustre.paths import File
 
-SIDE = "node"
+NAME = "md_stats"
+LAYER, TITLE, LETTER = "metadata", "md_stats", "m"
+READ_AT = ("start", "mark", "stop")
+DIRECTORY = "mdc"
 CALLS_SUFFIX = "_calls"
 parse, split = stats.parse, stats.split_target_name
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.lustre.paths import File
 
-SIDE = "node"
+NAME = "mdc"
+LAYER, TITLE, LETTER = "network", "mdc", "d"
+READ_AT = ("start", "mark", "stop")
+DIRECTORY = "mdc"
 CALLS_SUFFIX = "_rpcs"
 parse, split = stats.parse, stats.split_target_name
 

@@ -14,7 +14,7 @@ Source: osc_rpc_stats_seq_show(), lustre/osc/lproc_osc.c; see rpc_stats.py.
 
 from __future__ import annotations
 
-from iostats.lustre import rpc_stats, stats
+from iostats.lustre import stats
 from iostats.lustre.paths import read_all
 
 TYPE_CHECKING = False
@@ -23,13 +23,20 @@ if TYPE_CHECKING:
     from iostats.lustre.paths import File
     from iostats.lustre.stats import Reading
 
-SIDE = "node"
+NAME = "rpc_stats"
+LAYER, TITLE, LETTER = "network", "rpc_stats", "p"
+READ_AT = ("start", "mark", "stop")
+DIRECTORY = "osc"
+BY_TARGET = False                   # no report shows it by OST
+IN_PROC_UNTIL = 16
+START_TIME_LATE = True              # 2.16
 CALLS_SUFFIX = "_calls"
 split = stats.split_target_name
 
 
 def parse(text: str, origin: str = "rpc_stats") -> Reading:
     """The Reading of one file, without the sections that are of no use."""
+    from iostats.lustre import rpc_stats  # a start needs none of it
     reading = rpc_stats.parse(text, origin)
     return reading._replace(counters={
         name: counter for name, counter in reading.counters.items()

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.lustre.paths import File
 
-SIDE = "node"
+NAME = "track"
+READ_AT = ("start", "mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:

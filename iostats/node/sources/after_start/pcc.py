@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.lustre.paths import File
 
-SIDE = "node, after the start"
+NAME = "pcc"
+READ_AT = ("mark", "stop")
 
 
 def read(root: str, config: Config) -> list[File]:
