@@ -76,25 +76,25 @@ def _numbers(number, one):
 def _bodies(targets, jobs, number, share):
     """(message, node) of one sweep, one after the other, as agents pack them."""
     from iostats.lustre.job_stats_rows import Row
-    from iostats.wire.messages.sweep_writer import Block, Parts
+    from iostats.wire.messages.sweep_encoder import BlockEncoder, SweepMessages
     slot, form = _BASE_NS // 10**9 + number * _EVERY_S, _form()
     some = [one for one in range(jobs) if share == 1 or one % round(1 / share) == number]
     each = max(1, min(_OF_AGENT, _PART // max(1, jobs)))       # targets of an agent
     for first in range(0, targets, each):
         node, made = f"oss{first // each:05d}", []
-        parts = Parts(made.append, lambda node=node: {
+        parts = SweepMessages(made.append, lambda node=node: {
             "node": node, "boot_id": "b" * 32, "run": "1" * 16, "seq": _next_seq(node),
             "full": number == 0, "slot": slot, "every": _EVERY_S}, 1 << 20)
         for target in range(first, min(first + each, targets)):
             head = {"file_system": "scratch", "target": f"OST{target:04x}",
                     "read_at": slot + 0.1, "cleanup_s": 600}
-            block = Block(head)
+            block = BlockEncoder(head)
             for one in some:
                 row = Row(str(4_711_000 + one), _BASE_NS + one, slot * 10**9 - one,
                           _numbers(number, one))
                 if not (block.has_place_for(form, row) and parts.has_place_for(block)):
                     parts.add(block, ended=False)
-                    block = Block(head)
+                    block = BlockEncoder(head)
                     yield from ((message, node) for message in _drained(made))
                 block.add(form, row)
             parts.add(block, ended=True, entries=jobs)
@@ -127,7 +127,7 @@ def main(arguments=None):
     from iostats.site import harvest_intake
     from iostats.site.store import Store
     from iostats.wire import jsonrpc
-    from iostats.wire.messages import sweep_reader
+    from iostats.wire.messages import sweep_decoder
 
     config = site.load(environ={})
     config.take("batch.system", "none", "benchmark")
@@ -142,7 +142,7 @@ def main(arguments=None):
         store, harvest = opened()
         methods = {"packed_sweep": jsonrpc.Method(
             lambda message, who: harvest_intake.answer_to(harvest, message, who),
-            sweep_reader.Packed)}
+            sweep_decoder.PackedSweep)}
         for number, share in enumerate((1, 1, 0.01)):
             clock[0] = _BASE_NS / 1e9 + number * _EVERY_S
             used = 0.0

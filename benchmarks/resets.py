@@ -45,7 +45,7 @@ def run(quick):
 
 def _blocks(target, ids, sweep, release):
     """One target's blocks of a sweep in which all these ids have changed."""
-    from iostats.wire.messages.sweep import Block, Column
+    from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn
     read_at = _READ_AT_S + sweep * _EVERY_S
     for at in range(0, len(ids), _ROWS):
         part = ids[at:at + _ROWS]
@@ -58,10 +58,10 @@ def _blocks(target, ids, sweep, release):
             extra = [low, high, sums, [2**24 * one for one in samples]]
             if release == "2.12":
                 extra = extra[:3] + [None] if name.endswith("_bytes") else [None] * 4
-            counters[name] = Column("bytes" if name.endswith("_bytes") else "usecs", rows,
+            counters[name] = JsonColumn("bytes" if name.endswith("_bytes") else "usecs", rows,
                                     samples, *extra)
         started = (_READ_AT_S - 41) * _NS if release == "2.16" else 0
-        yield Block(file_system="scratch", target=target, read_at=float(read_at),
+        yield JsonBlock(file_system="scratch", target=target, read_at=float(read_at),
                     ended=at + _ROWS >= len(ids), cleanup_s=600, ids=part,
                     started=[started] * len(part), seen=[(read_at - 1) * _NS] * len(part),
                     counters=counters)

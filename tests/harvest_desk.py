@@ -28,8 +28,9 @@ from iostats.storage import agent as storage_agent
 from iostats.wire import protocol
 from iostats.wire.auth import Secret
 from iostats.wire.jsonrpc import Method
-from iostats.wire.messages.sweep import FIELDS, Sweep
-from iostats.wire.messages.sweep_reader import Packed, message_of
+from iostats.lustre.job_stats_rows import FIELDS
+from iostats.wire.messages.sweep_json import JsonSweep
+from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
 
 NS = 1_000_000_000
 BEGAN = 1_795_225_320 * NS
@@ -55,14 +56,15 @@ class SiteOfTest(RpcServer):
     def __init__(self, port, ahead_s=0.0, known=None):
         """`ahead_s`: its clock is so far ahead of this machine's; `known`: another's messages."""
         self.messages, self.heard, self.refusal = list(known or ()), [], None
+        self.packed = []                        # the bytes of each packed_sweep
         self._loop, self._ready = None, threading.Event()
         config = site.load(os.devnull, environ={})
         super().__init__(protocol.SITE, [Secret(protocol.SITE, SECRET.encode(), now=self._clock)],
                          config,
                          self._clock)
         self._ahead_s = ahead_s
-        self.methods["packed_sweep"] = Method(self._sweep, Packed)
-        self.methods["sweep"] = Method(self._sweep, Sweep)              # of agents of 0.1
+        self.methods["packed_sweep"] = Method(self._sweep, PackedSweep)
+        self.methods["sweep"] = Method(self._sweep, JsonSweep)              # of agents of 0.1
         self._wanted = port
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
@@ -90,7 +92,10 @@ class SiteOfTest(RpcServer):
         self.close()
 
     def _sweep(self, params, sender):
-        taken = (params.taken() if isinstance(params, Sweep) else message_of(params, 16 << 20))
+        if isinstance(params, PackedSweep):
+            self.packed.append(params.sweep)
+        taken = (params.received() if isinstance(params, JsonSweep)
+                 else decoded_sweep(params, 16 << 20))
         message = Message(**{name: getattr(taken.head, name) for name in _OF_HEAD},
                           clock_ahead_s=taken.clock_ahead_s,
                           targets=[_listed(rows) for rows, _ in taken.blocks])

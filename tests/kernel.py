@@ -13,7 +13,7 @@ squares overrun.  Times are ns since 1970 (int).  Releases and the text are thos
     kernel.truth["4711"]["write_bytes"]         [1, 4096]
     kernel.file(now)                            the file's text; a reader closes it
     kernel.save(now, root)                      the same below a directory, with
-    job_cleanup_interval Agent(kernel).sweep(now)                    [Block]
+    job_cleanup_interval Agent(kernel).sweep(now)                    [JsonBlock]
 """
 
 import pathlib
@@ -21,7 +21,7 @@ from collections import defaultdict, namedtuple
 
 import job_stats_text
 
-from iostats.wire.messages.sweep import Block, Column
+from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn
 
 NS = 1_000_000_000
 NO_MINIMUM = 2**63 - 1                     # LC_MIN_INIT
@@ -254,11 +254,11 @@ class Agent:
                 columns.setdefault(name, (unit, [], [], [], [], [], []))[1].append(at)
                 for column, number in zip(columns[name][2:], numbers):
                     column.append(number)
-        return Block(
+        return JsonBlock(
             file_system=kernel.file_system, target=kernel.target, read_at=now / NS, ended=ended,
             cleanup_s=kernel.cleanup_s, entries=entries if ended else 0,
             ids=[job for job, _, _, _ in part], started=[started for _, started, _, _ in part],
             seen=[seen for _, _, seen, _ in part], gone=gone if ended else [],
-            counters={name: Column(unit, at, samples, *(
+            counters={name: JsonColumn(unit, at, samples, *(
                 None if None in numbers else numbers for numbers in extra))
                 for name, (unit, at, samples, *extra) in columns.items()})

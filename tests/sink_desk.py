@@ -24,7 +24,7 @@ from iostats.base.job_facts import Facts
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
 from iostats.site.harvest_intake import SiteSweep
-from iostats.wire.messages import sweep as messages_sweep
+from iostats.wire.messages import sweep_json
 
 EVERY_S = 20
 UNITS = {"read_bytes": "bytes", "write_bytes": "bytes", "read": "usecs", "write": "usecs"}
@@ -94,12 +94,12 @@ class Site:
                 column[0].append(at)
                 column[1].append(samples)
                 column[2].append(total)
-        return messages_sweep.Block(
+        return sweep_json.JsonBlock(
             file_system=key[0], target=key[1], read_at=float(self.slot), ended=True,
             cleanup_s=600, entries=len(ids), ids=ids,
             started=[int((self.began - 1) * 1e9) if self.starts else 0] * len(ids),
             seen=[int(self.slot * 1e9)] * len(ids),
-            counters={name: messages_sweep.Column(
+            counters={name: sweep_json.JsonColumn(
                 unit=UNITS.get(name, "reqs"), at=at, samples=samples,
                 **({} if None in sums else {"sum": sums})) for name, (at, samples, sums)
                 in counters.items()})

@@ -22,7 +22,7 @@ from iostats.lustre import job_stats
 from iostats.site import harvest_intake, harvested_job
 from iostats.site.store import Store
 from iostats.storage.fingerprints import Fingerprints
-from iostats.wire.messages.sweep import Block, Column, Sweep
+from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn, JsonSweep
 
 BEGAN = 1_795_225_200
 EVERY_S, CLEANUP_S = 200, 600
@@ -235,7 +235,7 @@ class SiteWorld:
                 (job, self.truth(job)) for job in jobs), self.harvest.forget))
 
     def _messages(self, server):
-        """[Sweep] of one sweep: a message."""
+        """[JsonSweep] of one sweep: a message."""
         full, blocks = server.seq == 0, []
         clock = self._clock(server) / NS
         # The agent's own clock goes slower where the server's was set back, but not a full sweep's.
@@ -245,11 +245,11 @@ class SiteWorld:
             blocks += self._blocks(server, kernel, read_at)
         server.seq += 1
         ahead = read_at - self.now
-        message = Sweep(
+        message = JsonSweep(
             protocol=1, node=server.name, run=server.run, seq=server.seq, full=full,
             slot=self.now, every=EVERY_S, last=True, targets=blocks, boot_id=server.boot_id,
             clock_ahead_s=float(server.ahead), read_ahead_s=float(ahead) if server.heard else None)
-        return [message.taken()]
+        return [message.received()]
 
     def _blocks(self, server, kernel, read_at):
         prints, parts = server.prints[kernel.target], [{}]
@@ -271,11 +271,11 @@ class SiteWorld:
         for row, entry in enumerate(part):
             for name, counter in entry.counters.items():
                 columns.setdefault(name, []).append((row, counter))
-        return Block(
+        return JsonBlock(
             file_system="scratch", target=kernel.target, read_at=read_at, ended=ended,
             cleanup_s=CLEANUP_S, entries=entries if ended else 0, gone=gone if ended else [],
             ids=[one.job_id for one in part], started=[one.started_ns for one in part],
-            seen=[one.seen_ns for one in part], counters={name: Column(
+            seen=[one.seen_ns for one in part], counters={name: JsonColumn(
                 rows[0][1].unit, [row for row, _ in rows], *(
                     None if None in numbers else numbers for numbers in (
                         [getattr(counter, field) for _, counter in rows]

@@ -38,7 +38,7 @@ from iostats.server.rpc_server import Caller
 from iostats.site.harvest_intake import Harvest
 from iostats.site.store import Store
 from iostats.wire import jsonrpc
-from iostats.wire.messages.sweep import Sweep
+from iostats.wire.messages.sweep_json import JsonSweep
 
 _SLOW = {"damaged_store": 100, "repaired_store": 60, "rpc_site": 100, "site_answers": 150,
          "hook_files": 150, "hostile_database": 150, "rpc_report": 200, "two_snapshots": 200}
@@ -230,7 +230,7 @@ def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, 
     sweeps = [one["params"] for one in _site_documents()[:3]]
 
     def taken(harvest, message):
-        return harvest.take(msgspec.convert(message, Sweep).taken(), NODE)["taken"]
+        return harvest.take(msgspec.convert(message, JsonSweep).received(), NODE)["taken"]
     first = Harvest(store, _config(), lambda: NOW)
     assert taken(first, sweeps[0])
     [(key, target)] = first.targets.items()

@@ -190,7 +190,11 @@ class RpcServer(HttpServer):
         return None
 
     def _inflated(self, body: bytes, sender: Sender) -> tuple[bytes, Optional[bytes]]:
-        """(the body as it was before deflate, None), or (b"", the answer that is an error)."""
+        """
+        (the body as it was before deflate, None), or (b"", the answer that is an error).
+
+        Agents of release 0.1 send their sweeps so.
+        """
         # Nothing is inflated for unauthenticated senders: a few bytes could become many.
         refused = self._rejection(sender)
         if refused is not None:

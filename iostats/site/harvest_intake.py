@@ -30,7 +30,7 @@ from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
 from iostats.site.store import damage_reported
 from iostats.wire import protocol
-from iostats.wire.messages import sweep, sweep_reader
+from iostats.wire.messages import sweep, sweep_decoder, sweep_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Harvest:
                 if not all(isinstance(name, str) for name in key):
                     raise ValueError("the name of its target is no text")
                 row = decoded_row(stored.body)
-                block = sweep_reader.rows_of(row.packed) if row.packed else row.block
+                block = sweep_decoder.decoded_block(row.packed) if row.packed else row.block
                 if block is None and not row.forget:
                     raise ValueError("it says nothing")
                 if row.full:
@@ -202,7 +202,7 @@ class Harvest:
 
     # -- sweeps ----------------------------------------------------------------------------------
 
-    def take(self, taken: sweep.Taken, node: str) -> dict[str, Any]:
+    def take(self, taken: sweep.ReceivedSweep, node: str) -> dict[str, Any]:
         """Take a message of the storage server `node`; the answer."""
         if not self._is_whole:
             self.reload()
@@ -381,15 +381,15 @@ class Harvest:
         self._store.forget(moment)
 
 
-def answer_to(harvest: Harvest, message: Union[sweep.Sweep, sweep_reader.Packed],
+def answer_to(harvest: Harvest, message: Union[sweep_json.JsonSweep, sweep_decoder.PackedSweep],
               caller: "Caller") -> dict[str, Any]:
     """The answer to a message of `caller`, of the methods `sweep` and `packed_sweep`; WireError."""
-    if isinstance(message, sweep.Sweep):
+    if isinstance(message, sweep_json.JsonSweep):
         protocol.check_protocol(message.protocol, "all servers")
-        taken = message.taken()
+        taken = message.received()
     else:
         try:
-            taken = sweep_reader.message_of(message, harvest.config["server.max_message_bytes"])
+            taken = sweep_decoder.decoded_sweep(message, harvest.config["server.max_message_bytes"])
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise WireError(protocol.INVALID_PARAMS, str(error)) from None
     if taken.head.node != caller.node:

@@ -22,7 +22,7 @@ from typing import Any, Optional
 import msgspec
 
 from iostats.base.errors import one_line
-from iostats.wire.messages import sweep
+from iostats.wire.messages import sweep, sweep_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class BlockRow(msgspec.Struct, omit_defaults=True):
     slot: float = 0.0
     ahead: float = 0.0
     kernel_ahead: Optional[float] = None
-    block: Optional[sweep.Block] = None
+    block: Optional[sweep_json.JsonBlock] = None
     packed: bytes = b""
     forget: list[Any] = []
 
     @classmethod
-    def of(cls, node: str, taken: sweep.Taken, slot: float, ahead: float,
-           kept: sweep.Block | bytes) -> BlockRow:
-        """The row of one block of a message; `kept`: as in sweep.Taken."""
+    def of(cls, node: str, taken: sweep.ReceivedSweep, slot: float, ahead: float,
+           kept: sweep_json.JsonBlock | bytes) -> BlockRow:
+        """The row of one block of a message; `kept`: as in sweep.ReceivedSweep."""
         row = cls(node, taken.head.boot_id, taken.head.full, slot, ahead, taken.clock_ahead_s)
         if isinstance(kept, bytes):
             row.packed = kept

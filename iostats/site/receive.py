@@ -34,7 +34,7 @@ from iostats.site.publish import Publisher
 from iostats.site.records import Records, user_name
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method, error_answer
-from iostats.wire.messages import sweep, sweep_reader
+from iostats.wire.messages import sweep_decoder, sweep_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class SiteServer(RpcServer):
         self.open_jobs = OpenJobs(store, config)
         self.publisher = Publisher(store, config)
         self.records = Records(store, config, self.open_jobs, self.harvest, self.publisher, now)
-        self.methods.update(sweep=Method(self._sweep, sweep.Sweep),
-                            packed_sweep=Method(self._sweep, sweep_reader.Packed),
+        self.methods.update(sweep=Method(self._sweep, sweep_json.JsonSweep),
+                            packed_sweep=Method(self._sweep, sweep_decoder.PackedSweep),
                             report=Method(self._report, SiteReport, keys_once=True),
                             record=Method(self._record, RecordParams),
                             latest=Method(self._latest, LatestParams),
@@ -153,7 +153,7 @@ class SiteServer(RpcServer):
         return {"counted": True, "why": "" if is_new else "this report is here already",
                 **({"over": over} if over else {})}
 
-    def _sweep(self, message: Union[sweep.Sweep, sweep_reader.Packed],
+    def _sweep(self, message: Union[sweep_json.JsonSweep, sweep_decoder.PackedSweep],
                sender: Sender) -> dict[str, Any]:
         caller = self.require_authenticated(sender, self._reporters)
         return harvest_intake.answer_to(self.harvest, message, caller)

@@ -14,7 +14,7 @@ from iostats.base.disk_queue import Spool
 from iostats.base.errors import ConfigError, IostatsError, NotDelivered, StateError, one_line
 from iostats.storage.schedule import ServerClock
 from iostats.wire import auth, client, protocol
-from iostats.wire.messages.sweep_writer import LONGEST_WHY
+from iostats.wire.messages.sweep_encoder import LONGEST_WHY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,12 @@ from iostats.lustre.job_stats_rows import Rows
 from iostats.node import identity as this_node
 from iostats.storage.fingerprints import Fingerprints
 from iostats.storage.targets import booted_at_ns, chunks, open_job_stats
-from iostats.wire.messages.sweep_writer import LONGEST_WHY, Block, Parts, length
+from iostats.wire.messages.sweep_encoder import (
+    LONGEST_WHY,
+    BlockEncoder,
+    SweepMessages,
+    json_length,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +79,7 @@ class SweepEncoder:
             self.is_broken = False
         self.began = self._seq + 1
         is_full = self.began == 1
-        parts = Parts(lambda message: keep(self.run, self._seq, message, is_full),
+        parts = SweepMessages(lambda message: keep(self.run, self._seq, message, is_full),
                       lambda: self._head(full=is_full, slot=slot, every=every,
                                          read_ahead_s=ahead_s),
                       self._longest)
@@ -95,14 +100,14 @@ class SweepEncoder:
         return {"node": self._node, "boot_id": self._boot_id, "run": self.run, "seq": self._seq,
                 **more}
 
-    def _add(self, target: LocalTarget, parts: Parts) -> None:
+    def _add(self, target: LocalTarget, parts: SweepMessages) -> None:
         """One target's job_stats, into messages."""
         name = f"{target.file_system}-{target.name}"
         prints = self._prints[target.file_system, target.name]
         read_at, entries, bad, why = self._clock.now(), 0, 0, ""
         head = {"file_system": target.file_system, "target": target.name,
                 "read_at": round(read_at, 6), "cleanup_s": target.cleanup_s}
-        block = Block(head)
+        block = BlockEncoder(head)
         try:
             handle, path = open_job_stats(target)
             try:
@@ -120,7 +125,7 @@ class SweepEncoder:
                         continue
                     if not (block.has_place_for(form, row) and parts.has_place_for(block)):
                         parts.add(block, ended=False)
-                        block = Block(head)
+                        block = BlockEncoder(head)
                     block.add(form, row)
             finally:
                 os.close(handle)
@@ -131,14 +136,14 @@ class SweepEncoder:
             self._say(f"{name}: {error.filename or target.directories[0]}: cannot be read: {what}")
             if len(block):
                 parts.add(block, ended=False)
-                block = Block(head)
+                block = BlockEncoder(head)
             parts.add(block, ended=True, unreadable=what)
             return
         if bad:
             self._say(f"{name}: {bad} of {entries} entries could not be understood, the first: "
                       f"{why}", (name, "bad"))
         gone = [one for one in dict.fromkeys(prints.finish()) if len(one) <= job_stats.LONGEST_ID]
-        if length(gone) > self._longest:
+        if json_length(gone) > self._longest:
             # A full sweep tells the same by what it leaves out, in messages of any number.
             gone, self.is_broken = [], True
         parts.add(block, ended=True, entries=entries, gone=gone)

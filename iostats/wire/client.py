@@ -8,7 +8,8 @@ with growing waits, until `retry_timeout` seconds are over.
 HTTP/1.1 by hand over one socket: http.client and what it imports would cost a node more than
 everything else that it does here.
 
-What has been encoded before (a storage server's sweeps) is sent compressed.
+A storage server's sweep was encoded and compressed when it was read: its bytes are sent as they
+are, in base64, and the clock, which is known only now, stands beside them in the params.
 """
 
 from __future__ import annotations

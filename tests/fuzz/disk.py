@@ -285,10 +285,10 @@ def spooled(data):
 
 @functools.lru_cache
 def _a_state():
-    from iostats.wire.messages import sweep
+    from iostats.wire.messages import sweep_json
     one = CorrectedTarget(JobIds(), "scratch", "OST0000")
     for document in _sweeps():
-        message = msgspec.convert(document, sweep.Sweep)
+        message = msgspec.convert(document, sweep_json.JsonSweep)
         for block in message.targets:
             one.take(block, message.node, message.boot_id, message.full)
     return one.state()

@@ -33,7 +33,7 @@ from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
 from iostats.wire.auth import AuthenticationError
 from iostats.wire.messages.report import NodeReport
-from iostats.wire.messages import sweep, sweep_reader
+from iostats.wire.messages import sweep_decoder, sweep_json
 
 from .texts import NOW, NS, a_record
 from .tools import Draw, allowed, bent, checked_line, no_bug_logged, target
@@ -247,7 +247,8 @@ def _packed():
 def packed_sweep(data):
     """What is inflated is a message that can be used and kept, or one clear error."""
     try:
-        taken = sweep_reader.message_of(sweep_reader.Packed(2, zlib.compress(data, 1)), 1 << 20)
+        params = sweep_decoder.PackedSweep(2, zlib.compress(data, 1))
+        taken = sweep_decoder.decoded_sweep(params, 1 << 20)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         assert len(str(error)) < 1000
         return
@@ -256,10 +257,10 @@ def packed_sweep(data):
         assert len(rows.started) == len(rows.seen) == len(rows.values) == len(rows.head.ids)
         one.take(rows, taken.head.node, taken.head.boot_id, taken.head.full)
         if isinstance(kept, bytes):
-            again = sweep_reader.rows_of(kept)
+            again = sweep_decoder.decoded_block(kept)
             assert again.columns == rows.columns and (again.values == rows.values).all()
         else:
-            msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=sweep.Block)
+            msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=sweep_json.JsonBlock)
     ids = list(one.ids())
     assert CorrectedTarget.from_state(JobIds(), one.state()).ids() == ids
     one.totals(ids)
@@ -273,7 +274,8 @@ def sweep_blocks(data):
     for document in _sweeps():
         body = bent(document, Draw(draw.take(draw.number(64))))
         try:
-            message = msgspec.json.decode(body.encode("utf-8", "replace"), type=sweep.Sweep)
+            message = msgspec.json.decode(body.encode("utf-8", "replace"),
+                                          type=sweep_json.JsonSweep)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             continue
         for block in message.targets:

@@ -20,7 +20,7 @@ from iostats.site import harvest_checkpoints, harvest_intake, harvested_job, job
 from iostats.site.harvest_store import SweepStore
 from iostats.site.resets import gaps
 from iostats.site.store import Key, Store
-from iostats.wire.messages import sweep as messages_sweep
+from iostats.wire.messages import sweep_json
 
 BOOT = "b" * 32
 NS = 1_000_000_000
@@ -56,7 +56,7 @@ class Desk:
                    "seq": seq, "full": seq == 1 if full is None else full,
                    "slot": int(self.now), "every": 20, "last": True, "targets": list(blocks),
                    **fields}
-        answer = self.harvest.take(msgspec.convert(message, messages_sweep.Sweep).taken(), node)
+        answer = self.harvest.take(msgspec.convert(message, sweep_json.JsonSweep).received(), node)
         self.store.commit()
         return answer
 

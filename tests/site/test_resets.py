@@ -31,7 +31,7 @@ from iostats.site.resets.gaps import (
 )
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
-from iostats.wire.messages.sweep import Block, Column
+from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn
 
 RELEASES = job_stats_text.RELEASES
 WITH_START = [one for one in RELEASES if World(one).kernel.has_start]
@@ -176,10 +176,10 @@ def block(at, entries, **others):
     for name, rows in columns.items():
         at_rows, *numbers = map(list, zip(*rows))
         samples, low, high, total, squares = (numbers + [None] * 4)[:5]
-        made[name] = Column("reqs" if low is None else "bytes", at_rows, samples, low, high, total,
-                            squares)
+        made[name] = JsonColumn("reqs" if low is None else "bytes", at_rows, samples, low, high,
+                                total, squares)
     given = {"ended": True, "cleanup_s": 600, **others}
-    return Block(file_system="scratch", target="OST0000", read_at=float(T + at), **given,
+    return JsonBlock(file_system="scratch", target="OST0000", read_at=float(T + at), **given,
                  ids=list(entries), counters=made,
                  started=[0 if one is None else (T + one) * NS for one, _, _ in entries.values()],
                  seen=[(T + seen) * NS for _, seen, _ in entries.values()])
@@ -390,7 +390,7 @@ def clocked(*readings):
     target = CorrectedTarget(JobIds(), "scratch", "OST0000")
     for at, (ahead, one) in enumerate(readings):
         ids, ns = dict(zip(one.ids, zip(one.started, one.seen))), ahead * NS
-        target.take(Block(
+        target.take(JsonBlock(
             file_system="scratch", target="OST0000", read_at=one.read_at + ahead, ended=True,
             cleanup_s=600, ids=one.ids, counters=one.counters,
             started=[started and started + ns for started, _ in ids.values()],
@@ -642,13 +642,13 @@ def _read(step, path):
     for row, entry in enumerate(entries):
         for name, counter in entry.counters.items():
             columns.setdefault(name, []).append((row, counter))
-    return Block(
+    return JsonBlock(
         file_system="lustre", target=path.parent.name.partition("-")[2], ended=True,
         read_at=float((step / "TIME").read_text().split()[1]), ids=[one.job_id for one in entries],
         cleanup_s=(int((directory / "job_cleanup_interval").read_text())
                    if directory.is_dir() else 600),
         started=[one.started_ns for one in entries], seen=[one.seen_ns for one in entries],
-        counters={name: Column(rows[0][1].unit, [row for row, _ in rows], *(
+        counters={name: JsonColumn(rows[0][1].unit, [row for row, _ in rows], *(
             [getattr(counter, field) for _, counter in rows]
             for field in ("samples", "min", "max", "sum", "sumsq"))) for name, rows in
             columns.items()})

@@ -60,8 +60,8 @@ def test_without_an_encoding_it_is_taken_as_it_is(site):
 
 def test_what_was_packed_before_is_sent_as_it_is_with_the_clock(site):
     """
-    post puts clock_ahead_s beside it, and tells what it has learned.  The bytes are those that an
-    agent of 0.1 has left in its spool.
+    client.py puts clock_ahead_s beside it, and reports the offset that it has learned.  The bytes
+    are those that an agent of 0.1 has left in its spool.
     """
     learned = []
     old = zlib.compress(json.dumps({**SWEEP, "clock_ahead_s": 41.0}).encode(), 1)
@@ -70,6 +70,7 @@ def test_what_was_packed_before_is_sent_as_it_is_with_the_clock(site):
                          "oss1", "packed_sweep", old, learn=learned.append)
     assert {"taken": True, "why": ""} == answer
     assert abs(learned[0]) < 1 and round(learned[0], 3) == site.messages[0].clock_ahead_s
+    assert [old] == site.packed
 
 
 def test_a_hello_alone_tells_the_time(site):

@@ -1,8 +1,11 @@
 """
-What an agent read, as the bytes of a message: docs/wire.md, "packed_sweep".
+Encodes what an agent read as messages of a sweep: docs/wire.md, packed_sweep.
 
-    Block      entries of one target, in columns
-    Parts      the messages of one sweep: blocks, until one is long enough; compressed, once
+    BlockEncoder    entries of one target, in columns
+    SweepMessages   the messages of one sweep: blocks, until one is long enough; compressed, once
+
+These bytes are spooled and sent as they are.  What is known only when they are sent, the clock,
+stands beside them in the params.
 
 A column is an array of unsigned integers, as wide as its largest number: 1, 2, 4 or 8 bytes.
 """
@@ -26,32 +29,32 @@ if TYPE_CHECKING:
 
     from iostats.lustre.job_stats_rows import Form, Row
 
-PROTOCOL, _MAGIC = 2, b"iostats sweep 2\n"
+PROTOCOL, MAGIC = 2, b"iostats sweep 2\n"
 LONGEST_WHY = 400
 _MOST_ROWS = 1000                  # of a block
 _LIMIT = 2**63 - 1                 # sums stay there from 2.17 on; larger ones are none
 _HEAD, _OF_COUNTER = 300, 60       # about so many bytes of JSON
-_COUNTED = ("samples", "sum")      # all that matters where each entry has a start_time
+COUNTED = ("samples", "sum")       # all that is needed where each entry has a start_time
 _TYPES = {array(code).itemsize: code for code in "BHIQ"}
 
 
-def length(ids: Iterable[str]) -> int:
-    """Bytes of ids in JSON, where all but ASCII takes six."""
+def json_length(ids: Iterable[str]) -> int:
+    """Bytes of these ids in JSON, at most: a character that is not ASCII takes six."""
     return sum(3 + (len(one) if one.isascii() else 6 * len(one)) for one in ids)
 
 
-class Block:
+class BlockEncoder:
     """
-    A part of one reading of a target.
+    Entries of one reading of a target, in columns.
 
     `head`: {"file_system", "target", "read_at", "cleanup_s"}.
 
     Attributes:
-        bytes: it will have so many at most.
-        bad, why: entries that could not be understood, and the first of them.
+        bytes: its length, at most.
+        bad, why: how many entries could not be understood, and why the first one.
     """
 
-    _MOST_REFUSED = 1000                # ids that are told of them
+    _MOST_REFUSED = 1000                # ids of these that are named
 
     def __init__(self, head: dict[str, Any]) -> None:
         self.bytes, self.bad, self.why = _HEAD, 0, ""
@@ -68,10 +71,10 @@ class Block:
         self.why = self.why or str(error)[:LONGEST_WHY]
         if 0 < len(error.job_id) <= LONGEST_ID and len(self._refused) < self._MOST_REFUSED:
             self._refused[error.job_id] = None
-            self.bytes += length((error.job_id,))
+            self.bytes += json_length((error.job_id,))
 
     def _leave_out(self, bad: Iterable[int]) -> None:
-        """What no kernel can have kept: more than its samples and its maximum allow."""
+        """Refuse entries that no kernel can have kept: a sum above samples x maximum."""
         rows = list(self._rows.values())
         for at in sorted(bad):
             del self._rows[rows[at].job_id]
@@ -80,12 +83,12 @@ class Block:
                 "a larger one", "a sum of at most samples x maximum, below 2**63"))
 
     def has_place_for(self, form: Form, row: Row) -> bool:
-        """False where it begins another block: an id comes once, and all rows have one form."""
+        """False where another block must begin: each id comes once, and all rows have one form."""
         return not self._rows or (form is self._form and len(self._rows) < _MOST_ROWS
                                   and row.job_id not in self._rows)
 
     def add(self, form: Form, row: Row) -> None:
-        """One row more."""
+        """Add a row."""
         if not self._rows:
             self._form = form
             self.bytes += sum(_OF_COUNTER + len(one.name) + len(one.unit) for one in form.columns)
@@ -96,12 +99,12 @@ class Block:
 
     def packed(self, ended: bool, entries: int = 0, gone: Sequence[str] = (),
                unreadable: str = "") -> bytes:
-        """The bytes that are sent: a line of JSON, and its columns."""
+        """The block: a line of JSON, and its columns."""
         rows = list(self._rows.values())
         started, seen = [row.started_ns for row in rows], [row.seen_ns for row in rows]
         columns: list[tuple[int, array[int]]] = []
         times = [_column(columns, started), _column(columns, seen)]
-        wanted = _COUNTED if all(started) else FIELDS
+        wanted = COUNTED if all(started) else FIELDS
         numbers = iter(zip(*(row.numbers for row in rows)))
         counters: dict[str, list[Any]] = {}
         bad: set[int] = set()
@@ -129,7 +132,7 @@ class Block:
 
 
 def _column(columns: list[tuple[int, array[int]]], numbers: list[int]) -> int:
-    """Add a column; the bytes of each of its numbers."""
+    """Add a column to `columns`; how many bytes each of its numbers has."""
     bits = max(numbers, default=0).bit_length()
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
     column = array(_TYPES[width], numbers)
@@ -143,32 +146,32 @@ def _line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-class Parts:
-    """The messages of one sweep: blocks are added, and a message goes when it is long enough."""
+class SweepMessages:
+    """The messages of one sweep; each is kept when its blocks are long enough."""
 
     def __init__(self, keep: Callable[[bytes], None], head: Callable[[], dict[str, Any]],
                  longest: int) -> None:
-        """`keep`: gets each message; `head`: what it begins with; `longest`: bytes of a part."""
+        """`keep`: takes a message; `head`: makes its head; `longest`: bytes before compression."""
         self._keep, self._head, self._longest = keep, head, longest
         self._blocks: list[bytes] = []
         self._bytes = 0
 
-    def has_place_for(self, block: Block) -> bool:
+    def has_place_for(self, block: BlockEncoder) -> bool:
         return self._bytes + block.bytes < self._longest
 
-    def add(self, block: Block, ended: bool, entries: int = 0, gone: Sequence[str] = (),
+    def add(self, block: BlockEncoder, ended: bool, entries: int = 0, gone: Sequence[str] = (),
             unreadable: str = "") -> None:
-        """One block more; `ended`, `entries`, `gone`, `unreadable`: of its reading."""
+        """Add a block; `ended`, `entries`, `gone`, `unreadable`: as in BlockHead."""
         self._blocks.append(block.packed(ended, entries, gone, unreadable))
         self._bytes += len(self._blocks[-1])
         if self._bytes >= self._longest or not ended:
             self._send(last=False)
 
     def end(self) -> None:
-        """The last one, which may be empty: it tells that there is nothing more."""
+        """Keep the last message, which may have no blocks: it says that the sweep is complete."""
         self._send(last=True)
 
     def _send(self, last: bool) -> None:
         blocks, self._blocks, self._bytes = self._blocks, [], 0
         head = {"protocol": PROTOCOL, **self._head(), "last": last, "blocks": len(blocks)}
-        self._keep(zlib.compress(b"".join([_MAGIC, _line(head), *blocks]), 1))
+        self._keep(zlib.compress(b"".join([MAGIC, _line(head), *blocks]), 1))

@@ -1,8 +1,8 @@
 """
-The bytes of a `packed_sweep` -> its blocks, as arrays: docs/wire.md has the form.
+Decodes a message of a sweep: the params of packed_sweep, whose form is in docs/wire.md.
 
-    message_of(params, most)    what an agent sent, authenticated, and not yet inflated
-    rows_of(data)               one block, as the store keeps it
+    decoded_sweep(params, most)   a message, whose sender is authenticated, still compressed
+    decoded_block(data)           one block of it, as the store keeps it
 
 All that is in a message is checked before it is used: its length when it is inflated, how many
 blocks, ids, counters and bytes there are, names, and that times fit in 63 bits.
@@ -15,15 +15,27 @@ from typing import Annotated, Literal
 import msgspec
 import numpy
 
-from iostats.wire.messages import sweep as messages_sweep
+from iostats.lustre.job_stats_rows import FIELDS
+from iostats.wire.messages.sweep import (
+    MOST_BLOCKS,
+    MOST_COUNTERS,
+    BlockHead,
+    BlockRows,
+    Counter,
+    ReceivedSweep,
+    Seconds,
+    SweepHead,
+    Unit,
+    without_impossible,
+)
+from iostats.wire.messages.sweep_encoder import MAGIC, PROTOCOL
+from iostats.wire.messages.sweep_json import JsonSweep
 
-PROTOCOL = 2
-MAGIC = b"iostats sweep 2\n"
 _Width = Literal[0, 1, 2, 4, 8]
 _Some = Literal[1, 2, 4, 8]
 
 
-class Packed(msgspec.Struct):
+class PackedSweep(msgspec.Struct):
     """
     The params of the method `packed_sweep`.
 
@@ -34,31 +46,30 @@ class Packed(msgspec.Struct):
 
     protocol: int
     sweep: bytes
-    clock_ahead_s: messages_sweep.Seconds = 0.0
+    clock_ahead_s: Seconds = 0.0
 
 
-class _Head(messages_sweep.Head, kw_only=True):
-    blocks: Annotated[int, msgspec.Meta(ge=0, le=messages_sweep.MOST_BLOCKS)]
+class _Head(SweepHead, kw_only=True):
+    blocks: Annotated[int, msgspec.Meta(ge=0, le=MOST_BLOCKS)]
 
 
-class _BlockHead(messages_sweep.BlockHead, kw_only=True):
+class _BlockHead(BlockHead, kw_only=True):
     times: tuple[_Some, _Some] = (1, 1)
     counters: Annotated[
-        dict[messages_sweep.Counter, tuple[messages_sweep.Unit, _Some, _Width, _Width, _Width,
-                                           _Width]],
-        msgspec.Meta(max_length=messages_sweep.MOST_COUNTERS)] = {}
+        dict[Counter, tuple[Unit, _Some, _Width, _Width, _Width, _Width]],
+        msgspec.Meta(max_length=MOST_COUNTERS)] = {}
 
 
 _head_of = msgspec.json.Decoder(_Head).decode
 _block_head_of = msgspec.json.Decoder(_BlockHead).decode
-_old_of = msgspec.json.Decoder(messages_sweep.Sweep).decode
+_old_of = msgspec.json.Decoder(JsonSweep).decode
 
 
-def message_of(packed: Packed, most: int) -> messages_sweep.Taken:
+def decoded_sweep(packed: PackedSweep, most: int) -> ReceivedSweep:
     """
     The sweep in `packed`, of which no more than `most` bytes are inflated; ValueError.
 
-    What has waited in the spool of an agent of before is one JSON object, as of `sweep`.
+    An agent that was updated from release 0.1 has JSON in its spool, as of `sweep`.
     """
     inflate = zlib.decompressobj()
     try:
@@ -72,7 +83,7 @@ def message_of(packed: Packed, most: int) -> messages_sweep.Taken:
         raise ValueError("expected one whole compressed sweep, got "
                          f"{'more' if inflate.eof else 'a part of one'}")
     if data[:len(MAGIC)] != MAGIC:
-        return _old_of(data).taken(packed.clock_ahead_s)
+        return _old_of(data).received(packed.clock_ahead_s)
     line, at = _line(data, len(MAGIC))
     head, blocks = _head_of(line), []
     if head.protocol != PROTOCOL:
@@ -87,11 +98,11 @@ def message_of(packed: Packed, most: int) -> messages_sweep.Taken:
         blocks.append((rows, data[begin:at]))
     if at != len(data):
         raise ValueError(f"expected {head.blocks} blocks, got {len(data) - at} bytes more")
-    return messages_sweep.Taken(head, packed.clock_ahead_s, blocks)
+    return ReceivedSweep(head, packed.clock_ahead_s, blocks)
 
 
-def rows_of(data: bytes) -> messages_sweep.Rows:
-    """The Rows of one block; ValueError or msgspec.MsgspecError."""
+def decoded_block(data: bytes) -> BlockRows:
+    """The BlockRows of one block; ValueError or msgspec.MsgspecError."""
     rows, end = _block(data, 0)
     if end != len(data):
         raise ValueError(f"expected one block, got {len(data) - end} bytes more")
@@ -106,14 +117,14 @@ def _line(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at:end], end + 1
 
 
-def _block(data: bytes, at: int) -> tuple[messages_sweep.Rows, int]:
+def _block(data: bytes, at: int) -> tuple[BlockRows, int]:
     """(the block that begins at `at`, where it ends)."""
     line, at = _line(data, at)
     head = _block_head_of(line)
     rows, columns = len(head.ids), []
     widths: list[int] = list(head.times)
     for name, (_, *each) in head.counters.items():
-        for field, width in zip(messages_sweep.FIELDS, each):
+        for field, width in zip(FIELDS, each):
             if width:
                 columns.append((name, field))
                 widths.append(width)
@@ -131,7 +142,7 @@ def _block(data: bytes, at: int) -> tuple[messages_sweep.Rows, int]:
     times = values[:2].view(numpy.int64)
     if rows and times.min() < 0:
         raise ValueError("expected times below 2^63 nanoseconds")
-    return messages_sweep.possible(messages_sweep.Rows(
+    return without_impossible(BlockRows(
         head, times[0], times[1], {name: unit for name, (unit, *_) in head.counters.items()},
         columns, values[2:].T)), at
 

@@ -8,7 +8,7 @@ import json
 import msgspec
 import pytest
 
-from iostats.wire.messages.sweep import Block, Column, Sweep
+from iostats.wire.messages.sweep_json import JsonBlock, JsonColumn, JsonSweep
 
 COLUMN = {"unit": "bytes", "at": [0, 2], "samples": [23, 37], "sum": [41, 2**64 - 1]}
 BLOCK = {"file_system": "scratch", "target": "OST000a", "read_at": 1_795_225_060.5, "ended": True,
@@ -21,7 +21,7 @@ def decoded(kind, value):
 
 
 def test_a_block_is_read_as_it_was_sent():
-    block = decoded(Block, BLOCK)
+    block = decoded(JsonBlock, BLOCK)
     assert (["4711", "cp.0", ""], [23, 37, 41], ["4712"]) == (block.ids, block.seen, block.gone)
     column = block.counters["read_bytes"]
     assert ([0, 2], [23, 37], [41, 2**64 - 1], None) == (column.at, column.samples, column.sum,
@@ -37,7 +37,7 @@ def test_a_block_is_read_as_it_was_sent():
 ])
 def test_a_counter_that_fits_in_no_array_is_refused(altered, said):
     with pytest.raises(msgspec.ValidationError) as caught:
-        decoded(Column, {**COLUMN, **altered})
+        decoded(JsonColumn, {**COLUMN, **altered})
     assert said in str(caught.value)
 
 
@@ -54,12 +54,12 @@ def test_a_counter_that_fits_in_no_array_is_refused(altered, said):
 ])
 def test_a_block_that_contradicts_itself_is_refused(altered, said):
     with pytest.raises(msgspec.ValidationError) as caught:
-        decoded(Block, {**BLOCK, **altered})
+        decoded(JsonBlock, {**BLOCK, **altered})
     assert said in str(caught.value)
 
 
 def test_a_file_that_could_not_be_read_has_a_block_without_ids():
-    block = decoded(Block, {"file_system": "scratch", "target": "MDT0000", "read_at": 23.0,
+    block = decoded(JsonBlock, {"file_system": "scratch", "target": "MDT0000", "read_at": 23.0,
                             "ended": True, "unreadable": "permission denied"})
     assert ("permission denied", [], {}, []) == (block.unreadable, block.ids, block.counters,
                                                  block.gone)
@@ -71,6 +71,6 @@ def test_a_file_that_could_not_be_read_has_a_block_without_ids():
 def test_a_message_is_refused_when_its_head_cannot_be(altered):
     message = {"protocol": 1, "node": "oss1", "run": "0123456789abcdef", "seq": 1, "full": True,
                "slot": 1_795_225_060, "every": 10, "last": True, "targets": [BLOCK]}
-    assert "scratch" == decoded(Sweep, message).targets[0].file_system
+    assert "scratch" == decoded(JsonSweep, message).targets[0].file_system
     with pytest.raises(msgspec.ValidationError):
-        decoded(Sweep, {**message, **altered})
+        decoded(JsonSweep, {**message, **altered})

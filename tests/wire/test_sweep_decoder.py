@@ -27,9 +27,9 @@ from iostats.server.rpc_server import Caller
 from iostats.site import harvest_intake
 from iostats.site.store import Store
 from iostats.wire import protocol
-from iostats.wire.messages import sweep_reader
-from iostats.wire.messages.sweep_reader import Packed, message_of, rows_of
-from iostats.wire.messages.sweep_writer import Block, Parts
+from iostats.wire.messages import sweep_encoder
+from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_block, decoded_sweep
+from iostats.wire.messages.sweep_encoder import BlockEncoder, SweepMessages
 
 MOST = 16 << 20
 HEAD = {"file_system": "scratch", "target": "OST000a", "read_at": 1_795_225_400.5, "cleanup_s": 600}
@@ -132,8 +132,8 @@ def test_only_so_many_expressions_are_made():
 def packed(jobs, release="2.16", kind="OST", longest=1 << 20, gone=(), boot_ns=0):
     """[bytes] of the messages of one sweep of one target."""
     messages, seqs = [], iter(range(1, 10_000))
-    parts = Parts(messages.append, lambda: {**MESSAGE, "seq": next(seqs)}, longest)
-    rows, block = Rows(boot_ns), Block(HEAD)
+    parts = SweepMessages(messages.append, lambda: {**MESSAGE, "seq": next(seqs)}, longest)
+    rows, block = Rows(boot_ns), BlockEncoder(HEAD)
     for piece in job_stats.pieces([job_stats_text.text(jobs, release, kind)]):
         try:
             form, row = rows.read(piece, "job_stats")
@@ -142,7 +142,7 @@ def packed(jobs, release="2.16", kind="OST", longest=1 << 20, gone=(), boot_ns=0
             continue
         if not (block.has_place_for(form, row) and parts.has_place_for(block)):
             parts.add(block, ended=False)
-            block = Block(HEAD)
+            block = BlockEncoder(HEAD)
         block.add(form, row)
     parts.add(block, ended=True, entries=len(jobs), gone=gone)
     parts.end()
@@ -150,7 +150,7 @@ def packed(jobs, release="2.16", kind="OST", longest=1 << 20, gone=(), boot_ns=0
 
 
 def unpacked(message, most=MOST):
-    return message_of(Packed(2, message, 0.25), most)
+    return decoded_sweep(PackedSweep(2, message, 0.25), most)
 
 
 def told(rows):
@@ -176,7 +176,7 @@ def test_what_is_packed_is_unpacked_to_the_last_number(drawn):
         for rows, kept in taken.blocks:
             found += told(rows)
             is_dated = is_dated and all(rows.started)
-            assert told(rows_of(kept)) == told(rows)
+            assert told(decoded_block(kept)) == told(rows)
     by_fields = {1: ("samples",), 4: ("samples", "min", "max", "sum"),
                  5: ("samples", "min", "max", "sum", "sumsq")}
     if entries:
@@ -227,7 +227,7 @@ def test_a_message_is_as_the_documents_say():
     [(rows, kept)] = unpacked(zlib.compress(a_message())).blocks
     assert [("4711", BEGAN, BEGAN + 1, {"write_bytes": ("bytes", {"samples": 23, "sum": 41})}),
             ("4712", BEGAN, BEGAN + 2, {"write_bytes": ("bytes", {"samples": 37, "sum": 43})})
-            ] == told(rows) == told(rows_of(kept))
+            ] == told(rows) == told(decoded_block(kept))
 
 
 @pytest.mark.parametrize("samples, total", [(0, 41), (23, 2**63)])
@@ -239,7 +239,7 @@ def test_entries_that_cannot_be_are_some_that_were_not_understood(samples, total
                             37))
     [(rows, kept)] = unpacked(zlib.compress(message)).blocks
     assert [("4712", BEGAN, BEGAN + 2, {"write_bytes": ("bytes", {"samples": 37, "sum": 43})})
-            ] == told(rows) == told(rows_of(kept))
+            ] == told(rows) == told(decoded_block(kept))
     assert (1, ["4711"]) == (rows.head.bad, rows.head.refused)
 
 
@@ -290,7 +290,7 @@ def test_the_site_answers_with_one_line(tmp_path):
             (zlib.compress(a_message()[:-1]), protocol.INVALID_PARAMS, "expected 38 bytes"),
             (zlib.compress(a_message({"node": "oss2"})), protocol.REFUSED, "of another server")):
         with pytest.raises(WireError) as caught:
-            harvest_intake.answer_to(harvest, Packed(2, sweep), Caller("oss1", 0))
+            harvest_intake.answer_to(harvest, PackedSweep(2, sweep), Caller("oss1", 0))
         assert (code, 1) == (caught.value.code, len(str(caught.value).splitlines()))
         assert said in str(caught.value)
     assert {} == harvest.targets and {} == harvest.agents
@@ -322,7 +322,7 @@ def test_packed_blocks_are_replayed_beside_those_of_agents_of_before(tmp_path):
         **HEAD, "ended": True, "entries": 1, "ids": ["4711"], "started": [BEGAN],
         "seen": [BEGAN + 1], "counters": {"write_bytes": column}}]}
     caller = Caller("oss1", 0)
-    first = Packed(2, zlib.compress(json.dumps(old).encode(), 1))       # as its spool has it
+    first = PackedSweep(2, zlib.compress(json.dumps(old).encode(), 1))       # as its spool has it
     assert harvest_intake.answer_to(harvest, first, caller)["taken"]
     store.commit()
     assert {"write_bytes": ([11, 0], [29, 0])} == sums(harvest)
@@ -333,7 +333,7 @@ def test_packed_blocks_are_replayed_beside_those_of_agents_of_before(tmp_path):
                                      {"read_at": HEAD["read_at"] + 20}))
     now[0] += 20
     for _ in range(2):                                                  # again: counted once
-        assert harvest_intake.answer_to(harvest, Packed(2, second), caller)["taken"]
+        assert harvest_intake.answer_to(harvest, PackedSweep(2, second), caller)["taken"]
     store.commit()
     store.close()
     store, harvest = opened()
@@ -382,7 +382,7 @@ def test_a_message_is_sent_as_it_was_kept(desk):
     assert b"%08x" % zlib.crc32(kept) == line
     taken = unpacked(kept)
     assert "4711" == taken.blocks[0][0].head.ids[0]
-    assert sweep_reader.MAGIC == zlib.decompress(kept)[:16]
+    assert sweep_encoder.MAGIC == zlib.decompress(kept)[:16]
 
 
 def test_a_server_of_before_is_waited_for(desk):
