@@ -238,8 +238,8 @@ class View:
 
 
 def _log(source: LoadSource, ask: LoadQuery, view: View) -> NoReturn:
-    """A table now and then, below one another; what fails is said once."""
-    said, is_first = None, True
+    """One table after the other, for ever; a failure is printed once."""
+    printed, is_first = None, True
     while True:
         try:
             wait = source.look()
@@ -248,12 +248,12 @@ def _log(source: LoadSource, ask: LoadQuery, view: View) -> NoReturn:
                 if not is_first and not view.as_json:
                     print()
                 view.write(answer, source.origin)
-                said = None
+                printed = None
             is_first = is_first and wait
         except IostatsError as error:
             if is_first:
                 raise
-            if str(error) != said:
-                said = str(error)
+            if str(error) != printed:
+                printed = str(error)
                 print(f"iostats: {error}", file=sys.stderr, flush=True)
         time.sleep(source.every_s)

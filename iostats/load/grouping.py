@@ -1,5 +1,5 @@
 """
-The rows of a load at one level, before they are ranked: who has done how much.
+The rows of a load at one level, before they are ranked.
 
     Load, Filter, Level  ->  LoadRow ...       None in between: time for others
 """
@@ -110,22 +110,22 @@ class LoadRow:
         self.amounts: list[float] = [0, 0, 0, 0]
         self.no_job: list[float] = [0, 0, 0, 0]
         self.is_shared = False
-        self.of: list[tuple[str, str]] = []         # (file system, target) that it is of
-        self.read = 0                               # of these have numbers
+        self.of: list[tuple[str, str]] = []         # its (file system, target)
+        self.read = 0                               # how many of these were read
         self.jobs: Any = set()                      # their ids; or how many
 
     @property
     def is_known(self) -> bool:
-        """Whether any of what it is of has told its numbers."""
+        """True where any of its targets has been read; always where it is of ids."""
         return self.read > 0 or not self.of
 
     def mark(self) -> tuple[list[float], list[str], bool]:
-        """What tells its place: its amounts, its names, and whether it is a job's."""
+        """What it is ranked by: its amounts, its names, and whether it is a job's."""
         return (self.amounts, [self.name or "", self.file_system, self.target, self.server],
                 self.is_job)
 
     def words(self) -> Iterator[str]:
-        """Everything in it that somebody may look for."""
+        """All words that a filter may match."""
         facts = self.facts
         yield from filter(None, (self.name, self.file_system, self.target, self.server))
         if not self.is_job:
@@ -263,7 +263,7 @@ def _of_targets(level: Level, load: Load, wanted: Filter) -> Rows:
             group.jobs = jobs                   # ids of one target are all different
         else:
             group.jobs.update(part.ids)
-    for fs, targets in load.missing.items():    # who has told nothing has a row
+    for fs, targets in load.missing.items():    # what was not read has a row, too
         for target in targets if wanted.file_system(fs) else ():
             if (fs, target) in load.readings and (fs, target) not in read:
                 group_of(fs, target, load.readings[fs, target].server)

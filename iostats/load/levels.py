@@ -72,7 +72,7 @@ class Level(namedtuple(
         member: of a row in JSON, that has the row's name, where that is not `name`.
         split: where a group stands for several rows, which have equal parts of it: group -> [name].
         details: [Detail].
-        needs_batch_system: job_stats alone cannot tell.
+        needs_batch_system: it cannot be made from job_stats alone.
         is_in_top: False for one of `query` alone.
         queries: [Query].
     """
@@ -197,7 +197,7 @@ def keys_help(indent: int, width: int = 79) -> str:
 
 
 def with_targets() -> str:
-    """The letters of `query` that tell of each target as well: "a and e"."""
+    """The letters of `query` that show each target as well: "a and e"."""
     return " and ".join(query.letter for query in QUERIES if query.has_targets)
 
 

@@ -87,7 +87,7 @@ def _file_system(labels: Mapping[str, str]) -> CellsOf:
 
 
 def _of_targets(labels: Mapping[str, str]) -> list[CellsOf]:
-    """What is told of each target."""
+    """The table of targets below the rows."""
     return [_file_system(labels), *_TARGET,
             ("REQUESTS", lambda row: _number(row["requests"], row["lower_bound"]), None,
              "requests"),

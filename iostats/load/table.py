@@ -224,7 +224,7 @@ def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
     def added(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {name: sum(row[name] for row in rows) if known else None for name in names}
     whole, no_job = added(known), added([fs["no_job"] for fs in known])
-    # A mean of means is none, and how many requests were timed is not told.
+    # A mean of means is none, and how many requests were timed is not known.
     return {"file_system": f"({len(found)})", **whole, "latency_ms": None,
             "no_job": {**no_job, "latency_ms": None},
             "lower_bound": any(fs["lower_bound"] for fs in found),

@@ -1,8 +1,8 @@
 """
 The way of an agent's messages to the site's server: kept on the disk, sent, and then forgotten.
 
-Every message waits in [harvest] spool_dir until the server has said that it has it, and is sent as
-it is kept.
+Every message waits in [harvest] spool_dir until the server has acknowledged it, and its bytes are
+sent as they are kept.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Delivery:
         except ConfigError:
             raise
         except IostatsError:
-            pass                               # it is said when a message can't be delivered
+            pass                               # it is logged when a message can't be delivered
 
     def deliver(self, until: float) -> bool:
         """

@@ -144,6 +144,6 @@ class SweepEncoder:
                       f"{why}", (name, "bad"))
         gone = [one for one in dict.fromkeys(prints.finish()) if len(one) <= job_stats.LONGEST_ID]
         if json_length(gone) > self._longest:
-            # A full sweep tells the same by what it leaves out, in messages of any number.
+            # A full sweep has no need to name them, and may have any number of messages.
             gone, self.is_broken = [], True
         parts.add(block, ended=True, entries=entries, gone=gone)

@@ -100,7 +100,7 @@ def _key(name: str, piece: bytes) -> Key:
     """
     (file system, target) of obdfilter.FS-OST0000.job_stats.
 
-    Where no name is said, ("", "MDT?") or ("", "OST?"), by what the first entry has.
+    Where there is no name, ("", "MDT?") or ("", "OST?"), by what the first entry has.
     """
     place = name.partition(".")[2].rpartition(".")[0]
     return split_name(place) or ("", "MDT?" if _OF_MDT.search(piece) else "OST?")
@@ -121,7 +121,7 @@ def in_words(bad: list[str]) -> str:
 
 
 def oldest(looks: dict[Key, EntriesRead]) -> float | None:
-    """When the oldest entry began, seconds since 1970; None where one of them does not tell."""
+    """When the oldest entry began, seconds since 1970; None where one of them has no start_time."""
     starts = [started for look in looks.values() for lives in look.entries.values()
               for started, _, _ in lives]
     return min(starts) / 1e9 if starts and all(starts) else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from iostats.storage.entries import EntriesRead, Key, Life
 
 _LATE_NS = 2 * 10**9             # a clock is no better than that
-CLEANUP_S = 600                  # job_cleanup_interval where nothing tells it; Lustre's default
+CLEANUP_S = 600                  # job_cleanup_interval where it is not known; Lustre's default
 
 
 def between(key: Key, before: EntriesRead, now: EntriesRead, server: str, span_s: float | None,
@@ -27,7 +27,7 @@ def between(key: Key, before: EntriesRead, now: EntriesRead, server: str, span_s
     """
     (TargetLoad of what came in between two readings of a target, why it may be too low).
 
-    `cleanup_s`: job_cleanup_interval; None where nothing tells it, and no other entry is known to
+    `cleanup_s`: job_cleanup_interval; None where it is not known, and no other entry is known to
     be one that came after an expiry.
     """
     gained, skipped, lost = {}, 0, 0

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from iostats.storage.entries import Key, Life
     from iostats.storage.targets import LocalTarget
 
-# Levels that job_stats alone cannot tell.
+# Levels that cannot be made from job_stats alone.
 _LACKS = tuple(level.name for level in levels.LEVELS if level.needs_batch_system)
 
 
 class _NoBatchSystem:
-    """Ids alone tell of their jobs: there is no batch system to ask."""
+    """Jobs are known by their ids alone: there is no batch system to ask."""
 
     def __init__(self, form: str) -> None:
         try:
@@ -56,7 +56,7 @@ class LocalLoad:
     Attributes:
         every_s: seconds between two readings.
         origin: in words, for the title.
-        lacks: names of levels that job_stats alone cannot tell.
+        lacks: names of levels that cannot be made from job_stats alone.
     """
 
     lacks = _LACKS
@@ -171,7 +171,7 @@ class DumpLoad:
             self._load = load_of(parts, self._known, levels.TOTALS, at, None, missing, began,
                                  more=MORE)
             return False
-        # What has no entry does not tell when it was read.
+        # A file without an entry does not show when it was read.
         span_s = self._over_s or ((latest[1] - latest[0]) / 1e9 if all(latest) else 0.0)
         if latest[1] and span_s < 0 and not self._over_s:
             raise UsageError(f"--statsfile: expected the older file first: the latest request in "

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from iostats.storage.targets import LocalTarget
 
-# Unless site.cfg says how long.  All divide the first one, so that storage servers whose targets
-# forget at different times meet at its multiples all the same.
+# Unless site.cfg has one.  All divide the first one, so that storage servers with different cleanup
+# intervals still have a sweep in common at its multiples.
 _PAUSES = (200, 100, 50, 40, 25, 20, 10, 8, 5, 4, 2, 1)
 _WITHOUT_CLEANUP_S = 60            # nothing expires: any pause is short enough
 
@@ -101,7 +101,7 @@ class SweepClock:
         return self._last
 
     def begins_anew(self) -> bool:
-        """True where it was wrong: now() tells the right time again, which is an earlier one."""
+        """True where it was wrong: now() is right again, and earlier than before."""
         if self._last - self._wall() < self._WRONG_S:
             return False
         self._last = 0.0
@@ -113,7 +113,7 @@ class ServerClock:
     The time of the site's server, as far as it is known, whatever happens to our own clock.
 
     Attributes:
-        is_known: the server has told it.
+        is_known: the server has answered.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time,

@@ -109,7 +109,7 @@ def open_job_stats(target: LocalTarget) -> tuple[int, str]:
             return open_regular(path), path
         except OSError as error:
             if failed is None or isinstance(failed, FileNotFoundError):
-                failed = error                 # "permission denied" tells more
+                failed = error                 # "permission denied" says more
     raise failed  # type: ignore[misc]     # a target has directories
 
 
