@@ -1,6 +1,8 @@
 # make demo    what it needs (FUSE, a virtual environment), then a real job over four simulated nodes,
 #              with its table
+# make quick   lint, types, and the tests of the pure modules, which start no process: under a minute on two cores
 # make test    all set-up (Slurm, Grid Engine, databases, ... from Debian), then all tests
+# make pythons the tests of the node side and of the pure modules with Python 3.9 and the newest one that is found
 # make coverage  branches of the pure modules that their tests have been through; fails below 95 %
 # make bench   the figures of benchmarks/README.md
 # make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
@@ -37,7 +39,7 @@ SITE          ?=
 PACKAGES      ?=
 PURGE         ?=
 
-.PHONY: fuzz demo test coverage bench chaos clean setup lock audit
+.PHONY: fuzz demo quick test pythons coverage bench chaos clean setup lock audit
 
 setup: $(VENV)/ready
 
@@ -52,11 +54,19 @@ $(VENV)/demo: pyproject.toml tools/setup
 demo: $(VENV)/demo
 	$(BIN)/python tools/demo.py
 
+quick: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q --numprocesses=$$(nproc) $$($(BIN)/python tools/rooms.py tests)
+
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats simlustre iostats_client.py iostats_server.py
 	$(BIN)/mypy
 	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest $(PARALLEL)
+
+pythons: setup
+	$(BIN)/python tools/pythons.py test
 
 # What a room of iostats/ calls pure, by its own tests.
 coverage: setup

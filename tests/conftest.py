@@ -17,10 +17,14 @@ import pytest
 from cluster import slurm, slurm_cluster  # noqa: F401
 from gridengine import gridengine, gridengine_cluster  # noqa: F401
 from hypothesis import HealthCheck, settings
+from no_process import no_process
 from site_fixtures import desk, inside, site, store, store_path  # noqa: F401
 
 # Some tests have something for those of other rooms.
 sys.path += sorted({str(path.parent) for path in pathlib.Path(__file__).parent.glob("*/test_*.py")})
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "tools"))
+import rooms
+_PURE_TESTS = set(rooms.tests_of_pure())
 _skipped = []
 
 # A loaded machine is no failure.  In CI the random cases are the same each time: a new failure is
@@ -37,6 +41,16 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, si
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT
                       else signal.SIG_DFL)
 os.umask(0o022)                    # other users may read what is not said to be private
+
+
+@pytest.fixture(autouse=True, scope="module")
+def pure_tests_start_no_process(request):
+    """The tests of pure modules need values alone, so that `make quick` is quick."""
+    if request.path not in _PURE_TESTS:
+        yield
+        return
+    with no_process():
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,6 +3,7 @@ The rooms of iostats/, as the package itself states them, for the tests and the 
 
     python tools/rooms.py pure        files of the pure modules, commas between
     python tools/rooms.py tests       their tests
+    python tools/rooms.py nodes       the tests of the rooms that run on nodes
 """
 
 import ast
@@ -64,18 +65,29 @@ def pure():
 
 def tests_of_pure():
     """
-    [file] of their tests: tests/ROOM/test_MODULE.py or tests/ROOM/test_MODULE_*.py; of a package's
-    modules also tests/ROOM/test_PACKAGE*.py.
+    [file] of their tests: tests/ROOM/test_MODULE.py or tests/ROOM/test_MODULE_*.py; of a package
+    whose modules all are pure also tests/ROOM/test_PACKAGE*.py, else test_PACKAGE_MODULE*.py.
     """
-    found = []
+    found, all_pure = [], set(pure())
     for path in pure():
-        room, *names = path.relative_to(PACKAGE).with_suffix("").parts
+        room, *package, name = path.relative_to(PACKAGE).with_suffix("").parts
+        names = [name, "_".join((*package, name))]
+        if package and all_pure.issuperset(set(path.parent.glob("*.py")) - {
+                path.parent / "__init__.py"}):
+            names.append(package[-1])
         for name in names:
-            found += [test for test in sorted((HOME / "tests" / room).glob(f"test_{name}*.py"))
-                      if test not in found]
+            for pattern in (f"test_{name}.py", f"test_{name}_*.py"):
+                found += [test for test in sorted((HOME / "tests" / room).glob(pattern))
+                          if test not in found]
     return found
 
 
+def tests_of_nodes():
+    """[file] of the tests of the rooms with the standard library only, which nodes have."""
+    return [test for room in order() if said(room, "Standard library only")
+            for test in sorted((HOME / "tests" / room).glob("test_*.py"))]
+
+
 if __name__ == "__main__":
-    paths = {"pure": pure, "tests": tests_of_pure}[sys.argv[1]]()
-    print((" " if sys.argv[1] == "tests" else ",").join(str(p.relative_to(HOME)) for p in paths))
+    paths = {"pure": pure, "tests": tests_of_pure, "nodes": tests_of_nodes}[sys.argv[1]]()
+    print(("," if sys.argv[1] == "pure" else " ").join(str(p.relative_to(HOME)) for p in paths))

@@ -4,7 +4,6 @@ The short form of a record: what fits is exact, what does not is summed up, what
 
 import json
 import re
-import subprocess
 
 import pytest
 from trees import ROOT, report
@@ -362,15 +361,6 @@ def test_our_part_that_was_cut_off_is_found_and_is_an_error():
     assert LINE[:40] == find(f"JS1:H4sI;{LINE[:40]} more")
     with pytest.raises(CompactError, match="cut off or altered"):
         decode(find(f"JS1:H4sI;{LINE[:40]} more"))
-
-
-def test_a_shell_leaves_a_line_as_it_is():
-    """Without quotes, as in a script that calls sacctmgr; a file name of these letters too."""
-    name = "$HOME `x` ~ * ? [a] {b,c} \\ 'q' \"q\" | & ; < > ( ) #!"
-    line = encode(job_record([fs_record(name, 23, **{"~a=b": 5})], "4711[3].pbs"))
-    for shell in ("sh", "bash"):
-        assert line == subprocess.run([shell, "-c", f"printf %s AdminComment={line}"], check=True,
-                                      capture_output=True, text=True).stdout[len("AdminComment="):]
 
 
 def test_an_unreadable_layer_is_unknown_in_the_short_form():

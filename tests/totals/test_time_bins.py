@@ -10,11 +10,8 @@ import pytest
 from trees import report
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import Desk
 from test_job_totals import llite
 
-from iostats.base import config as site
-from iostats.base.errors import NotDelivered
 from iostats.wire.messages.report import ReportedSeries
 from iostats.totals.job_totals import Totals
 from iostats.totals.time_bins import (
@@ -25,7 +22,6 @@ from iostats.totals.time_bins import (
     joined,
     shown,
 )
-from iostats.wire import client
 
 AMOUNTS = st.integers(0, 2**63 - 1)
 # Of a job's hours, and of clocks that are off by an age of the world.
@@ -247,20 +243,3 @@ def test_the_farthest_series_that_is_taken_costs_no_time(ends):
     for fs in totals.record()["file_systems"]:
         assert 1000 * len(ends) == sum(fs["series"]["operations"])
         assert len(fs["series"]["operations"]) <= MOST_BINS
-
-
-def test_a_refused_series_leaves_nothing_behind_and_the_server_goes_on(tmp_path):
-    """The same report with a series that is none, and then as it should be: counted once."""
-    with Desk(tmp_path) as desk:
-        running = desk.server("--nodes", "1", "--format", "json")
-        secret = desk.home / ".iostats" / f"{desk.job}.secret"
-        sent = {"protocol": 1, "job": desk.job, "node": "nid00023", "seq": "23", "ended": 1e9,
-                "elapsed_s": 60.0, "mounts": {}, "clock_ahead_s": 0.0, "deltas": [
-                    {"source": "llite", "file_system": "scratch", "values": {"open": 11}}]}
-        host, choices = f"127.0.0.1:{running.port}", site.load(environ={})
-        with pytest.raises(NotDelivered, match="expected arrays of equal length, got 2, 2 and 1"):
-            client.deliver({**sent, "series": {"scratch": wire(operations=[11])}}, host,
-                           str(secret), choices)
-        client.deliver({**sent, "series": {"scratch": wire()}}, host, str(secret), choices)
-        [fs] = running.wait().record["file_systems"]
-    assert (11, [5, 6]) == (fs["operations"]["open"]["count"], fs["series"]["operations"])
