@@ -3,7 +3,7 @@ Reports and records to put into a store, and what is found there.
 """
 from __future__ import annotations
 
-from iostats.report.job_list import Summary
+from iostats.report.job_summary import Summary
 from iostats.site.job_index import JobsParams
 from iostats.site.store import Key
 

@@ -14,7 +14,8 @@ from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
 from iostats.cli.site_server import asked, of_its_form
-from iostats.report import job_list, json_and_csv
+from iostats.report import job_fields, job_list, json_and_csv
+from iostats.report.job_list import FieldColumn, NumberForm
 from iostats.report.sacct_time import moment
 from iostats.site import job_index
 
@@ -131,7 +132,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     if options.helpformat:
-        put_out([job_list.field_help()])
+        put_out([job_fields.field_help()])
         return DONE
     config = site.load(options.config)
     columns, how = _columns(options, config), _how(options, config)
@@ -146,9 +147,9 @@ def _run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _for_the_terminal(rows: list[dict[str, Any]], columns: list[job_list.Column], how: job_list.How,
+def _for_the_terminal(rows: list[dict[str, Any]], columns: list[FieldColumn], how: NumberForm,
                       options: argparse.Namespace,
-                      config: site.Config) -> tuple[list[job_list.Column], list[str]]:
+                      config: site.Config) -> tuple[list[FieldColumn], list[str]]:
     """(the columns that fit into the terminal, [message]); all columns where they were chosen."""
     chosen = (options.format or options.long or options.brief or options.json or options.parsable
               or options.parsable2 or config["report.job_fields"])
@@ -195,8 +196,8 @@ def _is_of(row: dict[str, Any], job: str) -> bool:
         shown.startswith(job) and shown[len(job)] in "_+.[")
 
 
-def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[job_list.Column],
-           how: job_list.How, delimiter: str, options: argparse.Namespace,
+def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[FieldColumn],
+           how: NumberForm, delimiter: str, options: argparse.Namespace,
            config: site.Config) -> Iterable[str]:
     """What is printed, line by line."""
     if options.json:
@@ -210,26 +211,26 @@ def _lines(rows: list[dict[str, Any]], question: dict[str, Any], columns: list[j
     return job_list.table(rows, columns, how, not options.noheader)
 
 
-def _columns(options: argparse.Namespace, config: site.Config) -> list[job_list.Column]:
+def _columns(options: argparse.Namespace, config: site.Config) -> list[FieldColumn]:
     if options.format:
         return job_list.columns_of(",".join(options.format))
     if options.long:
-        return job_list.columns_of(job_list.ALL)
+        return job_list.columns_of(job_fields.ALL)
     if options.brief:
-        return job_list.columns_of(job_list.BRIEF)
+        return job_list.columns_of(job_fields.BRIEF)
     where = config.origin["report.job_fields"]
-    return job_list.columns_of(config["report.job_fields"] or job_list.DEFAULT,
+    return job_list.columns_of(config["report.job_fields"] or job_fields.DEFAULT,
                                f"{where}: [report] job_fields")
 
 
-def _how(options: argparse.Namespace, config: site.Config) -> job_list.How:
+def _how(options: argparse.Namespace, config: site.Config) -> NumberForm:
     unit = options.units
     if unit is not None:
         if len(unit) != 1 or unit.upper() not in _UNITS:
             raise UsageError(f"--units: expected one of K, M, G, T, P, got {unit[:40]!r}")
         unit = unit.upper()
     # As with sacct, --units wins over --noconvert.
-    return job_list.How(config["report.units"], unit, options.noconvert and unit is None)
+    return NumberForm(config["report.units"], unit, options.noconvert and unit is None)
 
 
 def _limit(options: argparse.Namespace) -> int:
@@ -240,7 +241,7 @@ def _limit(options: argparse.Namespace) -> int:
 
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     """The params of the site server's `jobs`, as a dict."""
-    sort, descending = job_list.sort_of("Start" if options.sort is None else options.sort)
+    sort, descending = job_fields.sort_of("Start" if options.sort is None else options.sort)
     jobs = [checked_batch_job(job, "--jobs") for job in _words(
         [job for text in options.jobs for job in tasks_of(text, "--jobs")], "--jobs",
         job_index.MOST_JOBS)]
@@ -259,7 +260,7 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
         "users": _words(options.users, "--user"), "accounts": _words(options.accounts, "--account"),
         "partitions": _words(options.partitions, "--partition"),
         "clusters": _words(options.clusters, "--cluster"), "jobs": jobs,
-        "states": [job_list.state_of(state) for state in _words(options.states, "--state")],
+        "states": [job_fields.state_of(state) for state in _words(options.states, "--state")],
         "since": since, "until": until, "all_runs": options.all_runs, "sort": sort,
         "descending": descending != options.reverse}
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Optional, Union
 
 import msgspec
 
-from iostats.report.job_list import NAMES, SOME_LOW, Summary, bits_of, wrong_of
+from iostats.report.job_fields import NAMES
+from iostats.report.job_summary import SOME_LOW, Summary, bits_of, wrong_of
 
 MOST_ROWS = 5_000                   # in one answer
 MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 takes 999 values

@@ -27,7 +27,7 @@ from iostats.base.job_id import is_node_name
 from iostats.base.node_list import expanded
 from iostats.load import grouping
 from iostats.report import client_vs_server, coverage, node_sets
-from iostats.report.job_list import summary_of
+from iostats.report.job_summary import summary_of
 from iostats.schedulers import commands as scheduler_commands
 from iostats.server.job_server import totals_options
 from iostats.site import harvested_job, open_jobs
@@ -71,7 +71,7 @@ A record that is made, and not kept yet.
 Attributes:
     job: the OpenJob; `reports`: how many of its reports are in it.
     facts: job_facts.Facts, or None.
-    record: a dict; `encoded`: its bytes; `summary`: its job_list.Summary.
+    record: a dict; `encoded`: its bytes; `summary`: its job_summary.Summary.
 """
 
 

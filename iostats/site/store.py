@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from iostats.report.job_list import Summary
+    from iostats.report.job_summary import Summary
     from iostats.site.job_index import JobsParams
     from iostats.site.store_clock import Clocks
 
@@ -218,7 +218,7 @@ class Store(StoreDatabase):
         them in one commit, or none.  StateError.
 
         `shown_as`: the job as its users write it; `whole`: the array, or the heterogeneous job,
-        that it is a part of; "" for none.  `summary`: job_list.summary_of(record).
+        that it is a part of; "" for none.  `summary`: job_summary.summary_of(record).
         """
         self.change(*(
             statement for key, record, shown_as, whole, user, now, summary in records

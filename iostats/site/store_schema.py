@@ -17,7 +17,7 @@ import zlib
 import msgspec
 
 from iostats.base.errors import StateError
-from iostats.report.job_list import summary_of
+from iostats.report.job_summary import summary_of
 from iostats.site import job_index
 
 TYPE_CHECKING = False

@@ -25,7 +25,7 @@ from site_desk import SLURM, slurm_job, squeue
 
 from iostats.cli import jobs
 from iostats.cli.site_server import asked
-from iostats.report import job_list
+from iostats.report import job_fields
 from iostats.server.rpc_server import Caller
 from iostats.site import job_index
 from iostats.site.receive import SiteServer
@@ -189,7 +189,7 @@ def test_fields_and_forms_of_output(site, options, expected):
 @pytest.mark.parametrize("options", [("-l",), ("--long",), ("-o", "all"), ("-o", "ALL")])
 def test_all_means_every_field(site, options):
     heading = site.list("-P", "-j", "4711", *options).out.splitlines()[0]
-    assert [field.column for field in job_list.FIELDS] == heading.split("|")
+    assert [field.column for field in job_fields.FIELDS] == heading.split("|")
 
 
 def test_a_site_chooses_the_fields_and_the_names_of_its_file_systems(site, tmp_path):
@@ -265,7 +265,7 @@ def test_the_documents_table_is_what_json_has(site):
     assert len(found) == 5
     for one in found:
         assert set(kinds) == set(one)
-    for field in job_list.FIELDS:
+    for field in job_fields.FIELDS:
         if field.kind in IS_OF_KIND:
             assert all(IS_OF_KIND[field.kind](one[field.name]) for one in found), field
 
@@ -469,7 +469,7 @@ def test_the_help_names_every_option_and_fits_a_terminal(site):
 
 def test_the_fields_are_listed(site):
     done = site.list("--helpformat")
-    assert (0, job_list.field_help()) == (done.status, done.out)
+    assert (0, job_fields.field_help()) == (done.status, done.out)
     assert done.out == site.list("-e").out
 
 

@@ -24,7 +24,15 @@ from iostats.base.errors import (
 )
 from iostats.lustre import job_stats, job_stats_rows, paths, rpc_stats, stats
 from iostats.node import measurement, sources
-from iostats.report import accounting_comment, job_list, job_tables, node_sets, sacct_time
+from iostats.report import (
+    accounting_comment,
+    job_fields,
+    job_list,
+    job_summary,
+    job_tables,
+    node_sets,
+    sacct_time,
+)
 from iostats.report.accounting_comment import CompactError
 from iostats.schedulers import commands, job_environment
 from iostats.wire.messages.report import NodeReport
@@ -228,7 +236,7 @@ def fields(data):
     with allowed(UsageError):
         assert job_list.columns_of(text)
     with allowed(UsageError):
-        job_list.sort_of(text)
+        job_fields.sort_of(text)
     with allowed(UsageError):
         job_list.checked_delimiter(text)
 
@@ -351,5 +359,5 @@ def short_form(data):
             for form in ("grid", "plain", "json", "csv", "markdown"):
                 for long in (False, True):
                     job_tables.text(record, found, form, long)
-            job_list.summary_of(record)
+            job_summary.summary_of(record)
             accounting_comment.encode(record, 4000)

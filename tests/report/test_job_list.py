@@ -13,16 +13,10 @@ from hypothesis import strategies as st
 from test_job_totals import llite, osc, totals, unread
 
 from iostats.base.errors import UsageError
-from iostats.report import job_list
-from iostats.report.job_list import (
-    FIELDS,
-    How,
-    Summary,
-    columns_of,
-    field_of,
-    sort_of,
-    summary_of,
-)
+from iostats.report import job_fields, job_list
+from iostats.report.job_fields import FIELDS, field_of, sort_of
+from iostats.report.job_list import NumberForm, columns_of
+from iostats.report.job_summary import Summary, summary_of
 from iostats.site import job_index
 
 SLURM = {"system": "slurm", "cluster": "eiger", "account": "proj23", "partition": "normal",
@@ -126,7 +120,7 @@ def test_a_job_of_the_servers_has_the_time_that_they_have_seen_it():
     assert 97.0 == in_short(harvest=longer).elapsed_s
     assert 60.0 == in_short(report("nid1", [llite(read_bytes=23)]), harvest=longer).elapsed_s
     elapsed = field_of("Elapsed", "-o")
-    shown = {**dict.fromkeys(job_list.NAMES), "source": "servers", "elapsed_s": 60.0}
+    shown = {**dict.fromkeys(job_fields.NAMES), "source": "servers", "elapsed_s": 60.0}
     assert "~00:01:00" == job_list.cell(shown, elapsed)
     assert "00:01:00" == job_list.cell({**shown, "started": 1.0, "ended": 61.0}, elapsed)
 
@@ -138,7 +132,7 @@ def test_a_narrow_terminal_does_without_some_columns(room, without):
     rows = [row(source="nodes", nodes=2, reported=2, job_id="4711", user="alice", name="solve",
                 outcome="COMPLETED", read_bytes=23, write_bytes=37)]
     columns = columns_of("JobID,JobName%-10,User%-8,NNodes,State,ReadBytes%14,WriteBytes%14,Note")
-    found, left_off = job_list.fitting(rows, columns, How(), room)
+    found, left_off = job_list.fitting(rows, columns, NumberForm(), room)
     assert without == left_off
     assert [one.field.column for one in found] == [
         name for name in ("JobID", "JobName", "User", "NNodes", "State", "ReadBytes", "WriteBytes",
@@ -146,7 +140,7 @@ def test_a_narrow_terminal_does_without_some_columns(room, without):
     assert room == 20 or max(map(len, job_list.table(rows, found))) - 1 <= room
     # Whose they are is left off where all are one's.
     rows.append({**rows[0], "user": "bob"})
-    assert "User" not in job_list.fitting(rows, columns, How(), room)[1]
+    assert "User" not in job_list.fitting(rows, columns, NumberForm(), room)[1]
 
 
 @pytest.mark.parametrize("nodes, reported, note", [
@@ -188,7 +182,7 @@ def test_the_table_has_a_column_for_each_number_of_a_summary():
     columns = [line.split()[0] for line in table.replace("\n", " ").split(",") if line.strip()]
     assert ["cluster", "job", "attempt", "shown_as", "user", *Summary._fields] == columns
     # too_low and too_high are bits of lower_bound
-    assert set(job_list.NAMES) <= {"job_id", "raw_job_id", "too_low", "too_high", *columns}
+    assert set(job_fields.NAMES) <= {"job_id", "raw_job_id", "too_low", "too_high", *columns}
 
 
 # -- fields ----------------------------------------------------------------------------------------
@@ -263,10 +257,10 @@ def test_what_is_no_order_is_one_line(text):
 
 def row(**values):
     """A row of the site's server."""
-    found = {**dict.fromkeys(job_list.NAMES), "cluster": "", "attempt": 0, "lower_bound": False,
+    found = {**dict.fromkeys(job_fields.NAMES), "cluster": "", "attempt": 0, "lower_bound": False,
              "net_lower_bound": False, "server_lower_bound": False, "final": True, "shared": 0,
              "reported": 2, "nodes": 2, "source": "nodes", "file_systems": [], **values}
-    assert set(found) == set(job_list.NAMES)
+    assert set(found) == set(job_fields.NAMES)
     return found
 
 
@@ -294,7 +288,7 @@ JobID  JobName    User  NNodes State        Elapsed  ReadBytes WriteBytes  Opens
 4713   \u8a08\u7b97\u8a08\u7b97+  carol      - -                  -          -          -      -          - no report
 4717   a|b        bob        1 -          ~00:00:37   41 bytes   43 bytes      -         47 storage servers only; not final
 4719   x\\x1b[2Jy  bob        3 -           00:00:00    1 bytes    1 bytes      1          1 2 shared
-""" == "".join(job_list.table(ROWS, columns_of(job_list.DEFAULT)))  # noqa: E501
+""" == "".join(job_list.table(ROWS, columns_of(job_fields.DEFAULT)))  # noqa: E501
 
 
 def test_a_width_is_kept_by_all_but_numbers():
@@ -327,14 +321,16 @@ JobID|JobName|ReadBytes|Opens|Note
 4719|x\\x1b[2Jy|1 bytes|1|2 shared
 """ == "".join(job_list.parsable(ROWS, columns))
     assert "4711|892338176|\n4713|-|\n" == "".join(job_list.parsable(
-        [ROWS[0], ROWS[2]], columns_of("JobID,ReadBytes"), How(raw=True), False, "|", True))
+        [ROWS[0], ROWS[2]], columns_of("JobID,ReadBytes"), NumberForm(raw=True), False, "|", True))
 
 
 @pytest.mark.parametrize("how, expected", [
-    (How(), "851.0 MiB"), (How("decimal"), "892.3 MB"), (How("bytes"), "892338176 bytes"),
-    (How(raw=True), "892338176"), (How(unit="K"), "871424.00 KiB"), (How(unit="G"), "0.83 GiB"),
-    (How(unit="T"), "0.00081 TiB"), (How("decimal", "G"), "0.89 GB"),
-    (How("bytes", "M"), "851.00 MiB")])
+    (NumberForm(), "851.0 MiB"), (NumberForm("decimal"), "892.3 MB"),
+    (NumberForm("bytes"), "892338176 bytes"),
+    (NumberForm(raw=True), "892338176"), (NumberForm(unit="K"), "871424.00 KiB"),
+    (NumberForm(unit="G"), "0.83 GiB"),
+    (NumberForm(unit="T"), "0.00081 TiB"), (NumberForm("decimal", "G"), "0.89 GB"),
+    (NumberForm("bytes", "M"), "851.00 MiB")])
 def test_bytes_are_shown_in_each_unit(how, expected):
     """What is not 0 is not shown as 0."""
     assert expected == job_list.cell(ROWS[0], field_of("ReadBytes", ""), how)
@@ -374,7 +370,7 @@ def test_what_is_parsable_is_parsed_to_as_many_fields(names, delimiter, ends):
     """Whatever a job is called, and whatever stands between."""
     rows = [row(job_id=name, name=name, read_bytes=23, lower_bound=True) for name in names]
     columns = columns_of("JobID,JobName,ReadBytes,Note")
-    for line in job_list.parsable(rows, columns, How(), False, delimiter, ends):
+    for line in job_list.parsable(rows, columns, NumberForm(), False, delimiter, ends):
         assert line.endswith("\n") and (line[:-1].isprintable() or "\t" in delimiter)
         assert 4 + ends == len(line[:-1].split(delimiter))
 
@@ -396,11 +392,11 @@ def test_what_can_not_stand_between_fields_is_one_line(text):
     ("f", "FAILED"), ("TO", "TIMEOUT"), ("oom", "OUT_OF_MEMORY"), ("node_fail", "NODE_FAIL"),
     ("revoked", "REVOKED")])
 def test_states_are_written_as_sacct_takes_them(text, state):
-    assert state == job_list.state_of(text)
+    assert state == job_fields.state_of(text)
 
 
 def test_the_help_has_a_line_for_each_field():
-    lines = job_list.field_help().splitlines()
+    lines = job_fields.field_help().splitlines()
     assert [one.column for one in FIELDS] == [line.split()[0] for line in lines]
     assert "WriteBytes        written by programs" in lines
     assert max(map(len, lines)) < 80

@@ -15,7 +15,7 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base.errors import NotReadable, StateError
 from iostats.base.job_facts import Facts
-from iostats.report.job_list import Summary
+from iostats.report.job_summary import Summary
 from iostats.site import harvest_checkpoints, harvest_intake, harvested_job, job_lives
 from iostats.site.harvest_store import SweepStore
 from iostats.site.resets import gaps

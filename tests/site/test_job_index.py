@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_store import DAY, NOON, add, found, keep_record, reported_and_recorded
 
-from iostats.report import job_list
-from iostats.report.job_list import NAMES, Summary
+from iostats.report import job_summary
+from iostats.report.job_fields import NAMES
+from iostats.report.job_summary import Summary
 from iostats.site.job_index import MOST_JOBS, MOST_NAMES, JobsParams, select
 from iostats.site.store import Key, Store
 
@@ -163,7 +164,7 @@ def test_which_way_a_number_may_be_wrong_is_kept_in_the_store(store, sort, desce
              "4": (["write_bytes"], []), "6": (["read_bytes", "write_bytes"], []),
              "8": ([], ["write_bytes"]), "9": (all_low, ["write_bytes"])}
     for bits, (low, high) in wrong.items():
-        assert int(bits) == job_list.bits_of(low, high)
+        assert int(bits) == job_summary.bits_of(low, high)
         keep(store, bits, lower_bound=int(bits))
     seen, after = {}, None
     while True:

@@ -17,7 +17,14 @@ from iostats.base import config
 from iostats.lustre.paths import File
 from iostats.node import show
 from iostats.node.sources import read_at
-from iostats.report import accounting_comment, job_list, job_tables, node_sets
+from iostats.report import (
+    accounting_comment,
+    job_fields,
+    job_list,
+    job_summary,
+    job_tables,
+    node_sets,
+)
 from iostats.wire.messages.report import ReportedPhase
 from iostats.site import job_index
 from iostats.totals import bounds, delta
@@ -232,11 +239,11 @@ def test_the_short_form_keeps_the_marks(deltas, low, evictions, high):
 
 def row_of(totals):
     """The row of `iostats jobs`, by way of the table of the store."""
-    summary = job_list.summary_of(totals.record())
-    columns = dict(zip(job_list.Summary._fields, summary))
+    summary = job_summary.summary_of(totals.record())
+    columns = dict(zip(job_summary.Summary._fields, summary))
     values = {**columns, "too_low": columns["lower_bound"],
-              "lower_bound": int(columns["lower_bound"] & job_list.SOME_LOW != 0)}
-    return job_index.row_of([values.get(name, "") for name in job_list.NAMES])
+              "lower_bound": int(columns["lower_bound"] & job_summary.SOME_LOW != 0)}
+    return job_index.row_of([values.get(name, "") for name in job_fields.NAMES])
 
 
 @pytest.mark.parametrize("totals, cells, note", [
@@ -247,7 +254,7 @@ def row_of(totals):
 ], ids=["small", "exact", "cleared", "both"])
 def test_a_line_of_jobs_marks_what_was_written_and_no_more(totals, cells, note):
     row = row_of(totals)
-    assert cells == tuple(job_list.cell(row, job_list.field_of(name, "")) for name in (
+    assert cells == tuple(job_list.cell(row, job_fields.field_of(name, "")) for name in (
         "ReadBytes", "WriteBytes", "Opens"))
     assert note == job_list.note_of(row)
 
