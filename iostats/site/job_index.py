@@ -1,11 +1,11 @@
 """
-The table of summaries in the store: one short row for each record, and the SQL that asks for them.
+The index of `iostats jobs`: a table with one short row for each record, and the SQL that reads it.
 
-Beside the records and not among their columns: a record has some KiB, and SQLite would have to read
-through each to get to what stands behind it.  100,000 rows here are 20 MiB.
+It is a table of its own because a record has some KiB, and SQLite would have to read all of it to
+get to the columns after it.  100,000 rows here are 20 MiB.
 
-`began` and `over` are when the job was there: as its nodes or the storage servers say, or else from
-the first word of it to its record.
+`began` and `over` say when the job ran: by its nodes or the storage servers, or else from its first
+report to its record.
 """
 
 from collections.abc import Iterable, Sized
@@ -17,9 +17,9 @@ from iostats.report.job_fields import NAMES
 from iostats.report.job_summary import SOME_LOW, Summary, bits_of, wrong_of
 
 MOST_ROWS = 5_000                   # in one answer
-MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 takes 999 values
+MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 accepts 999 values
 
-# Version 2 of the store has this form: other columns are another version.
+# Part of version 2 of the store: to change the columns is to change the version.
 MAKE = """
 CREATE TABLE summaries (
     cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
@@ -40,7 +40,7 @@ CREATE INDEX summaries_user ON summaries (user, over);
 _RUN = ("cluster", "job", "attempt", "shown_as", "user")
 _OF_SUMMARY = {**dict.fromkeys(Summary._fields, "?"), "began": "coalesce(?, min(first, made))",
                "over": "coalesce(?, made)"}
-# Of `jobs`, whose row for this run is there by now.
+# From the row of this run in `jobs`, which must be there.
 PUT = (f"INSERT OR REPLACE INTO summaries ({', '.join((*_RUN, *_OF_SUMMARY))}) "
        f"SELECT {', '.join((*_RUN, *_OF_SUMMARY.values()))} FROM jobs "
        f"WHERE cluster = ? AND job = ? AND attempt = ?")
@@ -59,12 +59,12 @@ class JobsParams(msgspec.Struct):
     Which jobs, in which order: the params of the site server's `jobs`.
 
     Attributes:
-        users, accounts, partitions, clusters, jobs, states: one of these; [] for any.
-        since, until: seconds since 1970; jobs that were there in between, or None.
-        all_runs: a job that was started again has a row for each run.
+        users, accounts, partitions, clusters, jobs, states: any of these; [] for all.
+        since, until: seconds since 1970; jobs that ran at any time between; None for no limit.
+        all_runs: all runs of a requeued job, not only the last one.
         sort: a name of joblist.NAMES.
-        limit: rows in this answer.
-        after: `next` of the answer before, to go on from there.
+        limit: up to this many rows in the answer.
+        after: `next` of the previous answer, to continue there.
     """
 
     users: _Names = []
@@ -82,25 +82,25 @@ class JobsParams(msgspec.Struct):
     after: Optional[tuple[Union[_Integer, float, _Text, None], _Text, _Text, _Attempt]] = None
 
 
-# What a row of `jobs` is called -> the column.
+# Member of a row of `jobs` -> column, where they differ.
 _SQL = {"job_id": "shown_as", "raw_job_id": "job", "too_low": "lower_bound",
         "too_high": "lower_bound", "lower_bound": f"(lower_bound & {SOME_LOW} != 0)"}
 _FLAGS = ("lower_bound", "net_lower_bound", "server_lower_bound", "final")
-# What there is a list of in a question -> the column.
+# List in JobsParams -> column.
 _ONE_OF = {"users": "user", "accounts": "account", "partitions": "partition",
            "clusters": "cluster", "states": "upper(outcome)"}
 
 
 def values_to_put(key: tuple[Any, ...], summary: Summary) -> tuple[Any, ...]:
-    """The values of PUT."""
+    """The values of PUT; `key`: a store.Key."""
     return (*summary, *key)
 
 
 def select(question: JobsParams) -> tuple[str, list[Any]]:
     """
-    (SQL, values) for the rows that a question asks for; one more than its `limit`.
+    (SQL, values) for the rows that are asked for, and one more than the `limit`.
 
-    Unknown values come last, whatever the order.  ValueError for an unknown `sort`.
+    Unknown values are last in either order.  ValueError for an unknown `sort`.
     """
     if question.sort not in NAMES:
         raise ValueError(f"sort: expected one of {', '.join(NAMES)}, got {question.sort!r}")
@@ -153,7 +153,7 @@ def _marks(values: Sized) -> str:
 
 
 def row_of(values: Iterable[Any]) -> dict[str, Any]:
-    """{name: value} of a row that `select` has found."""
+    """{member: value} of a row that `select` has found."""
     row = dict(zip(NAMES, values))
     for name in _FLAGS:
         row[name] = bool(row[name])
@@ -163,7 +163,7 @@ def row_of(values: Iterable[Any]) -> dict[str, Any]:
 
 
 def mark_of(row: dict[str, Any], question: JobsParams) -> tuple[Any, str, str, int]:
-    """Where the next question goes on: `after` this row."""
+    """The `after` with which the next question continues behind this row."""
     last = row[question.sort]
     if question.sort in ("too_low", "too_high"):
         last = bits_of(row["too_low"], row["too_high"])

@@ -1,14 +1,14 @@
 """
 The life of a job, as the storage servers and the batch system show it together.
 
-    ACTIVE   a sweep in which one of its entries in job_stats has changed
-    SILENT   job_cleanup_interval has gone by without that: its entries may expire
+    ACTIVE   one of its entries in job_stats has changed in a sweep
+    SILENT   no entry has changed for job_cleanup_interval: they may expire
     OVER     the batch system says that it has ended
-    CALM     nothing has come for so long that nothing will come: its totals are final
+    CALM     no entry has changed for so long that none will: its totals are final
 
-A job is ENDED, and not SETTLED, for some time after its end: nodes still write back what was in
-their page cache, under the job's id.  Where no batch system knows of a job, silence alone settles
-it.  What comes in after that is a life of its own, and is added to the record of the first.
+A job is ENDED, and not yet SETTLED, for some time after its end: nodes still write back their page
+cache under the job's id.  A job that no batch system knows is settled by silence alone.  What comes
+after that is counted as another life of the job, and added to the record of the first.
 
 Source: lprocfs_job_cleanup(), lustre/obdclass/lprocfs_jobstats.c, for when entries expire.
 """
@@ -26,10 +26,10 @@ NEXT = {
 }
 
 SETTLES_AFTER, SETTLES_ALONE = 1.5, 3.0       # cleanup intervals; an entry lives at most 1.5
-WRITES_BACK_S = 60.0            # nodes, after a job's end: dirty pages are some 30 s old at most
+WRITES_BACK_S = 60.0            # by nodes after a job's end: dirty pages are up to some 30 s old
 
 
-def after(state: str, event: str) -> str:
+def next_state(state: str, event: str) -> str:
     """The state that follows; ValueError where `event` cannot be in `state`."""
     try:
         return NEXT[state][event]
@@ -37,14 +37,14 @@ def after(state: str, event: str) -> str:
         raise ValueError(f"a job that is {state} can't be {event}") from None
 
 
-def event(state: str, now: float, last: float, over_at: float | None, is_known: bool,
+def due_event(state: str, now: float, last: float, over_at: float | None, is_known: bool,
           cleanup_s: float) -> str | None:
     """
-    What has happened to a job by `now`, or None: the events but ACTIVE, which a sweep shows.
+    The event that has happened to a job by `now`, or None; ACTIVE comes from sweeps, not from here.
 
-    `last`: when a sweep last showed a change; `over_at`: when the batch system was seen to say that
-    it is over, None while it does not; `is_known`: it has a batch system that knows of it;
-    `cleanup_s`: the longest job_cleanup_interval of the targets.  All in seconds.
+    `last`: when a sweep last showed a change; `over_at`: when the batch system first said that it
+    is over, None while it does not; `is_known`: a batch system knows it; `cleanup_s`: the longest
+    job_cleanup_interval of the targets.  All in seconds.
     """
     if state != SETTLED:
         if over_at is not None and state != ENDED:

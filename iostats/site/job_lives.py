@@ -30,8 +30,8 @@ from iostats.site.job_lifecycle import (
     RUNNING,
     SETTLED,
     SETTLES_ALONE,
-    after,
-    event,
+    due_event,
+    next_state,
 )
 from iostats.site.job_times import JobTimes
 
@@ -159,7 +159,7 @@ class JobLives:
             self._touched.add(job)
         life.last = max(life.last, slot)
         if life.state in (RUNNING, QUIET):
-            life.state = after(life.state, ACTIVE)
+            life.state = next_state(life.state, ACTIVE)
         if life.last - life.kept >= _KEEP_EVERY_S:
             self._touched.add(job)                  # its life is to be kept
 
@@ -334,9 +334,9 @@ class JobLives:
         for job, life in self._lives.items():
             if until - life.last < cleanup_s and life.over_at is None:
                 continue
-            while (what := event(life.state, until, life.last, life.over_at, bool(life.facts),
-                                 cleanup_s)) is not None:
-                life.state = after(life.state, what)
+            while (what := due_event(life.state, until, life.last, life.over_at,
+                                     bool(life.facts), cleanup_s)) is not None:
+                life.state = next_state(life.state, what)
                 self._touched.add(job)
                 if life.state == SETTLED:
                     calm.append(job)

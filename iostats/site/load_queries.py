@@ -1,15 +1,15 @@
 """
-What the site's server answers of the harvest: `load` (who loads the file systems now) and `query`
-(jobHarvest's levels of detail); docs/harvest.md has their forms.
+The site server's answers about the storage servers: `load` (who loads the file systems now) and
+`query` (jobHarvest's levels of detail); docs/harvest.md has their forms.
 
-`harvest` is a harvested.Harvest, or what looks like one: targets, sweep, facts(id), job_of(id),
-age_s(target), is_overdue(target).  A sweep is added up when it is first asked for, with numpy, and
-kept until the next one.  How old the readings are is told as of the question.
+`harvest` is a harvest_intake.Harvest, or has the same members: targets, sweep, facts(id),
+job_of(id), age_s(target), is_overdue(target).  A sweep is added up with numpy at the first question
+about it, and kept until the next sweep.  The age of readings is that at the time of the question.
 
-An answer over everything may take seconds, so all of it is made in steps, and sweeps are taken in
-between.  Rates are those of the sweep that was the last one at the begin, on all targets.  Totals
-are, target by target, those of its last reading when it is come to: to copy all of them at once
-would hold the server for as long, and twice the memory.
+An answer about everything may take seconds, so it is made in steps, between which the server takes
+sweeps.  Rates are those of the last sweep when the answer was begun, on all targets.  Totals of a
+target are those of its last reading when the answer gets to it: to copy all of them first would
+block the server for as long, and take twice the memory.
 """
 
 from collections.abc import Callable, Collection, Generator
@@ -41,7 +41,7 @@ _Array = numpy.typing.NDArray[Any]
 _Answer = Generator[None, None, dict[str, Any]]
 _Key = tuple[str, str]                          # file system, target
 _RATES = tuple(f"{metric}_per_s" for metric in METRICS)
-_GONE_S = 86400.0               # a target that was not seen for longer is missed no more
+_GONE_S = 86400.0               # a target that was not seen for longer counts as removed
 
 
 class LoadParams(msgspec.Struct):
@@ -82,13 +82,13 @@ class QueryParams(msgspec.Struct):
 
 
 class LoadAnswers:
-    """Remembers the last sweep, added up."""
+    """Answers `load` and `query`; remembers the last sweep, added up."""
 
     def __init__(self) -> None:
         self._sweep: Any = None                     # that the others are of
         self._rates: Optional[Load] = None
         self._known: Optional[_KnownIds] = None
-        self._first: set[_Key] = set()              # targets that only this sweep has seen
+        self._first: set[_Key] = set()              # targets whose first reading it has
 
     def load(self, harvest: Any, ask: LoadParams, user: Optional[str]) -> _Answer:
         """
@@ -115,7 +115,7 @@ class LoadAnswers:
             yield from _totals(harvest, rates, known, wanted, user, is_part))
         answer = yield from ranking.answer_in_steps(load, wanted, known, user)
         if is_part:
-            answer["file_systems"] = []             # to add up everything for a few rows is long
+            answer["file_systems"] = []             # to add up everything for a few rows takes long
         if query.has_details:
             yield from _with_details(answer["rows"], harvest, known, level.over == ONE_TARGET)
         if query.kind == BOTH and user is None and not ask.user and not ask.job:
@@ -135,17 +135,17 @@ class LoadAnswers:
         """(Load of the rates of the last sweep, _KnownIds), in steps; with these columns, too."""
         sweep = harvest.sweep
         if sweep is None:
-            raise WireError(protocol.REFUSED, "no sweep of the storage servers is whole yet: has "
-                                          "`iostats harvest` been started there?"
-                            if not harvest.targets else
-                            "no sweep is whole yet; try again in some seconds")
+            raise WireError(protocol.REFUSED, (
+                "no sweep is complete yet; try again in a few seconds" if harvest.targets else
+                "no sweep of the storage servers is complete yet: has `iostats harvest` been "
+                "started there?"))
         known, rates = self._known, self._rates
         if self._sweep is sweep and rates is not None:      # others look at other columns
             more = tuple(name for name in MORE if name in more or name in rates.more)
         if self._sweep is not sweep or known is None or rates is None or not (
                 set(more) <= set(rates.more)):
             known, parts, self._first = _KnownIds(harvest), [], set()
-            # At once: they belong together, and a target changes none that it has given.
+            # In one step: they are of one sweep, and a target does not change what it has returned.
             for target, gains in [(target, target.gains()) for target in sweep.targets]:
                 if gains is None or not gains.span_s:
                     self._first.add((target.file_system, target.target))
@@ -166,7 +166,7 @@ class LoadAnswers:
 
 
 class _KnownIds:
-    """What a harvest knows of ids, asked once for each sweep."""
+    """What a harvest knows about ids, asked once per sweep."""
 
     def __init__(self, harvest: Any) -> None:
         self._harvest = harvest
@@ -188,7 +188,7 @@ def _check_user(asked: str, own: Optional[str]) -> None:
 
 
 def _readings(harvest: Any) -> dict[_Key, LastReading]:
-    """{(file system, target): LastReading} of all that are there: that were read within a day."""
+    """{(file system, target): LastReading} of those that were read within a day."""
     ages = ((key, target.node or "", harvest.age_s(target))
             for key, target in harvest.targets.items())
     return {key: LastReading(server, age_s) for key, server, age_s in ages
@@ -197,7 +197,7 @@ def _readings(harvest: Any) -> dict[_Key, LastReading]:
 
 def _missing(readings: dict[_Key, LastReading], is_missing: Callable[[_Key], bool],
              first: Collection[_Key] = ()) -> dict[str, dict[str, str]]:
-    """{file system: {target: why}} of those for which `is_missing`, or that are `first` seen."""
+    """{file system: {target: why}} of targets that `is_missing`, or seen for the `first` time."""
     missing: dict[str, dict[str, str]] = {}
     for (fs, name), reading in readings.items():
         if is_missing((fs, name)):
@@ -245,7 +245,7 @@ def added_by_id(parts: list[TargetLoad],
 def _totals(harvest: Any, rates: Load, known: _KnownIds, ask: LoadQuery, user: Optional[str],
             is_part: bool) -> Generator[None, None, Load]:
     """
-    The Load of all that was counted for the ids that are known; or asked for, if `is_part`.  In
+    The Load of all that was counted for the known ids, or for those of `ask` if `is_part`.  In
     steps.
     """
     began, parts = None, []
@@ -267,7 +267,7 @@ def _totals(harvest: Any, rates: Load, known: _KnownIds, ask: LoadQuery, user: O
 def _part_of_totals(target: Any, totals: Any) -> TargetLoad:
     counters, zero = totals.counters, numpy.zeros(len(totals.ids), numpy.int64)
 
-    # Signed, all of them: numpy makes a float of a sum of both kinds.
+    # All of them signed: numpy makes a float of the sum of a signed and an unsigned one.
     def samples(name: str) -> _Array:
         return counters[name].samples.astype(numpy.int64) if name in counters else zero
 
@@ -285,7 +285,7 @@ def _part_of_totals(target: Any, totals: Any) -> TargetLoad:
 def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _KnownIds,
                   are_of_targets: bool) -> Generator[None, None, None]:
     """
-    Add to each row what each counter has counted, and what may be missing in it; in steps.
+    Add `counters` and `notes` (why they may be too low) to each row; in steps.
 
     `are_of_targets`: each row is of one target; otherwise of a file system.
     """
@@ -324,9 +324,9 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _KnownIds,
                 continue
             made = target.origin(id)
             first[fs, id] = min(made, first.get((fs, id), made))
-            for why in _marks(target, id, known.facts(id), made):
+            for why in _reasons_too_low(target, id, known.facts(id), made):
                 row["notes"].setdefault(why, set()).add(name)
-    if not are_of_targets:              # where a job has nothing now it may have had something
+    if not are_of_targets:              # a target may have lost all of a job's counters
         earliest = min((facts.started for ids in everywhere.values()
                         for facts in map(known.facts, ids)
                         if facts is not None and facts.started), default=None)
@@ -335,11 +335,11 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _KnownIds,
             since = target.swept_since
             if not target.gaps and None not in (since, target.cleanup_s) and (
                     earliest is None or earliest >= since):
-                continue                # most have nothing to tell, and there may be thousands
+                continue                # most have no gap, and there may be thousands
             known_here = set(target.ids())
             for id, row in everywhere.get(fs, {}).items():
                 if row["is_job"] and id not in known_here:
-                    for why in _marks(target, id, known.facts(id), first.get((fs, id))):
+                    for why in _reasons_too_low(target, id, known.facts(id), first.get((fs, id))):
                         row["notes"].setdefault(why, set()).add(name)
     for row in rows:
         row["lower_bound"] = row["lower_bound"] or bool(row["notes"])
@@ -347,13 +347,16 @@ def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _KnownIds,
                         for why, names in sorted(row["notes"].items())]
 
 
-def _marks(target: Any, id: str, facts: Optional[Facts], first: Optional[float]) -> list[str]:
+def _reasons_too_low(target: Any, id: str, facts: Optional[Facts],
+                     first: Optional[float]) -> list[str]:
     """
-    Why the total of a job may be too low on a target, as far as it has come; `first`: where nobody
-    tells when the job began, when its first entry was made: the total is of what came since then.
+    [why] the total of a job may be too low on a target, up to its last reading.
+
+    `first`: when its first entry was made; where the start of the job is unknown, the total is of
+    what came since then.
     """
     whys: list[str]
-    if target.read_at is None:                      # only a part of its first reading is there
+    if target.read_at is None:                      # its first reading is not complete
         whys = target.marks(id, 0.0, 0.0)
         return whys
     began = facts.started if facts is not None and facts.started else max(
@@ -364,7 +367,7 @@ def _marks(target: Any, id: str, facts: Optional[Facts], first: Optional[float])
 
 
 def _shares(load: Load, file_system: str) -> list[dict[str, Any]]:
-    """Of each target, which part of its requests was of no job."""
+    """[row]: which part of the requests of each target was (no job)."""
     return [{"file_system": part.file_system, "target": part.target, "server": part.server,
              "requests": amounts[2], "no_job_requests": no_job[2],
              "no_job_share": share(no_job[2], amounts[2]),

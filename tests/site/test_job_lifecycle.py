@@ -14,8 +14,8 @@ from iostats.site.job_lifecycle import (
     RUNNING,
     SETTLED,
     SILENT,
-    after,
-    event,
+    due_event,
+    next_state,
 )
 
 EVENTS = (ACTIVE, SILENT, OVER, CALM)
@@ -25,10 +25,10 @@ EVENTS = (ACTIVE, SILENT, OVER, CALM)
 @pytest.mark.parametrize("what", EVENTS)
 def test_every_event_in_every_state_leads_somewhere_or_is_refused_by_name(state, what):
     if what in NEXT[state]:
-        assert after(state, what) in NEXT
+        assert next_state(state, what) in NEXT
     else:
         with pytest.raises(ValueError, match=f"a job that is {state} can't be {what}"):
-            after(state, what)
+            next_state(state, what)
 
 
 def test_every_state_but_the_last_has_a_way_to_the_last():
@@ -59,7 +59,7 @@ def test_every_state_but_the_last_has_a_way_to_the_last():
         "a second before that", "its end is later than its last word", "settled is settled"])
 def test_what_happens_to_a_job_with_an_interval_of_600_s(state, now, last, over_at, is_known,
                                                          expected):
-    assert expected == event(state, now, last, over_at, is_known, 600)
+    assert expected == due_event(state, now, last, over_at, is_known, 600)
 
 
 @pytest.mark.parametrize("state, now, last, over_at, is_known, expected", [
@@ -73,4 +73,4 @@ def test_what_happens_to_a_job_with_an_interval_of_600_s(state, now, last, over_
 def test_with_an_interval_of_2_s_no_job_is_settled_while_its_nodes_may_write_back(
         state, now, last, over_at, is_known, expected):
     """A minute; 1.5 or 3 intervals were less, and the totals final before they could be."""
-    assert expected == event(state, now, last, over_at, is_known, 2)
+    assert expected == due_event(state, now, last, over_at, is_known, 2)

@@ -351,7 +351,7 @@ def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later():
     assert {T + 10: ["not read from the job's begin on (MDT0000 OST0000)"], T + 30: []} == whys
 
 def test_before_the_first_sweep_there_is_no_answer():
-    with pytest.raises(WireError, match="no sweep of the storage servers is whole yet"):
+    with pytest.raises(WireError, match="no sweep of the storage servers is complete yet"):
         finished(LoadAnswers().load(Harvest(), LoadParams(), None))
 
 
