@@ -54,7 +54,8 @@ class JobServer(RpcServer):
         self._has_news = False                         # what is in no journal yet
         self.methods.update(report=Method(self._report, NodeReport,
                                           ReportDecoder(totals.alike).decode),
-                            totals=Method(self._totals, messages_totals.Params, keys_once=True),
+                            totals=Method(self._totals, messages_totals.TotalsParams,
+                                          keys_once=True),
                             status=Method(self._status, None))
 
     def refuse(self, why: str, node: Optional[str] = None) -> None:
@@ -65,7 +66,7 @@ class JobServer(RpcServer):
                      self._metrics)
         return self._answer(self.totals.add(report))
 
-    def _totals(self, params: messages_totals.Params, sender: Sender) -> dict[str, Any]:
+    def _totals(self, params: messages_totals.TotalsParams, sender: Sender) -> dict[str, Any]:
         """Many nodes in one message; each message once."""
         caller = self.require_authenticated(sender)
         others = messages_totals.totals_of(params, caller.node, self.totals.job, self._metrics,

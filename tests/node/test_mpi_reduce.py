@@ -24,7 +24,7 @@ from iostats.node import mpi_reduce
 from iostats.wire.messages.report import NodeReport
 from iostats.totals.job_totals import Totals
 from iostats.wire import client
-from iostats.wire.messages import totals
+from iostats.wire.messages.totals import FileSystemState, TotalsParams, TotalsState, totals_of
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 needs_mpi = pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec: pip install '.[mpi]'")
@@ -206,7 +206,7 @@ def test_what_could_not_be_delivered_is_kept_on_each_node(desk):
     """And goes to the server with the next `stop`, with --mpi or without."""
     ranks = Ranks(desk, 3, 2)
     (desk.home / ".iostats").mkdir(mode=0o700)
-    (desk.directory / "site.cfg").write_text("[node]\ntry_for = 0\n", encoding="ascii")
+    (desk.directory / "site.cfg").write_text("[node]\nretry_timeout = 0\n", encoding="ascii")
     assert ({0}, []) == ranks.run("start")
     ranks.trees(**AFTER)
     where = "--server", "127.0.0.1:1", "--config", "site.cfg"
@@ -331,8 +331,8 @@ def test_a_report_by_way_of_a_rank_is_the_report(job):
             by_itself.add(sent)
             on_rank.add(mpi_reduce._report_of(params, ahead_s))
         state = mpi_reduce._merged(None, json.loads(json.dumps(on_rank.state())))
-        by_rank.merge(totals.totals_of(
-            msgspec.json.decode(json.dumps(message(state, node="nid00000")), type=totals.Params),
+        by_rank.merge(totals_of(
+            msgspec.json.decode(json.dumps(message(state, node="nid00000")), type=TotalsParams),
             "nid00000", "4711", set(), str))
     assert json.dumps(by_itself.record()) == json.dumps(by_rank.record())
 
@@ -383,7 +383,7 @@ def test_the_protocols_page_names_every_member():
     """docs/wire.md, `totals`."""
     page = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8").partition("**totals**")[2]
     whole, _, one = page.partition("**status**")[0].partition("| of a file system |")
-    for text, kind in (whole, totals.State), (one, totals.FileSystem):
+    for text, kind in (whole, TotalsState), (one, FileSystemState):
         named = re.findall(r"(?m)^\| ([a-z_, ]+) \|", text)
         assert set(kind.__struct_fields__) == set(", ".join(named).split(", "))
 
@@ -430,15 +430,15 @@ def test_a_state_that_is_none_is_refused_at_the_door(path, value):
     """Before anything of it is added."""
     state = json.loads(json.dumps(state_of("nid00001", "nid00002")))
     good = json.dumps(message(state))
-    totals.totals_of(msgspec.json.decode(good, type=totals.Params), "nid00001", "4711", set(), str)
+    totals_of(msgspec.json.decode(good, type=TotalsParams), "nid00001", "4711", set(), str)
     with pytest.raises((msgspec.ValidationError, ValueError)):
-        msgspec.json.decode(json.dumps(message(altered(state, path, value))), type=totals.Params)
+        msgspec.json.decode(json.dumps(message(altered(state, path, value))), type=TotalsParams)
 
 
 def test_too_many_metrics_are_refused():
     """As in reports: 10,000 names in a job."""
     state = json.loads(json.dumps(state_of("nid00001")))
     state["file_systems"]["scratch"]["sums"][0][2] = {f"m{number}": 1 for number in range(10_001)}
-    params = msgspec.json.decode(json.dumps(message(state)), type=totals.Params)
+    params = msgspec.json.decode(json.dumps(message(state)), type=TotalsParams)
     with pytest.raises(Exception, match="at most 10000 different metrics"):
-        totals.totals_of(params, "nid00001", "4711", set(), str)
+        totals_of(params, "nid00001", "4711", set(), str)

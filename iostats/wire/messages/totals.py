@@ -1,8 +1,8 @@
 """
-The params of the method `totals`: what Totals.state() says of many nodes, in one message.
+The params of the method `totals`: Totals.state() of many nodes, in one message; and their checks.
 
-Each node of it has its place in `parts` (with numbers) or in `without`, and no other is named: who
-sends it can say no more of a node than a report of that node could.
+Each node is in `parts` (with numbers) or in `without`, and no other is named: the message can say
+no more of a node than a report of that node could.
 """
 
 from collections.abc import Callable
@@ -40,11 +40,11 @@ def _check_sums(*sums: int) -> None:
 
 
 class _Array(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What is an array in JSON."""
+    """An array in JSON."""
 
 
-class Part(_Array):
-    """One report of a node; the same in job_totals.py."""
+class ReportTimes(_Array):
+    """The times of one report of a node, by the server's clock and since boot."""
 
     seq: _Seq
     boot_id: _Name
@@ -55,11 +55,11 @@ class Part(_Array):
 
     def __post_init__(self) -> None:
         if self.started > self.ended or self.started_up > self.ended_up:
-            raise ValueError("expected a part that ends after its start")
+            raise ValueError("expected a report that ends after its start")
 
 
-class Bins(_Array):
-    """What `watch` saw on many nodes; the same in time_bins.py."""
+class BinsState(_Array):
+    """What `watch` saw on many nodes; totals/time_bins.py."""
 
     every_s: Annotated[float, msgspec.Meta(ge=1e-3, le=1e30)]
     began: _Seconds
@@ -72,8 +72,8 @@ class Bins(_Array):
         _check_sums(*(max(row, default=0) for row in self.rows))
 
 
-class Metadata(_Array):
-    """What one MDT was asked."""
+class MetadataState(_Array):
+    """Requests to one MDT."""
 
     operations: _Values
     node_ns: _Sum
@@ -83,7 +83,7 @@ class Metadata(_Array):
         _check_sums(self.node_ns, *self.operations.values())
 
 
-class Sums(_Array):
+class SumsState(_Array):
     """The metrics of one source and target."""
 
     source: _Name
@@ -94,13 +94,13 @@ class Sums(_Array):
         _check_sums(*self.values.values())
 
 
-class FileSystem(msgspec.Struct):
-    """All that is known of one file system."""
+class FileSystemState(msgspec.Struct):
+    """The totals of one file system."""
 
-    sums: list[Sums]
+    sums: list[SumsState]
     notes: _Notes
-    metadata: dict[_Name, Metadata]
-    series: list[Bins]
+    metadata: dict[_Name, MetadataState]
+    series: list[BinsState]
     watched: list[_Node]
     mounts: list[Annotated[str, msgspec.Meta(max_length=4096)]]
     low: list[_Name]
@@ -113,16 +113,16 @@ class FileSystem(msgspec.Struct):
         _check_sums(self.dirty_bytes or 0)
 
 
-class Phase(_Array):
-    """A part of the job, from `mark`."""
+class PhaseState(_Array):
+    """A phase of the job, from `mark`."""
 
     at: tuple[_Seconds, _Place]
     seconds: Annotated[dict[_Node, _Elapsed], msgspec.Meta(min_length=1)]
-    file_systems: dict[_Name, FileSystem]
+    file_systems: dict[_Name, FileSystemState]
 
 
-class Short(msgspec.Struct):
-    """What is kept of one node."""
+class NodeState(msgspec.Struct):
+    """What Totals keeps of one node: its amounts, without targets."""
 
     elapsed_s: _Elapsed
     file_systems: dict[_Name, _Values]
@@ -132,21 +132,21 @@ class Short(msgspec.Struct):
             _check_sums(*values.values())
 
 
-class State(msgspec.Struct):
+class TotalsState(msgspec.Struct):
     """Totals.state()."""
 
     job: Annotated[str, msgspec.Meta(max_length=LONGEST_JOB_ID)]
-    nodes: dict[_Node, Short]
+    nodes: dict[_Node, NodeState]
     without: dict[_Node, _Why]
     gaps: list[_Node]
-    parts: dict[_Node, Annotated[list[Part], msgspec.Meta(min_length=1, max_length=1000)]]
-    file_systems: dict[_Name, FileSystem]
+    parts: dict[_Node, Annotated[list[ReportTimes], msgspec.Meta(min_length=1, max_length=1000)]]
+    file_systems: dict[_Name, FileSystemState]
     notes: _Notes
     refused: dict[_Text, _Count]
     refused_nodes: dict[_Node, list[_Text]]
     shared: dict[_Node, _Count]
     node_ns: _Sum
-    phases: Annotated[dict[_Name, Phase], msgspec.Meta(max_length=1000)]
+    phases: Annotated[dict[_Name, PhaseState], msgspec.Meta(max_length=1000)]
     user: Optional[tuple[_Node, _Name]]
 
     def __post_init__(self) -> None:
@@ -162,18 +162,18 @@ class State(msgspec.Struct):
             raise ValueError(f"expected names of nodes, got {min(wrong)[:40]!r}")
 
 
-class Params(msgspec.Struct):
+class TotalsParams(msgspec.Struct):
     """The params of the method `totals`; docs/wire.md."""
 
     protocol: int
     job: Annotated[str, msgspec.Meta(max_length=LONGEST_JOB_ID)]
     node: _Node
     seq: _Seq
-    state: State
+    state: TotalsState
 
 
-def _nodes_named(state: State) -> set[str]:
-    """All nodes that are named beside those that are there."""
+def _nodes_named(state: TotalsState) -> set[str]:
+    """The nodes that are named outside `nodes` and `without`."""
     named = {*state.gaps, *state.refused_nodes, *state.shared, *(state.user or ())[:1]}
     named.update(*state.notes.values(), *(phase.seconds for phase in state.phases.values()))
     for file_systems in (state.file_systems,
@@ -181,16 +181,16 @@ def _nodes_named(state: State) -> set[str]:
         for one in file_systems.values():
             named.update(one.watched, *one.notes.values(), *one.lacking.values())
             named.update(metadata.peak[1] for metadata in one.metadata.values())
-    return named - {""}                        # "" is the peak of nobody
+    return named - {""}                        # "": no node has a peak
 
 
-def totals_of(params: Params, node: str, job: str, metrics: set[str],
+def totals_of(params: TotalsParams, node: str, job: str, metrics: set[str],
               named: Callable[[str], str]) -> Totals:
     """
-    The Totals of Params that can be merged; WireError for others.
+    The Totals in a message that can be merged; WireError for another.
 
-    `node`: that sent them; `job`: whose they must be; `metrics`: a set of the names of metrics that
-    were taken before, to which theirs are added; `named`: as of Totals.from_state.
+    `node`: sent it; `job`: the job that it must be of; `metrics`: the names of metrics that were
+    seen before, to which its own are added; `named`: as of Totals.from_state.
     """
     wire_protocol.check_protocol(params.protocol, "nodes and server")
     if params.job != job or params.state.job != job or params.node != node:
