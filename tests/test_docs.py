@@ -106,3 +106,13 @@ def test_the_readme_is_for_people_in_a_hurry():
     assert len(text.splitlines()) <= 130
     assert set() == {path.name for path in HOME.glob("docs/*.md")} - set(
         re.findall(r"\]\(docs/(\w+\.md)\)", text))
+
+
+def test_every_module_that_a_document_names_is_there():
+    """`site/store_clock.py`, with or without iostats/ before it."""
+    named = [(page.name, module) for page in [*HOME.glob("*.md"), *HOME.glob("docs/*.md")]
+             if page.name != "CHANGELOG.md"
+             for module in re.findall(r"`(?:iostats/)?((?:%s)/[\w/]*\w\.py)`" % "|".join(
+                 path.parent.name for path in HOME.glob("iostats/*/__init__.py")),
+                 page.read_text())]
+    assert named and [] == [one for one in named if not (HOME / "iostats" / one[1]).exists()]

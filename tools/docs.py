@@ -12,9 +12,10 @@ import textwrap
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(HOME))
+sys.path[:0] = [str(HOME), str(HOME / "tools")]
 
 import record_schema
+import rooms
 
 from iostats import __main__, sinks
 from iostats.base import config as site
@@ -53,6 +54,19 @@ KINDS = {"text": "text, \"\" where it is not known", "names": "array of texts",
          "count": "integer or null", "bytes": "integer or null: bytes",
          "time": "number or null: seconds since 1970", "duration": "number or null: seconds",
          "seconds": "the same", "yes": "true or false", "note": "not in JSON"}
+
+
+def rooms_table():
+    """What each room is for, as it says itself."""
+    lines = ["| room | what it is for |", "|---|---|"]
+    lines += [f"| `{room}/` | {first_paragraph(rooms.PACKAGE / room / '__init__.py')} |"
+              for room in rooms.order() if room in rooms.rooms()]
+    return "\n".join(lines)
+
+
+def first_paragraph(path):
+    """Of a module's docstring, as one line."""
+    return " ".join(rooms.doc(path).partition("\n\n")[0].split()).replace("|", "\\|")
 
 
 def always():
@@ -116,6 +130,7 @@ PARTS = {
         "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP)},
     "docs/harvest.md": {"query-levels": query_levels},
     "docs/wire.md": {"load-levels": load_levels},
+    "docs/architecture.md": {"rooms": rooms_table},
     "docs/jobs.md": {"fields": fields_table},
     "docs/sinks.md": {"sinks": sinks_table, "prometheus-metrics": metrics_of_prometheus},
 }
