@@ -1,0 +1,185 @@
+"""
+Lustre `exports/NID/stats` files of OSTs and MDTs: what each client has done to one target.
+
+    obdfilter/FS-OST0000/exports/10.77.0.11@tcp/stats
+    mdt/FS-MDT0000/exports/10.77.0.11@tcp/stats             the form of stats.py
+
+    snapshot_time                       1795332839.005385497 secs.nsecs
+    start_time                          1795332706.724097298 secs.nsecs
+    elapsed_time                        132.281288199 secs.nsecs
+    write_bytes                         4 samples [bytes] 120000 2097152 4434304 8824893022208
+    write                               4 samples [usecs] 21788 263542 546387 112349896957
+
+All mounts of a client share one file, as do all clients behind one NID.  It stays, and counts on,
+when the client reconnects or is evicted; `exports/clear` removes it (where no mount is connected)
+or begins it anew, and so do a write to it and a restart of its target.
+
+Up to 2.11 an OST also counts calls inside of the server here (obd_ping, obd_preprw, obd_commitrw,
+obd_get_info ...), behind the requests and some of them under the name of a request: the first line
+of a name is that of the requests.  From 2.12 on it counts requests alone (LU-11052).  In 2.5, where
+requests are counted by these calls, `sync` has those of lock cancels as well, and there is no
+`statfs`.
+
+Source: ofd_export_stats_init(), lustre/ofd/ofd_obd.c; mdt_export_stats_init(), lustre/mdt/mdt_fs.c;
+lprocfs_exp_setup(), lustre/obdclass/lprocfs_status_server.c; EXP_COUNTER_INCREMENT(),
+lustre/include/obd_class.h up to 2.11; 2.5 to 2.17.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+
+from iostats.lustre import stats
+from iostats.lustre.metrics import BYTES_UNIT, TIME_UNITS, is_operation
+from iostats.lustre.stats import Counter, Reading
+
+ClientAmounts = namedtuple("ClientAmounts", "read_bytes write_bytes reads writes operations")
+ClientAmounts.__doc__ = """
+What one client has done to one target since the file began.
+
+Attributes:
+    read_bytes, write_bytes: bytes that went over the network.
+    reads, writes: requests (RPCs) that moved them.
+    operations: all other requests, each once; pings and disconnects are none.
+Each is None where it is not known: a line of it cannot be understood.
+"""
+
+# What keeps up the connection, and steps inside of a read or write: no request of a program's.
+NOT_REQUESTS = frozenset(("ping", "connect", "reconnect", "disconnect", "preprw", "commitrw"))
+
+_LONGEST_NID = 64                   # LNET_NIDSTR_SIZE; 32 before IPv6
+_NID = re.compile(r"[0-9A-Za-z.:]+@[a-z][a-z0-9]*")
+# Lines and header as nearly all releases print them; what is of another form, stats.parse reads.
+_LINE = re.compile(rb"^(\w{1,100}) +(\d{1,18}) samples \[(\w{1,20})\]"
+                   rb"(?: (\d{1,18}) (\d{1,18}) (\d{1,18})(?: (\d{1,20}))?)?$", re.M)
+_HEADER = re.compile(rb"snapshot_time +(\d{10})\.(\d{9}) secs\.nsecs\n"
+                     rb"(?:start_time +(\d{10})\.(\d{9}) secs\.nsecs\n"
+                     rb"elapsed_time +-?\d{1,10}\.\d{9} secs\.nsecs\n)?")
+_NAME = re.compile(r"\s*(\S.*?)\s+\d+ samples \[")
+_HAVE_SUMS = (BYTES_UNIT, *TIME_UNITS)
+_names: dict[tuple[bytes, bytes], tuple[str, str]] = {}        # (name, unit), as text
+_MOST_NAMES = 2000                  # there are some 50 in a release
+
+
+def nid_of(directory: str) -> str | None:
+    """
+    The client of a directory in `exports`; None for what is no client's.
+
+    >>> [nid_of(name) for name in ("10.77.0.11@tcp", "fd00:172:16:11::5@tcp", "clear")]
+    ['10.77.0.11@tcp', 'fd00:172:16:11::5@tcp', None]
+    """
+    return directory if len(directory) <= _LONGEST_NID and _NID.fullmatch(directory) else None
+
+
+def is_server_itself(nid: str) -> bool:
+    """True for 0@lo: clients on the storage server itself, and the MDSs' own connections."""
+    return nid == "0@lo"
+
+
+def lasting(data: bytes) -> bytes:
+    """
+    What of a file stays as it is while its client does nothing: all but the time of reading.
+
+    >>> lasting(b"snapshot_time 7.5 secs.usecs\\nopen 3 samples [reqs]\\n")
+    b'open 3 samples [reqs]\\n'
+    """
+    if not data.startswith(b"snapshot_time"):
+        return data
+    rest = data[data.find(b"\n") + 1 or len(data):]
+    if rest.startswith(b"start_time"):
+        start, _, after = rest.partition(b"\n")
+        if after.startswith(b"elapsed_time"):
+            return start + b"\n" + after[after.find(b"\n") + 1 or len(after):]
+    return rest
+
+
+def parse(data: bytes, origin: str = "stats") -> Reading:
+    """
+    The Reading in the bytes of one file; what is wrong in it is in its `bad`.
+
+    The unit of read_bytes and write_bytes is bytes; MDTs of 2.11 and 2.12 print "reqs" for all.
+    """
+    return _as_usual(data) or _line_by_line(data, origin)
+
+
+def _as_usual(data: bytes) -> Reading | None:
+    """The Reading of a file whose every line is of the usual form, in a fifth of the time; None."""
+    header = _HEADER.match(data)
+    if header is None or not data.endswith(b"\n"):
+        return None
+    counters: dict[str, Counter] = {}
+    for name, samples, unit, low, high, total, squares in _LINE.findall(data, header.end()):
+        key, measured = _names.get((name, unit)) or _as_text(name, unit)
+        if not low:
+            if measured in _HAVE_SUMS:
+                return None
+            counters[key] = Counter(int(samples), measured)
+            continue
+        counter = Counter(int(samples), measured, int(low), int(high), int(total),
+                          int(squares) if squares else None)
+        if counter[4] > counter[0] * counter[3] or counter[3] < counter[2]:
+            return None
+        counters[key] = counter
+    if len(counters) != data.count(b"\n", header.end()):        # a name twice, or another form
+        return None
+    seconds, ns, start_s, start_ns = header.groups()
+    return Reading(counters, int(seconds + ns), int(start_s + start_ns) if start_s else None)
+
+
+def _line_by_line(data: bytes, origin: str) -> Reading:
+    lines, seen = [], set()
+    for line in data.decode("utf-8", "replace").split("\n"):
+        found = _NAME.match(line)
+        if found and found[1] in seen:
+            line = ""                               # in its place: errors name the line
+        elif found:
+            seen.add(found[1])
+        lines.append(line)
+    reading = stats.parse("\n".join(lines), origin)
+    return reading._replace(counters={
+        name: counter._replace(unit=_unit(name, counter.unit))
+        for name, counter in reading.counters.items()})
+
+
+def _as_text(name: bytes, unit: bytes) -> tuple[str, str]:
+    text = name.decode("ascii")
+    found = text, _unit(text, unit.decode("ascii"))
+    if len(_names) < _MOST_NAMES:
+        _names[name, unit] = found
+    return found
+
+
+def _unit(name: str, printed: str) -> str:
+    return BYTES_UNIT if name in ("read_bytes", "write_bytes") else printed
+
+
+def amounts_of(reading: Reading) -> ClientAmounts:
+    """
+    What the client has done, of its Reading.
+
+    >>> amounts_of(parse(b"read_bytes 23 samples [bytes] 4096 4096 94208\\n"))
+    ClientAmounts(read_bytes=94208, write_bytes=0, reads=23, writes=0, operations=0)
+    """
+    counters, bad = reading.counters, reading.bad
+
+    def transferred(way: str) -> tuple[int | None, int | None]:
+        name = f"{way}_bytes"
+        if name in counters:
+            return counters[name].sum, counters[name].samples
+        return (None, None) if name in bad or "" in bad else (0, 0)
+    (read_bytes, reads), (write_bytes, writes) = transferred("read"), transferred("write")
+    operations = None
+    if not any(not name or is_request(name) for name in bad):
+        operations = sum(counter.samples for name, counter in counters.items() if is_request(name))
+    return ClientAmounts(read_bytes, write_bytes, reads, writes, operations)
+
+
+def is_request(counter: str) -> bool:
+    """
+    Whether a counter is of requests that are neither reads nor writes, each counted once.
+
+    >>> [is_request(name) for name in ("open", "samedir_rename", "read_bytes", "ping")]
+    [True, False, False, False]
+    """
+    return is_operation(counter) and counter not in NOT_REQUESTS
