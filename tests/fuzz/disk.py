@@ -413,7 +413,7 @@ def _ask_all(one, store):
     for do in (store.commit, one.harvest.end_sweep, lambda: asyncio.run(_made(one)),
                lambda: one.harvest.lives.harvested("4711"),
                lambda: one.harvest.lives.harvested("4712"),
-               one._forget, one._reload, one.harvest.reload):
+               one.records.forget, one.open_jobs.reload, one.harvest.reload):
         with allowed(StateError, WireError):
             do()
 

@@ -67,33 +67,35 @@ class Entries:
         self._index = _NO_INDEX                         # [id numbers, ascending; the slot of each]
         self.used = 0
         self._free: list[int] = []
-        self._longs, self._ints, self._bytes = _NO_LONGS, _NO_INTS, _NO_BYTES
+        self._longs: Any = _NO_LONGS
+        self._ints: Any = _NO_INTS
+        self._bytes: Any = _NO_BYTES
         self.values = NarrowTable()
         self.bases = _NO_VALUES
         self.bases_used = 0
         self._bases_free: list[int] = []
 
-    # ---- properties of a slot
+    # ---- properties of a slot: arrays by slot
 
     @property
-    def seen(self) -> _Array:
+    def seen(self) -> Any:
         """When the entry was last used, ns."""
-        return _row_of(self._longs, 0)
+        return self._longs[0]
 
     @property
-    def made(self) -> _Array:
+    def made(self) -> Any:
         """When the entry was made, as start_time tells; or when it was first seen; ns."""
-        return _row_of(self._longs, 1)
+        return self._longs[1]
 
     @property
-    def origin(self) -> _Array:
+    def origin(self) -> Any:
         """`made` of the job's first entry here, by the site's clock, ns; 0: not known."""
-        return _row_of(self._longs, 2)
+        return self._longs[2]
 
     @property
-    def absent_at(self) -> _Array:
+    def absent_at(self) -> Any:
         """The first reading that the entry was absent from, s."""
-        return _row_of(self._longs, 3).view(numpy.float64)
+        return self._longs[3].view(numpy.float64)
 
     @property
     def place(self) -> Any:
@@ -102,37 +104,37 @@ class Entries:
 
         None: all entries have start_time, and nobody needs it.
         """
-        return _row_of(self._longs, 4) if len(self._longs) > 4 else None
+        return self._longs[4] if len(self._longs) > 4 else None
 
     @property
     def not_in(self) -> Any:
         """The last reading that certainly was before the entry was made; otherwise as `place`."""
-        return _row_of(self._ints, 2) if len(self._ints) > 2 else None
+        return self._ints[2] if len(self._ints) > 2 else None
 
     @property
-    def id_number(self) -> _Array:
+    def id_number(self) -> Any:
         """The job id, as its number in JobIds; -1: the slot is free."""
-        return _row_of(self._ints, 0)
+        return self._ints[0]
 
     @property
-    def base_row(self) -> _Array:
+    def base_row(self) -> Any:
         """The job's row in `bases`, or -1."""
-        return _row_of(self._ints, 1)
+        return self._ints[1]
 
     @property
-    def dated(self) -> _Array:
+    def dated(self) -> Any:
         """`made` is start_time."""
-        return _row_of(self._bytes, 0).view(bool)
+        return self._bytes[0].view(bool)
 
     @property
-    def absent(self) -> _Array:
+    def absent(self) -> Any:
         """0: it is in the file; n+1: n proofs of its absence; NO_ENTRY."""
-        return _row_of(self._bytes, 1)
+        return self._bytes[1]
 
     @property
-    def forgotten(self) -> _Array:
+    def forgotten(self) -> Any:
         """The job was forgotten, and its entry is still in the file."""
-        return _row_of(self._bytes, 2).view(bool)
+        return self._bytes[2].view(bool)
 
     # ---- which slots
 
@@ -314,7 +316,8 @@ class Entries:
             if self.bases_used > len(self.bases):
                 self.bases = _resized(self.bases.T, slice(used), self.bases_used * 9 // 8 + 1,
                                       "F").T
-        return self.base_row[slots]
+        rows: _Array = self.base_row[slots]
+        return rows
 
     # ---- slots that are freed
 
@@ -367,11 +370,6 @@ class Entries:
 def _gain(now: _Array, before: _Array) -> _Array:
     """now - before as int64, 0 where it is less."""
     return numpy.where(now > before, now - before, 0).astype(I64)
-
-
-def _row_of(table: _Array, row: int) -> _Array:
-    found: _Array = table[row]
-    return found
 
 
 def _resized(table: _Array, kept: _Some, length: int, order: Any = "C") -> _Array:
