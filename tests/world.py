@@ -24,6 +24,7 @@ class World:
     Attributes:
         kernel, agent, target: the parts; `target` may be another object after "server".
         now: s.
+        counters: those of the kernel that its jobs use.
         doubts: how often a total was marked as one that cannot be told from an expiry.
     """
 
@@ -34,7 +35,7 @@ class World:
         self.names = JobIds()
         self.target = CorrectedTarget(self.names, "scratch", "OST0000")
         self.up, self._races, self._witnessed, self._under_way = True, [], 0, []
-        self._counters = [name for name in self.kernel.units
+        self.counters = [name for name in self.kernel.units
                           if name.startswith(("read", "write", "setattr", "open", "sync"))]
         self._last = []
         self._witness()
@@ -67,12 +68,12 @@ class World:
 
     def on_rpc(self, job, amount, times=1):
         """A job's RPCs; `amount` also chooses the counter."""
-        counter = self._counters[(amount + job) % len(self._counters)]
+        counter = self.counters[(amount + job) % len(self.counters)]
         self.kernel.rpc(self.now * NS + amount, JOBS[job], counter, 4096 * amount, times)
 
     def on_alike(self, job, times):
         """So many RPCs, the same ones each time: what jobHarvest calls undetectable."""
-        self.kernel.rpc(self.now * NS, JOBS[job], self._counters[0], 4096, times)
+        self.kernel.rpc(self.now * NS, JOBS[job], self.counters[0], 4096, times)
 
     def on_clear(self):
         """Somebody clears the file."""
@@ -175,10 +176,10 @@ class World:
                 if kind == "clear":
                     kernel.clear()
                 else:
-                    kernel.rpc(now, f"new.{self.now}", self._counters[0], 23)
-                    kernel.rpc(now, JOBS[job], self._counters[0], 37)
+                    kernel.rpc(now, f"new.{self.now}", self.counters[0], 23)
+                    kernel.rpc(now, JOBS[job], self.counters[0], 37)
             elif kind == "torn" and entry is not None and entry.job == JOBS[job]:
-                kernel.rpc(now, JOBS[job], self._counters[-1], 41)
+                kernel.rpc(now, JOBS[job], self.counters[-1], 41)
             elif kind == "arrived" and entry is None:
                 self._under_way.append(kernel.arrive(now, JOBS[job]))
             else:
@@ -188,11 +189,11 @@ class World:
 
     def _finish_under_way(self):
         for entry in self._under_way:
-            self.kernel.count(entry, self._counters[1], 43)
+            self.kernel.count(entry, self.counters[1], 43)
         self._under_way = []
 
     def _witness(self):
-        now, counter = self.now * NS, self._counters[0]
+        now, counter = self.now * NS, self.counters[0]
         entry = self.kernel.arrive(now, WITNESS)
         times = 1
         if not entry.values:

@@ -1,8 +1,8 @@
 """
 When the state of a target takes the place of its blocks in the store: a checkpoint.
 
-What has to be replayed after a restart is bounded by what the states themselves take, and an
-orderly end leaves little of it.
+So a restart never has to replay much more than the states themselves take, and little after an
+orderly end.
 """
 
 from __future__ import annotations
@@ -41,17 +41,15 @@ class Checkpoints:
                  states: Mapping[_Key, int]) -> None:
         self._store, self._targets, self._states = store, targets, dict(states)
         self._logged: dict[_Key, int] = {}
-        self._grown: set[_Key] = set()          # of whose blocks more may have come than should
+        self._grown: set[_Key] = set()          # targets that may be due for a checkpoint
 
     def add(self, key: _Key, size: int) -> None:
-        """So many bytes of this target's blocks are in the store since then."""
+        """`size` more bytes of this target's blocks are in the store."""
         self._logged[key] = self._logged.get(key, 0) + size
         self._grown.add(key)
 
     def step(self) -> bool:
-        """
-        Write some of the states that are due; False when there is no more to do.
-        """
+        """Write some of the states that are due; False when there is no more to do."""
         most = max(LEAST_BYTES, min(CHECKPOINT_BYTES, REPLAY_BYTES // max(1, len(self._targets))))
         due: list[_Key] = []
         size = 0

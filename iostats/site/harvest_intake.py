@@ -265,7 +265,7 @@ class Harvest:
         return {"taken": True, "why": ""}
 
     def _owner(self, key: _Key, node: str, now: float) -> str:
-        """Who else reads this target just now; ""."""
+        """The other storage server whose agent reads this target now; ""."""
         target = self.targets.get(key)
         owner = target.node if target is not None else None
         if not owner or owner == node:
@@ -316,7 +316,7 @@ class Harvest:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def end_sweep(self) -> None:
-        """Give out the sweep that is whole, or as whole as it will be: news for the lives."""
+        """Give the sinks the sweep that is complete, or as complete as it will be."""
         now = self._now()
         self._done = min(self._done, now)           # the clock may have been set back
         up = [agent for agent in self.agents.values()
@@ -328,7 +328,7 @@ class Harvest:
         if slot <= self._done:
             return
         missing = [agent for agent in up if not agent.has_sent(slot)]
-        # Nobody waits longer than a pause, nor again for one that was not in the last sweep.
+        # Not for longer than a pause, nor again for an agent that was not in the last sweep.
         self._waits_since = min(self._waits_since or now, now)
         if now - self._waits_since < _WAITS * every and any(
                 agent.has_sent(self._done or slot - every) for agent in missing):
@@ -348,7 +348,7 @@ class Harvest:
                 log.exception("internal error; please report: a sweep was not written")
 
     def swept_until(self) -> float:
-        """The moment up to which all storage servers have told what they saw."""
+        """The moment up to which sweeps of all storage servers have come."""
         now = self._now()
         # By the slot: an agent's clock may have been wrong when it read.
         reads = [min(target.swept_until, self._slots.get(key, now))
@@ -377,7 +377,7 @@ class Harvest:
             self.checkpoints.close()
 
     def forget_before(self, moment: float) -> None:
-        """Remove what is older than the site wants to keep."""
+        """Remove what was counted for jobs that were settled before this moment."""
         self._store.forget(moment)
 
 
@@ -393,7 +393,8 @@ def answer_to(harvest: Harvest, message: Union[sweep_json.JsonSweep, sweep_decod
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise WireError(protocol.INVALID_PARAMS, str(error)) from None
     if taken.head.node != caller.node:
-        raise WireError(protocol.REFUSED, "the sweep is of another server than its header")
+        raise WireError(protocol.REFUSED,
+                        "the sweep is from another storage server than its header")
     try:
         return harvest.take(taken, taken.head.node)
     except StateError as error:

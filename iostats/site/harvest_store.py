@@ -82,7 +82,7 @@ StoredRow.__doc__ = """A LoggedRow as it is kept: its row's id, and the same."""
 _IN_WORDS = {"agents": "what is known of the agent", "targets": "the saved entries",
              "blocks": "a part of a sweep, row", "lives": "what is known of job",
              "harvests": "what was counted for job"}
-# What tells one row from the others, and what it keeps.
+# The key of a row, and the column with its bytes.
 _ROWS = {"agents": (("node",), "body"), "targets": (("file_system", "target"), "state"),
          "blocks": (("id",), "body"), "lives": (("job",), "body"), "harvests": (("job",), "body")}
 
@@ -109,7 +109,7 @@ class SweepStore:
                              for one in lives.items()))
 
     def checkpoint(self, states: Mapping[tuple[str, str], bytes]) -> None:
-        """{(file system, target): state} stands for all that came of these targets so far."""
+        """{(file system, target): state} replaces all that came of these targets so far."""
         self._store.change(*(
             statement for key, state in states.items() for statement in (
                 ("DELETE FROM blocks WHERE file_system = ? AND target = ?", key),
@@ -130,7 +130,7 @@ class SweepStore:
     def forget(self, before: float) -> None:
         """
         Remove what was counted for jobs that were settled before this moment, by the store's time;
-        a day's worth at the most.
+        up to a day's worth.
         """
         self._store.change("DELETE FROM harvests WHERE made < min(?, ? + (SELECT min(made) "
                            "FROM harvests))", (before, _DAY_S))
@@ -170,12 +170,12 @@ class SweepStore:
             (f"UPDATE {table} SET {body} = ? WHERE {where}", (instead, *key)))
 
     def drop(self, blocks: Iterable[int], agents: Mapping[str, bytes]) -> None:
-        """Remove these rows of `blocks`, which nothing follows from; {node: bytes} are as here."""
+        """Remove these rows of `blocks`, which say nothing by themselves; keep {node: bytes}."""
         self._store.change(
             *(("DELETE FROM blocks WHERE id = ?", (one,)) for one in blocks),
             *(("INSERT OR REPLACE INTO agents VALUES (?, ?)", one) for one in agents.items()))
 
-    # -- what is there; whatever the file has in place of text and bytes
+    # -- what is there: where the file is damaged, not always text and bytes
 
     def agents(self) -> dict[Any, Any]:
         """{node: bytes}."""
@@ -203,7 +203,10 @@ class SweepStore:
         return dict(self._store.rows("SELECT job, body FROM lives"))
 
     def times_of(self, job: str) -> tuple[float | None, float | None]:
-        """When a job's nodes say that it began and ended, in all its runs; None: not all tell."""
+        """
+        (began, ended) of a job in all its runs, as its nodes report; (None, None) where not all of
+        them have reported.
+        """
         [(runs, began, ended)] = self._store.rows(
             "SELECT sum(s.reported < coalesce(s.nodes, s.reported) OR s.reported = 0), "
             "min(s.started), max(s.ended) FROM jobs j JOIN summaries s USING (cluster, job, "

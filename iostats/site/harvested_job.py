@@ -69,7 +69,7 @@ def counted(targets: Iterable[CorrectedTarget], ids: Mapping[str, Sequence[str]]
         for number, one in enumerate(totals.ids):
             job = wanted[one]
             values = _values(totals.counters, number)
-            whys = times[job].lost(target, one, final)
+            whys = times[job].too_low_because(target, one, final)
             if values:
                 found[job].setdefault(name, FileSystem()).add(
                     Delta("job_stats", name, tag, "", values, bool(whys), "; ".join(whys), True),

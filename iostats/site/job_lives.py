@@ -188,7 +188,7 @@ class JobLives:
         return job
 
     def facts(self, job_id: str) -> Optional[Facts]:
-        """Facts of the job that an id is of; None where the batch system has not told."""
+        """Facts of the job that an id is of; None where none are known."""
         job = self.job_of(job_id)
         facts = self._facts.get(job)
         if facts is None:
@@ -253,7 +253,7 @@ class JobLives:
                                          for life in self._lives.values())
 
     def ask_in_turn(self) -> None:
-        """Ask the batch system for some jobs, while nobody waits for that."""
+        """Begin to ask the batch system for the jobs that are due; it never waits."""
         if not self.scheduler or (self._asking is not None and not self._asking.done()):
             return
         now = self._now()
@@ -326,7 +326,7 @@ class JobLives:
         Move the lives on, and let go of those that are over; StateError.
 
         Args:
-            until: the moment up to which all storage servers have told what they saw.
+            until: the moment up to which sweeps of all storage servers have come.
             on_settled: is given {job: Facts or None} whose totals are final now.
             forget: is given ids that the targets may forget, and {job: what to keep of it}.
         """

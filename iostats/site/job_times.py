@@ -1,13 +1,13 @@
 """
-When a job ran, as far as anybody knows, and what of it a target may have lost.
+When a job ran, as far as is known, and what a target may have lost of it.
 
-    it was seen      from the first sweep to the last one that has seen a change of it
-    somebody tells   the batch system, or its nodes: then it ran from there to there, and its nodes
-                     write back for some time after its end
-    nobody tells     then it may have run for a day before it was first seen, and until it is
-                     settled (three intervals of silence)
+    sweeps                     have seen it from the first change to the last one
+    batch system, or its       tell when it began and ended; its nodes write back for some time
+    nodes                      after its end
+    neither tells              it may have run for a day before it was first seen, and until it is
+                               settled (three intervals of silence)
 
-What a target may have lost in that time is marked.
+What a target may have lost in that time makes the job's total a lower bound.
 The day is a choice: with less, a job that read its input while a storage server was booted, and
 computed for some hours, would have a total that is too low and not marked; with more, one fault
 would mark for weeks whatever began after it.
@@ -35,13 +35,13 @@ class JobTimes(namedtuple("JobTimes", "first last began ended cleanup_s")):
 
     Attributes:
         first, last: the first and the last sweep that have seen a change.
-        began, ended: as the batch system or the job's nodes tell; None where nobody does.
+        began, ended: as the batch system or the job's nodes tell; None where neither does.
         cleanup_s: the longest job_cleanup_interval of the targets.
     """
 
     __slots__ = ()
 
-    def lost(self, target: Any, one: str, final: bool) -> list[str]:
+    def too_low_because(self, target: Any, one: str, final: bool) -> list[str]:
         """
         [why]: each reason for which the total of the id `one` on a CorrectedTarget may be too low;
         `final`: the job is settled.

@@ -42,7 +42,7 @@ class NarrowTable:
         return values
 
     def put(self, rows: _Array, values: _Array) -> None:
-        """Let these rows have these numbers, [row, column]."""
+        """Set these rows to `values`, [row, column]."""
         self._low[rows] = values.astype(_U32)       # modulo 2^32
         high = (values >> _HALF).astype(_U32)
         if high.any():
@@ -63,17 +63,22 @@ class NarrowTable:
         return values
 
     def clear(self, rows: _Array) -> None:
-        """Let these rows be 0."""
+        """Set these rows to 0."""
         self._low[rows] = 0
         if self._tall:
             self._high[rows] = 0
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory the numbers take."""
+        return self._low.nbytes + self._high.nbytes
+
     def widen(self, width: int) -> None:
-        """Have so many columns; the new ones are 0."""
+        """Grow to `width` columns; the new ones are 0."""
         self._low = _larger(self._low, slice(None), len(self._low), width)
 
     def keep(self, rows: _Rows, length: int) -> None:
-        """Keep these rows, and have room for `length`."""
+        """Keep these rows alone, with room for `length`."""
         self._low = _larger(self._low, rows, length, self._low.shape[1])
         if self._tall:
             self._high = _larger(self._high, rows, length, self._high.shape[1])

@@ -630,7 +630,7 @@ def test_a_target_of_a_file_system_that_a_job_never_used_marks_nothing_of_it(des
     assert ["home: OST0000: entries were removed before their time (job_stats cleared, the target "
             "started again, or the clock set), after the job was last seen; when it ended is not "
             "known; nothing was seen of the job on home",
-            "home: OST0000: not read from the job's begin on; nothing was seen of the job on home"
+            "home: OST0000: first read after the job began; nothing was seen of the job on home"
             ] == desk.harvest.lives.harvested("4711").notes
 
 

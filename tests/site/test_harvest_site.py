@@ -84,7 +84,7 @@ def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, 
     assert (41_003, 53_007, 23, True, True) == (
         fs["read_bytes"], fs["write_bytes"], fs["operations"]["open"]["count"],
         fs["lower_bound"], part["lower_bound"])
-    assert "not read from the job's begin on" in fs["notes"][0]
+    assert "first read after the job began" in fs["notes"][0]
     for agent in agents:
         agent.terminate()
         assert ("", "") == agent.communicate(timeout=100)

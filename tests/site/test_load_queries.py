@@ -169,7 +169,7 @@ def test_the_share_of_no_job_is_told_for_each_target(harvest, level):
 def test_a_total_that_may_be_too_low_says_why(harvest):
     """The job 4711 is older than the harvest; of 12366 nobody knows when it began."""
     [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="4711"), None))["rows"]
-    assert row["lower_bound"] and any("not read from the job's begin on" in note
+    assert row["lower_bound"] and any("first read after the job began" in note
                                       for note in row["notes"])
     [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="12366"), None))["rows"]
     assert not row["lower_bound"] and [] == row["notes"]
@@ -312,7 +312,7 @@ def test_a_total_at_a_target_that_is_being_read_for_the_first_time_is_a_lower_bo
     assert target.take(block, "oss2", "b" * 32, full)
     answer = finished(LoadAnswers().query(harvest, QueryParams("a", job="4711"), None))
     [row] = [row for row in answer["rows"] if row["target"] == "OST0001"]
-    assert (23 * MIB, True, ["not read from the job's begin on (OST0001)"]) == (
+    assert (23 * MIB, True, ["first read after the job began (OST0001)"]) == (
         row["write_bytes"], row["lower_bound"], row["notes"])
 
 
@@ -348,7 +348,7 @@ def test_a_storage_server_whose_clock_is_ahead_sees_jobs_begin_later():
         harvest.facts = lambda id, facts=facts: facts if id == "12366" else None
         [row] = finished(LoadAnswers().query(harvest, QueryParams("b", job="12366"), None))["rows"]
         whys[began] = row["notes"]
-    assert {T + 10: ["not read from the job's begin on (MDT0000 OST0000)"], T + 30: []} == whys
+    assert {T + 10: ["first read after the job began (MDT0000 OST0000)"], T + 30: []} == whys
 
 def test_before_the_first_sweep_there_is_no_answer():
     with pytest.raises(WireError, match="no sweep of the storage servers is complete yet"):

@@ -44,4 +44,4 @@ def test_most_numbers_take_four_bytes():
     values = numpy.full((1000, 30), 2**32 - 1, numpy.uint64)
     values[23, 7] = 2**32
     table.put(numpy.arange(1000), values)
-    assert 1000 * (30 + 1) * 4 == table._low.nbytes + table._high.nbytes
+    assert 1000 * (30 + 1) * 4 == table.nbytes

@@ -83,7 +83,7 @@ def month(release, seed, days, every_s=200, jobs=30, faults=()):
     world = World(release, every_s=every_s, rows=23)
     world.sweep()
     running, number, end = {}, 4711, world.now + days * 86400
-    counters = world._counters
+    counters = world.counters
     while world.now < end:
         world.on_wait(chance.choice([20, 41, 60, 100]))
         if faults and chance.random() < 55 / 86400:
@@ -245,7 +245,7 @@ EMPTY = block(0, {})
         "absent where entries were bad", "an interval of 0", "no interval", "older",
         "twice the same"])
 def test_one_job_by_the_rules(blocks, expected, marks):
-    """Totals are those of all incarnations; a job began at 150 s."""
+    """Totals are those of all entries the job had; it began at 150 s."""
     target = taken(EMPTY, *blocks)
     assert expected == target.totals(["4711"]).counters["open"].samples[0]
     assert marks == target.marks("4711", T + 150, T + 1300)
@@ -262,7 +262,7 @@ def pair(old, young, **others):
     (pair((990, 41), (995, 37)), 41, []),
     (pair((990, 41), (995, 37), swapped=True), 64, []),
     ({"4711": (None, 990, {"open": 41})}, 41, [DOUBTFUL]),
-], ids=["before a younger one", "behind a younger one", "nobody beside it"])
+], ids=["before a younger one", "behind a younger one", "no other entry beside it"])
 def test_the_order_in_the_file_says_what_the_numbers_cannot(last, expected, marks):
     """4711 is silent from 199 to 990, and comes back with more than it had."""
     between = {"4712": (None, 601, {"open": 31})}
@@ -316,7 +316,7 @@ def test_extremes_tell_another_entry_also_while_it_is_busy(now, expected):
     assert [] == target.marks("4711", T + 150, T + 1000)
 
 
-def test_another_boot_is_another_life_of_every_entry():
+def test_after_another_boot_every_entry_is_new():
     """Even where the numbers have grown."""
     target = taken(EMPTY, block(200, opens(None, 199, 23)))
     target.take(block(400, opens(None, 399, 37)), "oss2", "boot 7", True)
@@ -442,9 +442,9 @@ def test_a_clock_that_is_set_forward_makes_no_silence_and_may_have_made_entries_
     (20, 90, T + 20, T + 90, []),
     (20, 90, T + 20, None, [CLEARED + AFTER_SEEN]),
     (20, 900, None, None, [CLEARED]),
-], ids=["began after it", "nobody tells when it began", "ended before it",
-        "nobody tells when it ended", "was seen before it and after it"])
-def test_where_nobody_tells_when_a_job_ran_what_it_may_have_lost_is_marked(first, last, began,
+], ids=["began after it", "its begin is not known", "ended before it",
+        "its end is not known", "was seen before it and after it"])
+def test_what_a_job_may_have_lost_is_marked_where_it_is_not_known_when_it_ran(first, last, began,
                                                                            ended, marks):
     """job_stats were cleared between 100 and 400 s; 4712 is another job."""
     target = taken(EMPTY, block(100, {}), block(200, opens(190, 199, 23)),
@@ -467,7 +467,7 @@ def refused(at, bad, *ids):
      [NOT_UNDERSTOOD], []),
     ([refused(400, 1)], [NOT_UNDERSTOOD], [NOT_UNDERSTOOD]),
     ([refused(400, 1), refused(600, 1), block(800, {})], [NOT_UNDERSTOOD], [NOT_UNDERSTOOD]),
-], ids=["since then", "just then", "for longer than it lives", "nobody knows whose it is",
+], ids=["since then", "just then", "for longer than it lives", "its id is not known",
         "for long, and then no more"])
 @pytest.mark.parametrize("saved", [False, True])
 def test_an_entry_that_is_not_understood_marks_its_id_until_it_is(blocks, marks, others, saved):
@@ -509,7 +509,7 @@ def test_a_job_from_before_the_harvest_is_marked():
     [("wait", 100), ("alike", 0, 1), ("wait", 100), ("clear",), ("alike", 0, 37), ("down",),
      ("wait", 600)]], ids=["behind", "before"])
 @pytest.mark.parametrize("release", RELEASES)
-def test_an_entry_that_has_overtaken_its_old_one_proves_no_gap_away(release, played):
+def test_an_entry_that_has_overtaken_its_old_one_does_not_disprove_a_gap(release, played):
     """All that was there could have expired, or was cleared: 37 and not 38, unless dated."""
     world = World(release).play([("sweep",), *played])
     found, true = (one["read_bytes"][0] for one in (world.totals("4711"), world.truth("4711")))

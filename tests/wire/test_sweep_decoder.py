@@ -288,7 +288,7 @@ def test_the_site_answers_with_one_line(tmp_path):
     harvest = harvest_intake.Harvest(store, config, lambda: 1_795_225_401.0)
     for sweep, code, said in (
             (zlib.compress(a_message()[:-1]), protocol.INVALID_PARAMS, "expected 38 bytes"),
-            (zlib.compress(a_message({"node": "oss2"})), protocol.REFUSED, "of another server")):
+            (zlib.compress(a_message({"node": "oss2"})), protocol.REFUSED, "from another")):
         with pytest.raises(WireError) as caught:
             harvest_intake.answer_to(harvest, PackedSweep(2, sweep), Caller("oss1", 0))
         assert (code, 1) == (caught.value.code, len(str(caught.value).splitlines()))

@@ -1,6 +1,6 @@
 """
-The entries of one block, compared with those that are known: which of them are new, and which
-cannot be told; then they are stored.
+The entries of one block, compared with those that are known: which of them are new, and of which
+that cannot be decided; then they are stored.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Comparison:
             reading.top = (max(reading.top[0], int(place.max())),
                            max(reading.top[1], int(not_in.max())))
             self._put_in_place(begun | (place < 0))
-            # The entry before it was in the last reading, or in the one before; one that nobody
-            # knows was absent from both, which proves it (rule 5).
+            # The entry before it was in the last reading, or in the one before; one that is not
+            # known was absent from both, which proves it (rule 5).
             if self._readings.whole >= 2:
                 before = reading.number - numpy.where(new & (absent == 0), 1, 2)
             else:
@@ -120,8 +120,8 @@ class Comparison:
         if moved_back.any():
             new |= moved_back & ~sure
             rest &= ~new
-            # It is a new one, but since when?  A deletion by hand went unseen: what it had done
-            # until then was overtaken.
+            # It is a new one, but since when?  A deletion by hand went unseen, and the new entry
+            # has overtaken the old one since.
             for slot in slots[moved_back & sure].tolist():
                 self._losses.doubt(slot, *self._readings.by_site(int(entries.made[slot]) / NS,
                                                                reading.read_at))
@@ -149,7 +149,7 @@ class Comparison:
             if rest.any():
                 reading.doubts.append((slots[rest], place[rest], *self._readings.by_site(
                     self.old_seen[rest] / NS, numpy.maximum(seen[rest] / NS, reading.read_at))))
-                self._put_in_place(rest)                # it may be a new one since now
+                self._put_in_place(rest)                # it may be new from now on
             reading.same.append(slots[same])
         reading.same.append(slots[sure])
         return new

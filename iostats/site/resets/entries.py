@@ -102,7 +102,7 @@ class Entries:
         """
         Where it stood in the file when it was first seen: reading << 32 | place; -1: not known.
 
-        None: all entries have start_time, and nobody needs it.
+        None: all entries have start_time, so it is not needed.
         """
         return self._longs[4] if len(self._longs) > 4 else None
 
@@ -179,7 +179,7 @@ class Entries:
         return slots
 
     def fill(self, ids: Sequence[str]) -> None:
-        """Let the slots, which are as many, be those of these ids, in this order."""
+        """Give the slots, of which there are as many, to these ids, in this order."""
         numbers = self.job_ids.numbers(ids)
         self.job_ids.hold(numbers)
         self.id_number[:] = numbers
@@ -235,7 +235,7 @@ class Entries:
             self.bases = _wider(self.bases, len(layout.counted_at))
 
     def store(self, slots: _Array, arrived: ArrivedValues) -> _Array:
-        """Let these slots have the values that arrived; what they gained, [entry, of `counted`]."""
+        """Store the values that arrived in these slots; what they gained, [entry, of `counted`]."""
         old = self.values.get(slots)
         now = old.copy()
         arrived.put_into(now)

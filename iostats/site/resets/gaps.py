@@ -27,18 +27,18 @@ CLOCK_SET = "the storage server's clock was set"
 CLEARED = ("entries were removed before their time (job_stats cleared, the target started again, "
            "or the clock set)")
 RESTARTED = "read by another storage server, or after another boot"
-DOUBTFUL = "an entry that cannot be told from another one after an expiry"
-LATE = "not read from the job's begin on"
+DOUBTFUL = "an entry may have expired unseen and been made again"
+LATE = "first read after the job began"
 NO_INTERVAL = "job_cleanup_interval cannot be read"
 NOT_UNDERSTOOD = "an entry could not be understood"
 AT_LIMIT = "a sum has reached the kernel's limit"
-# Behind a reason of a time in which the job was not seen, and nobody tells whether it ran.
+# Added to the reason of a gap at a time when it is not known whether the job ran.
 BEFORE_SEEN = ", before the job was first seen; when it began is not known"
 AFTER_SEEN = ", after the job was last seen; when it ended is not known"
 
 MOST_GAPS = 64
 _MOST_REFUSED = 1000                       # ids that are known not to be understood
-_OR = "; or "                              # between the reasons of gaps that were made one
+_OR = "; or "                              # between the reasons of merged gaps
 _NONE = numpy.zeros(0, bool)
 
 
@@ -79,7 +79,7 @@ class Losses:
 
     Attributes:
         gaps: [Gap], in the order in which they were found.
-        doubts: {slot: (from, to)}: when its entry may have been a new one, and was not told.
+        doubts: {slot: (from, to)}: when its entry may have been replaced by a new one.
         refused: {id: (from, to)}: when its entry could not be understood; the site's clock.
     """
 
@@ -91,29 +91,29 @@ class Losses:
         self.refused: dict[str, tuple[float, float]] = {}
 
     def add(self, gap: Gap) -> None:
-        """One more; of more than MOST_GAPS the first two become one."""
+        """Add a gap; beyond MOST_GAPS the two oldest are merged."""
         last = self.gaps[-1] if self.gaps else None
         if gap.why == NOT_UNDERSTOOD and last is not None and last.why == gap.why and (
-                last.ended >= gap.began):               # and so on, sweep after sweep
+                last.ended >= gap.began):               # the same one, sweep after sweep
             last.ended = gap.ended
             return
         self.gaps.append(gap)
         if len(self.gaps) > MOST_GAPS:
             a, b = self.gaps[:2]
-            whys = dict.fromkeys((*a.why.split(_OR), *b.why.split(_OR)))
-            one = Gap(min(a.began, b.began), max(a.ended, b.ended), _OR.join(whys))
+            reasons = dict.fromkeys((*a.why.split(_OR), *b.why.split(_OR)))
+            one = Gap(min(a.began, b.began), max(a.ended, b.ended), _OR.join(reasons))
             both = min(len(a.spared), len(b.spared))
             one.spared = a.spared[:both] & b.spared[:both]
             self.gaps[:2] = [one]
 
     def doubt(self, slot: int, began: float, ended: float) -> None:
-        """From then to then the entry of a slot may have been a new one."""
+        """Between these times a new entry may have replaced that of a slot."""
         if slot in self.doubts:
             began, ended = (min(began, self.doubts[slot][0]), max(ended, self.doubts[slot][1]))
         self.doubts[slot] = (began, ended)
 
     def keep_doubts(self, reading: OpenReading | None) -> None:
-        """What the open reading has left in doubt stays so."""
+        """Keep the doubts that the open reading has not settled."""
         if reading is not None:
             for slots, _, *times in reading.doubts:
                 for doubt in zip(slots.tolist(), *(some.tolist() for some in times)):
@@ -128,7 +128,7 @@ class Losses:
         return self.refused.keys() >= set(ids)
 
     def understand(self, ids: Iterable[str], now: float, interval_s: float) -> None:
-        """What was refused before and is understood now has lost nothing, if that was not long."""
+        """An id that is understood again within the interval has lost nothing: drop it."""
         for one in self.refused.keys() & set(ids):
             if rules.is_understood_in_time(self.refused[one][0], now, interval_s):
                 del self.refused[one]
@@ -172,9 +172,9 @@ class Losses:
         interval = rules.expires_within_s(readings.shortest_s(last_read))
         same = there & (made < rules.before_ns(last_read - lag)) & (dated | (
             seen < (last_read + interval) * rules.NS))
-        for slots in reading.same:                      # since the last part that came
+        for slots in reading.same:                      # the same since the last block that came
             same[slots] |= made[slots] < rules.before_ns(last_read - lag)
-        # Who was used meanwhile, without start_time, may be a new one after a `clear`.
+        # An entry without start_time that was used meanwhile may be a new one after a `clear`.
         proves = same & (dated | (seen < rules.before_ns(last_read) - rules.NS))
         last, now = last_read - readings.ahead, reading.now
         is_set = rules.clock_was_set(reading.ahead, readings.ahead, interval)
@@ -185,7 +185,7 @@ class Losses:
         else:
             self.add(Gap(last, max(last, now), why, proves))
 
-    # ---- whom they concern
+    # ---- which jobs they concern
 
     def marks(self, slot: int, one: str, times: tuple[float, float, float, float],
               origin: float, is_whole: bool, reading: OpenReading | None) -> list[str]:

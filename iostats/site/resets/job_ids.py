@@ -83,7 +83,7 @@ class JobIds:
                 self._free.append(number)
 
     def _add(self, one: str) -> int:
-        known = self._number_of.get(one)                # twice in `ids`
+        known = self._number_of.get(one)                # it comes twice in `ids`
         if known is not None:
             return known
         if self._free:

@@ -34,7 +34,7 @@ NO_GAINS = numpy.zeros((0, len(GAIN_NAMES)), I64)
 
 
 def machine(node: str | None, boot_id: str | None) -> Machine:
-    """What tells one boot of a server from another: its boot id, whatever its name; or its name."""
+    """One boot of one server: its boot id, whatever the server is called; or else its name."""
     return (None if boot_id else node, boot_id)
 
 
@@ -47,14 +47,14 @@ class OpenReading:
         kernel_ahead: the same, by the times of its entries.
         number: of all readings of this target.
         bad: some entries could not be understood; absence proves nothing.
-        nameless: ... nor the ids of some of them.
-        rows: entries so far, that is the next one's place in it.
-        done: what tells its blocks apart, so that one that comes again is known.
-        slots, moved, gains: of its entries; lists of arrays, one a block; the last one has a
-            column for each of GAIN_NAMES.
+        nameless: the ids of some of these are not known either.
+        rows: entries so far, which is the place of the next one.
+        done: keys of its blocks, so that one that comes again is recognised.
+        slots, moved, gains: of its entries: lists of arrays, one for each block; `moved`: whether
+            an entry changed; `gains`: [entry, of GAIN_NAMES].
         doubts: [(slots, places, from_s, to_s)], arrays, that a later entry may still settle.
         same: arrays of slots that are the same entries for certain.
-        top: the largest place of the entries so far, and the last reading one was not in.
+        top: the largest `place` and the largest `not_in` (entries.py) of the entries so far.
         cleared: (from, to) of a deletion by hand, or None.
     """
 
@@ -202,7 +202,7 @@ class Readings:
         self.aheads.append(reading.ahead)
 
     def break_off(self) -> None:
-        """What comes does not follow what was read."""
+        """What comes next does not follow what was read: begin a new series."""
         self.open = None
         self.past_intervals, self.whole = [], 0
         self.times, self.aheads = array("d"), array("d")
@@ -236,7 +236,7 @@ class Readings:
 
     def by_site(self, began: Any, ended: Any) -> tuple[Any, Any]:
         """
-        A time of the storage server as one of the site's: no shorter, where its clock was set.
+        A span of the storage server's clock by the site's: longer, where that clock was set.
 
         `began`, `ended`: numbers, or arrays.
         """

@@ -128,7 +128,7 @@ class CorrectedTarget:
             if reading is not None:
                 if block.read_at < reading.read_at:
                     return False
-                readings.whole = 0                      # it was never ended: its rest is not known
+                readings.whole = 0                      # its last block never came
                 self.losses.keep_doubts(reading)
             before, reading = reading, readings.begin(block, full, ahead, kernel_ahead)
             if before is not None:
@@ -168,7 +168,7 @@ class CorrectedTarget:
         self.losses.add(Gap(self.readings.unknown_since(now), now, CLOCK_SET))
 
     def _lose_sight(self) -> None:
-        """What comes does not follow what was read."""
+        """What comes next does not follow what was read."""
         reading = self.readings.open
         self.losses.keep_doubts(reading)
         if reading is not None and reading.cleared:
@@ -208,7 +208,7 @@ class CorrectedTarget:
                                             & (tables.absent[:used] >= GONE_FOR_CERTAIN)))
 
     def _miss(self, slots: _Array, reading: OpenReading) -> None:
-        """Entries that this reading has not; rule 4 for those that are gone for certain."""
+        """Note which entries this reading has not; rule 4 for those that are gone for certain."""
         tables, readings = self.tables, self.readings
         count = tables.absent[slots]
         tables.absent_at[slots[count == 0]] = reading.read_at
@@ -311,7 +311,7 @@ class CorrectedTarget:
         return list(dict.fromkeys(why))
 
     def suspects(self) -> list[str]:
-        """Ids of which marks() may say more than LATE, NO_INTERVAL and the gaps: they are few."""
+        """The few ids for which marks() may return more than LATE, NO_INTERVAL and gaps."""
         slots = numpy.array(sorted({*self.losses.doubts, *self.tables.near_limit()}), numpy.intp)
         return self.tables.ids(slots[self.tables.id_number[slots] >= 0])
 
