@@ -17,7 +17,7 @@ from iostats.base.errors import BAD_USAGE, IostatsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from iostats.totals.record import Record
 
 _WAIT_S, _AGAIN_S = 60.0, 2.0
 _ANSWER_WITHIN_S = 10.0
@@ -116,13 +116,13 @@ def _report(arguments: list[str], config: site.Config, wait_s: float) -> str:
         time.sleep(min(_AGAIN_S, left))
 
 
-def _is_of_now(record: dict[str, Any], called_at: float) -> bool:
+def _is_of_now(record: Record, called_at: float) -> bool:
     """False for the record of an earlier run, while that of the run that has just ended is due."""
-    ended = record["job"]["ended"]
+    ended = record.job.ended
     return ended is None or ended > called_at - _ENDS_BEFORE_MAIL_S
 
 
-def as_text(records: list[dict[str, Any]], config: site.Config) -> list[str]:
+def as_text(records: list[Record], config: site.Config) -> list[str]:
     """[report] of records, as plain text that no mail program takes for its commands."""
     from iostats.report import job_tables
     # A line that begins with ~ is a command to some mail programs.

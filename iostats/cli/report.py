@@ -16,12 +16,12 @@ from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import site_server, unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
 from iostats.report import accounting_comment, array_total, job_tables
+from iostats.totals.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from typing import Any
 
 _MOST_LATEST = 1000
 
@@ -81,12 +81,12 @@ def _run(options: argparse.Namespace) -> int:
             latest = site_server.asked(config, "latest", {"count": count})
             if not latest:
                 print("iostats: there is no record yet that you may see", file=sys.stderr)
-            _print(latest, config, options)
+            _print(list(map(Record.of, latest)), config, options)
         return DONE
     if not options.jobs:
         raise UsageError("expected a job, got none (see --help)")
     status = DONE
-    found: list[dict[str, Any] | _Whole] = []
+    found: list[Record | _Whole] = []
     for job in [checked_batch_job(job, "JOB") for text in options.jobs
                 for job in tasks_of(text, "JOB")]:
         records, failed = records_of(job, config, where)
@@ -107,22 +107,23 @@ def _run(options: argparse.Namespace) -> int:
 
 def records_of(job: str, config: site.Config, where: str | None = None,
                within_s: float = site_server.WITHIN_S, for_anybody: bool = False
-               ) -> tuple[list[dict[str, Any]], IostatsError | None]:
+               ) -> tuple[list[Record], IostatsError | None]:
     """
-    ([record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
+    ([Record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
 
     `where`: "site" or "comment"; None for both, where it is the site's server that has to answer,
     within `within_s`.  `for_anybody`: a comment is taken whoever asks here.
     """
-    failed, answered = None, False
+    failed, answered, found = None, False, []
     if where != "comment":
         try:
             found = site_server.asked(config, "record", {"job": job}, within_s)
-            if found:
-                return found, None
             answered = True
         except IostatsError as error:
             failed = error
+    if found:
+        with site_server.of_its_form("a record"):
+            return list(map(Record.of, found)), None
     if where != "site":
         try:
             found = _from_comment(job, config, for_anybody)
@@ -135,9 +136,9 @@ def records_of(job: str, config: site.Config, where: str | None = None,
     return [], failed
 
 
-def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[dict[str, Any]]:
-    """[record] in short, from the batch system's accounting; NotYours."""
-    found: list[dict[str, Any]] = []
+def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[Record]:
+    """[Record] in short, from the batch system's accounting; NotYours."""
+    found: list[Record] = []
     system = schedulers.with_comments(config, os.environ)
     if system is None:
         return found
@@ -150,19 +151,18 @@ def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[dict
     return found
 
 
-def latest_runs(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def latest_runs(records: list[Record]) -> list[Record]:
     """Of each job among the records the one of its last run."""
     latest = {}
     for record in records:
-        batch = record.get("batch") or {}
-        latest[batch.get("cluster"), record["job"]["id"]] = record
+        latest[record.batch and record.batch.cluster, record.job.id] = record
     return list(latest.values())
 
 
 _Whole = namedtuple("_Whole", "job records")         # what comes below the reports of its parts
 
 
-def _print(records: Sequence[dict[str, Any] | _Whole], config: site.Config,
+def _print(records: Sequence[Record | _Whole], config: site.Config,
            options: argparse.Namespace) -> None:
     form = config["report.format"]
     for number, record in enumerate(records):

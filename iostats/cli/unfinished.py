@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from iostats.base.config import Config
     from iostats.base.job_facts import Facts
+    from iostats.totals.record import Record
 
 _MOST_JOBS = 300                # in one question
 
@@ -55,9 +56,9 @@ def reasons(jobs: list[str], config: Config) -> dict[str, str]:
     return found
 
 
-def others(job: str, records: list[dict[str, Any]], config: Config) -> str:
+def others(job: str, records: list[Record], config: Config) -> str:
     """The state of those parts of `job` that are not among `records`; "" where all are."""
-    there = {record["batch"]["raw_job"] for record in records}
+    there = {record.batch.raw_job for record in records if record.batch}
     left = [one for raw, one in _facts([job], config).items()
             if raw not in there and job in (one.array_job, one.het_job)]
     waits = waiting_jobs([one.raw_job for one in left][:_MOST_JOBS], config) if left else []

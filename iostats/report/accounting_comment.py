@@ -21,11 +21,14 @@ from collections import namedtuple
 from iostats.base.errors import IostatsError
 from iostats.node import sources
 from iostats.totals.bounds import NUMBERS, numbers_too_low
+from iostats.totals.record import SCHEMA, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, Optional
+
+    from iostats.totals.record import FileSystemRecord
 
     Pair = tuple[Optional[int], Optional[int]]           # bytes, calls
 
@@ -73,14 +76,15 @@ Attributes:
 # -- writing -----------------------------------------------------------------------------------
 
 
-def encode(record: dict[str, Any], limit: int = 1500) -> str:
+def encode(form: Mapping[str, Any], limit: int = 1500) -> str:
     """
-    The line of `record` (docs/record.schema.json), at most `limit` bytes long.
+    The line of the record in the JSON object `form`, at most `limit` bytes long.
 
     Where it would be longer, the smaller file systems say less (no calls, no network, fewer
     operations by name), and the smallest then become one entry, with their sums.
     """
-    entries = sorted(map(_entry, record["file_systems"]), key=_importance)
+    record = Record.of(form)
+    entries = sorted(map(_entry, record.file_systems), key=_importance)
     for head in (_head(record, with_job=True), _head(record, with_job=False)):
         kept = _fitting(entries, limit - len(head) - len(":12345678"))
         if kept is not None:
@@ -148,9 +152,9 @@ def _sum(one: Pair, other: Pair) -> Pair:
     return sum(known) if known else None, None
 
 
-def _entry(fs: dict[str, Any]) -> Entry:
+def _entry(fs: FileSystemRecord) -> Entry:
     """The Entry of one file system of a record."""
-    application, network, operations = fs["application"], fs["network"], fs["operations"]
+    application, network, operations = fs.application, fs.network, fs.operations
     read = write = None, None
     if application is None:
         operations = None
@@ -162,28 +166,28 @@ def _entry(fs: dict[str, Any]) -> Entry:
         operations = {name: operations[name]["count"] for name in first + sorted(
             set(operations).difference(first),
             key=lambda name: (-operations[name]["count"], name))}
-    requests = [one["requests"] for one in fs["metadata"].values()]
+    requests = [one["requests"] for one in fs.metadata.values()]
     return Entry(
-        fs["name"], 0, read, write, operations,
-        None if network is None else (network["read_bytes"], network["read_rpcs"],
-                                      network["write_bytes"], network["write_rpcs"]),
+        fs.name, 0, read, write, operations,
+        None if network is None else (network.read_bytes, network.read_rpcs,
+                                      network.write_bytes, network.write_rpcs),
         sum(requests) if requests else None,
-        set(fs["low"]).union(() if fs["incomplete"] or "llite" in fs["low"] else
+        set(fs.low).union(() if fs.incomplete or "llite" in fs.low else
                              _ALONE.keys() & set(numbers_too_low(fs))),
-        frozenset(_ALONE.keys() & set(fs.get("too_high", ()))))
+        frozenset(_ALONE.keys() & set(fs.too_high)))
 
 
-def _head(record: dict[str, Any], with_job: bool) -> str:
+def _head(record: Record, with_job: bool) -> str:
     job, coverage = record["job"], record["coverage"]
     fields = [("a", _number(job.get("attempt")))]
-    name = _encoded(job["id"], _PLAIN)
+    name = _encoded(job.id, _PLAIN)
     if with_job and len(name) <= _LONGEST_JOB:
         fields.append(("j", name))
     fields += [
-        ("n", f"{_number(coverage['reported'])}/{_number(coverage['expected'])}"),
-        ("m", _number(coverage["missing_count"])), ("x", _number(len(coverage["shared"]))),
-        ("t", _seconds(job["started"])), ("e", _seconds(job["elapsed_s"]))]
-    if any(fs["incomplete"] for fs in record["file_systems"]):
+        ("n", f"{_number(coverage.reported)}/{_number(coverage.expected)}"),
+        ("m", _number(coverage.missing_count)), ("x", _number(len(coverage.shared))),
+        ("t", _seconds(job.started)), ("e", _seconds(job.elapsed_s))]
+    if any(fs.incomplete for fs in record.file_systems):
         fields.append(("p", "1"))
     return MARK + ",".join(f"{key}={value}" for key, value in fields)
 
@@ -363,7 +367,7 @@ def _decoded(name: str) -> str:
 # -- as a record -------------------------------------------------------------------------------
 
 
-def as_record(decoded: dict[str, Any], job: str | None = None) -> dict[str, Any]:
+def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
     """
     What `decode` gave, in the shape of docs/record.schema.json: what is not there is None, {} or
     []; `short` says that it is one.  `job`: its id, where the line does not have it.
@@ -376,8 +380,8 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> dict[str, Any]
                      f"{'node' if decoded['shared'] == 1 else 'nodes'} of the job: the numbers are "
                      f"the nodes', not this job's alone")
     incomplete = decoded["incomplete"]
-    return {
-        "schema": 1, "short": True,
+    return Record.of({
+        "schema": SCHEMA, "short": True,
         "job": {"id": job or decoded["job"] or "-", "attempt": decoded["attempt"], "user": None,
                 "started": started, "ended": ended, "elapsed_s": elapsed_s},
         "batch": None,
@@ -389,7 +393,7 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> dict[str, Any]
                      "refused": {}, "shared": {}, "node_seconds": None},
         "file_systems": [_file_system(entry, incomplete) for entry in decoded["file_systems"]],
         "phases": [], "nodes": {}, "notes": notes,
-    }
+    })
 
 
 def _file_system(entry: Entry, incomplete: bool) -> dict[str, Any]:

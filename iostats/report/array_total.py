@@ -12,37 +12,47 @@ from iostats.base.units import bytes_text
 from iostats.lustre.metrics import operations_in
 from iostats.report.text_table import table
 from iostats.totals import bounds
+from iostats.totals.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from iostats.totals.record import FileSystemRecord
 
 _NUMBERS = ("read_bytes", "write_bytes", "operations")
 
 
-def whole_of(records: list[dict[str, Any]], job: str) -> bool:
-    """Whether these are parts, more than one, of what is `job` as a whole."""
+def whole_of(forms: Sequence[Mapping[str, Any]], job: str) -> bool:
+    """Whether these records are of parts, more than one, of what is `job` as a whole."""
+    records = list(map(Record.of, forms))
     return len(records) > 1 and all(
-        job in (record["batch"]["array_job"], record["batch"]["het_job"]) if record["batch"]
+        job in (record.batch.array_job, record.batch.het_job) if record.batch
         else False for record in records)
 
 
-def as_text(job: str, records: list[dict[str, Any]], config: Any, form: str, others: str) -> str:
-    """The total, below the reports of the parts; `others`: what to say of those without one."""
+def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str,
+            others: str) -> str:
+    """
+    The total of the records of `parts`, below their reports; `others`: what to say of those without
+    one.
+    """
+    records = list(map(Record.of, parts))
     units = config["report.units"]
     ends: dict[str, int] = {}
     for record in records:
-        word = record["batch"]["outcome"] or "of unknown end"
+        word = (record.batch and record.batch.outcome) or "of unknown end"
         ends[word] = ends.get(word, 0) + 1
     shared = sum(map(_is_shared, records))
-    lacking = sum(not record["coverage"]["reported"] for record in records)
-    is_array = bool(records[0]["batch"]["array_job"])
+    lacking = sum(not record.coverage.reported for record in records)
+    is_array = bool(records[0].batch and records[0].batch.array_job)
     kind = "tasks" if is_array else "components"
     lines = [f"{'Array' if is_array else 'Job'} {job}: {len(records)} {kind} together ("
              + ", ".join(f"{count} {word}" for word, count in sorted(ends.items())) + ")"
              + (f"; {others}" if others else "")]
     wanted = config["report.file_systems"]
-    names = {fs["name"]: fs["label"] for record in records for fs in record["file_systems"]}
+    names = {fs.name: fs.label for record in records for fs in record.file_systems}
     rows = []
     for name in [one for one in wanted if one in names] or sorted(names):
         sums = [_sum(records, name, number, bool(shared), bool(lacking or others))
@@ -63,30 +73,29 @@ def as_text(job: str, records: list[dict[str, Any]], config: Any, form: str, oth
     return "\n".join(map(one_line, "\n".join(lines).split("\n"))) + "\n"
 
 
-def _is_shared(record: dict[str, Any]) -> bool:
+def _is_shared(record: Record) -> bool:
     """The short form of a report, from a comment, says so in its notes."""
-    return bool(record["coverage"]["shared"]) or (
-        record["short"] and any(note.startswith("other jobs were on") for note in record["notes"]))
+    return bool(record.coverage.shared) or (
+        record.short and any(note.startswith("other jobs were on") for note in record.notes))
 
 
-def _sum(records: list[dict[str, Any]], name: str, number: str, high: bool,
+def _sum(records: list[Record], name: str, number: str, high: bool,
          low: bool) -> tuple[int | None, str]:
     """(sum of what is known of a number on a file system, or None; its mark)."""
     values: list[int | None] = []
     for record in records:
-        for fs in record["file_systems"]:
-            if fs["name"] == name:
+        for fs in record.file_systems:
+            if fs.name == name:
                 values.append(_value(fs, number))
                 low = low or number in bounds.numbers_too_low(fs)
-                high = high or number in fs.get("too_high", ())
+                high = high or number in fs.too_high
     known = [value for value in values if value is not None]
     if not known:
         return None, ""
     return sum(known), bounds.mark_of(low or len(known) < len(values), high)
 
 
-def _value(fs: dict[str, Any], number: str) -> int | None:
+def _value(fs: FileSystemRecord, number: str) -> int | None:
     if number == "operations":
-        return None if fs["operations"] is None else operations_in(fs["operations"])
-    found: int | None = fs["application"] and fs["application"][number]
-    return found
+        return None if fs.operations is None else operations_in(fs.operations)
+    return None if fs.application is None else fs.application[number]

@@ -9,47 +9,48 @@ from iostats.report.node_sets import folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+
+    from iostats.totals.record import Record
 
 
-def line(record: dict[str, Any]) -> str:
+def line(record: Record) -> str:
     """
     Which nodes are in the totals, which are not, and why; one line.
 
         Job 4711: 3 of 4 nodes reported, 00:31:07; missing: nid00004 (no report)
         Job 4712: from the storage servers, alice, 00:31:07, TIMEOUT; no node has reported
     """
-    coverage, job = record["coverage"], record["job"]
-    expected, alone = coverage["expected"], has_storage_servers_only(record)
-    text = f"Job {job['id']}: "
+    coverage, job = record.coverage, record.job
+    expected, alone = coverage.expected, has_storage_servers_only(record)
+    text = f"Job {job.id}: "
     if alone:
-        text += "from the storage servers" + (f", {job['user']}" if job["user"] else "")
+        text += "from the storage servers" + (f", {job.user}" if job.user else "")
     else:
-        text += f"{coverage['reported']} "
+        text += f"{coverage.reported} "
         text += f"of {expected} nodes reported" if expected is not None else "nodes reported"
-    if job["elapsed_s"] is not None:
-        text += f", {duration_text(job['elapsed_s'])}"
-    outcome = record["batch"]["outcome"] if record["batch"] else ""
+    if job.elapsed_s is not None:
+        text += f", {duration_text(job.elapsed_s)}"
+    outcome = record.batch.outcome if record.batch else ""
     if outcome != "" and (alone or outcome != "COMPLETED"):
         text += f", {outcome}"
-    if alone and not coverage["missing"]:
+    if alone and not coverage.missing:
         return f"{text}; no node has reported"
     if expected is None and not alone:
         text += " (how many there should be is not known)"
     by_reason: dict[str, list[str]] = {}
-    for node, why in coverage["missing"].items():
+    for node, why in coverage.missing.items():
         by_reason.setdefault(why, []).append(node)
     missing = [f"{folded(nodes)} ({why})" for why, nodes in by_reason.items()]
-    nameless = coverage["missing_count"] - len(coverage["missing"])
+    nameless = coverage.missing_count - len(coverage.missing)
     if nameless > 0:
-        why = "no numbers" if record["short"] else "no report"
+        why = "no numbers" if record.short else "no report"
         missing.append(f"{nameless} {'node' if nameless == 1 else 'nodes'} ({why})")
     return text + (f"; missing: {', '.join(missing)}" if missing else "")
 
 
-def has_storage_servers_only(record: dict[str, Any]) -> bool:
+def has_storage_servers_only(record: Record) -> bool:
     """Whether nothing but the storage servers knows what the job did."""
-    return bool(record.get("harvest")) and not record["coverage"]["reported"]
+    return bool(record.harvest) and not record.coverage.reported
 
 
 def notes_on_shared_nodes(shared: dict[str, int]) -> list[str]:

@@ -11,10 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from iostats.totals.record import FileSystemRecord
 
-def lines(shown: list[dict[str, Any]], config: Any) -> list[str]:
+
+def lines(shown: list[FileSystemRecord], config: Any) -> list[str]:
     """What each number of this report is, and is not; from counters.METRICS."""
-    happened = {name for fs in shown for name in fs["operations"] or {}} - {OTHERS}
+    happened = {name for fs in shown for name in fs.operations or {}} - {OTHERS}
     happened.update(config["report.columns"])
     lines = ["What the numbers are:"]
     for metric in METRICS:
@@ -26,7 +28,7 @@ def lines(shown: list[dict[str, Any]], config: Any) -> list[str]:
     lines += [f"  {name}: not known to this release of iostats; the kernel's counter of that name"
               for name in sorted(happened - {metric.name for metric in METRICS})]
     lines += [f"  {line}" for line in EXPLAIN_ALWAYS]
-    unproved = sorted({fs["label"] for fs in shown if fs["unproved"]})
+    unproved = sorted({fs.label for fs in shown if fs.unproved})
     if unproved:
         lines.append(f"  On {', '.join(unproved)} the counter files show no start time (Lustre up "
                      f"to 2.14, 2.15.0, 2.15.1, or switched off): a clear that was followed by "

@@ -14,11 +14,19 @@ from collections import namedtuple
 from iostats.lustre.metrics import operations_in
 from iostats.report.accounting_comment import OTHERS
 from iostats.totals.bounds import numbers_too_low
+from iostats.totals.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
+
+    from iostats.totals.record import (
+        FileSystemRecord,
+        OperationRow,
+        ServersFileSystem,
+        TimedCount,
+    )
 
 _MOST = 2**63 - 1                   # what SQLite can keep as an integer
 _LONGEST_NAME = 256
@@ -63,28 +71,30 @@ def bits_of(too_low: Iterable[str], too_high: Iterable[str]) -> int:
 
 # -- from a record -----------------------------------------------------------------------------
 
-def summary_of(record: dict[str, Any]) -> Summary:
-    """The Summary of a record of docs/record.schema.json."""
-    job, batch, coverage = record["job"], record["batch"] or {}, record["coverage"]
-    harvest = record.get("harvest") or {}
-    nodes, servers = record["file_systems"], harvest.get("file_systems", ())
+def summary_of(form: Mapping[str, Any]) -> Summary:
+    """The Summary of the record in the JSON object `form`."""
+    record = Record.of(form)
+    job, coverage = record.job, record.coverage
+    batch: Mapping[str, Any] = record.batch or {}
+    harvest: Mapping[str, Any] = record.harvest or {}
+    nodes, servers = record.file_systems, harvest.get("file_systems", ())
     by_nodes = _of_nodes(nodes)
     by_servers = _of_servers(servers, harvest.get("lower_bound", False))
-    source = NODES if coverage["reported"] else SERVERS if servers else ""
+    source = NODES if coverage.reported else SERVERS if servers else ""
     shown = by_servers if source == SERVERS else by_nodes
-    network = [fs["network"] or {} for fs in nodes]
+    network: list[Mapping[str, Any]] = [fs.network or {} for fs in nodes]
     net = {way: [one.get(way) for one in network] for way in ("read_bytes", "write_bytes")}
     network_bytes, net_low = _added(net, any(one.get("lower_bound") for one in network))
     return Summary(
         account=batch.get("account", ""), partition=batch.get("partition", ""),
         name=batch.get("name", "")[:_LONGEST_NAME], outcome=batch.get("outcome", ""),
         exit_code=_exit_code(batch.get("exit_status"), batch.get("exit_signal")),
-        started=job["started"], ended=job["ended"],
+        started=job.started, ended=job.ended,
         elapsed_s=(harvest["ended"] - harvest["began"] or None) if source == SERVERS and (
-            job["elapsed_s"] is None) else job["elapsed_s"],
-        nodes=coverage["expected"], reported=coverage["reported"],
-        shared=len(coverage["shared"]),
-        file_systems=",".join(sorted({fs["name"] for fs in (*nodes, *servers)})), source=source,
+            job.elapsed_s is None) else job.elapsed_s,
+        nodes=coverage.expected, reported=coverage.reported,
+        shared=len(coverage.shared),
+        file_systems=",".join(sorted({fs.name for fs in (*nodes, *servers)})), source=source,
         **{name: shown[name] for name in ("read_bytes", "write_bytes", "opens", "creates",
                                           "operations", "lower_bound")},
         net_read_bytes=network_bytes["read_bytes"],
@@ -94,15 +104,15 @@ def summary_of(record: dict[str, Any]) -> Summary:
         server_operations=by_servers["operations"],
         server_lower_bound=by_servers["lower_bound"],
         final=int(harvest.get("final", True)),
-        began=harvest.get("began") if job["started"] is None else job["started"],
-        over=harvest.get("ended") if job["ended"] is None else job["ended"])
+        began=harvest.get("began") if job.started is None else job.started,
+        over=harvest.get("ended") if job.ended is None else job.ended)
 
 
-def _of_nodes(file_systems: list[dict[str, Any]]) -> dict[str, Any]:
+def _of_nodes(file_systems: list[FileSystemRecord]) -> dict[str, Any]:
     """What programs did, on all file systems together."""
-    application = [fs["application"] or {} for fs in file_systems]
+    application: list[Mapping[str, Any]] = [fs.application or {} for fs in file_systems]
     found = {name: [one.get(name) for one in application] for name in ("read_bytes", "write_bytes")}
-    operations = [fs["operations"] for fs in file_systems]
+    operations = [fs.operations for fs in file_systems]
     found["opens"] = [_calls(one, "open") for one in operations]
     found["creates"] = [_calls(one, "create") for one in operations]
     found["operations"] = [None if one is None else operations_in(one)
@@ -110,25 +120,25 @@ def _of_nodes(file_systems: list[dict[str, Any]]) -> dict[str, Any]:
     too_low = {name for fs in file_systems for name in numbers_too_low(fs)}
     sums, low = _added(found, "operations" in too_low)
     return {**sums, "lower_bound": bits_of(too_low | ({"operations"} if low else set()), {
-        name for fs in file_systems for name in fs.get("too_high", ())})}
+        name for fs in file_systems for name in fs.too_high})}
 
 
-def _calls(operations: dict[str, Any] | None, name: str) -> int | None:
+def _calls(operations: Mapping[str, OperationRow | TimedCount] | None, name: str) -> int | None:
     """How often a call was made; None where that is not known."""
     if operations is None or (name not in operations and OTHERS in operations):
         return None
-    return operations[name]["count"] if name in operations else 0
+    return operations[name].count if name in operations else 0
 
 
-def _of_servers(file_systems: Sequence[dict[str, Any]], low: bool) -> dict[str, Any]:
+def _of_servers(file_systems: Sequence[ServersFileSystem], low: bool) -> dict[str, Any]:
     """What the storage servers counted for the job, on all file systems together."""
     found = {name: [fs[name] for fs in file_systems] for name in ("read_bytes", "write_bytes")}
     # Opens are counted by MDTs: where none has seen the job, it may be that none is harvested.
-    found["opens"] = [_calls(fs["operations"] if any(target.startswith("MDT") for target in
+    found["opens"] = [_calls(fs.operations if any(target.startswith("MDT") for target in
                                                      fs.get("targets", ())) else None, "open")
                       for fs in file_systems]
-    found["operations"] = [operations_in(fs["operations"]) for fs in file_systems]
-    sums, is_low = _added(found, low or any(fs["lower_bound"] for fs in file_systems))
+    found["operations"] = [operations_in(fs.operations) for fs in file_systems]
+    sums, is_low = _added(found, low or any(fs.lower_bound for fs in file_systems))
     # An OST's `create` makes objects, before any file needs them.
     return {**sums, "creates": None, "lower_bound": is_low}
 

@@ -20,24 +20,28 @@ from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import bytes_of_programs, file_systems_of, table
 from iostats.totals.bounds import mark, mark_of_source
 from iostats.base.text import bars
+from iostats.totals.record import PhaseFileSystem, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
-
-def labelled(record: dict[str, Any], config: Any) -> dict[str, Any]:
-    """`record` with the site's names for its file systems."""
-    def named(one: dict[str, Any]) -> dict[str, Any]:
-        return {**one, "file_systems": [
-            {**fs, "label": config.labels.get(fs["name"], fs["name"])}
-            for fs in one["file_systems"]]}
-    return {**named(record), "phases": [named(phase) for phase in record["phases"]],
-            "harvest": record.get("harvest") and named(record["harvest"])}
+    from iostats.totals.record import FileSystemRecord, ServersFileSystem
 
 
-def text(record: dict[str, Any], config: Any, form: str = "grid", long: bool = False,
+def labelled(form: Mapping[str, Any], config: Any) -> Record:
+    """The record in the JSON object `form`, with the site's names for its file systems."""
+    def named(one: Any) -> Any:
+        return one.replaced(file_systems=[fs.replaced(label=config.labels.get(fs.name, fs.name))
+                                          for fs in one.file_systems])
+    record = Record.of(form)
+    found: Record = named(record)
+    return found.replaced(phases=[named(phase) for phase in record.phases],
+                          harvest=record.harvest and named(record.harvest))
+
+
+def text(record: Record, config: Any, form: str = "grid", long: bool = False,
          explain: bool = False) -> str:
     """
     The report of a labelled `record`, ending with a newline.
@@ -46,7 +50,7 @@ def text(record: dict[str, Any], config: Any, form: str = "grid", long: bool = F
     """
     if form == "json":
         return as_json(record)
-    record = _visible(record, _in_markdown if form == "markdown" else _on_terminal)
+    record = Record.of(_visible(record, _in_markdown if form == "markdown" else _on_terminal))
     if form == "csv":
         return as_csv(record)
     return "\n".join(map(one_line, _tables(record, config, form, long, explain).split("\n")))
@@ -70,20 +74,20 @@ def _in_markdown(text: str) -> str:
     return re.sub(r"[\\`<]|\](?=\()", r"\\\g<0>", _on_terminal(text))
 
 
-def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain: bool) -> str:
+def _tables(record: Record, config: Any, form: str, long: bool, explain: bool) -> str:
     shown, idle = _busy_and_idle(record, config)
-    harvested = file_systems_of(record["harvest"], config) if record["harvest"] else []
+    harvested = file_systems_of(record.harvest, config) if record.harvest else []
     units = config["report.units"]
     parts = [coverage.line(record)]
     alone = coverage.has_storage_servers_only(record)
     if alone:
         parts.append(storage_server_tables.period(record))
     elif not shown:
-        parts.append("No Lustre file system was seen." if record["coverage"]["reported"] else
+        parts.append("No Lustre file system was seen." if record.coverage.reported else
                      "No numbers: no node has reported.")
     else:
         parts += _tables_of_nodes(record, shown, idle, config, form, long)
-    if record["harvest"]:
+    if record.harvest:
         parts += storage_server_tables.both_sides(shown, harvested, long, units, form)
         if alone:
             parts += storage_server_tables.mean_rates(record, harvested, units)
@@ -95,133 +99,133 @@ def _tables(record: dict[str, Any], config: Any, form: str, long: bool, explain:
     return ("\n\n" if form == "markdown" else "\n").join(parts) + "\n"
 
 
-def _tables_of_nodes(record: dict[str, Any], shown: list[dict[str, Any]],
-                     idle: list[dict[str, Any]], config: Any, form: str, long: bool) -> list[str]:
+def _tables_of_nodes(record: Record, shown: list[FileSystemRecord],
+                     idle: list[FileSystemRecord], config: Any, form: str, long: bool) -> list[str]:
     """What the nodes' reports say: on the file systems `shown`, and that nothing was on `idle`."""
     units = config["report.units"]
     of_lustre = [fs for fs in shown if _is_lustre(fs)] or shown
     parts = ["File data transfer statistics for this job:",
              table(("File System", "File Read", "File Write"),
-                   [(fs["label"], *(bytes_of_programs(fs, f"{way}_bytes", units)
+                   [(fs.label, *(bytes_of_programs(fs, f"{way}_bytes", units)
                                     for way in ("read", "write"))) for fs in of_lustre], form),
              *_operations_table(of_lustre, config, form),
              *_sources_table(shown, units, form)]
-    unread = [fs for fs in shown if fs["operations"] is None and fs["metadata"]]
+    unread = [fs for fs in shown if fs.operations is None and fs.metadata]
     if long or unread:
         parts += _metadata_tables(shown if long else unread, form)
     if idle:
-        parts.append(f"Nothing was done on: {', '.join(fs['label'] for fs in idle)}")
-    if record["phases"]:
-        parts += _phases_table(record, config, {fs["name"] for fs in idle}, units, form)
-    parts += _rates(shown, record["coverage"]["reported"], units)
+        parts.append(f"Nothing was done on: {', '.join(fs.label for fs in idle)}")
+    if record.phases:
+        parts += _phases_table(record, config, {fs.name for fs in idle}, units, form)
+    parts += _rates(shown, record.coverage.reported, units)
     if long:
-        parts += long_tables.tables(shown, record["coverage"]["node_seconds"], units, form)
+        parts += long_tables.tables(shown, record.coverage.node_seconds, units, form)
     return parts
 
 
-def _is_lustre(fs: dict[str, Any]) -> bool:
+def _is_lustre(fs: FileSystemRecord) -> bool:
     """False for a file system of which only a site's own source has counted something."""
-    return not fs.get("sources") or any(fs[layer] for layer in (
+    return not fs.sources or any(fs[layer] for layer in (
         "application", "network", "operations", "metadata"))
 
 
-def _sources_table(shown: list[dict[str, Any]], units: str, form: str) -> list[str]:
+def _sources_table(shown: list[FileSystemRecord], units: str, form: str) -> list[str]:
     """What sources counted that have no place in the other tables: not Lustre's, mostly."""
-    rows = [(fs["label"], sources.title_of(source), metric,
-             (">= " if counted["lower_bound"] else "") + amount_text(metric, value, units))
-            for fs in shown for source, counted in fs.get("sources", {}).items()
-            for metric, value in counted["totals"].items()]
+    rows = [(fs.label, sources.title_of(source), metric,
+             (">= " if counted.lower_bound else "") + amount_text(metric, value, units))
+            for fs in shown for source, counted in fs.sources.items()
+            for metric, value in counted.totals.items()]
     return ["Other counters:", table(("File System", "Counter", "Metric", "Total"), rows, form,
                                      ("left", "left", "left", "right"))] if rows else []
 
 
-def _notes(record: dict[str, Any], shown: list[dict[str, Any]], harvested: list[dict[str, Any]],
+def _notes(record: Record, shown: list[FileSystemRecord], harvested: list[ServersFileSystem],
            long: bool, units: str) -> list[str]:
     """What to know of the numbers, a line each."""
-    missing, found = record["coverage"]["missing_count"], []
+    missing, found = record.coverage.missing_count, []
     if missing and shown:
         found.append(f"note: {missing} {'node has' if missing == 1 else 'nodes have'} no numbers: "
                      f"every number is a lower bound (>=)")
-    found += coverage.notes_on_shared_nodes(record["coverage"]["shared"])
-    found += [f"note: {note}" for note in record["notes"]]
+    found += coverage.notes_on_shared_nodes(record.coverage.shared)
+    found += [f"note: {note}" for note in record.notes]
     for fs in shown:
-        found += [f"note: {fs['label']}: {note}" for note in fs["notes"]]
-    if record["harvest"]:
-        both = {fs["name"] for fs in record["harvest"]["file_systems"]}
-        found += [f"note: {fs['label']}: {line}" for fs in shown if fs["name"] in both and not long
+        found += [f"note: {fs.label}: {note}" for note in fs.notes]
+    if record.harvest:
+        both = {fs.name for fs in record.harvest.file_systems}
+        found += [f"note: {fs.label}: {line}" for fs in shown if fs.name in both and not long
                   for line in why_network_differs(fs, units)]
-        found += storage_server_tables.notes(record["harvest"], harvested)
-    refused = record["coverage"]["refused"]
+        found += storage_server_tables.notes(record.harvest, harvested)
+    refused = record.coverage.refused
     if refused:
         found.append("note: messages refused: "
                      + ", ".join(f"{count} {why}" for why, count in sorted(refused.items())))
     return found
 
 
-def _busy_and_idle(record: dict[str, Any],
-                   config: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _busy_and_idle(record: Record,
+                   config: Any) -> tuple[list[FileSystemRecord], list[FileSystemRecord]]:
     """
     The file systems for the tables, and those on which nothing was done, which would only fill
     them.  All are in the tables where site.cfg names them, or where nothing was done on any.
     """
     shown = file_systems_of(record, config)
-    at_servers = {fs["name"] for fs in (record["harvest"] or {"file_systems": ()})["file_systems"]}
+    at_servers = {fs.name for fs in (record.harvest.file_systems if record.harvest else ())}
     idle = [] if config["report.file_systems"] else [
-        fs for fs in shown if fs["name"] not in at_servers and _is_idle(fs)]
+        fs for fs in shown if fs.name not in at_servers and _is_idle(fs)]
     if len(idle) == len(shown):
         return shown, []
     return [fs for fs in shown if fs not in idle], idle
 
 
-def _is_idle(fs: dict[str, Any]) -> bool:
+def _is_idle(fs: FileSystemRecord) -> bool:
     """True where it is known that nothing was done there, and there is nothing to say of it."""
-    layers = [fs["application"], *([fs["network"]] if fs["network"] else [])]
-    return (None not in layers and not fs["notes"] and not fs["dirty_bytes"]
-            and not any(value for layer in layers for value in layer.values())
-            and fs["application"]["read_bytes"] is not None and fs["operations"] is not None
-            and not any(row["count"] for row in fs["operations"].values())
-            and not any(mdt["requests"] for mdt in fs["metadata"].values()))
+    return (fs.application is not None and fs.operations is not None
+            and not fs.notes and not fs.dirty_bytes
+            and not any(fs.application.values()) and not any((fs.network or {}).values())
+            and fs.application.read_bytes is not None
+            and not any(row.count for row in fs.operations.values())
+            and not any(mdt.requests for mdt in fs.metadata.values()))
 
 
-def _operations_table(shown: list[dict[str, Any]], config: Any, form: str) -> list[str]:
+def _operations_table(shown: list[FileSystemRecord], config: Any, form: str) -> list[str]:
     columns = config["report.columns"]
     if not columns:
         # Every operation that happened, in the order of counters.OPERATIONS.
         place = {name: number for number, name in enumerate(OPERATIONS)}
-        columns = sorted({name for fs in shown for name in fs["operations"] or {}},
+        columns = sorted({name for fs in shown for name in fs.operations or {}},
                          key=lambda name: (place.get(name, len(place)), name == OTHERS, name))
     if not columns:
         return []                         # nothing happened, or nothing could be read
-    rows = [(fs["label"], *(_operation(fs, name) for name in columns)) for fs in shown]
+    rows = [(fs.label, *(_operation(fs, name) for name in columns)) for fs in shown]
     return ["Metadata statistics for this job:",
             table(("File System", *columns), rows, form, ("left",) + ("right",) * len(columns))]
 
 
-def _operation(fs: dict[str, Any], name: str) -> str:
-    if fs["operations"] is None:
+def _operation(fs: FileSystemRecord, name: str) -> str:
+    if fs.operations is None:
         return "-"
-    row = fs["operations"].get(name)
-    if row is None and OTHERS in fs["operations"]:
+    row = fs.operations.get(name)
+    if row is None and OTHERS in fs.operations:
         return "-"                        # it may be among those
-    return f"{mark(fs, 'operations')}{row['count'] if row else 0}"
+    return f"{mark(fs, 'operations')}{row.count if row else 0}"
 
 
-def _metadata_tables(shown: list[dict[str, Any]], form: str) -> list[str]:
+def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
     """What each MDT was asked: the number by which administrators judge a job."""
     rows = []
     for fs in shown:
-        low, too_low = mark_of_source(fs, "md_stats"), ">= " if "md_stats" in fs["low"] else ""
-        for target, metadata in fs["metadata"].items():
-            peak = metadata["peak"]
-            rate = metadata["per_second_per_node"]
-            asked = {name: count for name, count in metadata["operations"].items()
+        low, too_low = mark_of_source(fs, "md_stats"), ">= " if "md_stats" in fs.low else ""
+        for target, metadata in fs.metadata.items():
+            peak = metadata.peak
+            rate = metadata.per_second_per_node
+            asked = {name: count for name, count in metadata.operations.items()
                      if count and name not in LOCAL_MD_STATS}
             most = sorted(asked.items(), key=lambda item: (-item[1], item[0]))[:4]
             # The average is that of the nodes that reported, whoever is missing.
-            rows.append((fs["label"], target, low + str(metadata["requests"]),
+            rows.append((fs.label, target, low + str(metadata.requests),
                          "-" if rate is None else f"{too_low}{rate:.1f}",
-                         f"{low}{peak['per_second']:.1f}" if peak else "-",
-                         peak["node"] if peak else "-",
+                         f"{low}{peak.per_second:.1f}" if peak else "-",
+                         peak.node if peak else "-",
                          ", ".join(f"{name} {low}{count}" for name, count in most)))
     if not rows:
         return []
@@ -230,15 +234,15 @@ def _metadata_tables(shown: list[dict[str, Any]], form: str) -> list[str]:
                    form, ("left", "left", "right", "right", "right", "left", "left"))]
 
 
-def _phases_table(record: dict[str, Any], config: Any, idle: set[str], units: str,
+def _phases_table(record: Record, config: Any, idle: set[str], units: str,
                   form: str) -> list[str]:
     """One row for each part of the job and file system, in the order of time."""
     rows = []
-    for phase in record["phases"]:
-        for fs in [fs for fs in file_systems_of(phase, config) if fs["name"] not in idle] or [
-                {"label": "-", "application": None, "operations": None}]:
-            operations = fs["operations"]
-            rows.append((phase["name"], f"{phase['elapsed_s']:.1f}", fs["label"],
+    for phase in record.phases:
+        for fs in [fs for fs in file_systems_of(phase, config) if fs.name not in idle] or [
+                PhaseFileSystem.of({"label": "-", "application": None, "operations": None})]:
+            operations = fs.operations
+            rows.append((phase.name, f"{phase.elapsed_s:.1f}", fs.label,
                          *(bytes_of_programs(fs, f"{way}_bytes", units)
                            for way in ("read", "write")),
                          "-" if operations is None else mark(fs, "operations") + str(
@@ -246,24 +250,24 @@ def _phases_table(record: dict[str, Any], config: Any, idle: set[str], units: st
     parts = ["Parts of this job:",
              table(("Part", "Seconds", "File System", "File Read", "File Write", "Operations"),
                     rows, form, ("left", "right", "left", "left", "left", "right"))]
-    parts += [f"note: the part {phase['name']} is from `start` to the first mark: what the nodes "
+    parts += [f"note: the part {phase.name} is from `start` to the first mark: what the nodes "
               f"did by themselves, if no work of the job was before that mark"
-              for phase in record["phases"] if phase["name"].startswith("(before ")]
+              for phase in record.phases if phase.name.startswith("(before ")]
     return parts
 
 
-def _rates(shown: list[dict[str, Any]], reported: int, units: str) -> list[str]:
+def _rates(shown: list[FileSystemRecord], reported: int, units: str) -> list[str]:
     """A line of blocks for each metric that `watch` saw."""
     lines = []
     for fs in shown:
-        series = fs["series"]
+        series = fs.series
         for metric, name in (("read_bytes", "read"), ("write_bytes", "written"),
                              ("operations", "operations")):
             if series and any(series[metric]):
-                peak = max(series[metric]) / series["every_s"]
+                peak = max(series[metric]) / series.every_s
                 most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
                 most = mark(fs, metric) + most
-                of = f", on {series['nodes']} of {reported} nodes"
-                lines.append(f"{fs['label']} {name:<10} |{bars(series[metric])}| at most "
-                             f"{most} a second{of if series['nodes'] < reported else ''}")
+                of = f", on {series.nodes} of {reported} nodes"
+                lines.append(f"{fs.label} {name:<10} |{bars(series[metric])}| at most "
+                             f"{most} a second{of if series.nodes < reported else ''}")
     return ["Over the time of this job, nodes with `watch` together:", *lines] if lines else []

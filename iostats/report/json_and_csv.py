@@ -15,13 +15,15 @@ from iostats.totals.bounds import numbers_too_low
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any
+
+    from iostats.totals.record import FileSystemRecord, Record
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def as_json(record: dict[str, Any]) -> str:
+def as_json(record: Mapping[str, Any]) -> str:
     """
     The record as indented JSON, ending with a newline.
 
@@ -34,7 +36,7 @@ def as_json(record: dict[str, Any]) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
-def as_csv(record: dict[str, Any]) -> str:
+def as_csv(record: Record) -> str:
     """
     One line for each number, and whether it is a lower or an upper bound.  What is not known has an
     empty value: an operation without a line has not happened.
@@ -43,24 +45,24 @@ def as_csv(record: dict[str, Any]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("job", "file_system", "layer", "metric", "value", "lower_bound",
                      "upper_bound"))
-    job = csv_cell(record["job"]["id"])
-    for fs in record["file_systems"]:
+    job = csv_cell(record.job.id)
+    for fs in record.file_systems:
         for layer, metric, value, low, high in _numbers_of_nodes(fs):
-            writer.writerow((job, csv_cell(fs["label"]), layer, csv_cell(metric),
+            writer.writerow((job, csv_cell(fs.label), layer, csv_cell(metric),
                              "" if value is None else value, int(low), int(high)))
-    for fs in record["harvest"]["file_systems"] if record["harvest"] else ():
-        counted = {metric: fs[metric] for metric in ("read_bytes", "write_bytes", "read_rpcs",
+    for there in record.harvest.file_systems if record.harvest else ():
+        counted = {metric: there[metric] for metric in ("read_bytes", "write_bytes", "read_rpcs",
                                                      "write_rpcs")}
-        counted.update((name, row["count"]) for name, row in fs["operations"].items())
+        counted.update((name, row.count) for name, row in there.operations.items())
         for metric, value in counted.items():
-            writer.writerow((job, csv_cell(fs["label"]), "servers", csv_cell(metric), value,
-                             int(fs["lower_bound"]), 0))
+            writer.writerow((job, csv_cell(there.label), "servers", csv_cell(metric), value,
+                             int(there.lower_bound), 0))
     return out.getvalue()
 
 
-def _numbers_of_nodes(fs: dict[str, Any]) -> Iterator[tuple[str, str, Any, bool, bool]]:
+def _numbers_of_nodes(fs: FileSystemRecord) -> Iterator[tuple[str, str, Any, bool, bool]]:
     """(layer, metric, value or None, may it be too low, too high) of what the nodes counted."""
-    low, high = numbers_too_low(fs), fs.get("too_high", ())
+    low, high = numbers_too_low(fs), fs.too_high
     for layer, calls in (("application", "calls"), ("network", "rpcs")):
         numbers = fs[layer] or {**dict(moved(None, calls)), "lower_bound": True}
         for metric, value in numbers.items():
@@ -70,16 +72,16 @@ def _numbers_of_nodes(fs: dict[str, Any]) -> Iterator[tuple[str, str, Any, bool,
                 yield layer, metric, value, metric in low, metric in high
             else:
                 yield layer, metric, value, numbers["lower_bound"], False
-    most = fs.get("write_bytes_max")
+    most = fs.write_bytes_max
     if most is not None and "write_bytes" in low:
         yield "application", "write_bytes_max", most, False, True
-    for source, counted in fs.get("sources", {}).items():
-        for metric, value in counted["totals"].items():
-            yield csv_cell(source), metric, value, counted["lower_bound"], False
-    if fs["operations"] is None:
+    for source, counted in fs.sources.items():
+        for metric, value in counted.totals.items():
+            yield csv_cell(source), metric, value, counted.lower_bound, False
+    if fs.operations is None:
         yield "operations", "(all)", None, True, False
-    for name, row in (fs["operations"] or {}).items():
-        for metric, value in ((name, row["count"]), (f"{name}_seconds", row["seconds"])):
+    for name, row in (fs.operations or {}).items():
+        for metric, value in ((name, row.count), (f"{name}_seconds", row.seconds)):
             if value is not None:
                 yield "operations", metric, value, "operations" in low, False
 

@@ -13,10 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from iostats.totals.record import FileSystemRecord
+
 _BY = {"application": "by the application", "network": "over the network"}
 
 
-def tables(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
+def tables(shown: list[FileSystemRecord], node_seconds: float | None, units: str,
           form: str) -> list[str]:
     """The tables of --long."""
     transfers, times, spreads, sizes = [], [], [], []
@@ -31,34 +33,34 @@ def tables(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
                 if layer == "application":
                     of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
                     mean = (of_bytes if not of_calls and mean != "-" else "") + mean
-                transfers.append((fs["label"], f"{way}, {_BY[layer]}",
+                transfers.append((fs.label, f"{way}, {_BY[layer]}",
                                   "-" if total is None else of_bytes + bytes_text(total, units),
                                   "-" if count is None else f"{of_calls}{count}", mean))
         for name, row in _with_calls(fs).items():
-            if row["seconds"] is not None and row["count"]:
+            if row.seconds is not None and row.count:
                 low = mark(fs, "operations")
-                spread = row["stddev_s"]
-                times.append((fs["label"], name, f"{low}{row['count']}",
-                              f"{low}{row['seconds']:.3f}",
-                              f"{row['seconds'] / row['count'] * 1000:.3f}",
+                spread = row.stddev_s
+                times.append((fs.label, name, f"{low}{row.count}",
+                              f"{low}{row.seconds:.3f}",
+                              f"{row.seconds / row.count * 1000:.3f}",
                               "-" if spread is None else f"{spread * 1000:.3f}"))
-        for way, pages in (fs["request_pages"] or {}).items():
+        for way, pages in (fs.request_pages or {}).items():
             total = sum(pages.values())
-            sizes += [(fs["label"], way, count_of_pages, f"{mark_of_source(fs, 'rpc_stats')}{rpcs}",
+            sizes += [(fs.label, way, count_of_pages, f"{mark_of_source(fs, 'rpc_stats')}{rpcs}",
                        f"{100 * rpcs / total:.0f} %")
                       for count_of_pages, rpcs in pages.items() if rpcs]
-        for name, spread in fs["per_node"].items():
+        for name, spread in fs.per_node.items():
             shape = (lambda n: bytes_text(n, units)) if name.endswith("_bytes") else str
             # Of a node that lost counters it is not known here which of these it is.
             low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
-            spreads.append((fs["label"], name, *(low + shape(spread[at]) for at in
+            spreads.append((fs.label, name, *(low + shape(spread[at]) for at in
                                                  ("min", "median", "max")),
-                            spread["busiest"] or "-"))
+                            spread.busiest or "-"))
     parts = ["Transfers by the application and over the network:",
              table(("File System", "Transfer", "Bytes", "Calls, RPCs", "Mean size"), transfers,
                     form, ("left", "left", "right", "right", "right"))]
     for fs in shown:
-        parts += [f"{fs['label']}: {line}" for line in _ratios(fs, units)]
+        parts += [f"{fs.label}: {line}" for line in _ratios(fs, units)]
     if sizes:
         parts += ["Size of network requests (up to so many pages; a page is mostly 4 KiB):",
                   table(("File System", "Way", "Pages", "RPCs", "Share"), sizes, form,
@@ -69,8 +71,8 @@ def tables(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
                   table(("File System", "Operation", "Calls", "Seconds", "Mean ms", "Stddev ms"),
                          times, form, ("left", "left", "right", "right", "right", "right"))]
         if node_seconds:
-            seconds = sum(row["seconds"] for fs in shown for row in _with_calls(fs).values()
-                          if row["seconds"] is not None)
+            seconds = sum(row.seconds for fs in shown for row in _with_calls(fs).values()
+                          if row.seconds is not None)
             low = ">= " if any(mark_of_source(fs, "llite") for fs in shown) else ""
             parts.append(f"Time in Lustre: {low}{seconds:.1f} s of {node_seconds:.1f} s of all "
                          f"nodes that reported, {100 * seconds / node_seconds:.0f} % (more than "
@@ -82,21 +84,21 @@ def tables(shown: list[dict[str, Any]], node_seconds: float | None, units: str,
     return parts
 
 
-def _with_calls(fs: dict[str, Any]) -> dict[str, Any]:
+def _with_calls(fs: FileSystemRecord) -> dict[str, Any]:
     """Operations with their time, and read and write before them where the release times them."""
-    return {**(fs["calls"] or {}), **(fs["operations"] or {})}
+    return {**(fs.calls or {}), **(fs.operations or {})}
 
 
-def _ratios(fs: dict[str, Any], units: str) -> list[str]:
+def _ratios(fs: FileSystemRecord, units: str) -> list[str]:
     """Sentences on one file system: what the numbers mean beside each other."""
     lines = why_network_differs(fs, units)
-    if fs["cached_read_bytes"]:
-        lines.append(f"{mark(fs, 'operations')}{bytes_text(fs['cached_read_bytes'], units)} of "
+    if fs.cached_read_bytes:
+        lines.append(f"{mark(fs, 'operations')}{bytes_text(fs.cached_read_bytes, units)} of "
                      f"what was read were in the page cache when they were asked for (read-ahead "
                      f"counts too)")
-    balance, low = fs["balance"], mark_of_source(fs, "osc")
-    if balance and balance["busiest"]:
-        lines.append(f"{low}{balance['used']} of {low}{balance['osts']} OSTs carried data; "
-                     f"{balance['busiest']} the most{' of what is known' if low else ''}, "
-                     f"{100 * balance['busiest_share']:.0f} %")
+    balance, low = fs.balance, mark_of_source(fs, "osc")
+    if balance and balance.busiest_share is not None:
+        lines.append(f"{low}{balance.used} of {low}{balance.osts} OSTs carried data; "
+                     f"{balance.busiest} the most{' of what is known' if low else ''}, "
+                     f"{100 * balance.busiest_share:.0f} %")
     return lines

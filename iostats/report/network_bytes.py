@@ -8,32 +8,34 @@ from iostats.base.units import bytes_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+
+    from iostats.totals.record import FileSystemRecord
 
 
-def why_network_differs(fs: dict[str, Any], units: str) -> list[str]:
+def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     """Sentences: why the application's bytes and the network's differ."""
-    application, network = fs["application"], fs["network"]
+    application, network = fs.application, fs.network
     lines: list[str] = []
-    if not {"llite", "osc", "mdc"}.isdisjoint(fs["low"]):
+    if not {"llite", "osc", "mdc"}.isdisjoint(fs.low):
         return lines                  # what differs may be what is missing of the one or the other
-    if not application or not network or network["read_bytes"] is None:
+    if (not application or not network or network.read_bytes is None
+            or network.write_bytes is None):
         return lines
-    happened = {name for name, row in (fs["operations"] or {}).items() if row["count"]}
+    happened = {name for name, row in (fs.operations or {}).items() if row.count}
     # Not counted since 2.14, which is the first to have a line for read() and write().
-    libaio = ["libaio or io_uring with O_DIRECT"] if fs["calls"] else []
-    asked, came = application["read_bytes"], network["read_bytes"]
+    libaio = ["libaio or io_uring with O_DIRECT"] if fs.calls else []
+    asked, came = application.read_bytes, network.read_bytes
     if asked and came < asked:
         lines.append(f"{100 * (asked - came) / asked:.0f} % of what was read did not come over "
                      f"the network{_may_be(['from the page cache', 'holes in files'])}")
     elif came > asked:
         whys = (["whole pages", "read-ahead"] if asked else [])
-        whys += ["pages that were written in part"] if application["write_calls"] else []
+        whys += ["pages that were written in part"] if application.write_calls else []
         whys += ["mapped files"] if "page_fault" in happened else []
         lines.append(f"{bytes_text(came - asked, units)} more came over the network than was "
                      f"read{_may_be([*whys, *libaio])}")
-    asked, went = application["write_bytes"], network["write_bytes"]
-    dirty, other = fs["dirty_bytes"], fs["other"] or {}
+    asked, went = application.write_bytes, network.write_bytes
+    dirty, other = fs.dirty_bytes, fs.other or {}
     if dirty:
         lines.append(f"{bytes_text(dirty, units)} were written and not yet sent at the end")
     if went + (dirty or 0) < asked:

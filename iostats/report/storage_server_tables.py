@@ -15,23 +15,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from iostats.totals.record import FileSystemRecord, Record, ServersFileSystem, ServersRecord
+
 _MOST_TARGETS = 8
 
 
-def both_sides(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], long: bool,
+def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem], long: bool,
                 units: str, form: str) -> list[str]:
     """What the storage servers counted under the job's id, below what its nodes counted."""
-    rows, here = [], {fs["name"]: fs for fs in shown}
+    rows, here = [], {fs.name: fs for fs in shown}
     align = ("left", "left") + ("right",) * 5
     for fs in harvested:
-        sides: list[tuple[Any, ...]] = [("At the servers", fs, "rpcs", fs["operations"])]
-        if fs["name"] in here:
-            nodes = here[fs["name"]]
-            sides = [("By the application", nodes["application"], "calls", nodes["operations"]),
-                     ("Over the network", nodes["network"], "rpcs", None), *sides]
+        sides: list[tuple[Any, ...]] = [("At the servers", fs, "rpcs", fs.operations)]
+        if fs.name in here:
+            nodes = here[fs.name]
+            sides = [("By the application", nodes.application, "calls", nodes.operations),
+                     ("Over the network", nodes.network, "rpcs", None), *sides]
         for side, numbers, calls, operations in sides:
-            of_programs = here[fs["name"]] if calls == "calls" else None
-            rows.append((fs["label"], side, *(
+            of_programs = here[fs.name] if calls == "calls" else None
+            rows.append((fs.label, side, *(
                 "-" if count is None else _mark_of(of_programs, numbers, name) + (
                     bytes_text(count, units) if name.endswith("_bytes") else str(count))
                 for name, count in moved(numbers, calls)),
@@ -42,9 +44,9 @@ def both_sides(shown: list[dict[str, Any]], harvested: list[dict[str, Any]], lon
              table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
                     rows, form, align)]
     if long:
-        rows = [(fs["label"], name, f"{mark_of_layer(fs)}{row['count']}",
-                 "-" if row["seconds"] is None else f"{mark_of_layer(fs)}{row['seconds']:.3f}")
-                for fs in harvested for name, row in fs["operations"].items()]
+        rows = [(fs.label, name, f"{mark_of_layer(fs)}{row.count}",
+                 "-" if row.seconds is None else f"{mark_of_layer(fs)}{row.seconds:.3f}")
+                for fs in harvested for name, row in fs.operations.items()]
         parts += ["Operations at the storage servers:",
                   table(("File System", "Operation", "Count", "Seconds"), rows, form,
                          ("left", "left", "right", "right"))] if rows else []
@@ -57,25 +59,26 @@ def _mark_of(of_programs: dict[str, Any] | None, numbers: dict[str, Any] | None,
     return mark(of_programs, name) if of_programs else mark_of_layer(numbers or {})
 
 
-def notes(harvest: dict[str, Any], harvested: list[dict[str, Any]]) -> list[str]:
+def notes(harvest: ServersRecord, harvested: list[ServersFileSystem]) -> list[str]:
     """What to know of the storage servers' numbers, a line each."""
-    notes = [f"note: at the servers: {note}" for note in harvest["notes"]]
+    notes = [f"note: at the servers: {note}" for note in harvest.notes]
     for fs in harvested:
-        notes += [f"note: {fs['label']}, at the servers: {note}" for note in fs["notes"]]
-    if not harvest["final"]:
+        notes += [f"note: {fs.label}, at the servers: {note}" for note in fs.notes]
+    if not harvest.final:
         notes.append("note: at the servers: more may come: the job is not settled yet")
     return notes
 
 
-def period(record: dict[str, Any]) -> str:
+def period(record: Record) -> str:
     """When a job of the storage servers ran, as far as anybody knows."""
-    job, harvest = record["job"], record["harvest"]
-    if job["started"] is not None and job["ended"] is not None:
-        return f"It ran from {_moment(job['started'])} to {_moment(job['ended'])}."
-    began = ("" if job["started"] is None else
-             f"It began at {_moment(job['started'])}; when it ended is not known.  ")
-    return (f"{began}Sweeps of the storage servers saw it at work from {_moment(harvest['began'])} "
-            f"to {_moment(harvest['ended'])}.")
+    job, harvest = record.job, record.harvest
+    assert harvest is not None                             # of which this job is
+    if job.started is not None and job.ended is not None:
+        return f"It ran from {_moment(job.started)} to {_moment(job.ended)}."
+    began = ("" if job.started is None else
+             f"It began at {_moment(job.started)}; when it ended is not known.  ")
+    return (f"{began}Sweeps of the storage servers saw it at work from {_moment(harvest.began)} "
+            f"to {_moment(harvest.ended)}.")
 
 
 def _moment(seconds: float) -> str:
@@ -85,37 +88,37 @@ def _moment(seconds: float) -> str:
         return f"{seconds:.0f}"
 
 
-def mean_rates(record: dict[str, Any], harvested: list[dict[str, Any]], units: str) -> list[str]:
+def mean_rates(record: Record, harvested: list[ServersFileSystem], units: str) -> list[str]:
     """What a job of the storage servers did a second, over all of its time."""
     took_s, about = _seen_s(record)
     if not took_s or took_s <= 0:
         return []
     lines = []
     for fs in harvested:
-        calls = operations_in(fs["operations"])
+        calls = operations_in(fs.operations)
         read, written = (bytes_text(round(fs[f"{way}_bytes"] / took_s), units)
                          for way in ("read", "write"))
         low = mark_of_layer(fs)
-        lines.append(f"{fs['label']}: a second on average, over {about}{duration_text(took_s)}: "
+        lines.append(f"{fs.label}: a second on average, over {about}{duration_text(took_s)}: "
                      f"read {low}{about}{read}, written {low}{about}{written}, operations "
                      f"{low}{about}{calls / took_s:.1f}")
     return lines
 
 
-def _seen_s(record: dict[str, Any]) -> tuple[float | None, str]:
+def _seen_s(record: Record) -> tuple[float | None, str]:
     """(seconds that a job of the storage servers took, "about " where they have seen it alone)."""
-    if record["job"]["elapsed_s"] is not None:
-        return record["job"]["elapsed_s"], ""
-    return record["harvest"]["ended"] - record["harvest"]["began"], "about "
+    if record.job.elapsed_s is not None or record.harvest is None:
+        return record.job.elapsed_s, ""
+    return record.harvest.ended - record.harvest.began, "about "
 
 
-def targets_table(harvested: list[dict[str, Any]], long: bool, units: str,
+def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
                    form: str) -> list[str]:
     """What a job of the storage servers did at each target; the busiest ones, or all if `long`."""
     rows, left_off = [], 0
     for fs in harvested:
         found = []
-        for target, values in fs["targets"].items():
+        for target, values in fs.targets.items():
             calls = sum(count for name, count in values.items() if is_operation(name))
             read, written = values.get("read_bytes", 0), values.get("write_bytes", 0)
             found.append((read + written, calls, target, read, written))
@@ -123,7 +126,7 @@ def targets_table(harvested: list[dict[str, Any]], long: bool, units: str,
         most = len(found) if long else _MOST_TARGETS
         left_off += len(found[most:])
         low = mark_of_layer(fs)
-        rows += [(fs["label"], target, low + bytes_text(read, units),
+        rows += [(fs.label, target, low + bytes_text(read, units),
                   low + bytes_text(written, units), f"{low}{calls}")
                  for _, calls, target, read, written in found[:most]]
     if not rows:

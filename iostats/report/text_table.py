@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from iostats.totals.record import FileSystemRecord, PhaseFileSystem
+
 _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 
@@ -28,11 +30,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
                         colalign=align if rows else None))
 
 
-def bytes_of_programs(fs: dict[str, Any], metric: str, units: str) -> str:
+def bytes_of_programs(fs: FileSystemRecord | PhaseFileSystem, metric: str, units: str) -> str:
     """The bytes that programs read or wrote."""
-    if fs["application"] is None:
+    if fs.application is None:
         return "-"
-    return mark(fs, metric) + bytes_text(fs["application"][metric], units)
+    return mark(fs, metric) + bytes_text(fs.application[metric], units)
 
 
 def moved(numbers: dict[str, Any] | None, calls: str) -> list[tuple[str, int | None]]:
@@ -41,8 +43,8 @@ def moved(numbers: dict[str, Any] | None, calls: str) -> list[tuple[str, int | N
     return [(name, None if numbers is None else numbers[name]) for name in names]
 
 
-def file_systems_of(record: dict[str, Any], config: Any) -> list[dict[str, Any]]:
+def file_systems_of(whole: Any, config: Any) -> list[Any]:
     """The file systems of a record (or of its phases, or harvest) that site.cfg names; or all."""
-    by_name = {fs["name"]: fs for fs in record["file_systems"]}
+    by_name = {fs.name: fs for fs in whole.file_systems}
     wanted = config["report.file_systems"] or list(by_name)
     return [by_name[name] for name in wanted if name in by_name]

@@ -12,6 +12,7 @@ import msgspec
 from iostats.lustre.metrics import metrics_of
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
+from iostats.totals.record import ServersRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,11 +142,11 @@ def damaged(now: float) -> HarvestedJob:
     return HarvestedJob(True, [], now, now, {}, [_DAMAGED], True)
 
 
-def as_record(job: HarvestedJob, fold: Callable[[list[str]], str]) -> dict[str, Any]:
+def as_record(job: HarvestedJob, fold: Callable[[list[str]], str]) -> ServersRecord:
     """A HarvestedJob as the member `harvest` of a record; `fold`: [target] -> text."""
     file_systems = [fs.at_servers(name, fold, not job.final)
                     for name, fs in sorted(job.file_systems.items())]
-    return {"final": job.final, "ids": job.ids, "began": job.began, "ended": job.ended,
-            "file_systems": file_systems, "notes": job.notes,
-            "lower_bound": job.lower_bound or not job.final or any(
-                fs["lower_bound"] for fs in file_systems)}
+    return ServersRecord(
+        final=job.final, ids=job.ids, began=job.began, ended=job.ended, file_systems=file_systems,
+        notes=job.notes, lower_bound=job.lower_bound or not job.final or any(
+            fs.lower_bound for fs in file_systems))

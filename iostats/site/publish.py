@@ -18,9 +18,9 @@ from iostats.site.write_as_user import WriteError, Writer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
-    from typing import Any
 
     from iostats.base.config import Config
+    from iostats.totals.record import Record
     from iostats.base.job_facts import Facts
     from iostats.site.open_jobs import AboutJob
     from iostats.site.store import Key, Store
@@ -61,7 +61,7 @@ class Publisher:
         self.writer.close()
 
     async def show(self, key: Key, about: AboutJob, facts: Facts | None,
-                   record: dict[str, Any]) -> None:
+                   record: Record) -> None:
         """
         Begin to show a job's record wherever [site] show says.
 
@@ -74,7 +74,7 @@ class Publisher:
             self._showing[key] = asyncio.ensure_future(self._show(key, about, facts, record))
 
     async def _show(self, key: Key, about: AboutJob, facts: Facts | None,
-                    record: dict[str, Any]) -> None:
+                    record: Record) -> None:
         try:
             await self._show_everywhere(key, about, facts, record)
         except IostatsError as error:
@@ -85,9 +85,9 @@ class Publisher:
             del self._showing[key]
 
     async def _show_everywhere(self, key: Key, about: AboutJob, facts: Facts | None,
-                               record: dict[str, Any]) -> None:
+                               record: Record) -> None:
         places = self._config["site.show"]
-        user, job = record["job"]["user"], record["job"]["id"]
+        user, job = record.job.user, record.job.id
         text = job_tables.text(job_tables.labelled(record, self._config), self._config,
                                self._config["report.format"])
         if "comment" in places and facts is not None:
@@ -107,7 +107,7 @@ class Publisher:
             await _logged(self.writer.append(user, output, "\n" + text))
 
     async def _comment(self, scheduler: str, facts: Facts, attempt: int,
-                       record: dict[str, Any]) -> None:
+                       record: Record) -> None:
         """Write the short form; the accounting may hear of a job later than we do."""
         why: object = "its fields have other texts, or the accounting does not know it"
         for pause_s in _COMMENT_AFTER_S:

@@ -35,6 +35,7 @@ from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
 from iostats.site.store import Key, damage_reported
 from iostats.totals import job_totals
 from iostats.totals.job_totals import Totals
+from iostats.totals.record import BatchRecord, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ A record that is made, and not kept yet.
 Attributes:
     job: the OpenJob; `reports`: how many of its reports are in it.
     facts: job_facts.Facts, or None.
-    record: a dict; `encoded`: its bytes; `summary`: its job_summary.Summary.
+    record: a Record; `encoded`: its bytes; `summary`: its job_summary.Summary.
 """
 
 
@@ -184,9 +185,9 @@ class Records:
         if made:
             now = self._now()
             self._store.keep_records([(
-                one.key, one.encoded, one.record["job"]["id"],
-                one.record["batch"]["array_job"] or one.record["batch"]["het_job"],
-                one.record["job"]["user"] or "", now, one.summary) for one in made])
+                one.key, one.encoded, one.record.job.id,
+                one.record.batch.array_job or one.record.batch.het_job,
+                one.record.job.user or "", now, one.summary) for one in made])
         for one in made:
             del self._jobs[one.key]
             log.info("%s", coverage.line(one.record))
@@ -232,22 +233,21 @@ class Records:
         known = self._store.job(key)
         if known is not None and known.closed:           # its reports are gone, the record is not
             with damage_reported(self._store.path):
-                record = msgspec.json.decode(next(self._store.records_of([key])))
+                record = Record.of(msgspec.json.decode(next(self._store.records_of([key]))))
         else:
             record = with_facts(totals.record(), key, job.about, facts)
         record = self._with_harvest(record, key)
         return MadeRecord(key, job, reports, facts, record, msgspec.json.encode(record),
                           summary_of(record))
 
-    def _with_harvest(self, record: dict[str, Any], key: Key) -> dict[str, Any]:
+    def _with_harvest(self, record: Record, key: Key) -> Record:
         """`record`, with what the storage servers counted."""
-        job = record["job"]
-        counted = self._harvest.lives.harvested(key.job, job["started"], job["ended"])
+        counted = self._harvest.lives.harvested(key.job, record.job.started, record.job.ended)
         if counted is None:
-            return {**record, "harvest": None}
+            return record.replaced(harvest=None)
         found = harvested_job.as_record(counted, node_sets.folded)
-        return {**record,
-                "harvest": client_vs_server.compared(record, found, self._harvest.targets)}
+        return record.replaced(
+            harvest=client_vs_server.compared(record, found, self._harvest.targets))
 
     # -- what the batch system says ------------------------------------------------------------
 
@@ -361,8 +361,7 @@ def _same_or_unknown(one: str, other: str) -> bool:
     return not one or not other or one == other
 
 
-def with_facts(record: dict[str, Any], key: Key, about: AboutJob,
-               facts: Facts | None) -> dict[str, Any]:
+def with_facts(record: Record, key: Key, about: AboutJob, facts: Facts | None) -> Record:
     """`record` (that of Totals), with what the nodes and the batch system say of the job."""
     now_another = facts is not None and facts.restarts > key.attempt
     facts = facts or Facts(job=key.job, raw_job=key.job)
@@ -375,14 +374,13 @@ def with_facts(record: dict[str, Any], key: Key, about: AboutJob,
         batch.update(outcome="REQUEUED", exit_status=None, exit_signal=None)
     # The one whose process has made the report is root, and not the job's user.
     user = about.user or facts.user or (user_name(about.uid) if about.uid is not None else "")
-    job = {**record["job"], "id": facts.job or key.job, "user": user or None,
-           "attempt": key.attempt}
-    if job["started"] is None and facts.started is not None and not now_another:
-        job["started"] = facts.started                   # no node has told
+    job = record.job.replaced(id=facts.job or key.job, user=user or None, attempt=key.attempt)
+    if job.started is None and facts.started is not None and not now_another:
+        job = job.replaced(started=facts.started)        # no node has told
         if facts.ended is not None:
-            job.update(ended=facts.ended,
-                       elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
-    return {**record, "job": job, "batch": batch}
+            job = job.replaced(ended=facts.ended,
+                               elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
+    return record.replaced(job=job, batch=BatchRecord.of(batch))
 
 
 def user_name(uid: int) -> str:

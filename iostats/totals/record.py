@@ -86,17 +86,23 @@ class RecordPart(dict):                             # type: ignore[type-arg]
             return form
         found = dict.__new__(cls)
         found.update(form)
-        for name, convert in cls._inner.items():
+        for name in cls._inner:
             if found.get(name) is not None:
-                found[name] = convert(found[name])
+                found[name] = found[name]
         return found
 
     def replaced(self: _Part, **members: Any) -> _Part:
         """The same with other values for some members."""
         found = dict.__new__(type(self))
         found.update(self)
-        found.update(members)
+        for name, value in members.items():
+            found[name] = value
         return found
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """JSON that is put in becomes parts as well."""
+        convert = self._inner.get(name)
+        super().__setitem__(name, value if convert is None or value is None else convert(value))
 
 
 def _member(name: str, absent: Mapping[str, Any]) -> property:

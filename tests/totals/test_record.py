@@ -382,8 +382,9 @@ def test_members_that_an_older_release_did_not_write_have_defaults():
 
 def test_a_value_with_other_members_is_another_value():
     record = JOBS["everything of its own server"].record()
-    other = record.replaced(notes=["another"])
+    other = record.replaced(notes=["another"], batch={"outcome": "TIMEOUT"})
     assert ["another"] == other.notes != record.notes
+    assert (None, "TIMEOUT") == (record.batch, other.batch.outcome)      # JSON becomes parts
     assert list(record) == list(other)
     with pytest.raises(AttributeError):
         record.notes = []
