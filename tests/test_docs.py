@@ -28,14 +28,14 @@ def test_every_option_of_the_client_is_in_its_help():
     """No option is taken that --help does not name, and none is named that is not taken."""
     named = set(re.findall(r"^  (--[a-z-]+)", node.HELP, re.M))
 
-    assert named == set(node._WITH_VALUE + node._FLAGS)
+    assert named == set(node.WITH_VALUE + node.FLAGS)
 
 
 def test_every_option_of_the_server_is_in_its_help():
     """The same for the server."""
     named = set(re.findall(r"^  (--[a-z-]+)", server.HELP, re.M))
 
-    assert named == set(server._WITH_VALUE + server._FLAGS)
+    assert named == set(server.WITH_VALUE + server.FLAGS)
 
 
 @pytest.mark.parametrize("text", [node.HELP, server.HELP], ids=["client", "server"])

@@ -115,10 +115,10 @@ exit status:
   a day, or [node] hook_dir is not safe to use   3 reports still wait
 """
 
-_WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
+WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
                "--every", "--attempt", "--nodes", "--user", "--uid")
 _LONGEST_MARK = 60
-_FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail")
+FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail")
 _ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see wait_for_end.py
 
 
@@ -156,7 +156,7 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
         if word in ("-h", "--help"):
             return "help", {}
         if word.startswith("-"):
-            name, value = take(word, arguments, _WITH_VALUE, _FLAGS)
+            name, value = take(word, arguments, WITH_VALUE, FLAGS)
             given[name] = value
         else:
             words.append(word)

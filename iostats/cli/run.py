@@ -71,8 +71,8 @@ exit status:
   be run; 2 bad usage or site.cfg
 """
 
-_WITH_VALUE = ("--job", "--nodes", "--format", "--output", "--json", "--root", "--config")
-_FLAGS = ("--long", "--explain", "--quiet")
+WITH_VALUE = ("--job", "--nodes", "--format", "--output", "--json", "--root", "--config")
+FLAGS = ("--long", "--explain", "--quiet")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -124,7 +124,7 @@ def parse(arguments: Iterable[str]) -> tuple[dict[str, Any] | None, list[str]]:
             break
         if word in ("-h", "--help"):
             return None, []
-        name, value = take(word, arguments, _WITH_VALUE, _FLAGS)
+        name, value = take(word, arguments, WITH_VALUE, FLAGS)
         given[name] = value
     if not arguments:
         raise UsageError("expected a command to run, got nothing (see --help)")

@@ -93,15 +93,15 @@ exit status:
   2 bad usage or site.cfg   3 no port could be had
 """
 
-_WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
+WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
                "--config", "--state-dir", "--listen")
-_FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site")
+FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the server; the exit status."""
-    return status_of(lambda: _run(parser("iostats_server.py", HELP, _WITH_VALUE,
-                                         _FLAGS).parse_args(arguments)))
+    return status_of(lambda: _run(parser("iostats_server.py", HELP, WITH_VALUE,
+                                         FLAGS).parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:

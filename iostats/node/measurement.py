@@ -257,15 +257,16 @@ def report(snapshots: Sequence[Snapshot], known: dict[str, ModuleType], root: st
     return {
         "protocol": protocol.PROTOCOL, "job": end.job, "node": end.node, "seq": start.seq,
         "boot_id": end.boot_id, "user": _user(about), "reason": "", "ended": end.wall_ns / 1e9,
-        "elapsed_s": _seconds(start, end), "clock_ahead_s": 0.0, "uptime_s": end.boot_ns / 1e9,
+        "elapsed_s": seconds_between(start, end), "clock_ahead_s": 0.0,
+        "uptime_s": end.boot_ns / 1e9,
         "mounts": paths.mount_points(root),
-        "deltas": _as_sent(whole),
+        "deltas": as_sent(whole),
         "dirty_bytes": next((module.dirty_bytes(end.files) for module in known.values()
                              if hasattr(module, "dirty_bytes")), {}),
         "other_jobs": this_node.other_jobs(end.job, start, end),
         "phases": [{"name": before.mark or f"(before {after.mark})",
-                    "elapsed_s": _seconds(before, after),
-                    "deltas": _as_sent(one for one in part
+                    "elapsed_s": seconds_between(before, after),
+                    "deltas": as_sent(one for one in part
                                        if getattr(known[one.source], "IN_PARTS", False))}
                    for (before, after), part in zip(pairs, parts)] if parts[1:] else [],
         **_about(about),
@@ -283,13 +284,13 @@ def _targets_added_up(deltas: Iterable[Delta], known: dict[str, ModuleType],
                   [one._replace(target="", instance="")] for one in deltas)
 
 
-def _as_sent(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
+def as_sent(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
     """The deltas by name, without what is "", false, or of no use to the server."""
     return [{name: value for name, value in one._replace(why=one.why[:500])._asdict().items()
              if name == "values" or (value and name != "instance")} for one in deltas]
 
 
-def _seconds(before: Snapshot, after: Snapshot) -> float:
+def seconds_between(before: Snapshot, after: Snapshot) -> float:
     """Seconds between two snapshots; by the clock that nobody sets, where there is one."""
     ns: int = after.wall_ns - before.wall_ns
     if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:

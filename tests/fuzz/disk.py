@@ -87,8 +87,8 @@ def start_file(data):
         with allowed(StateError):
             start = snapshot.decode(one, "here")
             assert snapshot.decode(snapshot.encode(start), "again") == start
-            message = {"elapsed_s": measurement._seconds(start, end),
-                       "deltas": measurement._as_sent(
+            message = {"elapsed_s": measurement.seconds_between(start, end),
+                       "deltas": measurement.as_sent(
                 delta.between(start, end, known))}
             msgspec.json.decode(json.dumps(message, allow_nan=False))
 
@@ -433,13 +433,16 @@ def command_line(data):
     words = [word.decode("utf-8", "surrogateescape") for word in data[1:].split(b"\0")]
     found = _config()
     out = io.StringIO()
+    asking = {1: jobs.main, 5: lambda given: top.main(["--once", *given]), 6: query.main,
+              7: report_command.main}              # they ask the site's server, and it is away
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), allowed(
                 UsageError, IostatsError):
-            if role[0] % 8 == 1:
-                options = jobs._parsed(words[1:])
-                jobs._columns(options, found), jobs._how(options, found), jobs._limit(options)
-                json.dumps(jobs._question(options, NOW)).encode()
+            if role[0] % 8 in asking:
+                with mock.patch("iostats.wire.client.call", _not_there):
+                    asking[role[0] % 8](["--config", os.devnull, *(
+                        word for word in words[role[0] % 8 == 1:]
+                        if not word.startswith(("--config", "--local", "--root", "--statsf")))])
             elif role[0] % 8 == 2:
                 node.parse(words)
             elif role[0] % 8 == 3:
@@ -447,21 +450,10 @@ def command_line(data):
                 if given and "--nodes" in given:
                     server.expected_nodes(given["--nodes"], 1000, {})
             elif role[0] % 8 == 4:
-                options = parser.parser("x", "", server._WITH_VALUE,
-                                        server._FLAGS).parse_args(words)
+                options = parser.parser("x", "", server.WITH_VALUE,
+                                        server.FLAGS).parse_args(words)
                 server.expected_nodes(options.nodes, 1000, {})
                 server.job_of(options.job, found)
-            elif role[0] % 8 == 5:
-                options = parser.parser("x", "", ("--by", "--sort", "--fs", "--user", "--count",
-                                                  "--every", "--root", "--job-id", "--show"),
-                                        ("--once", "--json", "--local")).parse_args(words)
-                options.statsfile = None
-                top._ask(options), top._source(options, found)
-            elif role[0] % 8 in (6, 7):
-                module = query if role[0] % 8 == 6 else report_command
-                with mock.patch("iostats.wire.client.call", _not_there):
-                    module.main(["--config", os.devnull, *(
-                        word for word in words if not word.startswith("--config"))])
     except SystemExit as error:
         assert error.code in (0, 2), error.code
     assert "Traceback" not in out.getvalue()

@@ -170,7 +170,7 @@ def two_snapshots(data):
     known = sources.read_at("start")
     parts = delta.between(start, end, known)
     message = {"protocol": 1, "job": "4711", "node": "nid00023", "seq": "23", "ended": NOW,
-               "elapsed_s": 37.0, "deltas": measurement._as_sent(parts)}
+               "elapsed_s": 37.0, "deltas": measurement.as_sent(parts)}
     taken = msgspec.json.decode(json.dumps(message), type=NodeReport)
     totals = Totals("4711", 1)
     assert totals.add(taken).counted
