@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 MARK = "io1:"
 OTHERS = "(others)"                 # operations that are only there as a sum
-SHORT = "this is the short form of the report, as the job's accounting keeps it; what is not in " \
-        "it is -"
+SHORT = "this is the short form of the report, from the job's accounting; what it does not have " \
+        "is -"
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.")
 _OURS = _PLAIN | frozenset("-%=,+/:")

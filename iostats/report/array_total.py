@@ -48,7 +48,7 @@ def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str
     lacking = sum(not record.coverage.reported for record in records)
     is_array = bool(records[0].batch and records[0].batch.array_job)
     kind = "tasks" if is_array else "components"
-    lines = [f"{'Array' if is_array else 'Job'} {job}: {len(records)} {kind} together ("
+    lines = [f"{'Array' if is_array else 'Job'} {job}: total of {len(records)} {kind} ("
              + ", ".join(f"{count} {word}" for word, count in sorted(ends.items())) + ")"
              + (f"; {others}" if others else "")]
     wanted = config["report.file_systems"]
@@ -66,10 +66,10 @@ def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str
                            ("left", "left", "left", "right")))
     if shared:
         lines.append(f"note: other jobs were on nodes of {shared} of these {kind}, each of which "
-                     f"has the whole node's numbers: the sum is at most this")
+                     f"has the whole node's numbers: the true total may be lower")
     if lacking:
-        lines.append(f"note: of {lacking} of these {kind} no node has reported: the sum is at "
-                     f"least this")
+        lines.append(f"note: of {lacking} of these {kind} no node has reported: the true "
+                     f"total may be higher")
     return "\n".join(map(one_line, "\n".join(lines).split("\n"))) + "\n"
 
 

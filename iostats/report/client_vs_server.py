@@ -4,7 +4,7 @@ under its id; and why the two differ.
 
     by the application    llite, on the nodes
     over the network      osc and mdc, on the nodes
-    at the servers        job_stats, on the storage servers, under this job's id alone
+    at the OSS and MDS    job_stats, under this job's id alone
 
 The nodes count all that happens on them; the servers count what carries the job's id.  So each of
 the two can be the larger one, and neither is wrong.
@@ -75,8 +75,8 @@ def _differences(record: Record, here: FileSystemRecord, there: ServersFileSyste
                 whys.insert(0, "what the next sweeps bring")
             lines.append(f"{bytes_text(sent - counted, 'binary')} "
                          f"({100 * (sent - counted) / sent:.0f} %) of what the nodes have {done} "
-                         f"over the network are not under the job's id at the servers; it may be "
-                         f"{'; or '.join(whys)}")
+                         f"over the network are not under the job's id on the storage servers; it "
+                         f"may be {'; or '.join(whys)}")
         else:
             whys = ["what was in the nodes' memory after the job's end, or other nodes with its "
                     "id"]
@@ -84,7 +84,7 @@ def _differences(record: Record, here: FileSystemRecord, there: ServersFileSyste
                 whys.insert(0, "nodes or counters that are missing in the nodes' numbers")
             if record.job.attempt:
                 whys.insert(0, "earlier runs of the job")
-            lines.append(f"{bytes_text(counted - sent, 'binary')} more are {done} at the servers "
-                         f"under the job's id than the nodes have sent or received; it may be "
-                         f"{'; or '.join(whys)}")
+            lines.append(f"{bytes_text(counted - sent, 'binary')} more are {done} on the storage "
+                         f"servers under the job's id than the nodes have sent or received; it may "
+                         f"be {'; or '.join(whys)}")
     return lines

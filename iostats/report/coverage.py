@@ -36,7 +36,7 @@ def line(record: Record) -> str:
     if alone and not coverage.missing:
         return f"{text}; no node has reported"
     if expected is None and not alone:
-        text += " (how many there should be is not known)"
+        text += " (the job's number of nodes is not known)"
     by_reason: dict[str, list[str]] = {}
     for node, why in coverage.missing.items():
         by_reason.setdefault(why, []).append(node)

@@ -18,7 +18,7 @@ def lines(shown: list[FileSystemRecord], config: Any) -> list[str]:
     """What each number of this report is, and is not; from counters.METRICS."""
     happened = {name for fs in shown for name in fs.operations or {}} - {OTHERS}
     happened.update(config["report.columns"])
-    lines = ["What the numbers are:"]
+    lines = ["What the numbers count:"]
     for metric in METRICS:
         if (metric.unit != "calls" or metric.name.endswith("_calls")
                 or metric.name in happened):

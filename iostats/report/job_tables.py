@@ -114,7 +114,7 @@ def _tables_of_nodes(record: Record, shown: list[FileSystemRecord],
     if long or unread:
         parts += _metadata_tables(shown if long else unread, form)
     if idle:
-        parts.append(f"Nothing was done on: {', '.join(fs.label for fs in idle)}")
+        parts.append(f"No I/O on: {', '.join(fs.label for fs in idle)}")
     if record.phases:
         parts += _phases_table(record, config, {fs.name for fs in idle}, units, form)
     parts += _rates(shown, record.coverage.reported, units)
@@ -229,7 +229,8 @@ def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
                          ", ".join(f"{name} {low}{count}" for name, count in most)))
     if not rows:
         return []
-    return ["Metadata requests by MDT (a second and node: on average, and of the busiest node):",
+    return ["Metadata requests by MDT (rates are per second and node: the mean, and the peak of "
+            "one node):",
             table(("File System", "MDT", "Requests", "Average", "Peak", "Peak node", "Most"), rows,
                    form, ("left", "left", "right", "right", "right", "left", "left"))]
 
@@ -251,7 +252,7 @@ def _phases_table(record: Record, config: Any, idle: set[str], units: str,
              table(("Part", "Seconds", "File System", "File Read", "File Write", "Operations"),
                     rows, form, ("left", "right", "left", "left", "left", "right"))]
     parts += [f"note: the part {phase.name} is from `start` to the first mark: what the nodes "
-              f"did by themselves, if no work of the job was before that mark"
+              f"did by themselves, if the job did nothing before that mark"
               for phase in record.phases if phase.name.startswith("(before ")]
     return parts
 
@@ -268,6 +269,6 @@ def _rates(shown: list[FileSystemRecord], reported: int, units: str) -> list[str
                 most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
                 most = mark(fs, metric) + most
                 of = f", on {series.nodes} of {reported} nodes"
-                lines.append(f"{fs.label} {name:<10} |{bars(series[metric])}| at most "
-                             f"{most} a second{of if series.nodes < reported else ''}")
-    return ["Over the time of this job, nodes with `watch` together:", *lines] if lines else []
+                lines.append(f"{fs.label} {name:<10} |{bars(series[metric])}| peak "
+                             f"{most}/s{of if series.nodes < reported else ''}")
+    return ["I/O over time (sum of the nodes that ran `watch`):", *lines] if lines else []

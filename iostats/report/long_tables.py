@@ -62,7 +62,7 @@ def tables(shown: list[FileSystemRecord], node_seconds: float | None, units: str
     for fs in shown:
         parts += [f"{fs.label}: {line}" for line in _ratios(fs, units)]
     if sizes:
-        parts += ["Size of network requests (up to so many pages; a page is mostly 4 KiB):",
+        parts += ["Size of network requests (up to this number of pages; a page is usually 4 KiB):",
                   table(("File System", "Way", "Pages", "RPCs", "Share"), sizes, form,
                          ("left", "left", "right", "right", "right"))]
     if times:

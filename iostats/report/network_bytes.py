@@ -41,7 +41,7 @@ def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     if went + (dirty or 0) < asked:
         whys = ["overwritten or removed before it was sent"]
         whys += ["not yet sent at the end"] * (dirty is None)
-        whys += ["thrown away by an eviction"] * bool(other.get("evictions"))
+        whys += ["discarded by an eviction"] * bool(other.get("evictions"))
         lines.append(f"{bytes_text(asked - went - (dirty or 0), units)} less were sent than "
                      f"written{_may_be(whys)}")
     elif went > asked:

@@ -26,7 +26,7 @@ def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem]
     rows, here = [], {fs.name: fs for fs in shown}
     align = ("left", "left") + ("right",) * 5
     for fs in harvested:
-        sides: list[tuple[Any, ...]] = [("At the servers", fs, "rpcs", fs.operations)]
+        sides: list[tuple[Any, ...]] = [("On OSS and MDS", fs, "rpcs", fs.operations)]
         if fs.name in here:
             nodes = here[fs.name]
             sides = [("By the application", nodes.application, "calls", nodes.operations),
@@ -39,7 +39,7 @@ def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem]
                 for name, count in moved(numbers, calls)),
                 "-" if operations is None else _mark_of(of_programs, numbers, "operations")
                 + str(operations_in(operations))))
-    parts = ["From both sides, the nodes and the storage servers:" if shown else
+    parts = ["The nodes and the storage servers compared:" if shown else
              "At the storage servers, under this job's id:",
              table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
                     rows, form, align)]
@@ -61,11 +61,11 @@ def _mark_of(of_programs: dict[str, Any] | None, numbers: dict[str, Any] | None,
 
 def notes(harvest: ServersRecord, harvested: list[ServersFileSystem]) -> list[str]:
     """What to know of the storage servers' numbers, a line each."""
-    notes = [f"note: at the servers: {note}" for note in harvest.notes]
+    notes = [f"note: storage servers: {note}" for note in harvest.notes]
     for fs in harvested:
-        notes += [f"note: {fs.label}, at the servers: {note}" for note in fs.notes]
+        notes += [f"note: {fs.label}, storage servers: {note}" for note in fs.notes]
     if not harvest.final:
-        notes.append("note: at the servers: more may come: the job is not settled yet")
+        notes.append("note: storage servers: more may come: the job is not settled yet")
     return notes
 
 
@@ -76,8 +76,8 @@ def period(record: Record) -> str:
     if job.started is not None and job.ended is not None:
         return f"It ran from {_moment(job.started)} to {_moment(job.ended)}."
     began = ("" if job.started is None else
-             f"It began at {_moment(job.started)}; when it ended is not known.  ")
-    return (f"{began}Sweeps of the storage servers saw it at work from {_moment(harvest.began)} "
+             f"It began at {_moment(job.started)}; its end is not known.  ")
+    return (f"{began}Sweeps of the storage servers saw I/O of it from {_moment(harvest.began)} "
             f"to {_moment(harvest.ended)}.")
 
 
@@ -99,9 +99,9 @@ def mean_rates(record: Record, harvested: list[ServersFileSystem], units: str) -
         read, written = (bytes_text(round(fs[f"{way}_bytes"] / took_s), units)
                          for way in ("read", "write"))
         low = mark_of_layer(fs)
-        lines.append(f"{fs.label}: a second on average, over {about}{duration_text(took_s)}: "
-                     f"read {low}{about}{read}, written {low}{about}{written}, operations "
-                     f"{low}{about}{calls / took_s:.1f}")
+        lines.append(f"{fs.label}: mean rates over {about}{duration_text(took_s)}: "
+                     f"read {low}{about}{read}/s, written {low}{about}{written}/s, operations "
+                     f"{low}{about}{calls / took_s:.1f}/s")
     return lines
 
 
@@ -133,4 +133,4 @@ def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
         return []
     return ["By target:", table(("File System", "Target", "Read", "Written", "Operations"), rows,
                                  form, ("left", "left", "right", "right", "right")),
-            *([f"({left_off} more: --long)"] if left_off else [])]
+            *([f"({left_off} more with --long)"] if left_off else [])]

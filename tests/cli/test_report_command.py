@@ -111,7 +111,7 @@ def test_csv_has_one_heading(site):
 @pytest.mark.parametrize("options, words", [
     (("--format", "markdown"), "| File System"), (("--format", "plain"), "File Read"),
     (("--long",), "Transfers by the application and over the network:"),
-    (("--explain",), "What the numbers are:")])
+    (("--explain",), "What the numbers count:")])
 def test_each_form_is_there(site, options, words):
     done = site.iostats("report", *options, "4711")
     assert (0, "") == (done.status, done.err) and words in done.out

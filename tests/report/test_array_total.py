@@ -37,7 +37,7 @@ WHOLE = (task(1, llite(read_bytes=23 << 20, read_calls=1, open=23), llite("home"
 
 def test_tasks_are_added_up_by_file_system():
     """One that a task did not have mounted is 0 there."""
-    assert ["Array 92: 2 tasks together (1 COMPLETED, 1 TIMEOUT)",
+    assert ["Array 92: total of 2 tasks (1 COMPLETED, 1 TIMEOUT)",
             "File System File Read File Write Operations",
             "home 0 bytes 37 bytes 0", "scratch 64.0 MiB 0 bytes 61"] == rows(total(*WHOLE))
 
@@ -47,7 +47,7 @@ def test_tasks_that_shared_a_node_are_an_upper_bound():
     found = rows(total(WHOLE[0], task(2, llite(open=37), shared=1)))
     assert "scratch <= 23.0 MiB <= 0 bytes <= 60" in found
     assert ("note: other jobs were on nodes of 1 of these tasks, each of which has the whole "
-            "node's numbers: the sum is at most this") in found
+            "node's numbers: the true total may be lower") in found
 
 
 @pytest.mark.parametrize("more, others", [

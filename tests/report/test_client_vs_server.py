@@ -47,33 +47,35 @@ def test_two_sides_that_agree_need_no_words():
     assert found is not before                        # what came in is as it was
 
 
-def test_less_at_the_servers_is_told_with_its_part_of_the_whole():
+def test_less_on_the_storage_servers_is_shown_with_its_percentage():
     """3 of 4 MiB are there: a quarter is not."""
     assert [f"1.0 MiB (25 %) of what the nodes have read over the network are not under the job's "
-            f"id at the servers; it may be {NO_ID}"] == notes(OF_NODES, harvest(read_bytes=3 * MIB))
+            f"id on the storage servers; it may be {NO_ID}"] == notes(
+                OF_NODES, harvest(read_bytes=3 * MIB))
 
 
-def test_what_explains_less_at_the_servers_begins_with_what_time_will_mend():
+def test_reasons_for_less_on_the_storage_servers_begin_with_what_time_will_fix():
     """Not final, a target nobody harvests, other jobs on a node."""
     found = notes(nodes({"shared": {"nid00023": 2}}), harvest(final=False, write_bytes=0),
                   {("scratch", "OST0001")})
     assert ["no storage server tells of OST0000",
             f"37.0 MiB (100 %) of what the nodes have written over the network are not under the "
-            f"job's id at the servers; it may be what the next sweeps bring; or what the notes say "
-            f"is missing there; or other jobs on the nodes; or {NO_ID}"] == found
+            f"job's id on the storage servers; it may be what the next sweeps bring; or what the "
+            f"notes say is missing there; or other jobs on the nodes; or {NO_ID}"] == found
 
 
-def test_more_at_the_servers_than_the_nodes_have_sent_is_told():
-    assert [f"23 bytes more are written at the servers under the job's id than the nodes have sent "
-            f"or received; it may be {LATE}"] == notes(OF_NODES, harvest(write_bytes=37 * MIB + 23))
+def test_more_on_the_storage_servers_than_the_nodes_have_sent_is_shown():
+    assert [f"23 bytes more are written on the storage servers under the job's id than the nodes "
+            f"have sent or received; it may be {LATE}"] == notes(
+                OF_NODES, harvest(write_bytes=37 * MIB + 23))
 
 
 @pytest.mark.parametrize("record", [
     nodes({"missing_count": 1}, {"attempt": 1}), nodes(job={"attempt": 2}, lower_bound=True)],
     ids=["a node is missing", "a counter is missing"])
-def test_more_at_the_servers_may_be_earlier_runs_or_what_the_nodes_lack(record):
+def test_more_on_the_storage_servers_may_be_earlier_runs_or_missing_nodes(record):
     [found] = notes(record, harvest(read_bytes=5 * MIB))
-    assert found.startswith("1.0 MiB more are read at the servers ")
+    assert found.startswith("1.0 MiB more are read on the storage servers ")
     assert found.endswith(f"; it may be earlier runs of the job; or nodes or counters that are "
                           f"missing in the nodes' numbers; or {LATE}")
 

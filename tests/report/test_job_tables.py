@@ -65,7 +65,7 @@ Metadata statistics for this job:
 +===============+========+=========+
 | BW Home       |     60 |      13 |
 +---------------+--------+---------+
-Nothing was done on: home
+No I/O on: home
 """ == text(*WHOLE, labels=LABELS)
 
 
@@ -79,7 +79,7 @@ BW Home        320.0 MiB    0 bytes
 Metadata statistics for this job:
 File System      open    mkdir
 BW Home            60       13
-Nothing was done on: home
+No I/O on: home
 """ == text(*WHOLE, form="plain", labels=LABELS)
 
 
@@ -100,7 +100,7 @@ Metadata statistics for this job:
 |:--------------|-------:|--------:|
 | BW Home       |     60 |      13 |
 
-Nothing was done on: home
+No I/O on: home
 """ == text(*WHOLE, form="markdown", labels=LABELS)
 
 
@@ -228,7 +228,7 @@ def test_without_a_number_of_nodes_the_first_line_says_that_it_is_not_known():
     """Complete is only what can be known to be."""
     totals = Totals("4711")
     totals.add(WHOLE[0])
-    assert ("Job 4711: 1 nodes reported, 00:31:07 (how many there should be is not known)"
+    assert ("Job 4711: 1 nodes reported, 00:31:07 (the job's number of nodes is not known)"
             == coverage.line(totals.record()))
 
 
@@ -288,7 +288,7 @@ def test_columns_are_the_sites_choice():
 Metadata statistics for this job:
 File System      mkdir    fsync    open
 snx11001            13        0      60
-Nothing was done on: home
+No I/O on: home
 """ in text(*WHOLE, form="plain", report_columns="mkdir fsync open")
 
 
@@ -306,7 +306,7 @@ def test_file_systems_are_the_sites_choice():
 def test_only_a_file_system_that_did_nothing_for_sure_is_left_out(home):
     """What is not known, or may be more than 0, has its row."""
     printed = text(of_node(deltas=[llite(open=23), *home]), form="plain")
-    assert re.search(r"^home  ", printed, re.M) and "Nothing was done on" not in printed
+    assert re.search(r"^home  ", printed, re.M) and "No I/O on" not in printed
 
 
 def test_where_nothing_was_done_anywhere_all_have_their_rows():
@@ -467,20 +467,20 @@ def test_the_storage_servers_numbers_stand_below_the_nodes():
                                              samedir_rename=(3, None)), final=False)
     found = job_tables.text(record, choices, "plain", long=True)
     assert """\
-From both sides, the nodes and the storage servers:
+The nodes and the storage servers compared:
 File System    Counted             Read       Written      Reads    Writes    Operations
 snx11001       By the application  320.0 MiB  0 bytes         60         0            73
 snx11001       Over the network    320.0 MiB  0 bytes        309         0             -
-snx11001       At the servers      41.0 MiB   0 bytes         41         0            63
+snx11001       On OSS and MDS      41.0 MiB   0 bytes         41         0            63
 Operations at the storage servers:
 File System    Operation         Count    Seconds
 snx11001       open                 60      0.061
 snx11001       rename                3          -
 snx11001       samedir_rename        3          -
-""".split() == found[found.index("From both"):found.index("note: ")].split()
+""".split() == found[found.index("The nodes and"):found.index("note: ")].split()
     assert [line for line in found.splitlines() if "servers: " in line] == [
-        "note: at the servers: a late start", "note: snx11001, at the servers: a note of theirs",
-        "note: at the servers: more may come: the job is not settled yet"]
+        "note: storage servers: a late start", "note: snx11001, storage servers: a note of theirs",
+        "note: storage servers: more may come: the job is not settled yet"]
 
 
 def test_what_the_page_cache_has_saved_is_told_where_both_numbers_stand():
@@ -507,13 +507,13 @@ def test_a_job_that_no_node_has_reported_is_told_from_the_servers_alone():
                                              samedir_rename=(3, None)))
     found = job_tables.text(record, choices, "plain").splitlines()
     assert "Job 4711: from the storage servers; no node has reported" == found[0]
-    assert (f"Sweeps of the storage servers saw it at work from {moment(1_795_225_001)} to "
+    assert (f"Sweeps of the storage servers saw I/O of it from {moment(1_795_225_001)} to "
             f"{moment(1_795_225_061)}.") == found[1]
     assert "At the storage servers, under this job's id:" == found[2]
-    assert ["snx11001", "At", "the", "servers", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=", "41",
-            ">=", "0", ">=", "63"] in [line.split() for line in found]
-    assert ("snx11001: a second on average, over about 00:01:00: read >= about 699.7 KiB, written "
-            ">= about 0 bytes, operations >= about 1.1") in found
+    assert ["snx11001", "On", "OSS", "and", "MDS", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=",
+            "41", ">=", "0", ">=", "63"] in [line.split() for line in found]
+    assert ("snx11001: mean rates over about 00:01:00: read >= about 699.7 KiB/s, written "
+            ">= about 0 bytes/s, operations >= about 1.1/s") in found
     rows = [line.split() for line in found[found.index("By target:"):]]
     assert ["snx11001", "OST0000", ">=", "41.0", "MiB", ">=", "0", "bytes", ">=", "0"] in rows
     assert ["snx11001", "MDT0000", ">=", "0", "bytes", ">=", "0", "bytes", ">=", "63"] in rows
@@ -529,8 +529,8 @@ def test_what_a_batch_system_tells_of_a_job_of_the_servers_is_in_its_report():
     assert ("Job 4711: from the storage servers, alice, 00:01:40, COMPLETED; no node has reported"
             == found[0])
     assert f"It ran from {moment(1_795_225_000)} to {moment(1_795_225_100)}." == found[1]
-    assert ("snx11001: a second on average, over 00:01:40: read 419.8 KiB, written 0 bytes, "
-            "operations 0.0") in found
+    assert ("snx11001: mean rates over 00:01:40: read 419.8 KiB/s, written 0 bytes/s, "
+            "operations 0.0/s") in found
 
 
 def test_of_many_targets_the_busiest_are_named():
@@ -542,7 +542,7 @@ def test_of_many_targets_the_busiest_are_named():
         names = [line.split()[1] for line in found if line.startswith("snx11001 ")
                  and " OST" in line]
         assert [f"OST{number:04x}" for number in range(11, 11 - count, -1)] == names
-        assert long is ("(3 more: --long)" not in found)
+        assert long is ("(3 more with --long)" not in found)
 
 
 def test_csv_has_the_servers_numbers_as_a_layer_of_their_own():

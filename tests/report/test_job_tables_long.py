@@ -74,7 +74,7 @@ scratch        23.0 MiB     41.0 MiB
 Metadata statistics for this job:
 File System      open    mkdir
 scratch             3        2
-Metadata requests by MDT (a second and node: on average, and of the busiest node):
+Metadata requests by MDT (rates are per second and node: the mean, and the peak of one node):
 File System    MDT        Requests    Average    Peak  Peak node    Most
 scratch        MDT0000         140        0.7     1.0  nid00001     close 90, create 30, getattr 20
 Transfers by the application and over the network:
@@ -90,7 +90,7 @@ scratch: 1.0 MiB less were sent than written (it may be overwritten or removed b
 scratch: 4.0 MiB of what was read were in the page cache when they were asked for (read-ahead \
 counts too)
 scratch: 2 of 3 OSTs carried data; OST0000 the most, 84 %
-Size of network requests (up to so many pages; a page is mostly 4 KiB):
+Size of network requests (up to this number of pages; a page is usually 4 KiB):
 File System    Way      Pages    RPCs    Share
 scratch        read       256      13    100 %
 scratch        write      256       3     17 %
@@ -257,7 +257,7 @@ File data transfer statistics for this job:
 +===============+=============+==============+
 | scratch       | -           | -            |
 +---------------+-------------+--------------+
-Metadata requests by MDT (a second and node: on average, and of the busiest node):
+Metadata requests by MDT (rates are per second and node: the mean, and the peak of one node):
 +---------------+---------+------------+-----------+--------+-------------+-----------------------\
 ----------+
 | File System   | MDT     |   Requests |   Average |   Peak | Peak node   | Most                  \
@@ -398,16 +398,16 @@ def series(*operations, every_s=60.0, began=1_795_225_000.0):
 def test_rates_are_lines_of_blocks_with_the_peak_in_numbers():
     """480 MiB in a minute are 8 MiB a second; what did not happen has no line."""
     assert """\
-Over the time of this job, nodes with `watch` together:
-scratch read       | ▂█▁▄| at most 8.0 MiB a second
-scratch operations | ▂█▁▄| at most 8 a second
+I/O over time (sum of the nodes that ran `watch`):
+scratch read       | ▂█▁▄| peak 8.0 MiB/s
+scratch operations | ▂█▁▄| peak 8/s
 """ in text(of_node(deltas=[llite(open=23)], series=series(0, 120, 480, 1, 240)))
 
 
 def test_rates_of_some_nodes_say_of_how_many():
     """Or they would be taken for those of the job."""
     found = text(of_node("nid00001", [llite()], series=series(60)), of_node("nid00002", [llite()]))
-    assert "scratch operations |█| at most 1 a second, on 1 of 2 nodes\n" in found
+    assert "scratch operations |█| peak 1/s, on 1 of 2 nodes\n" in found
 
 
 def test_rates_of_a_job_that_did_nothing_are_left_out():
@@ -450,7 +450,7 @@ NOT_DETECTABLE = "is not detectable on this release"
 
 def explained(*reports, **options):
     """{name: what is said of it}, and the lines that are of no one name."""
-    lines = text(*reports, explain=True, **options).split("What the numbers are:\n")[1]
+    lines = text(*reports, explain=True, **options).split("What the numbers count:\n")[1]
     return [line[2:] for line in lines.splitlines() if line.startswith("  ")]
 
 

@@ -57,14 +57,14 @@ def test_a_job_is_seen_from_both_sides_and_more_may_come(desk):
         fs["read_bytes"], fs["write_bytes"], fs["read_rpcs"], fs["write_rpcs"],
         fs["operations"]["open"]["count"], part["final"], fs["lower_bound"], fs["notes"])
     done = desk.iostats("report", "--format", "plain", "4711")
-    table = done.out[done.out.index("From both sides"):]
+    table = done.out[done.out.index("The nodes and the storage"):]
     assert """\
-From both sides, the nodes and the storage servers:
+The nodes and the storage servers compared:
 File System    Counted                    Read      Written    Reads    Writes    Operations
 scratch        By the application     40.0 KiB     51.8 KiB       23        37            56
 scratch        Over the network       40.0 KiB     51.8 KiB       19        19             -
-scratch        At the servers      >= 40.0 KiB  >= 51.8 KiB    >= 41     >= 53         >= 23
-note: at the servers: more may come: the job is not settled yet
+scratch        On OSS and MDS      >= 40.0 KiB  >= 51.8 KiB    >= 41     >= 53         >= 23
+note: storage servers: more may come: the job is not settled yet
 """ == table
 
 
@@ -90,7 +90,7 @@ def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, 
         assert ("", "") == agent.communicate(timeout=100)
     done = desk.iostats("report", "4711")
     assert "Job 4711: from the storage servers; no node has reported" in done.out
-    assert "Sweeps of the storage servers saw it at work from" in done.out
+    assert "Sweeps of the storage servers saw I/O of it from" in done.out
     assert "By target:" in done.out
     done = desk.iostats("jobs", "-P", "-n", "--noconvert", "-j", "4711", "-o",
                         "JobID,ServerReadBytes,ServerWriteBytes")
@@ -124,7 +124,7 @@ def test_a_job_that_its_batch_system_has_forgotten_keeps_what_was_told_of_it(des
     assert record["job"]["started"] is not None and record["job"]["ended"] is None
     out = desk.iostats("report", "4711").out
     assert "Job 4711: from the storage servers, root; no node has reported" in out
-    assert "when it ended is not known" in out
+    assert "its end is not known" in out
 
 
 def test_whatever_is_killed_every_number_is_counted_once(desk, servers):

@@ -123,4 +123,4 @@ def test_a_job_of_four_nodes_is_seen_from_both_sides(harvested):
     [fs] = record["harvest"]["file_systems"]
     assert (98 * 65536, 0) == (fs["write_bytes"], fs["read_bytes"])
     text = site.report(job).stdout
-    assert "From both sides, the nodes and the storage servers:" in text
+    assert "The nodes and the storage servers compared:" in text

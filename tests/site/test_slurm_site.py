@@ -101,7 +101,7 @@ def test_an_array_has_a_record_for_each_task(site):
     assert [(41, 41, 1, True)] * 20 == [written(one) for one in records]
     assert {str(task) for task in range(20)} == {one["batch"]["array_task"] for one in records}
     assert 41 == written(site.record(f"{job}_7"))[0]
-    assert f"Array {job}: 20 tasks together (20 COMPLETED)\n" in site.report(job).stdout
+    assert f"Array {job}: total of 20 tasks (20 COMPLETED)\n" in site.report(job).stdout
     # Each has a comment of its own: the array's raw id is the last task's as well.
     seen = until(lambda: _comments(site, job, 20), 150, "20 comments")
     assert {f",j={job}_{task}," for task in range(20)} == {

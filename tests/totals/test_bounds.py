@@ -273,8 +273,8 @@ def test_rates_of_what_was_not_counted_are_marked():
     totals = job([*SMALL], series={
         "scratch": ReportedSeries(1_795_225_000.0, 60.0, [0], [2300], [5])})
     lines = text(totals).splitlines()
-    assert any("written" in line and "at most >= 38 bytes a second" in line for line in lines)
-    assert any("operations" in line and "at most 0 a second" in line for line in lines)
+    assert any("written" in line and "peak >= 38 bytes/s" in line for line in lines)
+    assert any("operations" in line and "peak 0/s" in line for line in lines)
 
 
 def test_osc_alone_marks_nothing_of_programs():

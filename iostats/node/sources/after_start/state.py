@@ -9,7 +9,7 @@
      - [ 1795226294, RECOVER ]
      - [ 1795226294, FULL ]
 
-What a program wrote and the node had not sent is thrown away by an eviction, and stays in llite's
+What a program wrote and the node had not sent is discarded by an eviction, and stays in llite's
 write_bytes.  Sixteen entries are kept, two of which are made each 4 to 5 s while a target is away.
 Every user may read it up to 2.16, root alone since (debugfs).
 
