@@ -320,11 +320,16 @@ class HttpConnection(asyncio.Protocol):
         if self._ended or self._transport.is_closing():
             return
         self.server.refuse(status[4:].lower())
-        body = jsonrpc.error_answer(INVALID_REQUEST, detail=detail)
         self._ended = True
-        head = (f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\n{_CLOSE}\r\n")
-        self.server.send(self._transport, head.encode() + body, keep=False)
+        self.server.send(self._transport, error_response(status, INVALID_REQUEST, detail),
+                         keep=False)
+
+
+def error_response(status: str, code: int, detail: str) -> bytes:
+    """An HTTP error, with a JSON-RPC error as its body, after which the connection is closed."""
+    body = jsonrpc.error_answer(code, detail=detail)
+    return (f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{_CLOSE}\r\n").encode() + body
 
 
 _CLOSE = "Connection: close\r\n"

@@ -1,12 +1,12 @@
 """
-Jobs whose record has still to be made: what their nodes have told of them, and when it is due.
+Jobs whose record is not made yet: what their nodes have said about them, and when it is due.
 
     the first report of a job           due after [site] deadline
     the last one of its nodes           due after SETTLES_S
     one that comes after the record     another record is due after LATE_S
     storage servers' totals are final   another record is due now
 
-All of it is in the store as well, so that a server that is killed goes on where it was.
+All of it is in the store, too, so that a server that was killed continues where it was.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("iostats")
 
 SETTLES_S = 1.0                 # from the last epilog to the record: accounting comes late
 LATE_S = 5.0                    # from a report that came after the record to the next record
-_MOST_OTHERS = 1000             # other jobs that are remembered of one job's reports
+_MOST_OTHERS = 1000             # ids of other jobs that one job's reports name
 
 _Nodes = Annotated[str, msgspec.Meta(max_length=1 << 20)]
 _Path = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -54,7 +54,7 @@ class AboutJob(msgspec.Struct):
 
 
 class OtherJob(msgspec.Struct, frozen=True):
-    """A job that had been started on the node, and not ended there, when a report was made."""
+    """A job that had a start and no end on the node when a report was made."""
 
     job: Name
     since: Annotated[int, msgspec.Meta(ge=0, le=10**12)]      # by the node's clock
@@ -70,7 +70,7 @@ class SiteReport(NodeReport):
 
 
 class JobClosed(IostatsError):
-    """A report came after [site] keep_reports_days: the others of its job are gone."""
+    """A report came after [site] keep_reports_days, when the job's other reports are removed."""
 
 
 class OpenJob:
@@ -78,16 +78,15 @@ class OpenJob:
     A job whose record is due.
 
     Attributes:
-        about: AboutJob, with what all of its nodes have told.
+        about: AboutJob, merged from those of its nodes.
         due: when the record is made at the latest; seconds of the store's time.
         heard: names of the nodes that have reported.
-        expected: names of the nodes that should report; None where the list is not known.
+        expected: names of all nodes of the job; None where they are not known.
         reports: how many have come since this was made.
-        ask_until: until when a batch system that has not seen the job end is asked again; None
-            before it was asked at all.
+        ask_until: the batch system is asked again until then, if it has not seen the job end; None
+            before the first question.
         facts: job_facts.Facts, as the harvest knows them; None.
-        other_jobs: ids of the jobs that its reports name; None where the reports have to be read
-            for them.
+        other_jobs: ids of other jobs that its reports name; None: not read from the reports yet.
     """
 
     def __init__(self, about: AboutJob, due: float, max_nodes: int) -> None:
@@ -101,12 +100,12 @@ class OpenJob:
         self._expand()
 
     def add_others(self, others: Iterable[OtherJob]) -> None:
-        """One more report names these jobs."""
+        """Add the jobs that one more report names."""
         if self.other_jobs is not None and len(self.other_jobs) < _MOST_OTHERS:
             self.other_jobs.update(one.job for one in others)
 
     def learn(self, about: AboutJob) -> None:
-        """Add what one more node tells of the job; what another has told before stays."""
+        """Add what one more node knows of the job; what is known already stays."""
         new = {name: getattr(about, name) for name in AboutJob.__struct_fields__
                if getattr(self.about, name) in ("", None) and getattr(about, name)}
         if new:
@@ -130,7 +129,7 @@ class OpenJob:
 
 class OpenJobs:
     """
-    All of them; changes are in the store first.
+    All open jobs; the store has each change first.
 
     Attributes:
         jobs: {Key: OpenJob}.
@@ -184,7 +183,7 @@ class OpenJobs:
         return is_new
 
     def _opened(self, key: Key, about: AboutJob, now: float) -> OpenJob:
-        """The OpenJob of a report that is the first one, or the first since the record."""
+        """The OpenJob for the first report of a job, or the first since its record."""
         found = self._store.job(key)
         if found is None:
             job = self._job(key, msgspec.json.encode(about), now + self._config["site.deadline"])
@@ -197,9 +196,9 @@ class OpenJobs:
 
     def expect(self, jobs: dict[str, Optional[Facts]], scheduler: str) -> None:
         """
-        Another record is due of {job: Facts or None}: the storage servers' totals are final.
+        Make another record due for {job: Facts or None}: the storage servers' totals are final.
 
-        `scheduler`: the batch system of the jobs that no node has reported.  StateError.
+        `scheduler`: the batch system of jobs of which no node has reported.  StateError.
         """
         now, found = self._now(), {}
         for job, facts in jobs.items():
@@ -220,6 +219,6 @@ class OpenJobs:
         for key, (about, facts) in found.items():
             if key not in self.jobs:
                 self.jobs[key] = self._job(key, about, now)
-            # It is over, though nobody has said how, or when.
+            # It is over, though how and when is unknown.
             self.jobs[key].facts = facts and (facts if facts.state == ENDED else facts._replace(
                 state=ENDED, outcome="", ended=None))

@@ -1,8 +1,8 @@
 """
-A record to its user: in the job's own output, in the user's home, and as a comment in accounting.
+Shows a record to its user: in the job's output, in the user's home, as a comment in accounting.
 
-[site] show names the places.  Nothing here keeps a record from being made: what cannot be written
-is logged, and `iostats report` has the record.
+[site] show names the places.  What cannot be written is logged; `iostats report` has the record in
+any case.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ log = logging.getLogger("iostats")
 
 _COMMENT_AFTER_S = (2, 3, 5, 15, 60)     # slurmdbd hears of array tasks some seconds late
 _COMMENTS_AT_ONCE = 4
-_SHOWN_AT_ONCE = 20             # the file system of one's output may hang
+_SHOWN_AT_ONCE = 20             # the file system of a job's output may hang
 
 
 class Publisher:
     """
-    Shows records; for one event loop.
+    Shows records, in one event loop.
 
     Attributes:
         writer: the write_as_user.Writer that writes into users' files.
@@ -65,8 +65,8 @@ class Publisher:
         """
         Begin to show a job's record wherever [site] show says.
 
-        It waits only while _SHOWN_AT_ONCE others have not come to their ends, or one of this job:
-        one user's file system that hangs keeps no other record from being shown.
+        It waits while _SHOWN_AT_ONCE others are being shown, or an earlier record of this job: so a
+        user's file system that hangs does not keep other records from being shown.
         """
         while len(self._showing) >= _SHOWN_AT_ONCE or key in self._showing:
             await asyncio.wait(self._showing.values(), return_when=asyncio.FIRST_COMPLETED)
@@ -108,7 +108,7 @@ class Publisher:
 
     async def _comment(self, scheduler: str, facts: Facts, attempt: int,
                        record: Record) -> None:
-        """Write the short form; the accounting may hear of a job later than we do."""
+        """Write the short form, in several tries: the accounting may hear of a job late."""
         why: object = "its fields have other texts, or the accounting does not know it"
         for pause_s in _COMMENT_AFTER_S:
             await asyncio.sleep(pause_s)

@@ -1,15 +1,14 @@
 """
-The site's server: messages of all nodes and storage servers, answered when what they bring is on
-the disk; and answers about all jobs.
+The site's server: takes the messages of all nodes and storage servers, and answers about all jobs.
 
-    report of a node        ->  store  ->  the node is answered, and removes its copy
-    all nodes of the job have reported, or [site] deadline is over
-                            ->  records.py makes its record  ->  store  ->  publish.py shows it
-    sweep of an agent       ->  harvest_intake.py
+    a node's report         ->  store  ->  the node gets its answer, and removes its copy
+    all nodes of the job have reported, or [site] deadline has passed
+                            ->  records.py makes the record  ->  store  ->  publish.py shows it
+    an agent's sweep        ->  harvest_intake.py
 
-Reports are added up when their job is over, so memory has a list of open jobs and no more, and a
-server that is killed goes on where the store says.  A record that was kept and not shown by then is
-not shown; `iostats report` has it.
+A message is answered when its content is on the disk.  Reports are added up when their job is over,
+so memory holds only a list of open jobs, and a server that was killed continues from the store.  A
+record that was stored but not yet shown then is not shown; `iostats report` has it.
 """
 
 import asyncio
@@ -25,16 +24,17 @@ import msgspec
 from iostats.base.errors import NotDelivered, StateError, UsageError, WireError
 from iostats.base.job_facts import Facts
 from iostats.base.job_id import checked_job_id
+from iostats.server.http import error_response
 from iostats.server.rpc_server import RpcServer, Sender
-from iostats.wire.messages.report import Name, check_report
 from iostats.site import harvest_intake, load_queries
 from iostats.site.job_index import JobsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
 from iostats.site.records import Records, user_name
 from iostats.wire import protocol
-from iostats.wire.jsonrpc import Method, error_answer
+from iostats.wire.jsonrpc import Method
 from iostats.wire.messages import sweep_decoder, sweep_json
+from iostats.wire.messages.report import Name, check_report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class SiteServer(RpcServer):
         self.harvest.close()
 
     async def work(self) -> None:
-        """Make the records that are due, for ever."""
+        """Make the records that are due, and look after the harvest, until cancelled."""
         try:
             await self.publisher.begin()
             await asyncio.gather(self.records.work(), self.harvest.work(self.on_settled))
@@ -129,14 +129,14 @@ class SiteServer(RpcServer):
             self.publisher.close()
 
     def on_settled(self, jobs: dict[str, Optional[Facts]]) -> None:
-        """{job: Facts or None}: their totals of the storage servers are final; StateError."""
+        """The storage servers' totals of {job: Facts or None} are final; StateError."""
         self.open_jobs.expect(jobs, self.harvest.lives.scheduler)
 
     # -- messages --------------------------------------------------------------------------------
 
     def refuse(self, why: str, node: Optional[str] = None) -> None:
         count = self._refused[why] = self._refused.get(why, 0) + 1
-        if count & (count - 1) == 0:                 # 1, 2, 4, 8, ...: a log is no place for all
+        if count & (count - 1) == 0:                 # 1, 2, 4, 8, ...: to keep the log short
             log.warning("%s messages refused: %s (the last one of %s)", count, why, node or "?")
 
     def _report(self, one: SiteReport, sender: Sender) -> dict[str, Any]:
@@ -159,21 +159,23 @@ class SiteServer(RpcServer):
         return harvest_intake.answer_to(self.harvest, message, caller)
 
     def send(self, transport: asyncio.Transport, data: bytes, keep: bool) -> None:
-        """Answers leave when what they say is on the disk: all of one turn of the loop at once."""
+        """Send after the next commit, which is one for all answers of a turn of the event loop."""
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._commit)
         self._unsent.append((transport, data, keep))
 
     def _commit(self) -> None:
         unsent, self._unsent = self._unsent, []
-        is_proof = self._store.has_changes
+        had_changes = self._store.has_changes
         try:
             self._store.commit()
         except StateError as error:
             self.long_answers.discard()
             self.trouble = str(error)
-            for transport, _, _ in unsent:           # the nodes send them again
-                super().send(transport, _not_kept(str(error)), False)
+            # It acknowledges nothing, so it needs no proof of who sends it; the nodes try again.
+            failed = error_response("503 Service Unavailable", protocol.INTERNAL_ERROR, str(error))
+            for transport, _, _ in unsent:
+                super().send(transport, failed, False)
             log.error("%s; the nodes keep their reports", error)
             for reload in (self.open_jobs.reload, self.harvest.reload):
                 try:
@@ -181,7 +183,7 @@ class SiteServer(RpcServer):
                 except StateError as worse:
                     log.error("%s", worse)
             return
-        if is_proof:
+        if had_changes:                              # so the disk is not full any more
             self.trouble = ""
         for transport, data, keep in unsent:
             super().send(transport, data, keep)
@@ -189,7 +191,7 @@ class SiteServer(RpcServer):
     # -- questions -------------------------------------------------------------------------------
 
     def _user(self, sender: Sender) -> Optional[str]:
-        """Whose records `sender` may read: a user's name, or None for all."""
+        """The only user whose records `sender` may read; None: all users'."""
         caller = self.require_authenticated(sender)
         if caller.uid is None or caller.uid in self._readers:
             return None
@@ -205,7 +207,7 @@ class SiteServer(RpcServer):
         return _within_limit(self._store.latest(params.count, self._user(sender)))
 
     def _waiting(self, params: WaitingParams, sender: Sender) -> list[dict[str, Any]]:
-        """The jobs of which a node has reported, and whose record waits for the others."""
+        """[{}] of jobs of which some nodes have reported, and whose record waits for others."""
         own, wanted = self._user(sender), set(params.jobs)
         clock_s = self._now() - self._store.now()      # it is due by the store's time
         found = (
@@ -218,7 +220,7 @@ class SiteServer(RpcServer):
                  "until": clock_s + job.due} for key, job, missing in islice(found, _MOST_WAITING)]
 
     def _listed(self, question: JobsParams, sender: Sender) -> dict[str, Any]:
-        """A row for each job, of the one who asks, or of those that a reader asks for."""
+        """Rows of the caller's own jobs, or of those that a reader asks for."""
         own = self._user(sender)
         users = [user_name(int(user)) if user.isascii() and user.isdigit() and len(user) < 10
                  else user for user in question.users]
@@ -245,15 +247,8 @@ class SiteServer(RpcServer):
         return self._answers.query(self.harvest, ask, self._user(sender))
 
 
-def _not_kept(why: str) -> bytes:
-    """An answer that acknowledges nothing, and that nobody has to be able to prove."""
-    body = error_answer(protocol.INTERNAL_ERROR, detail=why)
-    return (f"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body
-
-
 def _checked_job(job: str) -> str:
-    """`job`, which may be any text that is printed; WireError."""
+    """`job`, any text of printable characters; WireError."""
     try:
         if checked_job_id(job) == job:
             return job
@@ -270,7 +265,7 @@ def _within_limit(records: Iterable[bytes]) -> list[msgspec.Raw]:
         for record in records:
             size += len(record)
             if size > LARGEST_ANSWER:
-                raise WireError(protocol.REFUSED, f"expected records of at most "
+                raise WireError(protocol.REFUSED, f"expected records of up to "
                                 f"{LARGEST_ANSWER >> 20} MiB together, got more; ask for fewer")
             found.append(msgspec.Raw(record))
     except StateError as error:

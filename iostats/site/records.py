@@ -5,9 +5,9 @@ the storage servers say of it.
     due, and the batch system has seen the end  ->  reports  ->  totals  ->  record  ->  store
                                                                                -> publish.py
 
-A job whose end the batch system has not seen yet is asked for again for up to _FACTS_WITHIN_S.  Of
-jobs that are due together some share a commit, which waits for the disk; a job whose record cannot
-be made or kept is tried again later, and holds no other up.
+Where the batch system has not seen the end of a job yet, it is asked again for up to
+_FACTS_WITHIN_S.  Records that are due together share a commit, which waits for the disk.  A record
+that cannot be made or stored is tried again later, and does not hold up the others.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ log = logging.getLogger("iostats")
 
 AGAIN_S = 60.0                  # from a record that could not be made to the next try
 LOOK_EVERY_S = 0.25
-TOGETHER_WITHIN_S = 0.25        # records that are made within this share a commit,
-_RECORDS_TOGETHER, _BYTES_TOGETHER = 20, 1 << 20        # up to as many, and as large
+TOGETHER_WITHIN_S = 0.25        # records that are made within this time share a commit,
+_RECORDS_TOGETHER, _BYTES_TOGETHER = 20, 1 << 20        # up to this many, and this size
 _FACTS_WITHIN_S = 30.0          # the batch system may still call the job running for a while
 _CLOCKS_DIFFER_S = 60.0         # of a node and the batch system
 _FORGET_EVERY_S = 3600.0
-_AT_ONCE = 20                   # reports are added up between two looks at the network
+_AT_ONCE = 20                   # reports that are added up between two turns of the event loop
 _MOST_JOBS_ASKED = 200          # in one command
-_MOST_OTHERS = 1000             # jobs beside those that are due, in one question
-_MOST_OVER = 10_000             # nodes that have not been told yet which starts are over
+_MOST_OTHERS = 1000             # other jobs that are asked for with those that are due
+_MOST_OVER = 10_000             # nodes in Records._over
 _DAMAGED = "its report was damaged on the site's server"
 _COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
             "exit_signal", "array_job", "array_task", "het_job", "het_offset", "raw_job")
 
 MadeRecord = namedtuple("MadeRecord", "key job reports facts record encoded summary")
 MadeRecord.__doc__ = """
-A record that is made, and not kept yet.
+A record that is made, and not stored yet.
 
 Attributes:
     job: the OpenJob; `reports`: how many of its reports are in it.
@@ -77,21 +77,21 @@ Attributes:
 
 
 class Records:
-    """Makes the records that are due, keeps them, and hands them to `publisher`."""
+    """Makes the records that are due, stores them, and has `publisher` show them."""
 
     def __init__(self, store: Store, config: Config, jobs: OpenJobs, harvest: Harvest,
                  publisher: Publisher, now: Callable[[], float]) -> None:
         self._store, self._config, self._now, self._store_now = store, config, now, store.now
         self._jobs, self._harvest, self._publisher = jobs.jobs, harvest, publisher
-        # Node -> starts there of jobs that are over, which it has not been told yet.
+        # Node -> starts that it still has of jobs that are over, to be told with its next report.
         self._over: OrderedDict[str, list[OtherJob]] = OrderedDict()
 
     def pop_over(self, node: str) -> list[OtherJob]:
-        """Starts that are still kept on a node though their jobs are over; each is told once."""
+        """[OtherJob] that a node has starts of though they are over; each is returned once."""
         return self._over.pop(node, [])
 
     async def work(self) -> None:
-        """Make the records that are due, for ever."""
+        """Make the records that are due, until cancelled."""
         forget_at = 0.0
         while True:
             now = self._store_now()
@@ -114,7 +114,7 @@ class Records:
             log.error("%s", error)
 
     async def make(self, keys: list[Key]) -> None:
-        """Make and keep the records of [Key], but of those whose end is waited for."""
+        """Make and store the records of [Key], except those that wait for the batch system."""
         # A commit waits for the disk: with many jobs at once some records share one.
         (facts, others), size, began = await self._facts(keys), 0, 0.0
         made: list[MadeRecord] = []
@@ -132,7 +132,7 @@ class Records:
                 log.error("no record of job %s: %s", key.job, error)
                 job.due = self._store_now() + AGAIN_S
                 continue
-            except Exception:                            # one job's trouble is not the others'
+            except Exception:                            # one job's error is not the others'
                 log.exception("internal error; please report: no record of job %s", key.job)
                 job.due = self._store_now() + _FORGET_EVERY_S
                 continue
@@ -146,7 +146,7 @@ class Records:
         await self._keep_or_delay(made)
 
     def _has_to_wait(self, key: Key, job: OpenJob, facts: Facts | None) -> bool:
-        """Whether the batch system may soon know more of a job's end; then it is due later."""
+        """Whether the batch system may soon know more of the job's end; then it is due later."""
         if facts is None or (facts.state == ENDED and facts.started is None):
             may_change = _tells_late(job.about.scheduler)
         else:
@@ -161,7 +161,7 @@ class Records:
         return True
 
     async def _keep_or_delay(self, made: list[MadeRecord]) -> None:
-        """Keep them; where that fails they are due again later, one that is odd alone."""
+        """Store [MadeRecord]; those that cannot be stored are due again later."""
         try:
             await self.keep(made)
         except StateError as error:
@@ -169,7 +169,7 @@ class Records:
             for one in made:
                 one.job.due = self._store_now() + AGAIN_S
         except Exception:
-            if len(made) > 1:                            # whose it is: one after the other
+            if len(made) > 1:                            # one by one: whose error is it?
                 for one in made:
                     await self._keep_or_delay([one])
                 return
@@ -178,8 +178,8 @@ class Records:
             one.job.due = self._store_now() + _FORGET_EVERY_S
 
     async def keep(self, made: list[MadeRecord]) -> None:
-        """Keep [MadeRecord] in one commit, and begin to show them; StateError."""
-        # Where one more report has come meanwhile: again, in a moment.
+        """Store [MadeRecord] in one commit, and begin to show them; StateError."""
+        # Without those that have got another report meanwhile: they are made again in a moment.
         made = [one for one in made if one.key in self._jobs
                 and self._jobs[one.key] is one.job and one.job.reports == one.reports]
         if made:
@@ -199,7 +199,7 @@ class Records:
     async def made(self, key: Key, job: OpenJob, facts: Facts | None,
                    others: dict[Key, Facts]) -> MadeRecord:
         """
-        The MadeRecord of a job, of the reports that are here; StateError.
+        The MadeRecord of a job, from the reports in the store; StateError.
 
         `others`: {(scheduler, job, 0): Facts} of the jobs that its reports name.
         """
@@ -213,7 +213,7 @@ class Records:
             except StateError as error:
                 self._store.put_aside(key, node, seq, str(error))
                 continue
-            if job.about == AboutJob():                 # it was damaged, see OpenJobs
+            if job.about == AboutJob():                 # its row was damaged, see OpenJobs
                 job.learn(one.about)
             if one.reason:
                 without.append(one)
@@ -224,14 +224,14 @@ class Records:
         without += (job_totals.Report(node if is_node_name(node) else "(unknown)",
                                       f"damaged {number}", "", "", _DAMAGED, 0.0, 0.0, 0.0, {}, [])
                     for number, node in enumerate(self._store.damaged(key)))
-        # Last, whenever they came: that a part has no numbers is said in any case.
+        # Last, in whatever order they came: a part without numbers is noted in any case.
         for one in without:
             totals.add(one)
         if totals.expected is None and not totals.reported and facts is not None and (
                 facts.restarts == key.attempt):
             totals.expected = grouping.node_count(facts)
         known = self._store.job(key)
-        if known is not None and known.closed:           # its reports are gone, the record is not
+        if known is not None and known.closed:           # its reports are removed
             with damage_reported(self._store.path):
                 record = Record.of(msgspec.json.decode(next(self._store.records_of([key]))))
         else:
@@ -254,7 +254,7 @@ class Records:
     async def _facts(self, keys: list[Key]) -> tuple[dict[Key, Facts], dict[Key, Facts]]:
         """
         {Key: Facts} of the jobs that the batch system knows, {} where it does not answer; and
-        {(scheduler, job, 0): Facts} of these and of the jobs that their reports name.
+        {(scheduler, job, 0): Facts} of these and of the other jobs that their reports name.
         """
         by_system: dict[str, list[Key]] = {}
         found: dict[Key, Facts] = {}
@@ -293,17 +293,17 @@ class Records:
                     continue
         return job.other_jobs
 
-    # -- starts of other jobs that are kept on a node though these are over --------------------
+    # -- other jobs that have a start on a node though they are over ----------------------------
 
     def _without_ended(self, one: SiteReport, key: Key, known: dict[Key, Facts]) -> SiteReport:
-        """`one` without those other jobs that had ended before its own began on its node."""
+        """The report `one` without other jobs that had ended before its job began on its node."""
         began = one.ended - one.elapsed_s
         over = [other for other in one.others if self._had_ended(
             other, one, began, key, known.get(Key(one.about.scheduler, other.job, 0)))]
         if not over or not one.other_jobs:
             return one
         left = one.other_jobs - len(over)
-        if left >= one.in_cgroups:                           # else one of them may be still there
+        if left >= one.in_cgroups:                           # else one of them may be running
             self._over[one.node] = over
             while len(self._over) > _MOST_OVER:
                 self._over.popitem(last=False)
@@ -314,7 +314,8 @@ class Records:
         """
         Whether the batch system says that a job without an epilog was over by `began`.
 
-        A record alone is no proof: a node that leaves a job early has an epilog while it goes on.
+        A record alone is no proof: a node that leaves a job early has an epilog while the job goes
+        on.
         """
         known_at = self._store.outcome_known_at(Key(key.cluster, other.job, other.attempt))
         if known_at is not None and known_at <= began:
@@ -336,7 +337,7 @@ class Records:
 
 
 def is_askable(job: str) -> bool:
-    """Whether a batch system can be asked for a job id; one that can't must not stop the others."""
+    """Whether a job id can be an argument of a batch system's command."""
     try:
         return bool(scheduler_commands.askable([job]))
     except UsageError:
@@ -344,7 +345,7 @@ def is_askable(job: str) -> bool:
 
 
 def _tells_late(scheduler: str) -> bool:
-    """Whether a batch system forgets a job some seconds before its accounting knows it."""
+    """Whether a batch system forgets a job some seconds before its accounting has it."""
     try:
         return getattr(schedulers.named(scheduler), "FACTS_COME_LATE", False)
     except UsageError:
@@ -352,7 +353,7 @@ def _tells_late(scheduler: str) -> bool:
 
 
 def _are_of(facts: Facts, key: Key, about: AboutJob) -> bool:
-    """False for facts of another job that has the same number, of another cluster or long ago."""
+    """False for facts of another job with the same number: of another cluster or user."""
     return (_same_or_unknown(key.cluster, facts.cluster)
             and _same_or_unknown(about.user, facts.user))
 
@@ -372,11 +373,11 @@ def with_facts(record: Record, key: Key, about: AboutJob, facts: Facts | None) -
     batch["raw_job"] = batch["raw_job"] or key.job
     if now_another:
         batch.update(outcome="REQUEUED", exit_status=None, exit_signal=None)
-    # The one whose process has made the report is root, and not the job's user.
+    # Not the user of the report: root's epilog has made it.
     user = about.user or facts.user or (user_name(about.uid) if about.uid is not None else "")
     job = record.job.replaced(id=facts.job or key.job, user=user or None, attempt=key.attempt)
     if job.started is None and facts.started is not None and not now_another:
-        job = job.replaced(started=facts.started)        # no node has told
+        job = job.replaced(started=facts.started)        # no node has said
         if facts.ended is not None:
             job = job.replaced(ended=facts.ended,
                                elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
