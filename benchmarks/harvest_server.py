@@ -57,8 +57,8 @@ def child(targets, jobs):
 
 
 def _form():
-    from iostats.lustre.job_stats_rows import FIELDS, Column, Form
-    return Form([Column(name, "bytes" if name.endswith("_bytes") else "usecs", FIELDS)
+    from iostats.lustre.job_stats_rows import FIELDS, EntryColumn, EntryForm
+    return EntryForm([EntryColumn(name, "bytes" if name.endswith("_bytes") else "usecs", FIELDS)
                  for name in _COUNTERS])
 
 

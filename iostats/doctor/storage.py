@@ -14,7 +14,7 @@ from iostats.base import disk_queue, private_files
 from iostats.base.errors import StateError
 from iostats.base.private_files import read_text
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
-from iostats.lustre.job_tags import Form
+from iostats.lustre.job_tags import TagForm
 from iostats.storage.delivery import HOW
 from iostats.storage.schedule import pause_s
 from iostats.storage.targets import inspect, local_targets
@@ -45,7 +45,7 @@ def examine(config: Config, root: str) -> list[Check]:
     checks = [_targets(here, wanted)]
     if found:
         try:
-            job_of = Form(config["harvest.job_id"],
+            job_of = TagForm(config["harvest.job_id"],
                           schedulers.job_id_form(config["batch.system"])).job_of
             looks = [inspect(one, job_of) for one in found]
             checks.append(_job_stats(looks, root))

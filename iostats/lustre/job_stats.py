@@ -42,8 +42,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-Entry = namedtuple("Entry", "job_id started_ns seen_ns counters")
-Entry.__doc__ = """
+JobEntry = namedtuple("JobEntry", "job_id started_ns seen_ns counters")
+JobEntry.__doc__ = """
 One job on one target.
 
 Attributes:
@@ -153,9 +153,9 @@ def dump(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
                 yield name, b""
 
 
-def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:
+def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> JobEntry:
     """
-    The Entry of one piece.
+    The JobEntry of one piece.
 
     `boot_ns` is when this machine was booted, ns of the wall clock: 2.15.0 and 2.15.1 print
     snapshot_time as time since then.  Raises JobStatsSyntaxError, which names `origin`, the job
@@ -186,7 +186,7 @@ def parse(piece: bytes, boot_ns: int = 0, origin: str = "job_stats") -> Entry:
                                       expected)
     if not counters and b" samples:" not in piece:
         raise JobStatsSyntaxError(origin, job_id, "nothing", "its counters")
-    return Entry(job_id, started_ns, seen_ns, counters)
+    return JobEntry(job_id, started_ns, seen_ns, counters)
 
 
 def head_of(piece: bytes, boot_ns: int, origin: str) -> tuple[str, int, int, int]:

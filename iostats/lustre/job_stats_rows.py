@@ -6,8 +6,8 @@ Many entries of `job_stats`, as rows of numbers: what parse() says, in a third o
         form, row = rows.read(piece, path)              or JobStatsSyntaxError
 
 All entries of a file have the same counters in the same order, so that one expression can take the
-numbers of a whole entry (a Form).  It is made from an entry that parse() has understood, and takes
-what parse() takes in that very form, to the last digit, or nothing: then parse() decides.
+numbers of a whole entry (an EntryForm).  It is made from an entry that parse() has understood, and
+takes what parse() takes in that very form, to the last digit, or nothing: then parse() decides.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ Row.__doc__ = """
 One entry.
 
 Attributes:
-    job_id, started_ns, seen_ns: as of job_stats.Entry.
-    numbers: of each counter of its Form, one after the other, its fields, as an int or as its
+    job_id, started_ns, seen_ns: as of job_stats.JobEntry.
+    numbers: of each counter of its EntryForm, one after the other, its fields, as an int or as its
         digits; all are 0 where the counter is.
 """
 
-Column = namedtuple("Column", "name unit fields")
-Column.__doc__ = """
-One counter of a Form.
+EntryColumn = namedtuple("EntryColumn", "name unit fields")
+EntryColumn.__doc__ = """
+One counter of an EntryForm.
 
 Attributes:
-    name, unit: as of job_stats.Entry.
+    name, unit: as of job_stats.JobEntry.
     fields: which of FIELDS it has.
 """
 
@@ -58,14 +58,14 @@ _LINE = re.compile(rb"[ \t]*(\w{1,100}): *\{ samples: *\d{1,18}, unit: *(\w{1,20
                    rb"(, sumsq: *(?:" + _SQUARES + rb")(, hist: \{[^{}\n]*\})?)?)? \}")
 
 
-class Form:
+class EntryForm:
     """
     Which counters entries have, in which order.
 
-    `columns`: [Column]; `text`: the expression for all their lines, or None: nothing is matched.
+    `columns`: [EntryColumn]; `text`: the expression for all their lines; None: nothing is matched.
     """
 
-    def __init__(self, columns: Sequence[Column], text: bytes | None = None) -> None:
+    def __init__(self, columns: Sequence[EntryColumn], text: bytes | None = None) -> None:
         self.columns = tuple(columns)
         self._match = re.compile(text).fullmatch if text is not None else None
 
@@ -74,8 +74,8 @@ class Form:
         found = self._match(piece, at) if self._match is not None else None
         return found.groups(b"0") if found is not None else None
 
-    def arranged(self, entry: job_stats.Entry) -> tuple[Number, ...] | None:
-        """The numbers of a job_stats.Entry; None where its counters are not of this form."""
+    def arranged(self, entry: job_stats.JobEntry) -> tuple[Number, ...] | None:
+        """The numbers of a job_stats.JobEntry; None where its counters are not of this form."""
         numbers: list[Number] = []
         left = len(entry.counters)
         for name, unit, fields in self.columns:
@@ -95,8 +95,8 @@ def _in_order(counter: Counter) -> list[Optional[int]]:
     return [counter.samples, counter.min, counter.max, counter.sum, counter.sumsq]
 
 
-def _form_of(lines: bytes) -> Form | None:
-    """The Form of entries with such lines; None where one is unusual."""
+def _form_of(lines: bytes) -> EntryForm | None:
+    """The EntryForm of entries with such lines; None where one is unusual."""
     columns, parts = [], []
     for line in lines.split(b"\n"):
         found = _LINE.fullmatch(line)
@@ -104,7 +104,7 @@ def _form_of(lines: bytes) -> Form | None:
             return None
         name, unit, numbers, squares, hist = found.groups()
         known = job_stats.named(name, unit)
-        columns.append(Column(*known, FIELDS[:_HAS[bool(numbers) + bool(squares)]]))
+        columns.append(EntryColumn(*known, FIELDS[:_HAS[bool(numbers) + bool(squares)]]))
         rest, zero = b"", b""
         if numbers:
             rest = rb", min: *(\d{1,19}), max: *(\d{1,19}), sum: *(\d{1,19})"
@@ -117,7 +117,7 @@ def _form_of(lines: bytes) -> Form | None:
                                 rb", hist: \{[^{}\n]*\}" if hist else b""))
     if len({column.name for column in columns}) != len(columns) or len(columns) > MOST_COUNTERS:
         return None
-    return Form(columns, rb"\n".join(parts))
+    return EntryForm(columns, rb"\n".join(parts))
 
 
 class Rows:
@@ -129,10 +129,10 @@ class Rows:
 
     def __init__(self, boot_ns: int) -> None:
         self._boot_ns, self._made = boot_ns, 0
-        self._forms: list[Form] = []                    # the last one that matched is the first
+        self._forms: list[EntryForm] = []               # the last one that matched is the first
 
-    def read(self, piece: bytes, origin: str) -> tuple[Form, Row]:
-        """The Row of a piece, and its Form; JobStatsSyntaxError as of job_stats.parse()."""
+    def read(self, piece: bytes, origin: str) -> tuple[EntryForm, Row]:
+        """The Row of a piece, and its EntryForm; JobStatsSyntaxError as of job_stats.parse()."""
         job_id, started_ns, seen_ns, at = job_stats.head_of(piece, self._boot_ns, origin)
         for place, form in enumerate(self._forms):
             numbers = form.numbers(piece, at)
@@ -154,13 +154,13 @@ class Rows:
             numbers = form.arranged(entry)
             if numbers is not None:
                 return form, Row(job_id, started_ns, seen_ns, numbers)
-        form = Form([Column(name, counter.unit, FIELDS[:_HAS[(counter.sum is not None)
+        form = EntryForm([EntryColumn(name, counter.unit, FIELDS[:_HAS[(counter.sum is not None)
                                                               + (counter.sumsq is not None)]])
                      for name, counter in entry.counters.items()])
         return form, Row(job_id, started_ns, seen_ns, form.arranged(entry))
 
 
-def check(entry: job_stats.Entry, origin: str) -> None:
+def check(entry: job_stats.JobEntry, origin: str) -> None:
     """JobStatsSyntaxError for what is of the form, and can't be true: no message could hold it."""
     if not 0 <= entry.seen_ns <= _LARGEST_TIME or entry.started_ns > _LARGEST_TIME:
         raise JobStatsSyntaxError(origin, entry.job_id, str(max(entry.seen_ns, entry.started_ns)),

@@ -21,7 +21,7 @@ _PARTS = {"j": "", "e": r"[^/]*?", "g": r"\d+", "h": r"[\w.-]*", "H": r"[\w-]*",
 _LONGEST = 31               # LUSTRE_JOBID_SIZE less its NUL: the kernel cuts ids without a mark
 
 
-class Form:
+class TagForm:
     """
     How the ids of jobs look.
 
@@ -49,9 +49,9 @@ class Form:
         """
         The job that an id in job_stats is of; "" for none.
 
-        >>> Form("%j").job_of("4711"), Form("%j").job_of("cp.0")
+        >>> TagForm("%j").job_of("4711"), TagForm("%j").job_of("cp.0")
         ('4711', '')
-        >>> Form("%j:%u:%H").job_of("4711:1000:nid00023")
+        >>> TagForm("%j:%u:%H").job_of("4711:1000:nid00023")
         '4711'
         """
         found = self._match(job_id)

@@ -21,7 +21,7 @@ import msgspec
 from iostats import schedulers
 from iostats.base.errors import ConfigError, IostatsError, StateError
 from iostats.base.job_facts import ENDED, Facts
-from iostats.lustre.job_tags import Form
+from iostats.lustre.job_tags import TagForm
 from iostats.schedulers import commands as scheduler_commands
 from iostats.site import harvested_job
 from iostats.site.job_lifecycle import (
@@ -100,7 +100,7 @@ class JobLives:
         self._warned: dict[str, float] = {}         # what was logged, and when
         self.scheduler = _scheduler_of(config)
         try:
-            self._form = Form(config["harvest.job_id"],
+            self._form = TagForm(config["harvest.job_id"],
                               schedulers.job_id_form(self.scheduler))
         except ValueError as error:
             raise ConfigError(f"{config.origin['harvest.job_id']}: [harvest] job_id: "

@@ -106,7 +106,7 @@ def _key(name: str, piece: bytes) -> Key:
     return split_name(place) or ("", "MDT?" if _OF_MDT.search(piece) else "OST?")
 
 
-def add_life(entries: dict[str, list[Life]], entry: job_stats.Entry) -> None:
+def add_life(entries: dict[str, list[Life]], entry: job_stats.JobEntry) -> None:
     """Add what one entry has counted to {id: [Life]}."""
     entries.setdefault(entry.job_id, []).append((entry.started_ns, entry.seen_ns, {
         name: (counter.samples, counter.sum if counter.unit in _SUMMED else None)

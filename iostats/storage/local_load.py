@@ -14,7 +14,7 @@ from iostats.load import levels, ranking
 from iostats.load.amounts import MORE
 from iostats.load.sums import load_of
 from iostats.lustre import job_stats, stats
-from iostats.lustre.job_tags import Form
+from iostats.lustre.job_tags import TagForm
 from iostats.storage.entries import EntriesRead, add_life, dumped, in_words, oldest
 from iostats.storage.fingerprints import Fingerprints
 from iostats.storage.gains import CLEANUP_S, between, target_load
@@ -39,7 +39,7 @@ class _NoBatchSystem:
 
     def __init__(self, form: str) -> None:
         try:
-            self.job_of = Form(form).job_of
+            self.job_of = TagForm(form).job_of
         except ValueError as error:
             raise UsageError(f"--job-id: {error}") from None
 

@@ -15,7 +15,7 @@ from iostats.load import amounts, grouping, levels, ranking, sums, table
 from iostats.load.levels import TOTALS
 from iostats.load.ranking import LoadQuery
 from iostats.load.sums import TargetLoad, load_of
-from iostats.lustre.job_tags import Form
+from iostats.lustre.job_tags import TagForm
 from iostats.schedulers import slurm
 from iostats.site import load_queries
 
@@ -34,7 +34,7 @@ FACTS = {
 class Known:
     """What a batch system knows of four jobs: of 4999 nothing."""
 
-    job_of = staticmethod(Form("%j", slurm.JOB_ID_FORM).job_of)
+    job_of = staticmethod(TagForm("%j", slurm.JOB_ID_FORM).job_of)
 
     @staticmethod
     def facts(id):

@@ -16,7 +16,7 @@ from job_stats_text import Job, Value
 
 from iostats.base.errors import IostatsError, JobStatsSyntaxError
 from iostats.lustre import job_stats
-from iostats.lustre.job_stats import Entry
+from iostats.lustre.job_stats import JobEntry
 from iostats.lustre.stats import Counter
 from iostats.storage.fingerprints import Fingerprints
 
@@ -32,7 +32,7 @@ def entry(job_id="4711", times="  snapshot_time:   1795224957\n", counters=None)
 
 
 def entries(data, chunk=4096, **more):
-    """[Entry] of a whole file that is read `chunk` bytes at a time."""
+    """[JobEntry] of a whole file that is read `chunk` bytes at a time."""
     chunks = (data[at:at + chunk] for at in range(0, len(data), chunk))
     return [job_stats.parse(piece, **more) for piece in job_stats.pieces(chunks)]
 
@@ -97,19 +97,19 @@ job_stats:
 
 
 @pytest.mark.parametrize("text, expected", [
-    (OST_2_5, Entry("4711", 0, 1_400_000_037 * SECOND, {
+    (OST_2_5, JobEntry("4711", 0, 1_400_000_037 * SECOND, {
         "read_bytes": Counter(23, "bytes", 4096, 1048576, 11534336),
         "write_bytes": Counter(37, "bytes", 37888, 37888, 1401856),
         "punch": Counter(41, "reqs")})),
-    (MDT_2_12, Entry("4711", 0, 1_500_000_037 * SECOND, {
+    (MDT_2_12, JobEntry("4711", 0, 1_500_000_037 * SECOND, {
         "open": Counter(23, "reqs"),
         "read_bytes": Counter(3, "bytes", 4096, 37888, 79872)})),
-    (OST_2_12, Entry("4711", 0, 1_500_000_037 * SECOND, {
+    (OST_2_12, JobEntry("4711", 0, 1_500_000_037 * SECOND, {
         "read_bytes": Counter(23, "bytes", 16777216, 16777216, 385875968),
         "write_bytes": Counter(123456789, "bytes", 1048576, 16777216, 1234567890123456)})),
-    (OST_2_15_0, Entry("rsync_env.sh.30026", 0, 1_790_000_000 * SECOND + 1_896_247_780_050_045, {
+    (OST_2_15_0, JobEntry("rsync_env.sh.30026", 0, 1_790_000_000 * SECOND + 1_896_247_780_050_045, {
         "punch": Counter(5051, "usecs", 8, 1541, 236426, 19935112)})),
-    (OST_2_16, Entry("my prog:1.1000", STARTED_NS, SEEN_NS, {
+    (OST_2_16, JobEntry("my prog:1.1000", STARTED_NS, SEEN_NS, {
         "write_bytes": Counter(9, "bytes", 57344, 1048576, 6463488, 6606934769664),
         "write": Counter(9, "usecs", 812, 19413, 87213, 1252330739)})),
 ], ids=["OST 2.5: read and write are bytes", "MDT 2.12: bytes labelled reqs",

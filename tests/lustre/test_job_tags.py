@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iostats import schedulers
-from iostats.lustre.job_tags import Form
+from iostats.lustre.job_tags import TagForm
 
 
 @pytest.mark.parametrize("text, scheduler, job_id, expected", [
@@ -38,18 +38,18 @@ from iostats.lustre.job_tags import Form
     ("%j:%e:%u", "slurm", "4711:averyverylongprogramname12", "4711"),
 ], ids=repr)
 def test_the_job_of_an_id(text, scheduler, job_id, expected):
-    assert expected == Form(text, schedulers.job_id_form(scheduler)).job_of(job_id)
+    assert expected == TagForm(text, schedulers.job_id_form(scheduler)).job_of(job_id)
 
 
 @pytest.mark.parametrize("text", ["", "4711", "%e.%u", "%j%j", "%j.%x", "%"])
 def test_a_form_without_exactly_one_job_is_refused(text):
     with pytest.raises(ValueError, match="with one %j"):
-        Form(text)
+        TagForm(text)
 
 
 @given(st.text(max_size=128), st.sampled_from(["%j", "%j:%u:%H", "%e.%u.%j", "x%j"]),
        st.sampled_from(["slurm", "pbs", "lsf", "sge", "flux", ""]))
 def test_any_id_is_a_job_or_none_and_a_job_stands_in_its_id(job_id, text, scheduler):
-    job = Form(text, schedulers.job_id_form(scheduler)).job_of(job_id)
+    job = TagForm(text, schedulers.job_id_form(scheduler)).job_of(job_id)
     assert job in job_id
     assert "" == job or job.isprintable()

@@ -126,9 +126,9 @@ def test_the_servers_side_knows_it(desk):
         from iostats import schedulers
         from iostats.base.errors import IostatsError
         from iostats.cli.server import expected_nodes
-        from iostats.lustre.job_tags import Form
+        from iostats.lustre.job_tags import TagForm
         print(sorted(expected_nodes(None, 100)))
-        job_of = Form("%j", schedulers.job_id_form("cobalt")).job_of
+        job_of = TagForm("%j", schedulers.job_id_form("cobalt")).job_of
         print([job_of("C4711"), job_of("4711"), job_of("cp.0")])
         run = lambda argv: subprocess.CompletedProcess(argv, 0, "C4711", "")
         print(schedulers.here(os.environ).facts(["C4711"], run)["C4711"].user)

@@ -893,7 +893,7 @@ def test_a_forged_id_in_job_stats_keeps_no_other_job_from_being_asked_for(forged
 
 @pytest.mark.parametrize("scheduler", ["slurm", "lsf", "sge"])
 def test_a_number_that_no_batch_system_gives_is_no_job(scheduler):
-    form = job_tags.Form("%j", schedulers.job_id_form(scheduler))
+    form = job_tags.TagForm("%j", schedulers.job_id_form(scheduler))
     assert ("4294967295", "", "") == tuple(map(form.job_of, ("4294967295", "9" * 11, "9" * 31)))
 
 

@@ -110,7 +110,7 @@ def _hist(piece, name):
 
 
 def jobs_of(release, step, kind):
-    """[Entry] of all targets of this kind, obdfilter or mdt."""
+    """[JobEntry] of all targets of this kind, obdfilter or mdt."""
     return [job_stats.parse(piece) for path in captured(release, step).rglob(f"{kind}/*/job_stats")
             for piece in job_stats.pieces([path.read_bytes()])]
 

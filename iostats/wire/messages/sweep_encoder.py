@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-    from iostats.lustre.job_stats_rows import Form, Row
+    from iostats.lustre.job_stats_rows import EntryForm, Row
 
 PROTOCOL, MAGIC = 2, b"iostats sweep 2\n"
 LONGEST_WHY = 400
@@ -59,7 +59,7 @@ class BlockEncoder:
     def __init__(self, head: dict[str, Any]) -> None:
         self.bytes, self.bad, self.why = _HEAD, 0, ""
         self._head, self._refused = head, dict[str, None]()
-        self._form: Form | None = None
+        self._form: EntryForm | None = None
         self._rows: dict[str, Row] = {}
 
     def __len__(self) -> int:
@@ -82,12 +82,12 @@ class BlockEncoder:
                 f"{self._head['file_system']}-{self._head['target']}", rows[at].job_id,
                 "a larger one", "a sum of at most samples x maximum, below 2**63"))
 
-    def has_place_for(self, form: Form, row: Row) -> bool:
+    def has_place_for(self, form: EntryForm, row: Row) -> bool:
         """False where another block must begin: each id comes once, and all rows have one form."""
         return not self._rows or (form is self._form and len(self._rows) < _MOST_ROWS
                                   and row.job_id not in self._rows)
 
-    def add(self, form: Form, row: Row) -> None:
+    def add(self, form: EntryForm, row: Row) -> None:
         """Add a row."""
         if not self._rows:
             self._form = form
