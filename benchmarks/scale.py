@@ -93,10 +93,10 @@ def jobs_at_once(directory, message, jobs):
 
 def _all_records(config, jobs):
     """[row] of `iostats jobs`, when there are so many."""
-    from iostats.cli.site_server import asked
+    from iostats.cli.site_client import ask_site
     ends_at = time.monotonic() + _RECORDS_WITHIN_S
     while True:
-        rows = asked(config, "jobs", {"limit": 5000}, 60)["jobs"]
+        rows = ask_site(config, "jobs", {"limit": 5000}, 60)["jobs"]
         if len(rows) >= jobs:
             return rows
         if time.monotonic() > ends_at:

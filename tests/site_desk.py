@@ -29,7 +29,7 @@ from processes import (
 )
 
 from iostats.base import config as site
-from iostats.cli.site_server import asked
+from iostats.cli.site_client import ask_site
 from iostats.wire import auth, client, protocol
 
 # The server waits a second for what comes late from accounting, and a minute after a record that
@@ -227,7 +227,7 @@ class SiteDesk(Desk):
 
     def asked(self, method, **params):
         """What the site's server answers to root."""
-        return asked(self.config, method, params)
+        return ask_site(self.config, method, params)
 
     def query(self, **ask):
         """The rows of the method `query`; none while there is no whole sweep."""

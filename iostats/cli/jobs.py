@@ -13,7 +13,7 @@ from iostats.base.errors import DONE, UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
-from iostats.cli.site_server import asked, of_its_form
+from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import job_fields, job_list, json_and_csv
 from iostats.report.job_list import FieldColumn, NumberForm
 from iostats.report.sacct_time import moment
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     delimiter = job_list.checked_delimiter("|" if options.delimiter is None else options.delimiter)
     question = _question(options, time.time())
     rows = _rows(config, question, _limit(options))
-    with of_its_form("a job"):
+    with form_checked("a job"):
         columns, without = _for_the_terminal(rows, columns, how, options, config)
         put_out(_lines(rows, question, columns, how, delimiter, options, config))
         for line in [*_without_row(rows, question, options, config), *without]:
@@ -285,8 +285,8 @@ def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dic
     after: Any = None
     while len(rows) < limit:
         part = min(job_index.MOST_ROWS, limit - len(rows))
-        answer = asked(config, "jobs", {**question, "limit": part, "after": after})
-        with of_its_form("a list of jobs"):
+        answer = ask_site(config, "jobs", {**question, "limit": part, "after": after})
+        with form_checked("a list of jobs"):
             found, before, after = answer["jobs"], after, answer["next"]
             if after is not None and (not found or repr(after) == repr(before)):
                 raise ValueError("no other jobs, but more are announced")

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 
-from iostats.base.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError
+from iostats.base.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError, one_line
 from iostats.cli.around import NO_MEMORY
 
 TYPE_CHECKING = False
@@ -68,6 +68,11 @@ def status_of(role: Callable[[], int]) -> int:
     except OSError as error:                          # such as too many open files (ulimit -n)
         print(f"iostats: {error}", file=sys.stderr)
         return UNREADABLE
+
+
+def say(text: str) -> None:
+    """A line for the user on standard error."""
+    print(f"iostats: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def put_out(lines: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import json
 from iostats.base import config as site
 from iostats.base.errors import DONE, NotDelivered, UsageError, one_line
 from iostats.cli.parser import parser, put_out, status_of, terminal_width, whole_number
-from iostats.cli.site_server import asked, of_its_form
+from iostats.cli.site_client import ask_site, form_checked
 from iostats.load import levels, query_table
 from iostats.load.amounts import SORT
 from iostats.load.ranking import MOST_ROWS
@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         "level": options.level[0], "file_system": options.fs or "", "user": options.user or "",
         "job": options.job or "", "sort": options.sort or "write", "count": count}, page,
         options.all)
-    with of_its_form("a row"):
+    with form_checked("a row"):
         if options.json:
             put_out([json.dumps(answer, indent=2), "\n"])
         elif options.csv:
@@ -121,7 +121,7 @@ def _answer(config: site.Config, params: dict[str, Any], page: int,
 
 
 def _asked(config: site.Config, params: dict[str, Any]) -> dict[str, Any]:
-    answer = asked(config, "query", params, _WITHIN_S)
+    answer = ask_site(config, "query", params, _WITHIN_S)
     if not isinstance(answer, dict) or not {"rows", "left_off", "level", "next"} <= set(answer):
         raise NotDelivered("the site's server answers in another form: use one release of iostats "
                            "here and there")

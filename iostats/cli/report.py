@@ -13,7 +13,7 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
-from iostats.cli import site_server, unfinished
+from iostats.cli import site_client, unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
 from iostats.report import accounting_comment, array_total, job_tables
 from iostats.totals.record import Record
@@ -77,8 +77,8 @@ def _run(options: argparse.Namespace) -> int:
         count = whole_number("--latest", options.latest, _MOST_LATEST)
         if options.jobs:
             raise UsageError(f"expected --latest or jobs, got both: {' '.join(options.jobs)[:80]}")
-        with site_server.of_its_form("a record"):
-            latest = site_server.asked(config, "latest", {"count": count})
+        with site_client.form_checked("a record"):
+            latest = site_client.ask_site(config, "latest", {"count": count})
             if not latest:
                 print("iostats: there is no record yet that you may see", file=sys.stderr)
             _print(list(map(Record.of, latest)), config, options)
@@ -95,18 +95,18 @@ def _run(options: argparse.Namespace) -> int:
                              if where == "comment" else unfinished.reasons([job], config)[job])
             print(f"iostats: {why}", file=sys.stderr)
             status = max(status, failed.exit_status if failed else UNREADABLE)
-        with site_server.of_its_form("a record"):
+        with site_client.form_checked("a record"):
             shown = latest_runs(records)
             found += records if options.all else shown
             if array_total.whole_of(shown, job):
                 found.append(_Whole(job, shown))
-    with site_server.of_its_form("a record"):
+    with site_client.form_checked("a record"):
         _print(found, config, options)
     return status
 
 
 def records_of(job: str, config: site.Config, where: str | None = None,
-               within_s: float = site_server.WITHIN_S, for_anybody: bool = False
+               within_s: float = site_client.WITHIN_S, for_anybody: bool = False
                ) -> tuple[list[Record], IostatsError | None]:
     """
     ([Record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
@@ -117,12 +117,12 @@ def records_of(job: str, config: site.Config, where: str | None = None,
     failed, answered, found = None, False, []
     if where != "comment":
         try:
-            found = site_server.asked(config, "record", {"job": job}, within_s)
+            found = site_client.ask_site(config, "record", {"job": job}, within_s)
             answered = True
         except IostatsError as error:
             failed = error
     if found:
-        with site_server.of_its_form("a record"):
+        with site_client.form_checked("a record"):
             return list(map(Record.of, found)), None
     if where != "site":
         try:
@@ -145,7 +145,7 @@ def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[Reco
     for shown_as, (user, text) in system.comments_of_all(job).items():
         ours = accounting_comment.find(text)
         if ours:
-            if not for_anybody and not site_server.may_read(user, config):
+            if not for_anybody and not site_client.may_read(user, config):
                 raise NotYours(job, user)
             found.append(accounting_comment.as_record(accounting_comment.decode(ours), shown_as))
     return found

@@ -19,11 +19,13 @@ from iostats.base.config import BESIDE
 from iostats.base.errors import IostatsError, UsageError
 from iostats.base.job_id import checked_job_id
 from iostats.cli.options import take
-from iostats.cli.server import check_open_files, event_loop_policy, expected_nodes, write_whole
+from iostats.cli.report_file import write_report
+from iostats.cli.server import expected_nodes
 from iostats.node import identity, start_files
 from iostats.report import job_tables, json_and_csv
 from iostats.run import command as run_command
 from iostats.schedulers import job_environment
+from iostats.server import process
 from iostats.server.job_server import JobServer, totals_options
 from iostats.wire import auth, secret
 
@@ -157,9 +159,9 @@ def _run(given: dict[str, Any], argv: list[str]) -> int:
     command = run_command.Command(argv, _environment())
     try:
         try:
-            check_open_files()
+            process.check_open_files()
             command.catch()
-            event_loop_policy()
+            process.use_uvloop()
             asyncio.run(_all(command, system, config, given, say))
         finally:
             command.release()
@@ -337,7 +339,7 @@ def _written(path: str, text: str, job: str, say: Callable[[str], None]) -> bool
         return False
     path = path.replace("%j", job.replace("/", "_"))
     try:
-        write_whole(path, text)
+        write_report(path, text)
     except IostatsError as error:
         say(str(error))
         return False

@@ -208,13 +208,13 @@ class SiteLoad:
         return False
 
     def answer(self, ask: LoadQuery) -> dict[str, Any]:
-        from iostats.cli.site_server import asked, of_its_form
+        from iostats.cli.site_client import ask_site, form_checked
         params = ask._asdict()
-        answer = asked(self._config, "load", params, _WITHIN_S)
+        answer = ask_site(self._config, "load", params, _WITHIN_S)
         if not isinstance(answer, dict) or not {"rows", "file_systems", "left_off"} <= set(answer):
             raise NotDelivered("the site's server answers in another form: use one release of "
                                "iostats here and there")
-        with of_its_form("a row"):                      # before anything is on the screen
+        with form_checked("a row"):                     # before anything is on the screen
             table.parts(answer)
         return answer
 

@@ -15,7 +15,7 @@ import time
 from iostats import schedulers
 from iostats.base.errors import IostatsError, NotYours
 from iostats.base.job_facts import ENDED, RUNNING, WAITING
-from iostats.cli import site_server
+from iostats.cli import site_client
 from iostats.report.node_sets import folded
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def reasons(jobs: list[str], config: Config) -> dict[str, str]:
                                                           one.het_job)]
         names = {one.raw_job: one.job for one in parts} or {job: job}
         waits = [one for one in waiting if one["job"] in names]
-        if parts and parts[0].state is ENDED and not site_server.may_read(parts[0].user, config):
+        if parts and parts[0].state is ENDED and not site_client.may_read(parts[0].user, config):
             found[job] = str(NotYours(job, parts[0].user))
         elif len(parts) > 1:
             found[job] = f"job {job} has no report yet: {_counted(parts, waits)}"
@@ -67,8 +67,8 @@ def others(job: str, records: list[Record], config: Config) -> str:
 
 def waiting_jobs(jobs: list[str], config: Config) -> list[dict[str, Any]]:
     """[{}] as docs/wire.md has it for `waiting`: of `jobs`, or of all where that is []."""
-    with contextlib.suppress(IostatsError), site_server.of_its_form("a job that waits"):
-        return [one for one in site_server.asked(config, "waiting", {"jobs": jobs})
+    with contextlib.suppress(IostatsError), site_client.form_checked("a job that waits"):
+        return [one for one in site_client.ask_site(config, "waiting", {"jobs": jobs})
                 if awaited(one)]
     return []
 
@@ -134,8 +134,8 @@ def _counted(parts: list[Facts], waits: list[dict[str, Any]]) -> str:
 
 def _at_servers(job: str, config: Config) -> str:
     """The line of a job that only the storage servers know; ""."""
-    with contextlib.suppress(IostatsError), site_server.of_its_form("a row"):
-        rows = site_server.asked(config, "query", {"level": "jobs", "job": job})["rows"]
+    with contextlib.suppress(IostatsError), site_client.form_checked("a row"):
+        rows = site_client.ask_site(config, "query", {"level": "jobs", "job": job})["rows"]
         if any(row["is_job"] for row in rows):
             return (f"job {job} has no report yet: it is running, or its numbers are not final; "
                     f"`iostats query jobs --job {job}` has what the storage servers have counted")

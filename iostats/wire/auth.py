@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 ANYONE = range(1 << 32)                            # every uid, for `uids`
 _NONCE_LENGTH = 32
+# For with_timeout(...) of what asks munged when a server starts.
+MUNGED_TIMEOUT_S = 20.0
+MUNGED_ANSWER = "answer of munged (was it stopped? site.cfg: [server] auth)"
 
 
 class AuthenticationError(WireError):

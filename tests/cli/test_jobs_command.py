@@ -24,7 +24,7 @@ from site_inside import answer_to
 from site_desk import SLURM, slurm_job, squeue
 
 from iostats.cli import jobs
-from iostats.cli.site_server import asked
+from iostats.cli.site_client import ask_site
 from iostats.report import job_fields
 from iostats.server.rpc_server import Caller
 from iostats.site import job_index
@@ -214,8 +214,8 @@ def test_a_long_list_is_asked_for_in_parts(site, monkeypatch, capsys):
 
     def pieces(config, method, params):
         asked_for.append(params["limit"])
-        return asked(config, method, params)
-    monkeypatch.setattr(jobs, "asked", pieces)
+        return ask_site(config, method, params)
+    monkeypatch.setattr(jobs, "ask_site", pieces)
     monkeypatch.setattr(job_index, "MOST_ROWS", 2)
     assert 0 == jobs.main(["--config", str(site.cfg), "-nPD", "-o", "JobID", *ALL])
     assert ["4711", "100_1", "100_2", "4717", "4717", "4717", "4719"] == (
@@ -414,7 +414,7 @@ def test_a_server_that_is_not_reached_is_one_line_and_status_3(desk):
 def test_the_server_refuses_params_out_of_range(site, params, why):
     """Also from another client than our command."""
     with pytest.raises(Exception, match=r"the server refused `jobs`") as error:
-        asked(site.config, "jobs", params)
+        ask_site(site.config, "jobs", params)
     assert why in str(error.value)
 
 
@@ -423,7 +423,8 @@ def test_the_server_refuses_params_out_of_range(site, params, why):
 def test_any_value_of_after_is_answered(site, after):
     """An attacker has no use of it."""
     for sort in ("started", "write_bytes", "name"):
-        assert {"jobs", "next"} == set(asked(site.config, "jobs", {"sort": sort, "after": after}))
+        answer = ask_site(site.config, "jobs", {"sort": sort, "after": after})
+        assert {"jobs", "next"} == set(answer)
 
 
 @pytest.mark.parametrize("options", [("-nP",), ("--json",), ("-e",)])

@@ -553,7 +553,7 @@ def _site_answers():
 @target(lambda: _bent_seeds(_site_answers()), 300)
 def site_answers(data):
     """What a command makes of the answer of a site's server that is damaged, or of another age."""
-    from iostats.cli import jobs, query, site_server
+    from iostats.cli import jobs, query, site_client
     draw = Draw(data)
     (role, *arguments), answer = draw.choice(_site_answers())
     text = bent(answer, draw)
@@ -561,14 +561,14 @@ def site_answers(data):
         answer = json.loads(text)
     except (ValueError, RecursionError):
         return                                            # client.py has refused it
-    kept = [(module, module.asked) for module in (jobs, query, site_server)]
+    kept = [(module, module.ask_site) for module in (jobs, query, site_client)]
     try:
         for module, _ in kept:
-            module.asked = lambda *question, **more: answer
+            module.ask_site = lambda *question, **more: answer
         _said(role, *arguments)
     finally:
         for module, asked in kept:
-            module.asked = asked
+            module.ask_site = asked
 
 
 # -- the reader, and the sinks' databases ------------------------------------------------------

@@ -44,8 +44,7 @@ from iostats.base import config as site_config
 from iostats.base import logs
 from iostats.base.errors import IostatsError, StateError, one_line
 from iostats.base.job_facts import Facts
-from iostats.cli import mail, query
-from iostats.cli import server as server_role
+from iostats.cli import mail, query, report_file
 from iostats.load import amounts, levels, query_table, ranking, table
 from iostats.load.ranking import LoadQuery
 from iostats.load.sums import TargetLoad, load_of
@@ -666,12 +665,12 @@ def test_a_report_is_not_written_through_a_link_that_another_user_has_put_beside
     victim, path = of_all / "victim", of_all / "report.txt"
     victim.write_text("precious\n")
     (of_all / f"report.txt.{os.getpid()}.new").symlink_to(victim)
-    server_role.write_whole(str(path), "REPORT\n")
+    report_file.write_report(str(path), "REPORT\n")
     assert ("precious\n", "REPORT\n") == (victim.read_text(), path.read_text())
-    monkeypatch.setattr(server_role.os, "urandom", lambda length: b"\x23" * length)
+    monkeypatch.setattr(report_file.os, "urandom", lambda length: b"\x23" * length)
     (of_all / f"report.txt.{'23' * 8}.new").symlink_to(victim)
     with pytest.raises(StateError, match="File exists"):
-        server_role.write_whole(str(path), "ANOTHER\n")
+        report_file.write_report(str(path), "ANOTHER\n")
     assert ("precious\n", "REPORT\n") == (victim.read_text(), path.read_text())
 
 
@@ -688,11 +687,11 @@ def test_a_report_goes_into_no_link_and_no_fifo_that_another_user_has_put_there(
     os.lchown(path, ALICE, ALICE)
     with pytest.raises(StateError, match=f"not written: it is a link, or no plain file, of user "
                                          f"{ALICE}; remove it, or name another file"):
-        server_role.write_whole(str(path), "REPORT\n")
+        report_file.write_report(str(path), "REPORT\n")
     assert "precious\n" == victim.read_text()
     if kind == "a link":
         os.lchown(path, 0, 0)
-        server_role.write_whole(str(path), "REPORT\n")
+        report_file.write_report(str(path), "REPORT\n")
         assert "precious\nREPORT\n" == victim.read_text()
 
 
@@ -701,7 +700,7 @@ def test_a_second_name_of_a_report_keeps_what_it_had(of_all):
     path = of_all / "report.txt"
     path.write_text("EARLIER\n")
     os.link(path, of_all / "second")
-    server_role.write_whole(str(path), "REPORT\n")
+    report_file.write_report(str(path), "REPORT\n")
     assert ("REPORT\n", "EARLIER\n") == (path.read_text(), (of_all / "second").read_text())
 
 

@@ -24,7 +24,7 @@ from site_inside import answer_to
 from site_store import fill_up, keep_record, make_room
 
 from iostats.base.errors import NotDelivered, StateError, WireError
-from iostats.cli.site_server import asked
+from iostats.cli.site_client import ask_site
 from iostats.server.rpc_server import Caller
 from iostats.site import receive as site_module
 from iostats.site.store import Key
@@ -413,7 +413,7 @@ def test_a_thousand_jobs_at_once(site):
 
     def all_there():
         found.update((record["job"]["id"], reads(record))
-                     for record in asked(site.config, "latest", {"count": 1000}))
+                     for record in ask_site(site.config, "latest", {"count": 1000}))
         return all(job in found for job in expected)
     until(all_there, what=lambda: f"a thousand records, not {len(found)}")
     assert expected == {job: found[job] for job in expected}

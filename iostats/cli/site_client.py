@@ -1,4 +1,4 @@
-"""Asking the site's server, for all roles that do."""
+"""Questions of a user's command to the site's server."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LONGEST = 1 << 28
 WITHIN_S = 30.0
 
 
-def asked(config: Config, method: str, params: dict[str, Any],
-          within_s: float = WITHIN_S) -> Any:
-    """The result of a method of the site's server; NotDelivered where it can't be asked."""
+def ask_site(config: Config, method: str, params: dict[str, Any],
+             within_s: float = WITHIN_S) -> Any:
+    """The result of a method of the site's server; NotDelivered without an answer."""
     host, port = client.site_server(config)
     signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
     return client.call(host, port, protocol.SITE, signs, identity.name(), method, params, within_s,
@@ -31,8 +31,8 @@ def asked(config: Config, method: str, params: dict[str, Any],
 
 
 @contextlib.contextmanager
-def of_its_form(what: str) -> Iterator[None]:
-    """NotDelivered where `what`, which a server has answered, is not as this release knows it."""
+def form_checked(what: str) -> Iterator[None]:
+    """In this block: NotDelivered where `what`, an answer, has not the form of this release."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
@@ -43,8 +43,8 @@ def of_its_form(what: str) -> Iterator[None]:
 
 def may_read(user: str, config: Config) -> bool:
     """
-    Whether who asks here may read reports of `user`: as the site's server would decide, for what
-    does not come from it.  True where it is not known whose they are.
+    True if this process's user may read reports of `user`: the rule of the site's server, for
+    reports that do not come from it.  Also True where their user is not known.
     """
     uid = os.geteuid()
     names = {str(uid)}

@@ -1,0 +1,92 @@
+"""
+`iostats_server.py --site`: the server of all jobs, until a signal ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+
+from iostats import schedulers, sinks
+from iostats.base import logs
+from iostats.base.errors import DONE
+from iostats.cli.parser import say
+from iostats.server import process
+from iostats.site.receive import SiteServer
+from iostats.site.store import Store
+from iostats.wire import auth, protocol, secret
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+    from iostats.base.config import Config
+
+
+def run(options: argparse.Namespace, config: Config) -> int:
+    """Run the site's server; the exit status."""
+    sinks.add_sections(config)
+    logs.to_standard_error(logging.WARNING if options.quiet else logging.INFO)
+    if options.secret is not None:
+        config.take("site.secret", options.secret, "--secret")
+    if "secret" in config["server.auth"] and secret.make(config["site.secret"]):
+        say(f"{config['site.secret']}: a new secret; copy it to all nodes, for root alone")
+    checks = auth.with_timeout(
+        auth.MUNGED_TIMEOUT_S, auth.MUNGED_ANSWER, lambda: auth.server_credentials(
+            config, protocol.SITE, config["site.secret"], say, uids=auth.ANYONE))
+    store, outlets = Store(config["site.store"]), []
+    process.use_uvloop()
+    try:
+        outlets = sinks.of(config, say)
+        asyncio.run(_serve(store, checks, config, options, outlets))
+    finally:
+        for outlet in outlets:
+            outlet.close()
+        store.close()
+    return DONE
+
+
+async def _serve(store: Store, checks: Sequence[auth.Credentials], config: Config,
+                 options: argparse.Namespace, outlets: list[Any]) -> None:
+    process.raise_limits(config, 64 + sum(outlet.connections for outlet in outlets))
+    server = SiteServer(store, checks, config, time.time, outlets)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await server.listen(options.listen or "")
+    _notify_systemd("READY=1")
+    if not options.quiet:
+        say(f"the site's server on {os.uname().nodename}:{server.port}, {config['site.store']}")
+        asyncio.get_running_loop().run_in_executor(None, _warn_of_comments, config)
+    working = asyncio.ensure_future(server.work())
+    stopping = asyncio.ensure_future(stopped.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()                           # it ends by an internal error alone
+    finally:
+        server.close()
+        working.cancel()
+        stopping.cancel()
+
+
+def _warn_of_comments(config: Config) -> None:
+    private, said = schedulers.who_reads_comments(config)
+    if not private:
+        say(said)
+
+
+def _notify_systemd(text: str) -> None:
+    """sd_notify(3), for a unit of Type=notify: systemctl start waits until the server listens."""
+    where = os.environ.get("NOTIFY_SOCKET", "")
+    if where.startswith(("/", "@")):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            one.connect(where.replace("@", "\0", 1) if where[0] == "@" else where)
+            one.send(text.encode())
