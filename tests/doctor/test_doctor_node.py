@@ -30,7 +30,7 @@ from processes import (
 from test_reader_client import Node, as_root, locked, node  # noqa: F401  (fixtures)
 
 from iostats.base import node_list
-from iostats.doctor.node import looks_like
+from iostats.doctor.counters import looks_like
 
 SYSFS = "sys/fs/lustre/llite/scratch-ffff9a3c5d1e0800"
 INSTALL = "make install-reader && systemctl enable --now iostats-reader.socket"
