@@ -23,7 +23,9 @@ from iostats.cli.report_file import write_report
 from iostats.cli.server import expected_nodes
 from iostats.node import identity, start_files
 from iostats.report import job_tables, json_and_csv
-from iostats.run import command as run_command
+from iostats.run.command import Command
+from iostats.run.launcher import Nodes
+from iostats.run.measured import PartTotals, measured
 from iostats.schedulers import job_environment
 from iostats.server import process
 from iostats.server.job_server import JobServer, totals_options
@@ -156,7 +158,7 @@ def _run(given: dict[str, Any], argv: list[str]) -> int:
         if "--quiet" not in given:
             _tell(f"iostats: {text}\n")
 
-    command = run_command.Command(argv, _environment())
+    command = Command(argv, _environment())
     try:
         try:
             process.check_open_files()
@@ -191,13 +193,13 @@ def _environment() -> dict[bytes, bytes]:
             if name and equals}
 
 
-async def _all(command: run_command.Command, system: ModuleType, config: Config,
+async def _all(command: Command, system: ModuleType, config: Config,
                given: dict[str, Any],
                say: Callable[[str], None]) -> None:
     """Serve, measure, run, print."""
     command.attach()
     server: Any = None                                 # a JobServer, where the job is measured
-    nodes: run_command.Nodes | None = None
+    nodes: Nodes | None = None
     made: str | None = None
     try:
         server, nodes, made = await _prepared(command, system, config, given, say)
@@ -215,7 +217,7 @@ async def _all(command: run_command.Command, system: ModuleType, config: Config,
                 _forget(made)                          # we may be killed before the end
 
     try:
-        await run_command.measured(command, nodes, server, config, print_report, say)
+        await measured(command, nodes, server, config, print_report, say)
     finally:
         if server is not None:
             await server.long_answers.finished()
@@ -229,9 +231,9 @@ def _forget(path: str) -> None:
         os.unlink(path)
 
 
-async def _prepared(command: run_command.Command, system: ModuleType, config: Config,
+async def _prepared(command: Command, system: ModuleType, config: Config,
                     given: dict[str, Any],
-                    say: Callable[[str], None]) -> tuple[JobServer, run_command.Nodes, str | None]:
+                    say: Callable[[str], None]) -> tuple[JobServer, Nodes, str | None]:
     """(JobServer that listens, Nodes, path of the secret that was made or None)."""
     about = system.about(os.environ)
     job = given.get("--job") or about.get("job") or f"{identity.name()}.{os.getpid()}"
@@ -241,7 +243,7 @@ async def _prepared(command: run_command.Command, system: ModuleType, config: Co
     # Nobody tells which nodes are reached: then all who report are the job's.
     expected = (expected_nodes(names or identity.name(), config["server.max_nodes"])
                 if names or alone else None)
-    totals = run_command.PartTotals(checked_job_id(job), expected, **totals_options(config))
+    totals = PartTotals(checked_job_id(job), expected, **totals_options(config))
     # Where the launcher takes the environment along, nobody needs a directory that nodes share.
     carries = alone or getattr(system, "PASSES_ENVIRONMENT", False)
     os.environ.pop(secret.VARIABLE, None)                  # the user's is for another server
@@ -258,7 +260,7 @@ async def _prepared(command: run_command.Command, system: ModuleType, config: Co
     client = _client(given, config, totals.job, f"{host}:{server.port}", made, alone, carries)
     # sbatch --export=NONE leaves not even a PATH, by which the nodes would find their Python.
     environ = {"PATH": os.defpath, **os.environ}
-    return server, run_command.Nodes(launchers, client, environ, system.NO_LAUNCH_AT_END or alone,
+    return server, Nodes(launchers, client, environ, system.NO_LAUNCH_AT_END or alone,
                                      system.LAUNCHES_BY_SHELL, say,
                                      command.unblocked), made
 
@@ -320,7 +322,7 @@ def _environment_of(config: Config, carries: bool) -> list[str]:
     return ["env", *chosen] if chosen else []
 
 
-def _print(totals: run_command.PartTotals, config: Config, given: dict[str, Any],
+def _print(totals: PartTotals, config: Config, given: dict[str, Any],
            say: Callable[[str], None]) -> None:
     """The report where it is wanted; what can't be written there goes to standard error."""
     form, long = config["report.format"], "--long" in given
