@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 from iostats.base import node_list
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.cli import jobs
-from iostats.node import prolog_epilog
+from iostats.node import delivery
 from iostats.server.http import HttpConnection
 from iostats.server.rpc_server import Caller
 from iostats.site.harvest_intake import Harvest
@@ -253,4 +253,4 @@ def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, 
 
 def test_a_report_that_is_no_json_to_the_server_keeps_no_other_one_back(tmp_path):
     """1e999 is a number to us, and JSON's Infinity when it is sent: -32700, for ever."""
-    assert -32700 in prolog_epilog._NOT_NOW
+    assert -32700 in delivery.NOT_NOW

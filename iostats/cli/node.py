@@ -15,7 +15,6 @@ from iostats.base import config as site
 from iostats.base import private_files
 from iostats.base.errors import (
     DONE,
-    NOT_REACHED,
     UNREADABLE,
     IostatsError,
     NotDelivered,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.config import Config
-    from iostats.node.measurement import Ended, Work
+    from iostats.node.measurement import Work
     from iostats.totals.snapshot import Snapshot
 
 HELP = """\
@@ -183,78 +182,90 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
 
 def _run(arguments: list[str]) -> int:
     if "--mpi" in arguments and not {"-h", "--help"}.intersection(arguments):
-        return _along_ranks(arguments)
+        from iostats.cli import mpi_ranks
+        return mpi_ranks.main(arguments)
     role, given = parse(arguments)
     if role == "help":
         print(HELP, end="")
         return DONE
-    root = _root(given)
+    root = root_of(given)
     if role == "doctor":
         return _doctor(given, root)
     if role in ("prolog", "epilog"):
-        return _hook(role, given, root)
+        from iostats.cli import batch_hooks
+        return batch_hooks.hook(role, given, root)
     if role == "deliver":
-        return _deliver(given, root)
-    config = _config(given)
-    return {"start": _start, "mark": _mark, "watch": _watch, "stop": _stop, "show": _show,
-            "attend": _attend, "harvest": _harvest}[role](given, config, root)
+        from iostats.cli import batch_hooks
+        return batch_hooks.deliver(given, root)
+    config = config_of(given)
+    if role == "harvest":
+        from iostats.cli import harvest
+        return harvest.main(given, config, root)
+    return {"start": start, "mark": mark, "watch": _watch, "stop": _stop, "show": _show,
+            "attend": _attend}[role](given, config, root)
 
 
-def _root(given: dict[str, Any]) -> str:
+def root_of(given: dict[str, Any]) -> str:
+    """--root, which has to be there; UsageError."""
     root: str = given.get("--root", "/")
     if not os.path.isdir(root):
         raise UsageError(f"--root: expected a directory, got {root!r}")
     return root
 
 
-def _config(given: dict[str, Any]) -> Config:
+def config_of(given: dict[str, Any]) -> Config:
+    """site.cfg, with what the command line says; ConfigError."""
     config = site.load(given.get("--config"))
     if "--server" in given:
         config.take("server.host", given["--server"], "--server")
     if "--state-dir" in given:
         config.take("node.state_dir", given["--state-dir"], "--state-dir")
     for note in config.notes:
-        _say(given, note)
+        say(given, note)
     return config
 
 
-def _say(given: dict[str, Any], text: object) -> None:
+def say(given: dict[str, Any], text: object) -> None:
+    """A line for the user, unless --quiet is given."""
     if "--quiet" not in given:
         print(f"iostats: {text}", file=sys.stderr)
 
 
 # -- start, mark, watch, stop ------------------------------------------------------------------
 
-def _work(given: dict[str, Any], config: Config, root: str) -> Work:
+def work_of(given: dict[str, Any], config: Config, root: str) -> Work:
+    """The Work of this job on this node; UsageError."""
     from iostats.node.measurement import Work
     return Work(config, root, this_node.name(given.get("--node")),
-                this_node.job(given.get("--job"), config), lambda text: _say(given, text))
+                this_node.job(given.get("--job"), config), lambda text: say(given, text))
 
 
-def _start(given: dict[str, Any], config: Config, root: str) -> int:
+def start(given: dict[str, Any], config: Config, root: str) -> int:
+    """Keep the counters before the work begins; the exit status."""
     public = "--public" in given
     if public and (os.geteuid() or not config["node.public_dir"]):
         raise UsageError("start --public: expected root, whose files the job's user can't change, "
                          f"got user {os.geteuid()}; use `start` alone" if os.geteuid() else
                          "start --public: [node] public_dir in site.cfg is empty; name a directory")
-    work = _work(given, config, root)
+    work = work_of(given, config, root)
     now = work.start_public() if public else work.start("--again" in given)
     return DONE if now is None else _readable(given, now, sources.read_at("start"))
 
 
-def _mark(given: dict[str, Any], config: Config, root: str) -> int:
-    mark = given["mark"].strip()
-    if not mark.isprintable() or not 0 < len(mark) <= _LONGEST_MARK:
+def mark(given: dict[str, Any], config: Config, root: str) -> int:
+    """Take the snapshot of a mark; the exit status."""
+    name = given["mark"].strip()
+    if not name.isprintable() or not 0 < len(name) <= _LONGEST_MARK:
         raise UsageError(f"mark: expected a name of 1 to {_LONGEST_MARK} printable characters, got "
                          f"{given['mark'][:40]!r}")
-    return _readable(given, _work(given, config, root).mark(mark), sources.known())
+    return _readable(given, work_of(given, config, root).mark(name), sources.known())
 
 
 def _watch(given: dict[str, Any], config: Config, root: str) -> int:
     every = given.get("--every", "")
     if not (every.isascii() and every.isdigit() and len(every) <= 5 and 1 <= int(every) <= 86400):
         raise UsageError(f"watch: expected --every with 1 to 86400 seconds, got {every[:40]!r}")
-    _work(given, config, root).watch(int(every))
+    work_of(given, config, root).watch(int(every))
     return DONE
 
 
@@ -262,7 +273,7 @@ def _readable(given: dict[str, Any], now: Snapshot, known: dict[str, ModuleType]
     """DONE when at least one counter file was read, or there is none to read."""
     counters = [file for file in now.files if hasattr(known.get(file.source), "parse")]
     if not counters:
-        _say(given, f"{now.node}: no Lustre file system is mounted")
+        say(given, f"{now.node}: no Lustre file system is mounted")
     elif all(file.errno for file in counters):
         from iostats.totals.snapshot import reason
         why = reason(counters[0].errno)
@@ -277,7 +288,8 @@ def _advice(why: str) -> str:
     return "`iostats_client.py doctor` tells more"
 
 
-def _check_server(config: Config) -> None:
+def check_server(config: Config) -> None:
+    """UsageError where no server is named, or not by HOST[:PORT]."""
     from iostats.wire import client
     if not config["server.host"]:
         raise UsageError("no server: give --server HOST, or set [server] host in site.cfg")
@@ -286,8 +298,8 @@ def _check_server(config: Config) -> None:
 
 def _stop(given: dict[str, Any], config: Config, root: str, cut: str = "") -> int:
     from iostats.wire import client, secret
-    _check_server(config)
-    work = _work(given, config, root)
+    check_server(config)
+    work = work_of(given, config, root)
     reports, failed, damaged = work.end(cut=cut)
     trouble = failed or damaged
     password = secret.where(given.get("--secret"), config["secret.dir"], work.job)
@@ -298,17 +310,17 @@ def _stop(given: dict[str, Any], config: Config, root: str, cut: str = "") -> in
     for path, report in reports.items():
         try:
             answer = client.deliver(report, config["server.host"], password, config, work.say,
-                                    job_uid=_job_uid(config))
+                                    job_uid=job_uid(config))
         except (NotDelivered, StateError) as error:     # the secret can be in a bad state
             later = ", `stop` again sends it" if getattr(error, "later", True) else ""
             raise NotDelivered(f"{error}; kept in {work.kept_at(path)}{later}") from None
         if isinstance(answer, dict) and answer.get("why"):
-            _say(given, str(answer["why"]))
+            say(given, str(answer["why"]))
         private_files.forget(path)
     if trouble:
         raise trouble
     work.delivered()
-    return _status(given, list(reports.values()))
+    return status_of_reports(given, list(reports.values()))
 
 
 def _tell_no_numbers(work: Work, failed: IostatsError, config: Config,
@@ -318,12 +330,12 @@ def _tell_no_numbers(work: Work, failed: IostatsError, config: Config,
     from iostats.wire import client
     try:
         client.deliver(work.without_numbers(why_without(failed)), config["server.host"], password,
-                       {**config, "node.retry_timeout": 0}, job_uid=_job_uid(config))
+                       {**config, "node.retry_timeout": 0}, job_uid=job_uid(config))
     except IostatsError:
         pass                                            # the user is told of the greater trouble
 
 
-def _job_uid(config: Config) -> int | None:
+def job_uid(config: Config) -> int | None:
     """The job's user, as the batch system tells root; None where it does not matter."""
     if os.geteuid() or "munge" not in config["server.auth"]:
         return None
@@ -332,86 +344,26 @@ def _job_uid(config: Config) -> int | None:
     return uid
 
 
-def _status(given: dict[str, Any], reports: list[dict[str, Any]]) -> int:
-    """Exit status for what was delivered; says what could not be read."""
+def status_of_reports(given: dict[str, Any], reports: list[dict[str, Any]]) -> int:
+    """Exit status for the reports that were delivered; says what could not be read."""
     deltas = [one for each in reports for one in each["deltas"]]
     broken = [one["why"] for one in deltas if "/" in one.get("why", "")]
     for why in broken:
-        _say({}, why)
+        say({}, why)
     if not deltas:
-        _say(given, f"{reports[0]['node']}: no Lustre file system is mounted")
+        say(given, f"{reports[0]['node']}: no Lustre file system is mounted")
     elif all(one["values"] is None for one in deltas):
         raise NotReadable(f"none of {len(deltas)} counter files could be read: "
                           f"{deltas[0]['why']}; {_advice(deltas[0]['why'])}")
     return UNREADABLE if broken else DONE
 
 
-# -- along the ranks of an MPI program -------------------------------------------------------
-
-def _along_ranks(arguments: list[str]) -> int:
-    from iostats.node import mpi_reduce
-    member = _Rank(arguments, mpi_reduce.ROLES)
-    return mpi_reduce.run(mpi_reduce.join(member.say), member)
-
-
-class _Rank:
-    """What one rank does, as mpi.run says."""
-
-    def __init__(self, arguments: list[str], roles: Iterable[str]) -> None:
-        self.role: Any = None                           # text, as is `job`, unless it failed
-        self.job: Any = None
-        self.node: str | None = None
-        self.failed: IostatsError | None = None
-        self._given: dict[str, Any] = {}
-        try:
-            self.role, self._given = parse(arguments)
-            self.node = this_node.name(self._given.get("--node"))
-            if self.role not in roles:
-                raise UsageError(f"--mpi: expected one of {' '.join(roles)}, got {self.role}")
-            self._config = _config(self._given)
-            self.job = this_node.job(self._given.get("--job"), self._config)
-            if self.role == "stop":
-                _check_server(self._config)
-        except IostatsError as error:
-            self.failed = error
-
-    def act(self) -> int:
-        return {"start": _start, "mark": _mark}[self.role](self._given, self._config,
-                                                           _root(self._given))
-
-    def end(self) -> Ended:
-        self._work = _work(self._given, self._config, _root(self._given))
-        return self._work.end()
-
-    def ask(self, method: str, params: dict[str, Any]) -> Any:
-        from iostats.wire import client, secret
-        return client.deliver(
-            {"job": self.job, "node": self.node, **params}, self._config["server.host"],
-            secret.where(self._given.get("--secret"), self._config["secret.dir"], self.job),
-            self._config, self.say, job_uid=_job_uid(self._config), method=method)
-
-    def forget(self, path: str) -> None:
-        private_files.forget(path)
-
-    def done(self) -> None:
-        self._work.delivered()
-
-    def status(self, reports: list[dict[str, Any]]) -> int:
-        return _status(self._given, reports)
-
-    def say(self, text: str) -> None:
-        _say(self._given, text)
-
-    def tell(self, error: BaseException) -> None:
-        _say({}, error)
-
-
-# -- iostats run -----------------------------------------------------------------------------
+# -- what others than users start, and what only looks -----------------------------------------
 
 def _attend(given: dict[str, Any], config: Config, root: str) -> int:
     from iostats.node import wait_for_end
     try:
-        _start(given, config, root)
+        start(given, config, root)
     except IostatsError:
         print("not started", flush=True)                # nobody has to wait for this node
         raise
@@ -419,95 +371,12 @@ def _attend(given: dict[str, Any], config: Config, root: str) -> int:
     return _stop(given, config, root, wait_for_end.until_told(config["run.grace"]))
 
 
-# -- prolog, epilog --------------------------------------------------------------------------
-
-class _TimeIsUp(BaseException):
-    """A hook has had its time."""
-
-
-def _hook(role: str, given: dict[str, Any], root: str) -> int:
-    """Prolog or epilog: in time, and with 0, or the batch system drains the node."""
-    import signal
-    import time
-    began = time.monotonic()
-    try:
-        # Nothing of the environment is believed but what the batch system says of the job.
-        config = site.load(given.get("--config"), environ={})
-        within_s = config["node.hook_timeout"]
-
-        def end(*_: object) -> None:
-            raise _TimeIsUp
-        signal.signal(signal.SIGALRM, end)
-        signal.setitimer(signal.ITIMER_REAL, max(0.01, within_s))
-        _run_hook(role, given, root, config, began + within_s * 0.9)
-    except _TimeIsUp:
-        print(f"iostats: {role}: not done within {within_s:g} s ([node] hook_timeout)",
-              file=sys.stderr)
-    except Exception as error:                          # whatever it is, the node stays in service
-        print(f"iostats: {role}: {error}", file=sys.stderr)
-    finally:
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    return DONE
-
-
-def _run_hook(role: str, given: dict[str, Any], root: str, config: Config, until: float) -> None:
-    from iostats import schedulers
-    from iostats.node import prolog_epilog
-    node = this_node.name(given.get("--node"))
-
-    def say(text: str) -> None:
-        _say(given, text)
-    job, about = _about(given, config, schedulers)
-    if role == "prolog":
-        prolog_epilog.prolog(config, root, node, job, about, say)
-        return
-    failed = prolog_epilog.epilog(config, root, node, job, about, say)
-    if failed:
-        say(str(failed))
-    prolog_epilog.deliver(config, root, node, until, say)
-
-
-def _deliver(given: dict[str, Any], root: str) -> int:
-    """What epilogs could not send; NOT_REACHED while reports wait still."""
-    import time
-
-    from iostats.node import prolog_epilog
-    config = site.load(given.get("--config"), environ={})
-    lost: list[str] = []
-    waiting = prolog_epilog.deliver(config, root, this_node.name(given.get("--node")),
-                                    time.monotonic() + config["node.retry_timeout"],
-                                    lambda text: _say(given, text), lost=lost)
-    return NOT_REACHED if waiting else UNREADABLE if lost else DONE
-
-
-def _about(given: dict[str, Any], config: Config,
-           schedulers: ModuleType) -> tuple[str, dict[str, Any]]:
-    """(job, what the batch system and the command line tell of it)."""
-    system = schedulers.chosen(config, os.environ)
-    about = dict(system.about(os.environ), scheduler=system.NAME)
-    job = about.pop("job", "")
-    if "--job" in given or not job:
-        job = this_node.job(given.get("--job"), config)
-    for name in ("attempt", "uid"):
-        text = given.get(f"--{name}", "")
-        if text and not (text.isascii() and text.isdigit() and len(text) < 12):
-            raise UsageError(f"--{name}: expected a number, got {text[:40]!r}")
-        if text:
-            about[name] = int(text)
-    for name in ("nodes", "user"):
-        if given.get(f"--{name}"):
-            about[name] = given[f"--{name}"]
-    return job, about
-
-
-# -- show ------------------------------------------------------------------------------------
-
 def _show(given: dict[str, Any], config: Config, root: str) -> int:
     from iostats.node import show
     known = sources.known()
     by_reader: set[str] = set()
     now = this_node.snapshot(root, config, known, "-", this_node.name(given.get("--node")), "-",
-                             say=lambda text: _say(given, text), by_reader=by_reader)
+                             say=lambda text: say(given, text), by_reader=by_reader)
     if "--json" in given:
         import json
         # All of it, also where nothing could be read: this is the reader's answer, too.
@@ -517,71 +386,9 @@ def _show(given: dict[str, Any], config: Config, root: str) -> int:
         print(show.as_text(now, known, root, config, by_reader), end="")
     broken = show.broken(now, known)
     for why in broken:
-        _say({}, why)
+        say({}, why)
     return UNREADABLE if broken else status
 
-
-# -- harvest ---------------------------------------------------------------------------------
-
-class _Ended(BaseException):
-    """A signal asked the agent to end."""
-
-
-def _harvest(given: dict[str, Any], config: Config, root: str) -> int:
-    import signal
-
-    from iostats.storage import targets
-    from iostats.storage.agent import Agent
-    from iostats.wire import client
-    words = list(given["harvest"])
-    here = {one.file_system for one in targets.local_targets(root)}
-    if "--list" in given:
-        wanted = [word for word in words if word in here] or config["harvest.file_systems"]
-        print(targets.listing(root, wanted), end="")
-        return DONE
-    if "--server" not in given and words and words[0] in here:
-        raise UsageError(f"harvest: expected the site's server before the file systems, got "
-                         f"{words[0]!r}, which is a file system of this machine")
-    server = given.get("--server") or (words.pop(0) if words else config["site.host"])
-    wanted = words or config["harvest.file_systems"]
-    if not server:
-        raise UsageError("harvest: no server: give HOST or HOST:PORT, or set [site] host in "
-                         "site.cfg")
-    host, port = client.split_server(server, "harvest")
-    if "--secret" in given:
-        config.take("site.secret", given["--secret"], "--secret")
-
-    def end(*_: object) -> None:
-        raise _Ended
-    try:
-        signal.signal(signal.SIGTERM, end)
-        if not os.isatty(0):                            # else: whose terminal has gone
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        try:
-            os.nice(19)
-        except OSError:                                 # a sandbox, which has done so
-            pass
-        agent = Agent(config, root, this_node.name(given.get("--node")),
-                      (host, port or config["site.port"]), wanted,
-                      lambda text: _say_if_heard(given, text))
-        if "--once" in given:
-            agent.once()
-        else:
-            agent.run()
-    except _Ended:
-        pass
-    return DONE
-
-
-def _say_if_heard(given: dict[str, Any], text: str) -> None:
-    """_say, of a process that goes on when nobody listens any more."""
-    try:
-        _say(given, text)
-    except OSError:
-        pass
-
-
-# -- doctor ----------------------------------------------------------------------------------
 
 def _doctor(given: dict[str, Any], root: str) -> int:
     from iostats.doctor import check

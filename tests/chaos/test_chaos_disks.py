@@ -18,7 +18,7 @@ from storage import StorageServer, moved
 
 from iostats.base import config as site_config
 from iostats.base.errors import NotDelivered
-from iostats.node import prolog_epilog
+from iostats.node import delivery
 from iostats.wire.client import Refused
 
 pytestmark = [*as_root, pytest.mark.fuse]
@@ -94,7 +94,7 @@ def test_whatever_fails_in_the_hooks_directory_a_node_is_counted_or_named(tmp_pa
             return failed
         struck = each_fault("hooks", ("prolog", "epilog"), run)
         config, words = site_config.load(str(desk.directory / "nid00001.cfg"), environ={}), []
-        until(lambda: 0 == prolog_epilog.deliver(config, str(desk.directory / "nid00001"),
+        until(lambda: 0 == delivery.deliver(config, str(desk.directory / "nid00001"),
                                                  "nid00001",
                                                  time.monotonic() + 10, words.append,
                                                  lambda: time.time() + 900), what=f"{words}")

@@ -21,7 +21,7 @@ from site_desk import SiteDesk, application
 from storage import StorageServer, moved
 
 from iostats.base import config as site_config
-from iostats.node import prolog_epilog
+from iostats.node import delivery
 from iostats.wire.client import Refused
 
 _A, _B = "nid00001", "nid00002"
@@ -260,7 +260,7 @@ class Storm:
     def _deliver(self, config, node):
         """A quarter of an hour later: what an epilog has left is told."""
         said = []
-        until(lambda: 0 == prolog_epilog.deliver(config, str(self.desk.directory / node), node,
+        until(lambda: 0 == delivery.deliver(config, str(self.desk.directory / node), node,
                                                  time.monotonic() + 10, said.append,
                                                  lambda: time.time() + 900), what=f"{said}")
 

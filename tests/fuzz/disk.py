@@ -24,7 +24,7 @@ from iostats.base.errors import (
     UsageError,
     WireError,
 )
-from iostats.node import measurement, prolog_epilog, rates, sources, start_files
+from iostats.node import delivery, measurement, prolog_epilog, rates, sources, start_files
 from iostats.server import journal
 from iostats.sinks.influxdb.queue import PointQueue
 from iostats.site.resets import codec
@@ -139,7 +139,7 @@ def hook_files(data):
                 prolog_epilog.prolog(mine, root, NODE, "4714", about, said.append)
             with allowed(IostatsError):
                 prolog_epilog.epilog(mine, root, NODE, "4711", about, said.append)
-            assert prolog_epilog.deliver(mine, root, NODE, time.monotonic() + 60,
+            assert delivery.deliver(mine, root, NODE, time.monotonic() + 60,
                                          said.append) == 0, said
         finally:
             client._connected = kept

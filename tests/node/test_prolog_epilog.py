@@ -33,7 +33,7 @@ from processes import (
 from site_desk import THE_WORK, SiteDesk, application, free_port, is_private, script
 
 from iostats.base import config as site_config
-from iostats.node import prolog_epilog, start_files
+from iostats.node import delivery, prolog_epilog, start_files
 from iostats.totals import snapshot
 
 as_root = [pytest.mark.root,
@@ -606,7 +606,7 @@ def test_deliver_that_delivers_nothing_though_it_should_says_so_by_its_status(
 
 def test_deliver_with_a_bad_site_cfg_ends_with_2(site, node):
     config = site.directory / "bad.cfg"
-    config.write_text("[node]\nhook_within = soon\n")
+    config.write_text("[node]\nhook_timeout = soon\n")
     done = site.hook("deliver", node, config=config)
     assert 2 == done.status and f"{config}:2: [node] hook_timeout: expected" in done.line
 
@@ -633,9 +633,9 @@ def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):
                 raise Refused("a bug", -32603)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prolog_epilog, "_Site", Site)
+        patch.setattr(delivery, "SiteServer", Site)
         said_here = []
-        assert 1 == prolog_epilog.deliver(config, "/", "nid00001", time.monotonic() + 60,
+        assert 1 == delivery.deliver(config, "/", "nid00001", time.monotonic() + 60,
                                           said_here.append)
     assert ["a", "b", "c"] == sorted(sent)
     assert ["a.delta"] == os.listdir(directory)
@@ -662,10 +662,10 @@ def test_a_report_that_cannot_be_removed_does_not_hold_up_the_others(desk, monke
 
     def fail(path, *_):
         raise OSError(30, "Read-only file system", path)
-    monkeypatch.setattr(prolog_epilog, "_Site", Site)
+    monkeypatch.setattr(delivery, "SiteServer", Site)
     monkeypatch.setattr(os, "unlink", fail)
     monkeypatch.setattr(os, "replace", fail)
-    assert 0 < prolog_epilog.deliver(config, "/", "nid00001", time.monotonic() + 60, lines.append)
+    assert 0 < delivery.deliver(config, "/", "nid00001", time.monotonic() + 60, lines.append)
     assert ["a", "c"] == sent
     assert ["was sent, and cannot be removed", "cannot be put aside",
             "was sent, and cannot be removed"] == [
@@ -674,7 +674,7 @@ def test_a_report_that_cannot_be_removed_does_not_hold_up_the_others(desk, monke
 
 def test_no_more_reports_wait_than_the_limit(desk, monkeypatch):
     """The oldest are removed, and it is said."""
-    monkeypatch.setattr(prolog_epilog, "_MOST_WAITING", 3)
+    monkeypatch.setattr(delivery, "MOST_WAITING", 3)
     directory = desk.hooks
     directory.mkdir(0o700)
     for number in range(5):
@@ -682,7 +682,7 @@ def test_no_more_reports_wait_than_the_limit(desk, monkeypatch):
         path.write_text(json.dumps({"node": "nid00001"}))
         os.utime(path, (1_000_000_000 + number,) * 2)
     lines = []
-    left = prolog_epilog.deliver(desk.config, "/", "nid00001", time.monotonic() + 60, lines.append)
+    left = delivery.deliver(desk.config, "/", "nid00001", time.monotonic() + 60, lines.append)
     assert 3 == left and ["2.delta", "3.delta", "4.delta"] == sorted(os.listdir(directory))
     assert ["more than 3 reports wait here"] * 2 == [line.rpartition(": ")[2]
                                                      for line in lines[:2]]
@@ -699,7 +699,7 @@ def test_what_nobody_comes_for_is_removed_in_time(desk):
         os.utime(desk.hooks / name, (now - days * 86400,) * 2)
     config = desk.config
     config["site.host"] = ""
-    prolog_epilog.deliver(config, "/", "nid00001", time.monotonic() + 60, lambda line: None,
+    delivery.deliver(config, "/", "nid00001", time.monotonic() + 60, lambda line: None,
                           now=lambda: now)
     assert ["1.delta", "2.delta.refused", "5.delta.refused"] == sorted(os.listdir(desk.hooks))
 
@@ -712,7 +712,7 @@ def test_an_epilog_91_days_ahead_removes_no_start_of_a_running_job(site, job, no
     assert [".job", ".start"] == [path.suffix for path in left]
     config = site_config.load(str(site.directory / f"{node}.cfg"), environ={})
     for days in (91, 730):
-        prolog_epilog.deliver(config, str(root), node, time.monotonic() + 60, lambda line: None,
+        delivery.deliver(config, str(root), node, time.monotonic() + 60, lambda line: None,
                               now=lambda days=days: time.time() + days * 86400)
     assert left == sorted((site.hooks / node).iterdir())
     write_tree(root, **AFTER)
@@ -741,13 +741,13 @@ def test_a_report_that_was_refused_is_tried_again_after_a_day(site, node):
 
 
 def test_of_too_many_refused_reports_the_oldest_go(desk, monkeypatch):
-    monkeypatch.setattr(prolog_epilog, "_MOST_REFUSED", 3)
+    monkeypatch.setattr(delivery, "MOST_REFUSED", 3)
     desk.hooks.mkdir(0o700)
     for number in range(5):
         path = desk.hooks / f"{number}.delta.refused"
         path.write_text("{}")
         os.utime(path, (1_000_000_000 + number,) * 2)
-    prolog_epilog.deliver(desk.config, "/", "nid00001", time.monotonic() + 60, lambda line: None)
+    delivery.deliver(desk.config, "/", "nid00001", time.monotonic() + 60, lambda line: None)
     assert [f"{number}.delta.refused" for number in (2, 3, 4)] == sorted(os.listdir(desk.hooks))
 
 
@@ -760,8 +760,8 @@ def test_an_epilog_that_has_no_time_to_deliver_says_so(site, job, node, monkeypa
     prolog_epilog.epilog(config, str(root), node, job, {}, lines.append)
     assert [] == lines
     until_ = time.monotonic() + 0.1
-    monkeypatch.setattr(prolog_epilog, "_Site", lambda *_: until(lambda: time.monotonic() > until_))
-    assert 1 == prolog_epilog.deliver(config, str(root), node, until_, lines.append)
+    monkeypatch.setattr(delivery, "SiteServer", lambda *_: until(lambda: time.monotonic() > until_))
+    assert 1 == delivery.deliver(config, str(root), node, until_, lines.append)
     assert [f"no time is left to send reports; 1 wait in {site.hooks / node} ([node] hook_timeout)"
             ] == lines
     assert NOTHING == said(site.hook("deliver", node))
@@ -882,7 +882,7 @@ def test_without_the_configuration_it_ends_with_0(desk):
 
 def test_with_a_broken_configuration_it_ends_with_0(desk):
     broken = desk.directory / "broken.cfg"
-    broken.write_text("[node]\nhook_within = soon\n")
+    broken.write_text("[node]\nhook_timeout = soon\n")
     for done in both(desk, config=broken):
         assert f"{broken}:2: [node] hook_timeout: expected seconds" in done.line
 

@@ -50,6 +50,7 @@ from iostats.load.ranking import LoadQuery
 from iostats.load.sums import TargetLoad, load_of
 from iostats.lustre import job_tags
 from iostats.report import job_list
+from iostats.schedulers import commands as scheduler_commands
 from iostats.server.job_server import JobServer
 from iostats.server.rpc_server import Caller
 from iostats.sinks.influxdb import lines as influx_lines
@@ -775,7 +776,7 @@ def test_no_job_id_is_an_option_of_a_batch_systems_command(name, job, monkeypatc
     """It is refused before any command is begun, and costs no other job its facts."""
     def begun(*command, **how):
         raise AssertionError(command)
-    monkeypatch.setattr(schedulers, "run_command", begun)
+    monkeypatch.setattr(scheduler_commands, "run_command", begun)
     monkeypatch.setattr(subprocess, "run", begun)
     with pytest.raises(IostatsError):
         schedulers.named(name).facts([job])
