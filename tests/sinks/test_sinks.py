@@ -63,7 +63,7 @@ def test_each_sink_knows_the_others(tmp_path):
 
 def test_the_sites_server_tells_them_what_it_forgets(tmp_path):
     """An id that comes back in the very next sweep counts from 0, and is not one that fell."""
-    from test_harvest_intake import Desk
+    from harvest_inside import HarvestInside
 
     class Sink:
         def sweep(self, sweep, harvest):
@@ -71,7 +71,7 @@ def test_the_sites_server_tells_them_what_it_forgets(tmp_path):
 
         def forget(self, ids):
             told.append(sorted(ids))
-    desk, told = Desk(tmp_path / "site.sqlite"), []
+    desk, told = HarvestInside(tmp_path / "site.sqlite"), []
     desk.harvest.sinks.append(Sink())
     desk.send("mds1", desk.block("MDT0000", ["4711", "4713"], open=23))
     desk.harvest.forget(["4711", "4713"], {})
@@ -80,8 +80,8 @@ def test_the_sites_server_tells_them_what_it_forgets(tmp_path):
 
 def test_the_sites_server_gives_them_its_sweeps(tmp_path):
     """A real Harvest, with messages as agents send them, and both sinks."""
-    from test_harvest_intake import Desk
-    desk, database = Desk(tmp_path / "site.sqlite"), Answering()
+    from harvest_inside import HarvestInside
+    desk, database = HarvestInside(tmp_path / "site.sqlite"), Answering()
     both = sinks.of(config_of(
         influxdb_url=database.url, influxdb_spool_dir=tmp_path / "spool", influxdb_schema="both",
         prometheus_listen="127.0.0.1:0"), Said(), lambda: desk.now)

@@ -1,0 +1,96 @@
+"""
+A Harvest in the process of a test, with a store, a clock that the test sets, and messages as agents
+send them.
+"""
+
+import asyncio
+
+import msgspec
+
+from iostats.base import config as site
+from iostats.site import harvest_intake, harvested_job
+from iostats.site.store import Store
+from iostats.wire.messages import sweep_json
+
+BOOT = "b" * 32
+NS = 1_000_000_000
+BEGAN = 1_795_225_200                        # a multiple of 20
+
+
+class HarvestInside:
+    """A Harvest, its clock, and what its agents have sent so far."""
+
+    def __init__(self, path, **choices):
+        self.path, self.now, self.settled = path, float(BEGAN), {}
+        self.config = site.load(environ={})
+        for name, value in {"batch.system": "none", **choices}.items():
+            self.config.take(name.replace("_", ".", 1), str(value), "a test")
+        self.store = self.harvest = None
+        self.seqs = {}
+        self.open()
+
+    def open(self):
+        self.store = Store(str(self.path))
+        self.harvest = harvest_intake.Harvest(self.store, self.config, lambda: self.now)
+
+    def again(self):
+        """The server is killed, and begins again."""
+        self.store.close()
+        self.open()
+
+    def send(self, node, *blocks, run="1" * 16, full=None, seq=None, **fields):
+        """A message of one sweep; the answer."""
+        if seq is None:
+            seq = self.seqs[node, run] = self.seqs.get((node, run), 0) + 1
+        message = {"protocol": 1, "node": node, "boot_id": BOOT, "clock_ahead_s": 0.0, "run": run,
+                   "seq": seq, "full": seq == 1 if full is None else full,
+                   "slot": int(self.now), "every": 20, "last": True, "targets": list(blocks),
+                   **fields}
+        answer = self.harvest.take(msgspec.convert(message, sweep_json.JsonSweep).received(), node)
+        self.store.commit()
+        return answer
+
+    def block(self, target="OST0000", ids=(), started=BEGAN, gone=(), ended=True, **counters):
+        """
+        What one target shows: `ids`, with the same counters=(samples, sum, ...) for each of them.
+        """
+        ids = list(ids)
+        at = list(range(len(ids)))
+        columns = {
+            name: {"unit": "bytes", "at": at, "samples": [one[0]] * len(ids),
+                   "min": [1] * len(ids), "max": [one[1]] * len(ids), "sum": [one[1]] * len(ids),
+                   "sumsq": [one[1] ** 2 % 2**64] * len(ids)}
+            if isinstance(one, tuple) else
+            {"unit": "reqs", "at": at, "samples": [one] * len(ids)}
+            for name, one in counters.items()} if ids else {}
+        return {"file_system": "scratch", "target": target, "read_at": self.now + 0.1,
+                "cleanup_s": 600, "ended": ended, "entries": len(ids), "ids": ids,
+                "started": [int(started * NS)] * len(ids), "seen": [int(self.now) * NS] * len(ids),
+                "counters": columns, "gone": list(gone)}
+
+    def turn(self):
+        """One look of the server at what there is to do."""
+        async def look():
+            self.harvest.end_sweep()
+            await self.harvest.lives.settle(self.harvest.swept_until(), self.settled.update,
+                                            self.harvest.forget)
+            while self.harvest.checkpoints.step():
+                pass
+        asyncio.run(look())
+
+    def totals(self, job):
+        """{file system: (read_bytes, write_bytes, is anything noted)} of what is known."""
+        part = self.harvest.lives.harvested(job)
+        record = harvested_job.as_record(part, ",".join)
+        for fs in record["file_systems"]:
+            assert fs["lower_bound"] is (bool(fs["notes"]) or not part.final)
+        return {fs["name"]: (fs["read_bytes"], fs["write_bytes"], bool(fs["notes"]))
+                for fs in record["file_systems"]}
+
+
+def quiet(desk, seconds):
+    """Sweeps in which nothing has changed."""
+    for _ in range(0, seconds, 20):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+        desk.turn()

@@ -1,0 +1,295 @@
+"""
+The jobs that storage servers see: what the batch system says of them, when they are settled, and
+why their totals may be too low.
+"""
+
+import asyncio
+
+import pytest
+from harvest_inside import BEGAN, NS, HarvestInside, quiet
+
+from iostats import schedulers
+from iostats.base.errors import NotReadable
+from iostats.base.job_facts import Facts
+from iostats.report.job_summary import Summary
+from iostats.site import harvested_job, job_lives
+from iostats.site.resets import gaps
+from iostats.site.store import Key
+
+
+@pytest.fixture
+def desk(tmp_path):
+    one = HarvestInside(tmp_path / "site.sqlite")
+    yield one
+    one.store.close()
+
+
+def test_a_batch_system_that_does_not_answer_is_one_line_an_hour(tmp_path, monkeypatch, caplog):
+    """Whatever the number in the line; another trouble has a line of its own."""
+    desk, hour = HarvestInside(tmp_path / "site.sqlite", batch_system="slurm"), [0.0]
+    monkeypatch.setattr(job_lives.time, "monotonic", lambda: hour[0])
+    why = ["squeue: cannot reach the controller (try 23)"]
+
+    def facts(jobs):
+        raise NotReadable(why[0])
+    monkeypatch.setattr(schedulers.named("slurm"), "facts", facts)
+
+    def ask(count):
+        for number in range(count):
+            why[0] = why[0].replace("23", str(number))
+            asyncio.run(desk.harvest.lives.ask(["4711"]))
+    ask(41)
+    assert 1 == len(caplog.records)
+    why[0] = "squeue: no such command"
+    ask(2)
+    assert 2 == len(caplog.records)
+    hour[0] = 3600.0
+    ask(3)
+    assert 3 == len(caplog.records)
+    desk.store.close()
+
+
+class Sink:
+    """Keeps {id: user} of each sweep that it gets."""
+
+    def __init__(self):
+        self.given = []
+
+    def sweep(self, sweep, harvest):
+        self.given.append({one: facts and facts.user for target in sweep.targets
+                          for one in target.ids() for facts in [harvest.facts(one)]})
+
+
+def test_a_sweep_waits_until_the_batch_system_was_asked_for_its_new_jobs(tmp_path, monkeypatch):
+    """12366 is bob's; 4711, a sweep later, the batch system does not know: it waits half a sweep."""
+    monkeypatch.setattr(schedulers.named("slurm"), "facts", lambda jobs: {
+        "12366": Facts(job="12345_10", raw_job="12366", user="bob")})
+    one = HarvestInside(tmp_path / "site.sqlite", batch_system="slurm")
+    sink = Sink()
+    one.harvest.sinks = [sink]
+    one.send("oss1", one.block(ids=["12366"], read_bytes=(23, 41_003)))
+    one.turn()
+    assert [] == sink.given
+    asyncio.run(one.harvest.lives.ask(["12366"]))
+    one.turn()
+    assert [{"12366": "bob"}] == sink.given
+    one.now += 20
+    one.send("oss1", one.block(ids=["12366", "4711"], read_bytes=(37, 53_007)))
+    one.now += 9
+    one.turn()
+    assert 1 == len(sink.given)
+    one.now += 1
+    one.turn()
+    assert {"12366": "bob", "4711": None} == sink.given[1]
+    one.store.close()
+
+
+def test_a_job_without_a_batch_system_is_settled_by_silence_and_leaves_memory(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.turn()
+    quiet(desk, 1780)
+    assert {} == desk.settled
+    assert "quiet" == desk.harvest.lives.state("4711")
+    quiet(desk, 40)
+    assert ["4711"] == list(desk.settled)
+    assert desk.harvest.lives.state("4711") is None
+    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
+                                                       desk.totals("4711"))
+    desk.again()
+    assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
+                                                       desk.totals("4711"))
+    assert desk.harvest.lives.state("4711") is None
+    desk.turn()
+    assert ["4711"] == list(desk.settled)
+
+
+def test_a_job_that_comes_back_after_it_was_settled_is_added_to_what_it_was(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    quiet(desk, 1840)
+    desk.send("oss1", desk.block(gone=["4711"]))
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009)))
+    desk.turn()
+    part = desk.harvest.lives.harvested("4711")
+    assert (False, {"scratch": (42_012, 0, False)}) == (part.final, desk.totals("4711"))
+    desk.again()
+    assert {"scratch": (42_012, 0, False)} == desk.totals("4711")
+    quiet(desk, 1840)
+    assert (True, {"scratch": (42_012, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
+                                                       desk.totals("4711"))
+
+
+def test_an_entry_that_never_expires_is_not_counted_again_by_a_full_sweep(desk):
+    """job_cleanup_interval 0: what is settled still stands in job_stats."""
+    def everlasting(**counters):
+        return {**desk.block(ids=["4711"] if counters else (), started=BEGAN + 3, **counters),
+                "cleanup_s": 0}
+    desk.send("oss1", everlasting())
+    desk.now += 20
+    desk.send("oss1", everlasting(read_bytes=(23, 41_003)))
+    for _ in range(95):
+        desk.now += 20
+        desk.send("oss1", everlasting())
+        desk.turn()
+    assert ["4711"] == list(desk.settled)
+    desk.send("oss1", everlasting(read_bytes=(23, 41_003)), run="2" * 16, full=True)
+    assert {"scratch": (41_003, 0, False)} == desk.totals("4711")
+    desk.again()
+    desk.now += 20
+    desk.send("oss1", everlasting(read_bytes=(24, 42_012)), run="2" * 16)
+    assert {"scratch": (42_012, 0, False)} == desk.totals("4711")
+
+
+def test_a_job_is_not_settled_by_an_agent_whose_clock_is_a_day_ahead(desk):
+    """It was set right between the reading and the message; what counts is our own time."""
+    ahead = 86_000.0
+    desk.send("oss1", {**desk.block(), "read_at": desk.now + ahead})
+    desk.now += 20
+    one = desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
+    desk.send("oss1", {**one, "read_at": desk.now + ahead})
+    desk.turn()
+    assert ({}, "running") == (desk.settled, desk.harvest.lives.state("4711"))
+
+
+def test_a_job_that_ran_while_no_agent_read_is_marked(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.turn()
+    desk.now += 3600                                           # the storage server was away
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009)))
+    desk.turn()
+    assert {"scratch": (42_012, 0, True)} == desk.totals("4711")
+    [fs] = harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)["file_systems"]
+    assert fs["notes"] and "OST0000" in fs["notes"][0]
+
+
+def final(desk, job, *others, run="1" * 16):
+    """(bytes read, notes, lower_bound) of a job's final record, of the file system scratch."""
+    for _ in range(95):
+        desk.now += 20
+        desk.send("oss1", desk.block(), *(one() for one in others), run=run)
+        desk.turn()
+    record = harvested_job.as_record(desk.harvest.lives.harvested(job), ",".join)
+    assert record["final"]
+    [fs] = [fs for fs in record["file_systems"] if fs["name"] == "scratch"]
+    return fs["read_bytes"], fs["notes"], record["lower_bound"]
+
+
+def test_what_a_clear_may_have_taken_before_a_job_was_first_seen_is_marked(desk):
+    """
+    When it began is not known; 4733 has shown the clear.  2 MiB of 3 were final and
+    unmarked, and a note said that requests had carried no job's id.
+    """
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4733"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.now += 20                          # 4711 reads 1 MiB; clear; 4733, and 4711 2 MiB more
+    desk.send("oss1", desk.block(ids=["4733"], started=desk.now - 9, read_bytes=(5, 1009)))
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 23, read_bytes=(2, 2 << 20)))
+    assert (2 << 20, [f"OST0000: {gaps.CLEARED}{gaps.BEFORE_SEEN}"], True) == (
+        final(desk, "4711"))
+
+
+def test_what_a_clear_may_have_taken_after_a_job_was_last_seen_is_marked(desk):
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711", "4733"], started=desk.now - 3,
+                                 read_bytes=(2, 2 << 20)))
+    for _ in range(10):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+    desk.now += 20                          # 4711 reads 1 MiB; clear; 4733 is there again
+    desk.send("oss1", desk.block(ids=["4733"], gone=["4711"], started=desk.now - 9,
+                                 read_bytes=(5, 1009)))
+    assert (2 << 20, [f"OST0000: {gaps.CLEARED}{gaps.AFTER_SEEN}"], True) == (
+        final(desk, "4711"))
+
+
+@pytest.mark.parametrize("reported, notes", [(2, []), (1, [gaps.AFTER_SEEN])],
+                         ids=["all of them", "one is missing"])
+def test_where_a_jobs_nodes_tell_when_it_ran_nothing_else_marks_it(desk, reported, notes):
+    """It was over when the clear came; there is no batch system, but its nodes have reported."""
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711", "4733"], started=desk.now - 3,
+                                 read_bytes=(2, 2 << 20)))
+    key = Key("", "4711", 0)
+    desk.store.add(key, "nid00001", "23", b"{}", b"{}", "alice", desk.now, desk.now)
+    desk.store.keep_records([(key, b"{}", "4711", "", "alice", desk.now, Summary(
+        started=desk.now - 5.0, ended=float(desk.now), nodes=2, reported=reported))])
+    for _ in range(10):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4733"], gone=["4711"], started=desk.now - 9,
+                                 read_bytes=(5, 1009)))
+    assert (2 << 20, [f"OST0000: {gaps.CLEARED}{one}" for one in notes], bool(notes)) == (
+        final(desk, "4711"))
+
+
+def test_a_long_silence_of_the_agent_after_a_job_was_last_seen_is_marked(desk):
+    """The agent was dead for twenty minutes."""
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(2, 2 << 20)))
+    for _ in range(10):
+        desk.now += 20
+        desk.send("oss1", desk.block())
+    desk.now += 1200
+    assert (2 << 20, [f"OST0000: {gaps.NO_SWEEP}{gaps.AFTER_SEEN}"], True) == (
+        final(desk, "4711", run="2" * 16))
+
+
+def test_a_target_of_a_file_system_that_a_job_never_used_marks_nothing_of_it(desk):
+    """Of home the job was never seen; its OST0000 was cleared, and its agent came later."""
+    def home(**more):
+        return {**desk.block(**more), "file_system": "home"}
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    desk.now += 20
+    desk.send("oss1", desk.block(),
+              home(ids=["4733"], started=desk.now - 3, read_bytes=(37, 53_007)))
+    desk.now += 20
+    desk.send("oss1", desk.block(),
+              home(ids=["4733"], started=desk.now - 3, read_bytes=(5, 1009)))
+    assert (41_003, [], False) == final(desk, "4711", home)
+    assert ["home: OST0000: entries were removed before their time (job_stats cleared, the target "
+            "started again, or the clock set), after the job was last seen; when it ended is not "
+            "known; nothing was seen of the job on home",
+            "home: OST0000: first read after the job began; nothing was seen of the job on home"
+            ] == desk.harvest.lives.harvested("4711").notes
+
+
+@pytest.mark.parametrize("has_read_time", [True, False], ids=["when it read", "when it sent"])
+def test_a_clear_stays_where_it_was_when_the_storage_servers_clock_is_set_right(desk,
+                                                                                has_read_time):
+    """By two hours, after the clear; the mark was at a time when the job had not run."""
+    def send(ahead, run, **more):
+        block = desk.block(**more)
+        block = {**block, "read_at": block["read_at"] + ahead,
+                 "started": [one + ahead * NS for one in block["started"]],
+                 "seen": [one + ahead * NS for one in block["seen"]]}
+        times = {"read_ahead_s": float(ahead)} if has_read_time else {}
+        desk.send("oss1", block, run=run * 16, clock_ahead_s=float(ahead), **times)
+        desk.now += 20
+    send(7200, "1")
+    send(7200, "1", ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
+    send(7200, "1", ids=["4711"], started=desk.now - 3, read_bytes=(5, 1009))
+    ended = desk.now - 20
+    for _ in range(4):
+        send(7200, "1")
+    desk.harvest.lives.learn("4711", Facts(job="4711", state="ended", started=BEGAN + 17,
+                                           ended=ended))
+    for _ in range(95):
+        send(0, "2")
+        desk.turn()
+    [fs] = harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)["file_systems"]
+    assert (42_012, [f"OST0000: {gaps.CLEARED}"], True) == (
+        fs["read_bytes"], fs["notes"], fs["lower_bound"])
