@@ -29,7 +29,7 @@ def test_a_job_of_two_targets_is_added_up(desk):
     (True, 23, 2**63, 2**63), (False, 23, 2**63, 2**63), (True, 23, 2**64 - 1, 2**64 - 1),
     (False, 23, 37, 852)])
 def test_numbers_that_no_kernel_can_have_are_not_counted(desk, is_dated, samples, most, total):
-    """From an older agent: the job keeps the numbers that were known, marked `>=`; others are whole."""
+    """From an older agent: the job keeps what was known, marked `>=`; others are whole."""
     desk.send("oss1", desk.block())
     began = int(desk.now + 7) * NS
 

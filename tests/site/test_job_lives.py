@@ -61,7 +61,7 @@ class Sink:
 
 
 def test_a_sweep_waits_until_the_batch_system_was_asked_for_its_new_jobs(tmp_path, monkeypatch):
-    """12366 is bob's; 4711, a sweep later, the batch system does not know: it waits half a sweep."""
+    """12366 is bob's; 4711, which it does not know, is waited for half a sweep."""
     monkeypatch.setattr(schedulers.named("slurm"), "facts", lambda jobs: {
         "12366": Facts(job="12345_10", raw_job="12366", user="bob")})
     one = HarvestInside(tmp_path / "site.sqlite", batch_system="slurm")
