@@ -1,8 +1,8 @@
 """
 A storage server at a desk: job_stats in a directory, the agent as its administrator starts it, and
-a site's server in this process that keeps what it is told.
+a site's server in this process that keeps what it is sent.
 
-`told()` replays the messages as docs/wire.md has them, and is another account of what they mean
+`entries()` replays the messages as docs/wire.md has them, and is another account of what they mean
 than the one of the site's server.
 """
 from __future__ import annotations
@@ -34,6 +34,7 @@ from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
 
 NS = 1_000_000_000
 BEGAN = 1_795_225_320 * NS
+OST = ("scratch", "OST0000")
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
@@ -129,7 +130,7 @@ class SiteOfTest(RpcServer):
                 parts = []
         return found
 
-    def told(self):
+    def entries(self):
         """{(file system, target): {id: (started, seen, {counter: numbers})}} after all of them."""
         known, reading = {}, {}
         for message in list(self.messages):
@@ -177,8 +178,8 @@ def a_job(number, amount=41_003, name=None, seen_s=37):
 
 def shown(jobs):
     """
-    What `told()` says of these Jobs, as 2.15.2 to 2.17 print them: min, max and sumsq are not sent
-    of entries with a start_time.
+    What `entries()` has of these Jobs, as 2.15.2 to 2.17 print them: min, max and sumsq are not
+    sent of entries with a start_time.
     """
     return {job.job_id.decode(): (job.started_ns, job.seen_ns, {
         name: ("bytes" if name.endswith("_bytes") else "usecs", value.samples, None, None,
@@ -297,3 +298,7 @@ def peak_kib(process):
     """The most memory that a running process has had, KiB."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def until_received(site, jobs, key=OST):
+    until(lambda: site.entries().get(key) == shown(jobs), what=f"all of {key}")

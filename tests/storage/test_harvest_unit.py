@@ -7,11 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from harvest_desk import StorageDesk, a_job, shown
+from harvest_desk import OST, StorageDesk, a_job, shown
 from processes import REPOSITORY
 from test_reader_client import allowed_system_calls, options_of, tool
 
-OST = ("scratch", "OST0000")
 UNIT = "etc/systemd/system/iostats-harvest.service"
 
 
@@ -47,7 +46,7 @@ def test_what_is_installed_runs_and_is_removed_again(installed, desk):
     words = command.replace("/usr/local", str(installed / "usr/local")).split()
     subprocess.run([*words, "--once", "--root", desk.root, "--config", desk.write_config()],
                    check=True)
-    assert {OST: shown([a_job(0)])} == site.told()
+    assert {OST: shown([a_job(0)])} == site.entries()
     subprocess.run(["make", "-s", "uninstall", f"DESTDIR={installed}"], cwd=REPOSITORY, check=True,
                    capture_output=True)
     assert [] == [path for path in installed.rglob("*") if path.is_file()]

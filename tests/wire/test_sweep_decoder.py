@@ -369,7 +369,7 @@ def test_what_an_agent_of_before_has_left_is_delivered_first(desk):
     assert {"4711": (BEGAN, BEGAN + 1, {"write_bytes": ("bytes", 11, None, None, 29, None)})
             } == first.targets[0].entries_of
     assert 2 == second.protocol
-    assert shown([a_job(0)]) == site_of_test.told()["scratch", "OST0000"]
+    assert shown([a_job(0)]) == site_of_test.entries()["scratch", "OST0000"]
 
 
 def test_a_message_is_sent_as_it_was_kept(desk):
