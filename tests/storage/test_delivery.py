@@ -4,10 +4,12 @@ disks.
 """
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import time
+import zlib
 
 import pytest
 from harvest_desk import BEGAN, NS, OST, StorageDesk, a_job, refusal, shown, until_received
@@ -156,6 +158,64 @@ def test_another_secret_is_named(desk):
     secret.chmod(0o600)
     done = desk.once("--secret", secret, node_retry_timeout=0)
     assert 3 == done.status and "the site's server has another secret" in done.err, done
+
+
+# -- what is sent ----------------------------------------------------------------------------
+
+def test_what_an_agent_of_release_0_1_has_left_is_delivered_first(desk):
+    """An agent of 0.1 was updated while the site's server was away: nothing of it is lost."""
+    desk.spool.mkdir(0o700)
+    run = "0123456789abcdef"
+    old = {"protocol": 1, "node": "oss1", "boot_id": "b" * 32, "run": run, "seq": 1, "full": True,
+           "slot": 1_795_225_400, "every": 20, "last": True, "targets": [{
+        "file_system": "scratch", "target": "OST0000", "read_at": 1_795_225_400.5,
+        "cleanup_s": 600, "ended": True, "entries": 1, "ids": ["4711"],
+        "started": [BEGAN], "seen": [BEGAN + 1], "counters": {
+            "write_bytes": {"unit": "bytes", "at": [0], "samples": [11], "sum": [29]}}}]}
+    path = desk.spool / f"{7:012d}.{run}.1.message"
+    path.write_bytes(zlib.compress(json.dumps(old).encode(), 1))
+    path.chmod(0o600)
+    desk.show([a_job(0)])
+    site = desk.site()
+    done = desk.once()
+    assert (0, "") == (done.status, done.err)
+    first, second = site.messages
+    assert (1, run) == (first.protocol, first.run) and abs(first.clock_ahead_s) < 5
+    assert {"4711": (BEGAN, BEGAN + 1, {"write_bytes": ("bytes", 11, None, None, 29, None)})
+            } == first.targets[0].entries_of
+    assert 2 == second.protocol
+    assert shown([a_job(0)]) == site.entries()[OST]
+
+
+def test_a_message_is_sent_as_it_was_kept(desk):
+    """It is compressed once: what waits on the disk is what the server gets and inflates."""
+    desk.show([a_job(0)])
+    done = desk.once(node_retry_timeout=0)
+    assert 3 == done.status
+    [name] = desk.waiting()
+    line, _, kept = (desk.spool / name).read_bytes().partition(b"\n")
+    assert b"%08x" % zlib.crc32(kept) == line
+    assert zlib.decompress(kept).startswith(b"iostats sweep 2\n")
+    assert b'"ids":["4711"]' in zlib.decompress(kept)
+    site = desk.site()
+    assert 0 == desk.once().status
+    assert kept == site.packed[0]
+
+
+def test_a_server_of_release_0_1_gets_nothing_until_it_is_updated(desk):
+    """It has no method `packed_sweep`: nothing is lost until it is updated, and a line says so."""
+    desk.show([a_job(0)])
+    site = desk.site()
+    method = site.methods.pop("packed_sweep")
+    done = desk.once(node_retry_timeout=0)
+    assert 3 == done.status
+    assert "the site's server is of an older release, which does not know `packed_sweep`: update " \
+           "it; 1 messages wait" in done.err
+    assert [] == site.messages and 1 == len(desk.waiting())
+    site.methods["packed_sweep"] = method
+    assert 0 == desk.once().status
+    assert [1, 1] == [message.seq for message in site.messages]
+    assert [] == desk.waiting()
 
 
 # -- kills, restarts, full disks --------------------------------------------------------------

@@ -12,7 +12,7 @@ import zlib
 import job_stats_text
 import msgspec
 import pytest
-from harvest_desk import BEGAN, NS, StorageDesk, a_job, shown
+from harvest_desk import BEGAN, NS, a_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_stats_text import Job, Value
@@ -27,7 +27,6 @@ from iostats.server.rpc_server import Caller
 from iostats.site import harvest_intake
 from iostats.site.store import Store
 from iostats.wire import protocol
-from iostats.wire.messages import sweep_encoder
 from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_block, decoded_sweep
 from iostats.wire.messages.sweep_encoder import BlockEncoder, SweepMessages
 
@@ -339,63 +338,3 @@ def test_packed_blocks_are_replayed_beside_those_of_agents_of_before(tmp_path):
     store, harvest = opened()
     assert {"write_bytes": ([23, 37], [41, 43])} == sums(harvest)
     store.close()
-
-
-# -- the agent ---------------------------------------------------------------------------------
-
-@pytest.fixture
-def desk(tmp_path):
-    found = StorageDesk(tmp_path)
-    yield found
-    found.close()
-
-
-def test_what_an_agent_of_before_has_left_is_delivered_first(desk):
-    """An agent of 0.1 was updated while the site's server was away: nothing of it is lost."""
-    desk.spool.mkdir(0o700)
-    old = {"protocol": 1, **MESSAGE, "last": True, "targets": [{
-        **HEAD, "target": "OST0000", "ended": True, "entries": 1, "ids": ["4711"],
-        "started": [BEGAN], "seen": [BEGAN + 1], "counters": {
-            "write_bytes": {"unit": "bytes", "at": [0], "samples": [11], "sum": [29]}}}]}
-    path = desk.spool / f"{7:012d}.{MESSAGE['run']}.1.message"
-    path.write_bytes(zlib.compress(json.dumps(old).encode(), 1))
-    path.chmod(0o600)
-    desk.show([a_job(0)])
-    site_of_test = desk.site()
-    done = desk.once()
-    assert (0, "") == (done.status, done.err)
-    first, second = site_of_test.messages
-    assert (1, MESSAGE["run"]) == (first.protocol, first.run) and abs(first.clock_ahead_s) < 5
-    assert {"4711": (BEGAN, BEGAN + 1, {"write_bytes": ("bytes", 11, None, None, 29, None)})
-            } == first.targets[0].entries_of
-    assert 2 == second.protocol
-    assert shown([a_job(0)]) == site_of_test.entries()["scratch", "OST0000"]
-
-
-def test_a_message_is_sent_as_it_was_kept(desk):
-    """It is compressed once: what waits on the disk is what the server inflates."""
-    desk.show([a_job(0)])
-    done = desk.once(node_retry_timeout=0)
-    assert 3 == done.status
-    [name] = desk.waiting()
-    line, _, kept = (desk.spool / name).read_bytes().partition(b"\n")
-    assert b"%08x" % zlib.crc32(kept) == line
-    taken = unpacked(kept)
-    assert "4711" == taken.blocks[0][0].head.ids[0]
-    assert sweep_encoder.MAGIC == zlib.decompress(kept)[:16]
-
-
-def test_a_server_of_before_is_waited_for(desk):
-    """It has no method `packed_sweep`: nothing is lost until it is updated, and a line says so."""
-    desk.show([a_job(0)])
-    site_of_test = desk.site()
-    method = site_of_test.methods.pop("packed_sweep")
-    done = desk.once(node_retry_timeout=0)
-    assert 3 == done.status
-    assert "the site's server is of an older release, which does not know `packed_sweep`: update " \
-           "it; 1 messages wait" in done.err
-    assert [] == site_of_test.messages and 1 == len(desk.waiting())
-    site_of_test.methods["packed_sweep"] = method
-    assert 0 == desk.once().status
-    assert [1, 1] == [message.seq for message in site_of_test.messages]
-    assert [] == desk.waiting()
