@@ -15,7 +15,7 @@ from iostats.base.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageE
 from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import site_client, unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
-from iostats.report import accounting_comment, array_total, job_tables
+from iostats.report import array_total, comment_reader, job_tables
 from iostats.totals.record import Record
 
 TYPE_CHECKING = False
@@ -143,11 +143,11 @@ def _from_comment(job: str, config: site.Config, for_anybody: bool) -> list[Reco
     if system is None:
         return found
     for shown_as, (user, text) in system.comments_of_all(job).items():
-        ours = accounting_comment.find(text)
+        ours = comment_reader.find(text)
         if ours:
             if not for_anybody and not site_client.may_read(user, config):
                 raise NotYours(job, user)
-            found.append(accounting_comment.as_record(accounting_comment.decode(ours), shown_as))
+            found.append(comment_reader.as_record(comment_reader.decode(ours), shown_as))
     return found
 
 

@@ -26,6 +26,7 @@ from iostats.lustre import job_stats, job_stats_rows, paths, rpc_stats, stats
 from iostats.node import measurement, sources
 from iostats.report import (
     accounting_comment,
+    comment_reader,
     job_fields,
     job_list,
     job_summary,
@@ -33,7 +34,7 @@ from iostats.report import (
     node_sets,
     sacct_time,
 )
-from iostats.report.accounting_comment import CompactError
+from iostats.report.accounting_comment import CommentError
 from iostats.schedulers import commands, job_environment
 from iostats.wire.messages.report import NodeReport
 from iostats.storage.fingerprints import Fingerprints
@@ -347,15 +348,15 @@ def short_form(data):
     """A comment of the accounting, as other people have edited it; also with its checksum right."""
     from binascii import crc32
     text = data.decode("utf-8", "surrogateescape")
-    small = accounting_comment._small(text.strip())
+    small = comment_reader.small_letters(text.strip())
     body = small.rpartition(":")[0]
     found = config.Config()
     for one in (text, f"{body}:{crc32(body.encode('utf-8', 'surrogateescape')):08x}"):
-        with allowed(CompactError):
-            one = accounting_comment.find(one)
+        with allowed(CommentError):
+            one = comment_reader.find(one)
             if one is None:
                 continue
-            record = accounting_comment.as_record(accounting_comment.decode(one))
+            record = comment_reader.as_record(comment_reader.decode(one))
             for form in ("grid", "plain", "json", "csv", "markdown"):
                 for long in (False, True):
                     job_tables.text(record, found, form, long)

@@ -19,6 +19,7 @@ from iostats.node import show
 from iostats.node.sources import read_at
 from iostats.report import (
     accounting_comment,
+    comment_reader,
     job_fields,
     job_list,
     job_summary,
@@ -232,7 +233,7 @@ def test_csv_has_both_bounds():
 def test_the_short_form_keeps_the_marks(deltas, low, evictions, high):
     lost = Delta("llite", "scratch", "", "ff9b", {"evictions": evictions}, False, "")
     line = accounting_comment.encode(job([*deltas, lost]).record())
-    [fs] = accounting_comment.as_record(accounting_comment.decode(line))["file_systems"]
+    [fs] = comment_reader.as_record(comment_reader.decode(line))["file_systems"]
     assert (low, high, None) == wrong(fs)
     assert bool(low) == fs["lower_bound"] == fs["application"]["lower_bound"]
 

@@ -17,7 +17,14 @@ from test_job_totals import llite, osc, unread
 from iostats.base.config import Config
 from iostats.base.job_facts import ENDED, Facts
 from iostats.node import show, sources
-from iostats.report import accounting_comment, client_vs_server, job_tables, json_and_csv, node_sets
+from iostats.report import (
+    accounting_comment,
+    client_vs_server,
+    comment_reader,
+    job_tables,
+    json_and_csv,
+    node_sets,
+)
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.site import harvested_job, open_jobs, records
 from iostats.site.store import Key
@@ -96,7 +103,7 @@ class Short:
 
     def record(self):
         short = accounting_comment.encode(totals(everything()).record())
-        return accounting_comment.as_record(accounting_comment.decode(short))
+        return comment_reader.as_record(comment_reader.decode(short))
 
 
 JOBS = {

@@ -1,0 +1,219 @@
+"""
+The line that accounting_comment writes, read back: found in a comment, checked, and as a record.
+"""
+
+from __future__ import annotations
+
+from binascii import crc32
+
+from iostats.report.accounting_comment import (
+    ALONE,
+    LETTERS,
+    LONGEST_NUMBER,
+    MARK,
+    OTHERS,
+    OURS,
+    SHORT,
+    CommentEntry,
+    CommentError,
+)
+from iostats.totals.bounds import NUMBERS
+from iostats.totals.record import SCHEMA, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from iostats.report.accounting_comment import Pair
+
+_LOW = {letter: source for source, letter in LETTERS.items()}
+_SMALL = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+def find(text: str) -> str | None:
+    """
+    Our part of a text with other things in it as well, or None.
+
+    A damaged one comes as it is, so that `decode` can say so.
+    """
+    text = small_letters(text)
+    damaged, start = None, text.find(MARK)
+    while start >= 0:
+        end, another = start, text.find(MARK, start + 1)        # which no line has inside
+        while end < len(text) and end != another and text[end] in OURS:
+            end += 1
+        crc, at = 0, start
+        for colon in range(start + len(MARK), end - 8):
+            if text[colon] == ":":
+                crc, at = crc32(text[at:colon].encode(), crc), colon
+                if text[colon + 1:colon + 9] == f"{crc:08x}":
+                    return text[start:colon + 9]
+        damaged = damaged or text[start:end]
+        start = another
+    return damaged
+
+
+def small_letters(text: str) -> str:
+    """`text` with small letters; as sacctmgr does it, those of ASCII alone."""
+    return text.translate(_SMALL)
+
+
+def decode(text: str) -> dict[str, Any]:
+    """
+    What the line `text` says, as a dict: job, attempt, reported, expected, missing_count, shared,
+    started, elapsed_s (None where not known), incomplete, and file_systems: [CommentEntry].
+
+    CommentError where it is none, or is damaged.
+    """
+    text = small_letters(text.strip())
+    if not text.startswith(MARK):
+        raise CommentError(f"expected a text that begins with {MARK!r}, got {text[:40]!r}")
+    body, _, crc = text.rpartition(":")
+    if not text.isascii() or crc != f"{crc32(body.encode()):08x}":
+        raise CommentError(f"{text[:40]!r}...: the text is cut off or altered: its last 8 "
+                           f"characters are not the checksum of the others")
+    try:
+        head, *entries = body[len(MARK):].split(":")
+        fields = dict(field.split("=", 1) for field in head.split(","))
+        reported, expected = fields["n"].split("/")
+        return {
+            "job": _decoded(fields["j"]) if "j" in fields else None,
+            "attempt": _count(fields["a"]), "reported": _known(reported),
+            "expected": _count(expected), "missing_count": _known(fields["m"]),
+            "shared": _known(fields["x"]), "started": _time(fields["t"]),
+            "elapsed_s": _time(fields["e"]), "incomplete": fields.get("p") == "1",
+            "file_systems": [_entry_of(entry) for entry in entries],
+        }
+    except (KeyError, ValueError, TypeError) as error:
+        raise CommentError(f"{text[:40]!r}...: not of the form of docs/compact.md: "
+                           f"{error}") from None
+
+
+def _entry_of(text: str) -> CommentEntry:
+    name, *rest = text.split(",")
+    fields: dict[str, str] = {}
+    operations: dict[str, int] = {}
+    for field in rest:
+        key, value = field.split("=", 1)
+        if key[:1] == ".":
+            fields[key] = value                     # one that we don't know is of a later release
+        else:
+            operation = OTHERS if key[:1] == "+" else _decoded(key)
+            operations[operation] = operations.get(operation, 0) + _known(value)
+    read, write, network = _counts(fields[".r"]), _counts(fields[".w"]), None
+    if ".nr" in fields:
+        network = (*_counts(fields[".nr"]), *_counts(fields[".nw"]))
+    more = _known(name[1:]) if name[:1] == "+" else 0
+    return CommentEntry("" if more else _decoded(name), more, read, write,
+                 None if read[0] is None else operations, network,
+                 _count(fields[".md"]) if ".md" in fields else None,
+                 {_LOW.get(letter, "") for letter in fields.get(".l", "")},
+                 frozenset(name for name, letter in ALONE.items()
+                           if letter in fields.get(".h", "")))
+
+
+def _count(text: str) -> int | None:
+    if text == "-":
+        return None
+    if not (text.isdigit() and len(text) <= LONGEST_NUMBER):
+        raise ValueError(f"expected a number, got {text[:20]!r}")
+    return int(text)
+
+
+def _known(text: str) -> int:
+    """The same of what must be known."""
+    number = _count(text)
+    if number is None:
+        raise ValueError("expected a number, got '-'")
+    return number
+
+
+def _counts(text: str) -> Pair:
+    one, slash, other = text.partition("/")
+    return _count(one), _count(other) if slash else None
+
+
+def _time(text: str) -> float | None:
+    if text == "-":
+        return None
+    value = float(text)
+    if not 0 <= abs(value) < 1e15:
+        raise ValueError(f"expected seconds, got {text[:20]!r}")
+    return value
+
+
+def _decoded(name: str) -> str:
+    if name == "%":
+        return ""
+    first, *others = name.split("%")
+    found = first.encode()
+    for one in others:
+        found += bytes([int(one[:2], 16)]) + one[2:].encode()
+    return found.decode("utf-8", "surrogatepass")
+
+
+def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
+    """
+    What `decode` gave, in the shape of docs/record.schema.json: what is not there is None, {} or
+    []; `short` says that it is one.  `job`: its id, where the line does not have it.
+    """
+    started, elapsed_s = decoded["started"], decoded["elapsed_s"]
+    ended = None if started is None or elapsed_s is None else round(started + elapsed_s, 3)
+    notes = [SHORT]
+    if decoded["shared"]:
+        notes.append(f"other jobs were on {decoded['shared']} "
+                     f"{'node' if decoded['shared'] == 1 else 'nodes'} of the job: the numbers are "
+                     f"the nodes', not this job's alone")
+    incomplete = decoded["incomplete"]
+    return Record.of({
+        "schema": SCHEMA, "short": True,
+        "job": {"id": job or decoded["job"] or "-", "attempt": decoded["attempt"], "user": None,
+                "started": started, "ended": ended, "elapsed_s": elapsed_s},
+        "batch": None,
+        "harvest": None,
+        "coverage": {"expected": decoded["expected"], "reported": decoded["reported"],
+                     "missing": {}, "missing_count": decoded["missing_count"],
+                     "complete": decoded["missing_count"] == 0
+                                 and decoded["expected"] is not None,
+                     "refused": {}, "shared": {}, "node_seconds": None},
+        "file_systems": [_file_system(entry, incomplete) for entry in decoded["file_systems"]],
+        "phases": [], "nodes": {}, "notes": notes,
+    })
+
+
+def _file_system(entry: CommentEntry, incomplete: bool) -> dict[str, Any]:
+    application = network = None
+    low = {source or "another" for source in entry.low if source not in ALONE}
+    too_low: Sequence[str] = ()
+    if entry.read[0] is not None:
+        too_low = (NUMBERS if incomplete or "llite" in low else
+                   sorted(ALONE.keys() & set(entry.low)))
+        application = {
+            "read_bytes": entry.read[0], "write_bytes": entry.write[0],
+            "read_calls": entry.read[1], "write_calls": entry.write[1],
+            "lower_bound": bool(too_low)}
+    if entry.network is not None:
+        layer = {"osc", "mdc"} | ({"rpc_stats"} if entry.network[0] is None else set())
+        network = {
+            "read_bytes": entry.network[0], "write_bytes": entry.network[2],
+            "read_rpcs": entry.network[1], "write_rpcs": entry.network[3],
+            "lower_bound": incomplete or not low.isdisjoint(layer)}
+    name = f"({entry.more} more)" if entry.more else entry.name
+    return {
+        "name": name, "label": name, "mounts": [], "application": application, "network": network,
+        "operations": None if entry.operations is None else {
+            name: {"count": count, "seconds": None, "stddev_s": None}
+            for name, count in entry.operations.items()},
+        "calls": None, "other": None,
+        "metadata": {} if entry.metadata is None else {"all MDTs": {
+            "operations": {}, "requests": entry.metadata, "per_second_per_node": None,
+            "peak": None}},
+        "balance": None, "request_pages": None, "unproved": [], "sources": {},
+        "cached_read_bytes": None,
+        "dirty_bytes": None, "series": None, "targets": {}, "per_node": {},
+        "lower_bound": bool(incomplete or low or too_low), "too_low": list(too_low),
+        "too_high": sorted(entry.high), "write_bytes_max": None,
+        "incomplete": incomplete, "low": sorted(low),
+        "notes": [],
+    }
