@@ -76,7 +76,7 @@ def _config(directory, port):
 
 
 def _tree(directory, entries, changed):
-    """A root with so many entries on four OSTs, of which each `changed`th has gone on."""
+    """A root with `entries` on four OSTs, of which each `changed`th has gone on."""
     sys.path[:0] = [os.path.join(os.path.dirname(HERE), "tests"), HERE]
     from job_stats import _value
     from job_stats_text import Job, counters_of, render

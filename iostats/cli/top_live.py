@@ -248,7 +248,7 @@ class LiveTable:
         """[(line, rich's style)], as many as the terminal has."""
         found, failed = self._fetcher.found, self._fetcher.failed
         if failed is not None and not isinstance(failed, IostatsError):
-            raise failed                            # a bug of ours
+            raise failed                            # an internal error
         if found is None and isinstance(failed, IostatsError):
             raise failed
         below = self._footer(width, failed, found)
