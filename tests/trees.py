@@ -12,7 +12,8 @@ import pytest
 from iostats.base import config
 from iostats.node import identity, sources
 from iostats.totals import delta
-from iostats.totals.job_totals import Report, Totals
+from iostats.totals.job_totals import Totals
+from iostats.totals.node_report import Report
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"

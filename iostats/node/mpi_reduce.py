@@ -27,7 +27,8 @@ from types import SimpleNamespace
 
 from iostats.base.errors import DONE, NOT_REACHED, IostatsError, NotDelivered, UsageError
 from iostats.node.measurement import why_without
-from iostats.totals.job_totals import Report, Totals
+from iostats.totals.job_totals import Totals
+from iostats.totals.node_report import Report
 from iostats.wire import protocol
 
 TYPE_CHECKING = False

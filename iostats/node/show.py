@@ -10,7 +10,8 @@ from iostats.base.units import amount_text, bytes_text
 from iostats.lustre import paths
 from iostats.node.sources import title_of
 from iostats.totals import bounds, delta
-from iostats.totals.job_totals import Report, Totals
+from iostats.totals.job_totals import Totals
+from iostats.totals.node_report import Report
 from iostats.totals.snapshot import readings
 
 TYPE_CHECKING = False

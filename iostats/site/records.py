@@ -33,7 +33,7 @@ from iostats.server.job_server import totals_options
 from iostats.site import harvested_job, open_jobs
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
 from iostats.site.store import Key, damage_reported
-from iostats.totals import job_totals
+from iostats.totals import node_report
 from iostats.totals.job_totals import Totals
 from iostats.totals.record import BatchRecord, Record
 
@@ -221,7 +221,7 @@ class Records:
                 totals.add(self._without_ended(one, key, others))
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        without += (job_totals.Report(node if is_node_name(node) else "(unknown)",
+        without += (node_report.Report(node if is_node_name(node) else "(unknown)",
                                       f"damaged {number}", "", "", _DAMAGED, 0.0, 0.0, 0.0, {}, [])
                     for number, node in enumerate(self._store.damaged(key)))
         # Last, in whatever order they came: a part without numbers is noted in any case.

@@ -18,15 +18,18 @@ from collections import namedtuple
 from iostats.totals.alike import Alike, Same
 from iostats.totals.file_system import FileSystem
 from iostats.totals.file_system_record import notes_of
-from iostats.totals.record import SCHEMA, Coverage, NodeSpread, PhaseRecord, Record, RecordedJob
+from iostats.totals.node_report import WorkPeriod, overlap, period_of
+from iostats.totals.node_spread import spread_of
+from iostats.totals.phase_totals import PhaseTotals, file_system_in
+from iostats.totals.record import SCHEMA, Coverage, PhaseRecord, Record, RecordedJob
 from iostats.totals.sums import added
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Set
+    from collections.abc import Callable, Iterable, Set
     from typing import Any, Optional
 
-    from iostats.totals.delta import Delta
+    from iostats.totals.node_report import Report
 
     Short = dict[str, Any]           # of one node: elapsed_s, and file system -> metrics
     Refusal = Optional[tuple[str, str]]          # why: for the counts, for the sender
@@ -41,68 +44,6 @@ Attributes:
 """
 
 _FEW = 8                            # nodes, for which looking for reports that are alike costs more
-_OVERLAP_S = 1.0                    # the wall clocks of two reports of a node agree to this
-_EQUAL_S = 1e-3                     # seconds since boot are rounded, and have no other error
-
-
-Report = namedtuple("Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s mounts "
-                              "deltas dirty_bytes other_jobs phases series uptime_s",
-                    defaults=(None, None, None, None, 0.0))
-Report.__doc__ = """
-What a node says of its work, as in docs/wire.md; the server has it as a type of its own.
-
-Attributes:
-    dirty_bytes: {file system: bytes} not yet sent at the end; None where not known.
-    other_jobs: how many other jobs were on the node; None where not known.
-    phases: [with name, elapsed_s, deltas]; None for a job in one piece.
-    uptime_s: seconds since boot at the end, by the clock that nobody sets; 0 where not known.
-    series: {file system: with began, every_s, read_bytes, write_bytes, operations}, of `watch`.
-"""
-
-
-_Part = namedtuple("_Part", "seq boot_id started ended started_up ended_up")
-
-
-def _part_of(report: Report) -> _Part:
-    return _Part(report.seq, report.boot_id, report.ended - report.elapsed_s, report.ended,
-                 report.uptime_s - report.elapsed_s, report.uptime_s)
-
-
-def _overlap(a: _Part, b: _Part) -> bool:
-    """True when two reports of one node, of one boot, are of the same time."""
-    if a.boot_id != b.boot_id:
-        return False
-    if a.ended_up and b.ended_up:
-        return bool(a.started_up < b.ended_up - _EQUAL_S and b.started_up < a.ended_up - _EQUAL_S)
-    return bool(a.started < b.ended - _OVERLAP_S and b.started < a.ended - _OVERLAP_S)
-
-
-class _Phase:
-    """One part of the job."""
-
-    def __init__(
-            self, at: tuple[float, int],
-            seconds: Mapping[str, float] | Iterable[tuple[str, float]] = (),
-            file_systems: Mapping[str, FileSystem] | Iterable[tuple[str, FileSystem]] = ()) -> None:
-        self.at = at                        # (when, which of its report's) it first began
-        self.seconds = dict(seconds)        # node -> its seconds
-        self.file_systems = dict(file_systems)
-
-    def add(self, at: tuple[float, int], elapsed_s: float, node: str,
-            deltas: Iterable[Delta]) -> None:
-        """Add what one node did in it; a name may come again, as in a loop."""
-        self.at = min(self.at, at)
-        self.seconds[node] = self.seconds.get(node, 0.0) + elapsed_s
-        for delta in deltas:
-            _of_name(self.file_systems, delta.file_system).add(delta, node, {}, {})
-
-    def join(self, other: _Phase) -> None:
-        """Add what other nodes, or these at another time, did in it."""
-        self.at = min(self.at, other.at)
-        for node, elapsed_s in other.seconds.items():
-            self.seconds[node] = self.seconds.get(node, 0.0) + elapsed_s
-        for name, file_system in other.file_systems.items():
-            _of_name(self.file_systems, name).join(file_system)
 
 
 class Totals:
@@ -129,7 +70,7 @@ class Totals:
         self._nodes: dict[str, Any] = {}            # node -> its short record, packed
         self._without: dict[str, str] = {}          # node -> why it has no numbers
         self._gaps: set[str] = set()                # nodes with numbers, and a part without
-        self._parts: dict[str, list[_Part]] = {}    # node -> [_Part]
+        self._parts: dict[str, list[WorkPeriod]] = {}    # node -> [WorkPeriod]
         self._by_name: dict[str, FileSystem] = {}   # without what waits in `alike`
         self.alike = Alike()
         self._notes: dict[str, set[str]] = {}       # text -> {node}
@@ -138,7 +79,7 @@ class Totals:
         self._refused_nodes: dict[str, set[str]] = {}
         self._shared: dict[str, int] = {}           # node -> how many other jobs were there
         self._node_ns = 0
-        self._phases: dict[str, _Phase] = {}        # name -> _Phase
+        self._phases: dict[str, PhaseTotals] = {}        # name -> PhaseTotals
         self._started: float | None = None
         self._ended: float | None = None
         self._user: tuple[str, str] | None = None   # (the first node by name that told, user)
@@ -161,7 +102,7 @@ class Totals:
         parts = self._parts.get(node, ())
         if any(part.seq == report.seq for part in parts):
             return Outcome(True, "this report was counted before")
-        part = _part_of(report)
+        part = period_of(report)
         refusal = self._not_ours({node}) or self._twice(node, part)
         if refusal:
             self.refuse(refusal[0], report.node)
@@ -182,7 +123,7 @@ class Totals:
         began = part.started
         for number, phase in enumerate(report.phases or ()):
             at = began, number
-            self._phases.setdefault(phase.name, _Phase(at)).add(at, phase.elapsed_s, node,
+            self._phases.setdefault(phase.name, PhaseTotals(at)).add(at, phase.elapsed_s, node,
                                                                 phase.deltas)
             began += phase.elapsed_s
         return Outcome(True, "")
@@ -206,9 +147,9 @@ class Totals:
                                       f"{more} more {'is' if more == 1 else 'are'} refused")
         return None
 
-    def _twice(self, node: str, part: _Part) -> Refusal:
+    def _twice(self, node: str, part: WorkPeriod) -> Refusal:
         """(why, for the counts; why, for the sender) when `part` of a node's time is counted."""
-        if any(part.seq == known.seq or _overlap(part, known)
+        if any(part.seq == known.seq or overlap(part, known)
                for known in self._parts.get(node, ())):
             return "the same time of a node twice", (
                 f"a report of {node} about the same time is counted already; this one would count "
@@ -234,7 +175,7 @@ class Totals:
             self._gaps.add(node)
             self._note(f"a later part of its work has no numbers: {why}", node)
 
-    def _add_part(self, node: str, part: _Part) -> None:
+    def _add_part(self, node: str, part: WorkPeriod) -> None:
         parts = self._parts.setdefault(node, [])
         if any(known.boot_id != part.boot_id for known in parts):
             self._note("two nodes report under one name, or it was booted in between", node)
@@ -273,7 +214,7 @@ class Totals:
             told = {}
             for delta in report.deltas:
                 told.setdefault(delta.file_system, set()).add(delta.source)
-                _of_name(self._by_name, delta.file_system).add(delta, node, short, metadata)
+                file_system_in(self._by_name, delta.file_system).add(delta, node, short, metadata)
         mine = {name: self._by_name[name] for name in told}
         for (name, target), values in metadata.items():
             mine[name].add_metadata(target, values, node, report.elapsed_s)
@@ -326,9 +267,9 @@ class Totals:
         for node, count in other._shared.items():
             self._shared[node] = max(count, self._shared.get(node, 0))
         for name, file_system in other._file_systems.items():
-            _of_name(self._file_systems, name).join(file_system)
+            file_system_in(self._file_systems, name).join(file_system)
         for name, phase in other._phases.items():
-            self._phases.setdefault(name, _Phase(phase.at)).join(phase)
+            self._phases.setdefault(name, PhaseTotals(phase.at)).join(phase)
         return Outcome(True, "")
 
     def state(self, packed: bool = False) -> dict[str, Any]:
@@ -374,7 +315,7 @@ class Totals:
         self._nodes = {node: self._pack(short) for node, short in nodes_in(state["nodes"]).items()}
         self._without = nodes_in(state["without"])
         self._gaps = set(map(named, state["gaps"]))
-        self._parts = {node: [_Part(*part) for part in parts]
+        self._parts = {node: [WorkPeriod(*part) for part in parts]
                        for node, parts in nodes_in(state["parts"]).items()}
         self._by_name = file_systems_in(state["file_systems"])
         self._notes = {text: set(map(named, nodes)) for text, nodes in state["notes"].items()}
@@ -382,7 +323,7 @@ class Totals:
         self._refused_nodes = {node: set(whys)
                                for node, whys in nodes_in(state["refused_nodes"]).items()}
         self._shared, self._node_ns = nodes_in(state["shared"]), state["node_ns"]
-        self._phases = {name: _Phase(tuple(at), nodes_in(seconds), file_systems_in(found))
+        self._phases = {name: PhaseTotals(tuple(at), nodes_in(seconds), file_systems_in(found))
                         for name, (at, seconds, found) in state["phases"].items()}
         parts = [part for parts in self._parts.values() for part in parts]
         self._started = min((part.started for part in parts), default=None)
@@ -437,7 +378,7 @@ class Totals:
         """
         started, ended, incomplete = self._started, self._ended, self._incomplete
         elapsed_s = None if started is None or ended is None else round(ended - started, 3)
-        spread = self._spread() if per_node else {}
+        spread = spread_of(map(self._unpack, self._nodes.values()), self._nodes) if per_node else {}
         return Record(
             schema=SCHEMA, short=False,
             job=RecordedJob(
@@ -468,26 +409,6 @@ class Totals:
         """True when a node, or a part of one's work, is missing: all numbers may be too low."""
         return bool(self.missing_count or self._gaps)
 
-    def _spread(self) -> dict[str, dict[str, NodeSpread]]:
-        """{file system: {metric: min, median, max, busiest}} over the nodes that could read it."""
-        columns: dict[str, dict[str, list[tuple[int, str]]]] = {}
-        nodes: dict[str, int] = {}
-        for node, packed in self._nodes.items():
-            for name, values in self._unpack(packed)["file_systems"].items():
-                nodes[name] = nodes.get(name, 0) + 1
-                for metric, value in values.items():
-                    columns.setdefault(name, {}).setdefault(metric, []).append((value, node))
-        return {name: {metric: _spread_of(found[metric], nodes[name]) for metric in sorted(found)}
-                for name, found in columns.items()}
-
-
-def _of_name(file_systems: dict[str, FileSystem], name: str) -> FileSystem:
-    found = file_systems.get(name)
-    if found is None:
-        found = file_systems[name] = FileSystem()
-    return found
-
-
 def _of_both(choose: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     if one is None or other is None:
         return one if other is None else other
@@ -501,15 +422,6 @@ def _by_short_name(nodes: Iterable[str]) -> dict[str, str]:
         short = node.partition(".")[0]
         found[short] = None if short in found or short.isdigit() else node
     return {short: node for short, node in found.items() if node}
-
-
-def _spread_of(column: list[tuple[int, str]], nodes: int) -> NodeSpread:
-    """Minimum, median (the lower one of two) and maximum of [(value, node)] and zeros, and who."""
-    values = [0] * (nodes - len(column)) + sorted(value for value, _ in column)
-    most = values[-1]
-    return NodeSpread(
-        min=values[0], median=values[(nodes - 1) // 2], max=most,
-        busiest=min(node for value, node in column if value == most) if most else "")
 
 
 def _round(seconds: float | None) -> float | None:

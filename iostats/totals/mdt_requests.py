@@ -38,7 +38,7 @@ class MdtRequests:
         self.peak = max(self.peak, other.peak)
 
     def state(self) -> tuple[dict[str, int], int, list[Any]]:
-        """What its constructor takes."""
+        """What its constructor takes, the peak as JSON has it."""
         return self.operations, self.node_ns, list(self.peak)
 
     def record(self) -> MetadataRequests:
