@@ -93,6 +93,20 @@ def test_a_doubt_that_is_cleared_up_leaves_an_earlier_one():
     assert [] == target.marks("4711", T + 1100, T + 2300)
 
 
+def test_a_new_entry_with_start_time_does_not_prove_that_one_before_it_is_the_same():
+    """
+    The server shows start_time from 400 s on.  4712 was seen then; both expire, and are made again
+    in their old order: 4712 is new, so it says nothing of 4711, which had 23 opens before.
+    """
+    target = taken(EMPTY, block(200, pair((199, 23), (199, 29))),
+                   block(400, {"4712": (190, 399, {"open": 31})}), block(600, {}), block(800, {}),
+                   block(1000, {}), block(1200, {"4711": (1150, 1190, {"open": 41}),
+                                                 "4712": (1160, 1190, {"open": 37})}))
+    assert [41, 68] == target.totals(["4711", "4712"]).counters["open"].samples.tolist()
+    assert [DOUBTFUL] == target.marks("4711", T + 150, T + 1200)
+    assert [] == target.marks("4712", T + 150, T + 1200)
+
+
 @pytest.mark.parametrize("now, expected, marks", [
     ((5, 4096, 8192, 28672, 11 * 2**24), 28672, [DOUBTFUL]),
     ((5, 8192, 8192, 40960, 5 * 2**26), 61440, []),

@@ -134,7 +134,7 @@ class Comparison:
                     self._readings.shortest_ns(entries.seen[slots]))
                 new |= gone
                 rest &= ~gone
-        certain = sure | (~blind & ~new & (absent != NO_ENTRY))    # dated ones are certain, too
+        certain = sure | (self.known & ~blind & ~self.new)         # dated ones are certain, too
         after = [numpy.where(certain, some, -1) for some in (place, not_in)]
         reading.settle_doubts([int(some.max()) for some in after])
         if rest.any():
