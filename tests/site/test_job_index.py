@@ -27,7 +27,7 @@ def keep(store, job, user="alice", began=NOON, over=NOON + 60, attempt=0, cluste
 
 # -- which ----------------------------------------------------------------------------------------
 
-def test_each_part_of_a_question_counts(store):
+def test_each_condition_selects(store):
     keep(store, "23", user="alice", account="a1", partition="debug", outcome="COMPLETED")
     keep(store, "37", user="bob", account="a2", partition="debug", outcome="FAILED", began=NOON + 1)
     keep(store, "41", user="carol", account="a1", cluster="daint", outcome="TIMEOUT",
@@ -44,8 +44,8 @@ def test_each_part_of_a_question_counts(store):
     assert [] == found(store, users=["alice"], accounts=["a2"])
 
 
-def test_jobs_that_were_there_between_two_moments_are_found(store):
-    """Those too that began before, or ended after, as with sacct."""
+def test_jobs_that_ran_between_two_moments_are_found(store):
+    """Also those that began before or ended after, as with sacct."""
     keep(store, "23", began=NOON, over=NOON + 100)
     keep(store, "37", began=NOON + 50, over=NOON + 150)
     assert ["23", "37"] == found(store, since=NOON + 100)
@@ -56,7 +56,7 @@ def test_jobs_that_were_there_between_two_moments_are_found(store):
     assert [] == found(store, since=NOON + 151) == found(store, until=NOON - 1)
 
 
-def test_a_job_whose_times_nobody_knows_was_there_from_its_first_report_to_its_record(store):
+def test_a_job_without_times_ran_from_its_first_report_to_its_record(store):
     """Its Start stays unknown."""
     add(store, now=NOON)
     keep_record(store, made=NOON + 300)
@@ -72,7 +72,7 @@ def test_an_arrays_number_stands_for_its_tasks(store):
     assert ["100_1"] == found(store, jobs=["100_1"]) == found(store, jobs=["101"])
 
 
-def test_of_a_job_that_was_started_again_the_last_run_is_listed(store):
+def test_the_last_run_of_a_requeued_job_is_listed(store):
     """Or all, when asked for; the same number of another cluster is another job."""
     for attempt in range(3):
         keep(store, "4711", attempt=attempt, began=NOON + attempt)
@@ -114,7 +114,7 @@ VALUES = st.lists(st.tuples(st.none() | st.integers(0, 3) | st.just(2**63 - 1),
 @settings(max_examples=60)
 @given(VALUES, st.sampled_from(["read_bytes", "name", "job_id", "elapsed_s", "lower_bound",
                                 "file_systems"]), st.booleans(), st.integers(1, 5))
-def test_pieces_together_are_the_whole_in_its_order(values, sort, descending, limit):
+def test_parts_together_are_the_whole_in_order(values, sort, descending, limit):
     """Each job once, the unknown ones last, whatever the order and the size of a piece."""
     with_values = {}
     directory = tempfile.TemporaryDirectory()
@@ -142,7 +142,7 @@ def test_pieces_together_are_the_whole_in_its_order(values, sort, descending, li
         rows)
 
 
-def test_an_unknown_order_is_no_sql(store):
+def test_an_unknown_sort_is_refused(store):
     for sort in ("read_bytes; DROP TABLE jobs", "note", "", "record", "began"):
         with pytest.raises(ValueError, match=r"^sort: expected one of job_id, raw_job_id, name"):
             select(JobsParams(sort=sort))

@@ -113,7 +113,7 @@ while True:
 
 
 @pytest.mark.parametrize("what", ["altered", "as it is"])
-def test_who_has_the_jobs_first_port_and_hands_on_to_its_server_changes_no_number(tmp_path, what):
+def test_a_relay_on_the_jobs_first_port_changes_no_number(tmp_path, what):
     """What was altered is refused, and the node goes on to the right server; else it is right."""
     with Desk(tmp_path) as desk:
         desk.job, (first, second) = job_with_free_ports(2)
@@ -135,7 +135,7 @@ def test_who_has_the_jobs_first_port_and_hands_on_to_its_server_changes_no_numbe
             record["coverage"]["refused"])
 
 
-def test_who_has_the_sites_port_keeps_it_from_starting_and_gets_nothing(desk):
+def test_another_program_on_the_sites_port_gets_no_report(desk):
     """One line names the port; docs/security.md says which ports nobody else can take."""
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
@@ -223,7 +223,7 @@ def test_whole_unauthenticated_bodies_take_no_more_memory_than_unfinished_ones(t
         assert THE_WORK == application(server.wait().record)
 
 
-def test_who_asks_and_never_reads_the_answers_is_cut_off(tmp_path):
+def test_a_client_that_does_not_read_its_answers_is_disconnected(tmp_path):
     """Answers that nobody reads do not add up: 64 MiB of questions, and memory stays."""
     with Desk(tmp_path) as desk:
         server = desk.server("--nodes", "1")
@@ -239,7 +239,7 @@ def test_who_asks_and_never_reads_the_answers_is_cut_off(tmp_path):
         assert desk.job == server.call("hello")["result"]["job"]
 
 
-def test_a_batch_of_questions_has_no_more_answers_than_one_may_have():
+def test_the_answers_to_a_batch_are_limited_together():
     """A thousand questions of 3 MB each: 6 are answered, then it says so."""
     asked = []
 
@@ -352,7 +352,7 @@ def test_a_user_whom_the_servers_host_does_not_know_sees_nothing(two_users):
             two_users, BOB, method, **params)["error"]["message"]
 
 
-def test_a_report_that_was_heard_on_the_wire_can_be_sent_to_nobody_again(inside):
+def test_a_recorded_report_cannot_be_replayed(inside):
     """Not to the same server, and not to one of a job: the key is made of its name."""
     body = json.dumps({"jsonrpc": "2.0", "method": "report", "params": a_report("4711", "nid1"),
                        "id": 1}).encode()
@@ -364,7 +364,7 @@ def test_a_report_that_was_heard_on_the_wire_can_be_sent_to_nobody_again(inside)
     assert protocol.NOT_AUTHENTICATED == json.loads(of_job.answer(body, header)[0])["error"]["code"]
 
 
-def test_metrics_are_nowhere_unless_they_are_asked_for():
+def test_metrics_are_served_only_where_site_cfg_says_so():
     """[prometheus] listen is empty; site.cfg says who sees what there, and names loopback."""
     config = site_config.load(environ={})
     assert [] == sinks.of(config, print) and "" == config["prometheus.listen"]
@@ -471,7 +471,7 @@ def test_the_process_that_writes_for_a_user_has_nothing_of_the_servers(of_all):
 @pytest.mark.parametrize("text, first", [
     ("UID_MIN\t\t\t 500\n", 500), ("#UID_MIN 7\nSYS_UID_MIN 100\nUID_MIN 1000 # people\n", 1000),
     ("UID_MIN\n", 1000), ("UID_MIN many\n", 1000), ("", 1000)])
-def test_where_users_begin_is_the_systems_choice(tmp_path, text, first):
+def test_the_lowest_user_id_is_that_of_login_defs(tmp_path, text, first):
     (tmp_path / "login.defs").write_text(text)
     assert first == write_as_user.first_user_id(str(tmp_path / "login.defs"))
     assert 1000 == write_as_user.first_user_id(str(tmp_path / "nowhere"))
@@ -588,7 +588,7 @@ def test_slurms_mailprog_takes_no_module_from_the_directory_it_is_in(evil, tmp_p
     [sys.executable, "-I", "-S", "iostats_client.py", "show", "--root", "nowhere"],
     [sys.executable, "-I", "iostats_server.py", "--job", "4711", "--print-port"],
     ["hooks/slurm_mail", "--help"]], ids=["client", "server", "mail"])
-def test_nobody_else_can_put_code_beside_ours_whatever_the_umask_is(tmp_path, command):
+def test_installed_code_is_writable_by_its_owner_only(tmp_path, command):
     """Python keeps what it has compiled in a directory that it makes; root runs what is there."""
     for name in ("iostats", "hooks"):
         shutil.copytree(REPOSITORY / name, tmp_path / name,
@@ -696,7 +696,7 @@ def test_a_report_goes_into_no_link_and_no_fifo_that_another_user_has_put_there(
         assert "precious\nREPORT\n" == victim.read_text()
 
 
-def test_a_second_name_of_a_report_keeps_what_it_had(of_all):
+def test_a_hard_link_to_a_report_keeps_its_content(of_all):
     """A hard link that somebody made to an earlier report is not written through."""
     path = of_all / "report.txt"
     path.write_text("EARLIER\n")
@@ -949,7 +949,7 @@ def test_nothing_is_sent_anywhere_but_to_the_server_that_was_named(desk):
 
 
 @pytest.mark.strace
-def test_a_server_calls_nobody(tmp_path):
+def test_a_server_opens_no_connection(tmp_path):
     """It listens, answers, and ends."""
     with Desk(tmp_path) as desk:
         assert set() == met(desk, sys.executable, REPOSITORY / "iostats_server.py", "--job",
@@ -972,7 +972,7 @@ def test_a_server_calls_nobody(tmp_path):
 
 
 @pytest.mark.strace
-def test_a_secret_is_in_nothing_but_its_own_file(desk):
+def test_a_secret_is_only_in_its_own_file(desk):
     """Not in a command line, an answer, a record, a log, the store, or what a node keeps."""
     if not shutil.which("strace"):
         pytest.skip("needs strace")

@@ -26,8 +26,8 @@ def open_directory():
 
 
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])
-def test_the_report_comes_to_the_jobs_own_output_once(desk, open_directory):
-    """As the job's user, at its end; what comes late does not write a second one."""
+def test_the_report_is_appended_to_the_jobs_output_once(desk, open_directory):
+    """At its end, written as the job's user; a late report does not append a second one."""
     output = open_directory / "slurm-4711.out"
     output.write_text("what the job said\n")
     output.chmod(0o666)
@@ -46,8 +46,8 @@ def test_the_report_comes_to_the_jobs_own_output_once(desk, open_directory):
     assert 1 == text.count("File data transfer statistics") and "4713" not in text
 
 
-def test_one_users_file_system_that_hangs_stops_no_other_report(inside, monkeypatch):
-    """To append never ends for alice; the others' reports and records are made."""
+def test_a_file_system_that_hangs_does_not_affect_other_users(inside, monkeypatch):
+    """Writing as alice never ends; the others' reports and records are made."""
     shown = []
 
     async def append(user, path, text):

@@ -36,7 +36,7 @@ DAY = 86400.0
 
 # -- nothing that was acknowledged is lost -----------------------------------------------------
 
-def test_a_server_that_is_killed_has_all_that_it_has_acknowledged(desk):
+def test_a_server_that_is_killed_loses_no_acknowledged_report(desk):
     """
     kill -9 at any moment, again and again, with reports on their way; then each report that was
     acknowledged is in its job's record once, and no other is in twice.
@@ -83,8 +83,8 @@ def test_a_server_that_is_killed_has_all_that_it_has_acknowledged(desk):
         assert {0, 1} >= set(times(record)) and reads(record) < 3**len(nodes)
 
 
-def test_a_restarted_server_goes_on_where_it_was(desk):
-    """One node reports to the one, the other to the next; no node is missing."""
+def test_a_restarted_server_continues_where_it_was(desk):
+    """One node reports before the restart, the other after it; none is missing."""
     server = desk.site()
     about = {"nodes": "nid[1-2]"}
     desk.send(a_report("4711", "nid1", reads=23, about=about))
@@ -96,8 +96,8 @@ def test_a_restarted_server_goes_on_where_it_was(desk):
                              record["coverage"]["complete"])
 
 
-def test_a_job_that_is_complete_is_made_at_once_after_a_restart(desk):
-    """Not after the deadline: all of its nodes are in the store."""
+def test_the_record_of_a_complete_job_is_made_at_once_after_a_restart(desk):
+    """It does not wait for the deadline: all of its nodes are in the store."""
     server = desk.site(hasty=False)                        # which waits for a second
     desk.send(a_report("4711", "nid1", reads=23, about={"nodes": "nid1"}))
     server.kill()
@@ -106,7 +106,7 @@ def test_a_job_that_is_complete_is_made_at_once_after_a_restart(desk):
 
 
 class Transport:
-    """What a connection was told, in the order of all that happened."""
+    """A connection that notes its answers in the list of all that happened."""
 
     def __init__(self, happened, name):
         self._happened, self._name = happened, name
@@ -123,7 +123,7 @@ class Transport:
 
 
 def two_reports(inside, happened):
-    """Two reports of one turn of the loop; what happened then, in its order."""
+    """Send two reports in one turn of the loop; what happened then, in order."""
     inside.store.connection.set_trace_callback(
         lambda sql: happened.append(sql) if sql in ("COMMIT", "ROLLBACK") else None)
 
@@ -138,14 +138,14 @@ def two_reports(inside, happened):
     return happened
 
 
-def test_all_nodes_of_a_moment_are_answered_after_one_commit(inside):
-    """Not one before it, and not one commit for each."""
+def test_reports_of_one_turn_of_the_loop_share_a_commit(inside):
+    """No answer leaves before the commit, and there is one for all."""
     assert ["end of turn", "COMMIT", ("answered", "nid1"), ("answered", "nid2")] == two_reports(
         inside, [])
 
 
 def test_no_node_is_answered_when_the_commit_fails(inside):
-    """It is told so, and that keeps its report; later the same one is taken."""
+    """They are told so, and keep their reports; later the same ones are taken."""
     inside.send("4700")
     fill_up(inside.store)
     happened = []
@@ -169,7 +169,7 @@ def test_no_node_is_answered_when_the_commit_fails(inside):
 
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])
 def test_with_a_full_disk_the_nodes_keep_their_reports(desk):
-    """The server goes on, answers questions, and takes them when there is room again."""
+    """The server keeps running, answers questions, and takes reports when there is room again."""
     disk = desk.directory / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "iostats", disk],
@@ -227,7 +227,7 @@ def test_a_second_server_says_so_in_one_line(desk):
         done.status, done.line)
 
 
-def test_a_store_that_is_none_is_one_line(desk):
+def test_a_file_that_is_not_a_store_is_one_line_of_error(desk):
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
     desk.store.write_text("no SQLite" * 1000)
@@ -238,7 +238,7 @@ def test_a_store_that_is_none_is_one_line(desk):
     assert 1 == done.status and "cannot be opened" in done.line
 
 
-def test_a_reader_who_is_no_user_is_one_line(desk):
+def test_an_unknown_reader_in_site_cfg_is_one_line_of_error(desk):
     desk.configure(site_readers="root nobody-of-that-name")
     done = desk.begin_site().wait()
     assert 1 == done.status
@@ -247,8 +247,8 @@ def test_a_reader_who_is_no_user_is_one_line(desk):
 
 # -- which reports are taken -----------------------------------------------------------------------
 
-def test_a_report_with_a_key_that_stands_twice_is_refused(inside):
-    """It could be read in two ways: 37 reads, or 23."""
+def test_a_report_with_a_duplicate_key_is_refused(inside):
+    """It could mean 37 reads, or 23."""
     message = {"jsonrpc": "2.0", "method": "report", "params": a_report(reads=23), "id": 1}
     body = json.dumps(message).encode()
     twice = body.replace(b'"read_calls": 23', b'"read_calls": 37, "read_calls": 23')
@@ -260,7 +260,7 @@ def test_a_report_with_a_key_that_stands_twice_is_refused(inside):
                                                  Caller("nid00001", 0))
 
 
-def test_what_is_too_late_is_refused(inside):
+def test_a_report_that_is_too_late_is_refused(inside):
     """After [site] keep_reports_days; the record goes after [site] keep_days."""
     inside.send("4711", "nid1", reads=23, about={"nodes": "nid[1-2]"})
     inside.now += 301
@@ -288,7 +288,7 @@ def test_what_is_too_late_is_refused(inside):
 # -- who may read ---------------------------------------------------------------------------------
 
 def test_who_reads_what(inside):
-    """With the secret, and those of [site] readers, all; another user of munge his own."""
+    """Holders of the secret and [site] readers read all records, another user of munge his own."""
     for job, user in (("4711", "nobody"), ("4713", "bob")):
         inside.send(job, "nid1", about={"nodes": "nid1", "user": user})
     inside.now += 2
@@ -306,7 +306,7 @@ def test_who_reads_what(inside):
     assert protocol.NOT_AUTHENTICATED == answer(None)["error"]["code"]
 
 
-def test_without_the_secret_there_is_nothing(inside):
+def test_nothing_is_answered_without_the_secret(inside):
     """No record, no list, no report; neither without a header nor with another secret."""
     inside.send("4711", "nid1", about={"nodes": "nid1"})
     wrong = auth.Secret(protocol.SITE, b"x" * 64)
@@ -330,7 +330,7 @@ def test_an_empty_name_is_no_job(inside):
 
 
 def test_an_answer_has_a_limit(inside, monkeypatch):
-    """An array of very many tasks is asked for in parts."""
+    """An array of very many tasks has to be asked for in parts."""
     monkeypatch.setattr(site_module, "LARGEST_ANSWER", 3000)
     for job in ("4711", "4713", "4717"):
         inside.send(job, "nid1", about={"nodes": "nid1"})
@@ -342,7 +342,8 @@ def test_an_answer_has_a_limit(inside, monkeypatch):
 
 
 @pytest.mark.parametrize("method, params", [("record", {"job": "4711"}), ("latest", {"count": 1})])
-def test_a_store_that_cannot_be_read_is_one_line(inside, monkeypatch, method, params):
+def test_a_store_that_cannot_be_read_is_an_error_of_the_question(inside, monkeypatch, method,
+                                                                params):
     def fail(*_):
         raise StateError("site.sqlite: cannot be read: disk I/O error")
     monkeypatch.setattr(inside.store, "rows", fail)
@@ -360,7 +361,7 @@ def test_latest_has_a_limit(inside, count):
 # -- what nodes may call their things -------------------------------------------------------------
 
 @pytest.mark.parametrize("job", ["", " ", "4711\n", "\x1b[2J", "a\0b", "x" * 129, " 4711"])
-def test_what_can_not_be_a_jobs_id_is_refused(inside, job):
+def test_an_invalid_job_id_is_refused(inside, job):
     with pytest.raises(WireError) as refused:
         inside.send(job)
     assert protocol.INVALID_PARAMS == refused.value.code
@@ -370,7 +371,7 @@ def test_what_can_not_be_a_jobs_id_is_refused(inside, job):
 @pytest.mark.parametrize("field, value", [
     ("scheduler", "x" * 129), ("user", "x" * 129), ("uid", -1), ("uid", 2**32), ("attempt", -1),
     ("attempt", "first"), ("output", "x" * 4097), ("nodes", "x" * (1 + (1 << 20)))])
-def test_what_a_job_can_not_have_is_refused(inside, field, value):
+def test_invalid_facts_of_a_job_are_refused(inside, field, value):
     with pytest.raises(WireError) as refused:
         inside.send("4711", about={field: value})
     assert protocol.INVALID_PARAMS == refused.value.code
@@ -379,7 +380,7 @@ def test_what_a_job_can_not_have_is_refused(inside, field, value):
 # -- many ----------------------------------------------------------------------------------------
 
 def test_a_thousand_jobs_at_once(site):
-    """All of them from 8 connections; each has its record, and the server has not grown much."""
+    """From 8 connections; each job has its record, and the server's memory has not grown much."""
     def resident_kib():
         text = Path(f"/proc/{site.server.process.pid}/status").read_text()
         return int(text.partition("VmRSS:")[2].split()[0])
@@ -420,8 +421,8 @@ def test_a_thousand_jobs_at_once(site):
     assert resident_kib() - before < 100_000
 
 
-def test_connections_that_say_nothing_stop_nobody(site):
-    """Some that are open and silent, and some that send what is no request."""
+def test_idle_and_invalid_connections_stop_no_report(site):
+    """Some send nothing, some send what is not HTTP."""
     held = [socket.create_connection(("127.0.0.1", site.port)) for _ in range(100)]
     for one in held[::2]:
         one.sendall(b"\x16\x03\x01 no HTTP at all \r\n\r\n" * 10)
@@ -432,8 +433,8 @@ def test_connections_that_say_nothing_stop_nobody(site):
         one.close()
 
 
-def test_somebody_elses_server_on_its_port_gets_no_report(desk):
-    """It can't prove that it has the secret: the node keeps what it has."""
+def test_another_program_on_its_port_gets_no_report(desk):
+    """It cannot prove that it has the secret: the node keeps its report."""
     desk.site_secret.write_text("s" * 64)
     desk.site_secret.chmod(0o600)
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {

@@ -14,8 +14,8 @@ from iostats.report import job_tables
 
 # -- which reports are in it ----------------------------------------------------------------------
 
-def test_jobs_that_settle_together_share_a_commit_and_know_how_many_nodes_they_had(inside):
-    """Of 4713 the batch system has told, and no node has reported; of 4711 nobody has."""
+def test_jobs_that_settle_together_share_a_commit(inside):
+    """The batch system knows 4713, of which no node has reported; nothing is known of 4711."""
     commits = []
     inside.store.connection.set_trace_callback(
         lambda sql: commits.append(sql) if sql == "COMMIT" else None)
@@ -30,7 +30,7 @@ def test_jobs_that_settle_together_share_a_commit_and_know_how_many_nodes_they_h
 
 
 def test_nodes_that_have_not_reported_are_named_after_the_deadline(desk):
-    """And a late report makes a better record."""
+    """A late report makes another record."""
     desk.configure(site_deadline="0.2")
     desk.site()
     about = {"nodes": "nid[00001-00003,00007]"}
@@ -50,8 +50,8 @@ def test_nodes_that_have_not_reported_are_named_after_the_deadline(desk):
                                 third["file_systems"][0]["lower_bound"])
 
 
-def test_a_node_that_knows_more_of_the_job_is_heard(inside):
-    """The first report came from a node that was told nothing."""
+def test_facts_of_a_later_report_are_added(inside):
+    """The first report comes from a node that knows nothing of the job."""
     inside.send("4711", "nid1", reads=23, about={"user": "", "scheduler": ""})
     inside.send("4711", "nid2", reads=37, about={"nodes": "nid[1-3]", "account": "physics",
                                                  "scheduler": "none"})
@@ -65,7 +65,7 @@ def test_a_node_that_knows_more_of_the_job_is_heard(inside):
 
 
 def test_reports_that_come_while_a_record_is_made_are_in_the_next_one(inside):
-    """Also a second one of the same node, which changes no list of nodes."""
+    """Also the second report of a node, which does not change the list of nodes."""
     for number in range(100):
         inside.send("4711", f"nid{number}", reads=1)
     inside.now += 301
@@ -84,8 +84,8 @@ def test_reports_that_come_while_a_record_is_made_are_in_the_next_one(inside):
     assert 1100 == reads(record)
 
 
-def test_a_part_without_numbers_is_said_whichever_comes_first(inside):
-    """The names of the reports decide their order, and nothing else."""
+def test_a_part_without_numbers_is_noted_in_any_order_of_reports(inside):
+    """The order is that of the reports' names, which mean nothing."""
     for job, seqs in (("4711", "ab"), ("4713", "ba")):
         inside.send(job, "nid1", seqs[0], reads=23, about={"nodes": "nid1"})
         inside.send(job, "nid1", seqs[1], reason="the node was booted during the job",
@@ -130,7 +130,7 @@ def test_jobs_are_found_as_users_write_them(desk):
 
 
 def test_a_record_waits_for_the_batch_system_to_call_the_job_ended(desk):
-    """The last epilog is a little earlier than the accounting."""
+    """The last epilog may end before the accounting knows of the end."""
     squeue(desk, slurm_job("4711", "RUNNING"))
     desk.site()
     desk.send(a_report("4711", "nid1", about=SLURM))
@@ -153,8 +153,8 @@ def test_facts_of_another_job_with_the_same_number_are_not_taken(desk):
                                 for job in ("4711", "4713", "4717")]
 
 
-def test_a_batch_system_that_does_not_answer_costs_no_record(site):
-    """No command, no such system, a job id that can't stand on a command line."""
+def test_records_are_made_without_an_answer_of_the_batch_system(site):
+    """No command, no such system, a job id that cannot be an argument."""
     jobs = [new_job() for _ in range(3)] + ["-rf", "a,b 'c"]
     for number, job in enumerate(jobs):
         site.send(a_report(job, "nid1", reads=number, about={
@@ -163,8 +163,8 @@ def test_a_batch_system_that_does_not_answer_costs_no_record(site):
     assert list(range(5)) == [reads(site.record(job)) for job in jobs]
 
 
-def test_a_job_that_can_not_be_asked_for_costs_no_other_its_facts(desk, inside, monkeypatch):
-    """An id that would be an option, or several, on a command line."""
+def test_a_job_id_that_cannot_be_an_argument_does_not_affect_other_jobs(desk, inside, monkeypatch):
+    """An id that would be an option, or several arguments."""
     squeue(desk, slurm_job("4711", name="ours"))
     monkeypatch.setenv("PATH", str(desk.bin))
     for job in ("-rf", "4711", "a,b 'c"):
@@ -175,8 +175,8 @@ def test_a_job_that_can_not_be_asked_for_costs_no_other_its_facts(desk, inside, 
                                       for job in ("4711", "-rf", "a,b 'c")]
 
 
-def test_a_bug_at_one_job_costs_no_other_its_record(inside, caplog):
-    """A report in the store that can't be read any more; its node is named."""
+def test_a_damaged_report_does_not_affect_other_jobs(inside, caplog):
+    """A report in the store that cannot be read any more; its node is named."""
     inside.send("4711", "nid1", reads=23, about={"nodes": "nid1"})
     inside.send("4713", "nid1", reads=37, about={"nodes": "nid1"})
     inside.store.change("UPDATE reports SET body = x'789c030000000001' WHERE job = '4711'")
@@ -197,7 +197,7 @@ HOSTILE = ["\x1b[2J", "a\nb\tc", "é\u202eb", "../../etc/passwd", "%s%n", "'; DR
 
 
 def test_hostile_texts_are_safe_in_records_and_tables(inside):
-    """Users, accounts, clusters, nodes, file systems: no character of them moves a cursor."""
+    """Users, accounts, clusters, nodes, file systems: no character moves the cursor."""
     for number, text in enumerate(HOSTILE):
         about = {name: text for name in ("user", "account", "partition", "cluster", "output",
                                          "work_dir", "nodes")}
@@ -217,8 +217,8 @@ def test_hostile_texts_are_safe_in_records_and_tables(inside):
             assert all(c.isprintable() or c == "\n" for c in text)
 
 
-def test_a_node_list_that_means_billions_is_no_list(inside):
-    """It costs the server neither memory nor the record."""
+def test_a_node_list_that_means_billions_of_nodes_is_ignored(inside):
+    """It takes no memory, and the record is made."""
     for number, nodes in enumerate(("a[1-9999][1-9999][1-9999]", "a[1-999999,1-999999]",
                                     "a[1-200000]", "[[", "a[1-", "1" * 100_000)):
         inside.send(f"4711{number}", "nid1", reads=23, about={"nodes": nodes})

@@ -1,6 +1,5 @@
 """
-Many records that are due at once, in one process with the site's server: they share commits, and
-one job's trouble is not the others'.
+Many records that are due at once share commits, and one that fails does not affect the others.
 """
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ def test_records_that_are_due_together_share_commits(store, server, monkeypatch)
     assert {} == server.open_jobs.jobs
 
 
-def test_a_record_that_cannot_be_kept_keeps_no_other_back(store, server, monkeypatch, caplog):
+def test_a_record_that_cannot_be_stored_does_not_affect_others(store, server, monkeypatch, caplog):
     keep = store.keep_records
 
     def refuses_one(records):
@@ -83,7 +82,7 @@ def test_a_record_that_cannot_be_kept_keeps_no_other_back(store, server, monkeyp
     assert "no record of job 4713" in caplog.text
 
 
-def test_a_report_that_comes_between_making_and_keeping_is_in_the_next_record(server, monkeypatch):
+def test_a_report_between_making_and_storing_is_in_the_next_record(server, monkeypatch):
     make = server.records.made
 
     async def a_report_comes(key, job, *known):

@@ -49,7 +49,7 @@ def when_done(site, nodes=4, marker="done"):
           150, f"the work of {nodes} nodes")
 
 
-def test_a_job_is_measured_and_nobody_had_to_ask(site):
+def test_a_job_is_measured_without_any_action_of_its_user(site):
     """Its record, its facts, and its report in all three places where it can be shown."""
     home = site.slurm.directory / "home" / ALICE / ".iostats"
     site.slurm.as_user(ALICE, "mkdir", "-p", home)
@@ -247,7 +247,7 @@ def test_a_node_that_dies_is_missing_by_name(slurm):
         site.close()
 
 
-def test_until_its_report_is_there_a_job_says_what_it_does(site):
+def test_a_job_without_a_report_yet_says_its_state(site):
     """Where it runs, and then for which node it waits, to its user and to root alike."""
     job = site.slurm.submit(waits(site), "--nodes=2", "--nodelist=node[3-4]", "--no-requeue")
     when_done(site, 2)

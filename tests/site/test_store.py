@@ -1,5 +1,5 @@
 """
-What the site's server keeps: a file that is whole after every commit, and says when it is not.
+The store: a file that is consistent after every commit, or says that it is not.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_file_is_made_for_its_user_alone(tmp_path):
 
 
 def test_a_second_server_cannot_open_it(store, store_path):
-    """In one line, in the same process and in another one; the first one goes on."""
+    """One line of error, in the same process and in another one; the first server continues."""
     with pytest.raises(StateError, match=r"site\.sqlite: another server has it open$"):
         Store(store_path)
     done = subprocess.run([sys.executable, "-c",
@@ -89,8 +89,8 @@ def test_a_path_that_cannot_be_opened_is_one_line_of_error(tmp_path):
             Store(str(path))
 
 
-def test_what_was_not_committed_is_not_there(store_path):
-    """As after a kill; what was committed is."""
+def test_what_was_not_committed_is_lost(store_path):
+    """As after a kill; what was committed is kept."""
     store = Store(store_path)
     add(store, seq="23")
     store.commit()
@@ -102,7 +102,7 @@ def test_what_was_not_committed_is_not_there(store_path):
 
 
 def test_a_damaged_file_is_one_line_of_error_and_no_wrong_number(store_path, caplog):
-    """A report that can't be unpacked costs itself alone, and pages that are none are said."""
+    """A report that cannot be unpacked is put aside; damaged pages are an error."""
     store = Store(store_path)
     for number in range(100):
         add(store, seq=str(number), body=os.urandom(3000))
@@ -151,7 +151,7 @@ def test_nothing_is_acknowledged_after_the_file_was_removed(store_path):
 
 @pytest.mark.parametrize("end", ["", "-wal"])
 def test_a_file_that_was_replaced_is_noticed(store_path, end):
-    """As a backup that is copied back under a running server."""
+    """As when a backup is copied back while the server is running."""
     store = Store(store_path)
     add(store)
     store.commit()
@@ -188,8 +188,8 @@ def test_an_empty_file_is_no_store(store_path):
     assert b"" == Path(store_path).read_bytes()
 
 
-def test_a_kill_while_it_is_made_leaves_no_store(store_path, monkeypatch):
-    """And the next server makes it; nothing is left behind by one that fails."""
+def test_a_store_that_could_not_be_made_leaves_no_file(store_path, monkeypatch):
+    """The next server makes it; nothing is left behind."""
     monkeypatch.setattr(job_index, "MAKE", "NONSENSE")
     with pytest.raises(StateError):
         Store(store_path)
@@ -199,7 +199,7 @@ def test_a_kill_while_it_is_made_leaves_no_store(store_path, monkeypatch):
 # -- reports ---------------------------------------------------------------------------------
 
 def test_a_report_is_kept_once(store):
-    """By cluster, job, attempt, node and seq; each of them makes another one."""
+    """Reports differ by cluster, job, attempt, node or seq."""
     assert add(store) and not add(store)
     store.commit()
     assert not add(store, body=b"another")
@@ -211,7 +211,7 @@ def test_a_report_is_kept_once(store):
 
 
 def test_open_jobs_are_those_without_record_and_with_late_reports(store):
-    """The due time of the first report counts; a repeat makes nothing due."""
+    """The due time of the first report counts; a repeated report makes nothing due."""
     add(store, due=NOON + 60, about=b"first")
     add(store, node="nid00002", due=NOON + 99, about=b"second")
     store.commit()
@@ -236,7 +236,7 @@ def test_what_a_report_says_of_its_job_is_kept(store):
 def test_commit_fails_for_all_that_was_dropped_since_the_last_one(store):
     """
     A record that finds no room takes the reports with it that wait for the same commit: SQLite
-    drops the whole transaction.  Nobody may be told that they are safe.
+    drops the whole transaction.  They must not be acknowledged.
     """
     add(store, Key("eiger", "4700", 0))
     store.commit()
@@ -254,8 +254,8 @@ def test_commit_fails_for_all_that_was_dropped_since_the_last_one(store):
     assert [b"body"] == bodies(store.reports(KEY))
 
 
-def test_what_came_after_a_failure_is_dropped_with_the_rest(store):
-    """One commit, one answer: the nodes send all of it again."""
+def test_changes_after_a_failure_are_dropped_with_the_rest(store):
+    """One commit, one answer: the nodes send all reports again."""
     fill_up(store)
     assert add(store, seq="1")
     with pytest.raises(StateError, match="cannot be written: database or disk is full"):
@@ -273,7 +273,7 @@ def test_what_came_after_a_failure_is_dropped_with_the_rest(store):
 
 
 def test_reports_can_be_read_while_others_come_and_a_commit_fails(store):
-    """Reading goes on where it was."""
+    """Reading continues where it was."""
     for number in range(100):
         add(store, seq=f"{number:03}", body=b"%d" % number)
     store.commit()
@@ -295,7 +295,7 @@ def test_reports_can_be_read_while_others_come_and_a_commit_fails(store):
 
 
 def test_any_text_can_be_kept(store):
-    """Quotes, a NUL, a million characters, no character at all."""
+    """Quotes, a NUL, a million characters, none."""
     for text in ("'; DROP TABLE jobs; --", "a\0b", "é" * 1_000_000, "", "../../etc/passwd"):
         key = Key(text, text + "x", 37)
         add(store, key, body=text.encode())
@@ -326,7 +326,7 @@ def test_a_record_is_found_by_each_name_of_its_job(store):
     assert [] == found("301") == found("") == found("%") == found("100_")
 
 
-def test_users_find_their_own_records_alone(store):
+def test_users_find_only_their_own_records(store):
     for job, user in (("4711", "alice"), ("4713", "bob"), ("4717", "alice")):
         reported_and_recorded(store, Key("eiger", job, 0), user=user, made=NOON + int(job))
     assert [b"4713#0"] == list(store.records("4713", "bob")) == list(store.records("4713"))
@@ -336,7 +336,7 @@ def test_users_find_their_own_records_alone(store):
     assert [] == list(store.latest(23, "")) == list(store.latest(23, "nobody"))
 
 
-def test_a_later_record_stands_for_the_one_before(store):
+def test_a_later_record_replaces_the_previous_one(store):
     reported_and_recorded(store, KEY, text="first")
     reported_and_recorded(store, KEY, text="second")
     assert [b"second"] == list(store.records("4711"))
@@ -347,8 +347,8 @@ def test_a_job_is_shown_once(store):
     assert [True, False, False] == [store.show_once(KEY) for _ in range(3)]
 
 
-def test_no_question_reads_the_whole_file(store):
-    """With a million jobs a question is answered while all nodes wait: each has its index."""
+def test_every_question_uses_an_index(store):
+    """All nodes wait while a question is answered, also with a million jobs."""
     asked = []
     store.connection.set_trace_callback(asked.append)
     for user in (None, "alice"):
@@ -368,9 +368,9 @@ def test_no_question_reads_the_whole_file(store):
         assert not scans, (text, plan)
 
 
-# -- forgetting ----------------------------------------------------------------------------------
+# -- old jobs ------------------------------------------------------------------------------------
 
-def test_reports_go_first_and_records_later(store):
+def test_reports_are_removed_before_records(store):
     """A job without record keeps its reports however old it is."""
     old, new, waits = (Key("eiger", job, 0) for job in ("4711", "4713", "4717"))
     reported_and_recorded(store, old, made=NOON)

@@ -81,8 +81,8 @@ def schema(path):
         file.close()
 
 
-def test_a_store_of_version_1_is_taken_over(store_path, tmp_path):
-    """All that was there is there, and a summary of each record; its form is that of a new one."""
+def test_a_store_of_version_1_is_upgraded(store_path, tmp_path):
+    """All rows are kept, and each record has a summary; the tables are those of a new store."""
     version_1(store_path)
     store = Store(store_path)
     rows, _ = store.listed(JobsParams())
@@ -102,8 +102,8 @@ def test_a_store_of_version_1_is_taken_over(store_path, tmp_path):
     store.close()
 
 
-def test_a_record_that_is_damaged_keeps_no_store_closed(store_path, caplog):
-    """It is not listed; its report says what it always has."""
+def test_a_damaged_record_does_not_stop_the_upgrade(store_path, caplog):
+    """It is not listed; to read it is the same error as before."""
     version_1(store_path)
     file = sqlite3.connect(store_path)
     file.execute("UPDATE jobs SET record = x'00' WHERE job = '4712'")
@@ -112,14 +112,14 @@ def test_a_record_that_is_damaged_keeps_no_store_closed(store_path, caplog):
     file.close()
     store = Store(store_path)
     assert ["4711"] == found(store)
-    assert f"{store_path}: 2 records are damaged: `iostats jobs` does not have them" in caplog.text
+    assert f"{store_path}: 2 records are damaged: `iostats jobs` does not list them" in caplog.text
     with pytest.raises(StateError, match="is damaged"):
         list(store.records("4712"))
     store.close()
 
 
-def test_taking_over_on_a_full_disk_leaves_the_old_store(store_path, monkeypatch):
-    """One line; the next try succeeds."""
+def test_an_upgrade_on_a_full_disk_leaves_the_old_store(store_path, monkeypatch):
+    """One line of error; the next try succeeds."""
     version_1(store_path, 300)
     before = schema(store_path)
 
@@ -161,9 +161,9 @@ print(at - left[0])
 
 
 @pytest.mark.parametrize("wal", [True, False], ids=["with a journal", "before the first report"])
-def test_a_server_that_is_killed_while_it_takes_over_leaves_one_form_or_the_other(
+def test_a_kill_during_the_upgrade_leaves_one_version_or_the_other(
         tmp_path, wal):
-    """kill -9 before every statement: version 1 as it was, or version 2 with all summaries."""
+    """kill -9 before every statement: version 1 unchanged, or version 2 with all summaries."""
     def run(path, at):
         return subprocess.run([sys.executable, "-c", _KILLED, path, str(at)], cwd=REPOSITORY,
                               capture_output=True, text=True, timeout=60)
