@@ -20,6 +20,7 @@ from iostats.doctor import counters as doctor_counters
 from iostats.doctor import job_server, storage
 from iostats.doctor import site as doctor_site
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
+from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.lustre import paths as lustre_paths
 from iostats.node import identity as this_node
 from iostats.node import start_files
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.lustre.paths import File
 
-_FREE_BYTES = 16 << 20
 _OLDEST_PYTHON = (3, 9)
 
 
@@ -160,14 +160,11 @@ def _state_directory(config: Config) -> Check:
             return Check(PROBLEM, "state directory", f"{directory}: mode "
                          f"{stat.S_IMODE(found.st_mode):04o}, others could have been there",
                          f"chmod 700 {quoted(directory)}")
-    there = directory
-    while not os.path.exists(there):
-        there = os.path.dirname(os.path.abspath(there))
+    there = existing_part(directory)
     if not os.access(there, os.W_OK | os.X_OK):
         return Check(PROBLEM, "state directory", f"{directory}: {there} cannot be written to", fix)
-    about = os.statvfs(there)
-    free = about.f_bavail * about.f_frsize
-    if free < _FREE_BYTES:
+    free = free_bytes(there)
+    if free < LEAST_BYTES:
         return Check(PROBLEM, "state directory", f"{directory}: {free >> 20} MiB free", fix)
     return Check(OK, "state directory", directory if config["node.state_dir"] else
                  f"a private one below {directory}")

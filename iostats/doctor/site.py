@@ -23,6 +23,7 @@ from iostats.base.errors import (
     one_line,
 )
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
+from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.node import start_files
 from iostats.schedulers import commands as scheduler_commands
 from iostats.wire import auth, client, protocol
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from iostats.base.config import Config
 
-_FREE_BYTES = 16 << 20
 _CLOCK_OFF_S = 60.0
 
 
@@ -191,16 +191,13 @@ def _hooks(config: Config) -> list[Check]:
     directory, name = config["node.hook_dir"], "hook_dir"
     if os.geteuid() or not (config["site.host"] or os.path.lexists(directory)):
         return []
-    there = directory
-    while not os.path.exists(there):
-        there = os.path.dirname(os.path.abspath(there))
+    there = existing_part(directory)
     if not os.access(there, os.W_OK | os.X_OK) or os.statvfs(there).f_flag & os.ST_RDONLY:
         return [Check(PROBLEM, name,
                       f"{directory}: {there} cannot be written to: no job is measured "
                                      f"([node] hook_dir)", f"mount -o remount,rw {quoted(there)}")]
-    about = os.statvfs(there)
-    free = about.f_bavail * about.f_frsize
-    if free < _FREE_BYTES:
+    free = free_bytes(there)
+    if free < LEAST_BYTES:
         return [Check(PROBLEM, name,
                       f"{directory}: {free >> 20} MiB free: no job is measured ([node] "
                                      f"hook_dir)", f"du -xd1 {quoted(there)}")]

@@ -14,6 +14,7 @@ from iostats.base import disk_queue, private_files
 from iostats.base.errors import StateError
 from iostats.base.private_files import read_text
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
+from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.lustre.job_tags import TagForm
 from iostats.storage.delivery import HOW
 from iostats.storage.schedule import pause_s
@@ -31,7 +32,6 @@ _ON_THE_HOST = "nsenter -t 1 -m iostats_client.py doctor"
 _LIST = "iostats_client.py harvest --list"
 _START = "systemctl enable --now iostats-harvest.service"
 _CLEANUP_S = 600                       # the kernel's own
-_FREE_BYTES = 16 << 20
 _LATE_S = 120                          # the site's server takes a sweep at once, when it is there
 
 
@@ -145,9 +145,7 @@ def _cleanup(found: Sequence[LocalTarget], config: Config) -> Check:
 def _spool(config: Config) -> list[Check]:
     """[Check] of the directory where sweeps wait, and of the agent that uses it."""
     directory = config["harvest.spool_dir"]
-    there = directory
-    while not os.path.lexists(there):
-        there = os.path.dirname(os.path.abspath(there))
+    there = existing_part(directory)
     if os.geteuid() and not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         return [Check(NOTE, "spool", f"{directory}: of the user who harvests", _AS_ROOT)]
     try:
@@ -168,9 +166,8 @@ def _spool(config: Config) -> list[Check]:
 
 
 def _backlog(waits: disk_queue.Backlog, directory: str, there: str, most: int, fix: str) -> Check:
-    disk = os.statvfs(there)
-    free = disk.f_bavail * disk.f_frsize
-    if free < _FREE_BYTES:
+    free = free_bytes(there)
+    if free < LEAST_BYTES:
         return Check(PROBLEM, "spool", f"{directory}: {free >> 20} MiB free: without the site's "
                                        f"server sweeps are left out", f"du -xd1 {quoted(there)}")
     if not waits.messages:

@@ -58,7 +58,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     if not waiting and not again:
         return 0
     try:
-        site = SiteServer(config, say, until - time.monotonic())
+        site = SiteConnection(config, say, until - time.monotonic())
     except IostatsError as error:
         say(f"{error}; {len(waiting)} reports wait in {directory}")
         return len(waiting)
@@ -113,7 +113,7 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
     return left_here
 
 
-class SiteServer:
+class SiteConnection:
     """The site's server; NotDelivered or StateError where it can't be asked."""
 
     def __init__(self, config: Config, say: Callable[[str], None], within_s: float) -> None:
@@ -169,30 +169,27 @@ def _put_aside(path: str, why: str, say: Callable[[str], None]) -> None:
         say(f"{path}: cannot be put aside: {error.strerror}")
 
 
-def _waiting(directory: str) -> list[str]:
-    """Paths of the reports that wait, the oldest first."""
+def _by_age(directory: str, ending: str) -> list[tuple[float, str]]:
+    """[(when it was last changed, path)] of the files with this ending, the oldest first."""
     found = []
     for name in job_files.file_names(directory):
-        if name.endswith(".delta"):
+        if name.endswith(ending):
             path = os.path.join(directory, name)
             try:
                 found.append((os.lstat(path).st_mtime, path))
             except OSError:
                 continue
-    return [path for _, path in sorted(found)]
+    return sorted(found)
+
+
+def _waiting(directory: str) -> list[str]:
+    """Paths of the reports that wait, the oldest first."""
+    return [path for _, path in _by_age(directory, ".delta")]
 
 
 def _refused_before(directory: str, now: float) -> list[str]:
     """Paths of some reports that were refused a day ago or more; the oldest of too many go."""
-    found = []
-    for name in job_files.file_names(directory):
-        if name.endswith(".refused"):
-            path = os.path.join(directory, name)
-            try:
-                found.append((os.lstat(path).st_mtime, path))
-            except OSError:
-                continue
-    found.sort()
+    found = _by_age(directory, ".refused")
     for _, path in found[:-MOST_REFUSED]:
         try:
             private_files.forget(path)

@@ -94,7 +94,7 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
         if not os.path.exists(at):                          # the disk is full: now or never
             try:
                 from iostats.node import delivery
-                delivery.SiteServer(config, say, config["node.hook_timeout"]).send(
+                delivery.SiteConnection(config, say, config["node.hook_timeout"]).send(
                     report, config["node.hook_timeout"])
             except IostatsError as error:
                 say(str(error))

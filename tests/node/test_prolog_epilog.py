@@ -633,7 +633,7 @@ def test_a_report_that_the_server_fails_at_does_not_hold_up_the_others(desk):
                 raise Refused("a bug", -32603)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delivery, "SiteServer", Site)
+        patch.setattr(delivery, "SiteConnection", Site)
         said_here = []
         assert 1 == delivery.deliver(config, "/", "nid00001", time.monotonic() + 60,
                                           said_here.append)
@@ -662,7 +662,7 @@ def test_a_report_that_cannot_be_removed_does_not_hold_up_the_others(desk, monke
 
     def fail(path, *_):
         raise OSError(30, "Read-only file system", path)
-    monkeypatch.setattr(delivery, "SiteServer", Site)
+    monkeypatch.setattr(delivery, "SiteConnection", Site)
     monkeypatch.setattr(os, "unlink", fail)
     monkeypatch.setattr(os, "replace", fail)
     assert 0 < delivery.deliver(config, "/", "nid00001", time.monotonic() + 60, lines.append)
@@ -760,7 +760,8 @@ def test_an_epilog_that_has_no_time_to_deliver_says_so(site, job, node, monkeypa
     prolog_epilog.epilog(config, str(root), node, job, {}, lines.append)
     assert [] == lines
     until_ = time.monotonic() + 0.1
-    monkeypatch.setattr(delivery, "SiteServer", lambda *_: until(lambda: time.monotonic() > until_))
+    monkeypatch.setattr(delivery, "SiteConnection",
+                        lambda *_: until(lambda: time.monotonic() > until_))
     assert 1 == delivery.deliver(config, str(root), node, until_, lines.append)
     assert [f"no time is left to send reports; 1 wait in {site.hooks / node} ([node] hook_timeout)"
             ] == lines
