@@ -30,7 +30,7 @@ def hook(role: str, given: dict[str, Any], root: str) -> int:
     import time
     began = time.monotonic()
     try:
-        # Nothing of the environment is believed but what the batch system says of the job.
+        # Of the environment only what the batch system says of the job is used.
         config = site.load(given.get("--config"), environ={})
         within_s = config["node.hook_timeout"]
 

@@ -368,7 +368,7 @@ def _attend(given: dict[str, Any], config: Config, root: str) -> int:
         print("not started", flush=True)                # nobody has to wait for this node
         raise
     print("started", flush=True)
-    return _stop(given, config, root, wait_for_end.until_told(config["run.grace"]))
+    return _stop(given, config, root, wait_for_end.until_end(config["run.grace"]))
 
 
 def _show(given: dict[str, Any], config: Config, root: str) -> int:

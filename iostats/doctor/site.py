@@ -114,9 +114,9 @@ def _secret(config: Config) -> list[Check]:
     if not mode & 0o077 or {"munge", "secret"}.difference(config["server.auth"]):
         return []
     path = config["site.secret"]
-    return [Check(PROBLEM, "site secret", f"{path}: expected mode 0600, got {mode:04o}: who has "
-                                          f"read it can forge reports, until the site has a new "
-                                          f"one", f"chmod 600 {quoted(path)}")]
+    return [Check(PROBLEM, "site secret", f"{path}: expected mode 0600, got {mode:04o}: whoever "
+                                          f"has read it can forge reports, until the site has a "
+                                          f"new one", f"chmod 600 {quoted(path)}")]
 
 
 def _site(config: Config, node: str) -> list[Check]:

@@ -94,7 +94,7 @@ def _job_stats(looks: Sequence[Inspection], root: str) -> Check:
 
 
 def _job_ids(looks: Sequence[Inspection], config: Config, root: str) -> Check:
-    """Whether those who do I/O tell their jobs; each of them has its jobid_var."""
+    """Whether I/O is tagged with job ids, which each client's jobid_var decides."""
     entries, jobs = (sum(getattr(one, name) for one in looks) for name in ("entries", "jobs"))
     form = config["harvest.job_id"]
     shown = _jobid_var(root)

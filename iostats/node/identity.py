@@ -63,7 +63,7 @@ def boot_id() -> str:
 
 
 def seconds_since_boot() -> float:
-    """Time asleep is in it, where the kernel tells; by the clock that nobody sets."""
+    """With time asleep, where the kernel has it (CLOCK_BOOTTIME); this clock is never set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -71,7 +71,7 @@ def other_jobs(job: str, *snapshots: Snapshot) -> int | None:
     """
     How many other jobs were on the node at any of `snapshots`; None where no cgroup tells.
 
-    Its own job is the one of that id, or the one whose cgroup we are in.
+    `job` is not another, by its id or by the cgroup that we are in.
     """
     jobs: set[str] = set()
     for file in (file for one in snapshots for file in one.files):
@@ -93,8 +93,8 @@ def snapshot(root: str, config: Config, sources: dict[str, ModuleType], job: str
     """
     The Snapshot of all counter files below `root`, now.
 
-    What is refused comes by the reader where there is one (site.cfg: [node] reader); `say` is
-    told when it should have and did not, and the names of the sources that did are added to
+    What is refused comes by the reader where there is one (site.cfg: [node] reader); `say`
+    gets a line where that failed, and the names of the sources that the reader gave are added to
     the set `by_reader`.
     """
     files: list[File] = []

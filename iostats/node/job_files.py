@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from iostats.node.start_files import State
 
-# What the report says of the job, and how long it may be there; the server's About.
+# What a report has of the job, and the longest text of each; the server's About.
 _LONGEST = {"scheduler": 128, "cluster": 128, "attempt": None, "nodes": 1 << 20, "uid": None,
             "user": 128, "account": 128, "partition": 128, "output": 4096, "work_dir": 4096}
 _LARGEST = 2**32 - 1
@@ -109,7 +109,7 @@ def why_it_is_over(directory: str, stem: str, now: float | None = None) -> str:
     job = os.path.join(directory, stem + ".job")
     over = read(job).over
     if over is not None:
-        # By the time since boot, which nobody sets; less than then: the node was booted.
+        # By the time since boot, which is never set; less than before: the node was booted.
         since_s = this_node.seconds_since_boot() - over
         return CUT_OFF if now is None or not 0 <= since_s <= _CUT_OFF_S else ""
     booted_at = time.time() - this_node.seconds_since_boot()

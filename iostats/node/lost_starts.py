@@ -31,9 +31,9 @@ _FORGOTTEN_S = 90 * 86400          # files of no start: pieces of what was never
 
 def reap(config: Config, root: str, now: Callable[[], float], say: Callable[[str], None]) -> None:
     """
-    What nobody comes for any more: starts are told as nodes without numbers, old pieces go.
+    Report starts whose epilog will not come as nodes without numbers; remove old pieces of files.
 
-    A start says itself when it is over, by its boot: a clock that is ahead proves nothing.
+    That a start is over is decided by its boot: a clock that is ahead proves nothing.
     """
     directory = config["node.hook_dir"]
     for stem in job_files.starts(directory):
@@ -64,7 +64,7 @@ def give_up_some(config: Config, root: str, directory: str, node: str, over: lis
 
 def give_up(config: Config, root: str, directory: str, stem: str, why: str,
              say: Callable[[str], None]) -> None:
-    """Forget a start; its node is told to have no numbers."""
+    """Forget a start, and report its node as without numbers."""
     import json
     path = os.path.join(directory, stem + ".start")
     try:

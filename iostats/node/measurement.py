@@ -1,7 +1,7 @@
 """
 One job on one node: its start, its marks, and what lies between them as a report.
 
-A start is kept on disk, and so is the report that `end` makes of it, until somebody has it: a
+A start is kept on disk, and so is the report that `end` makes of it, until a server has it: a
 crash at any point leaves either the one or the other.
 """
 
@@ -95,14 +95,14 @@ class Work:
         """A part of the work begins; the Snapshot."""
         start = self.begun("the first mark")
         if len(self.kept.marks()) >= _MOST_MARKS:
-            raise UsageError(f"mark: expected at most {_MOST_MARKS} marks in a job, got one more; "
+            raise UsageError(f"mark: expected up to {_MOST_MARKS} marks in a job, got one more; "
                              f"mark larger parts")
         now = self.snapshot(start.seq, sources.read_at("mark"), name)
         self.kept.keep_mark(snapshots.encode(now))
         return now
 
     def watch(self, every_s: float) -> None:
-        """Look every so many seconds until the job's end; see rates.py."""
+        """Read the counters every `every_s` seconds until the job's end; see rates.py."""
         from iostats.node import rates
         seq, read = self.begun("`watch`").seq, sources.read_at("watch")
         rates.run(self.kept, seq, lambda: self.snapshot(seq, read, say=lambda text: None), read,
@@ -178,7 +178,7 @@ class Work:
         self.kept.leave()
 
     def without_numbers(self, why: str, about: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A report which says that this node has no numbers."""
+        """A report of a node without numbers."""
         import time
 
         from iostats.wire import protocol
@@ -291,7 +291,7 @@ def as_sent(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
 
 
 def seconds_between(before: Snapshot, after: Snapshot) -> float:
-    """Seconds between two snapshots; by the clock that nobody sets, where there is one."""
+    """Seconds between two snapshots; by the boot clock, which is never set, where there is one."""
     ns: int = after.wall_ns - before.wall_ns
     if before.boot_id == after.boot_id and before.boot_ns and after.boot_ns:
         ns = after.boot_ns - before.boot_ns

@@ -13,7 +13,7 @@ are added up along the ranks, and one message goes to the job's server, from the
     exit status         --- allreduce, the largest -->
 
 Every rank takes part in every one of these, whatever fails on it: a node without numbers says so
-in the totals, and nobody waits for it.  All that ranks tell one another is JSON.
+in the totals, and no rank waits for it.  All messages between ranks are JSON.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def run(comm: Any, member: Any) -> int:
 
     `member` is this rank's part:
 
-        role, node, job      of this rank; None where its command line or site.cfg is off
-        failed               the IostatsError that says what is off, or None
+        role, node, job      of this rank; None where its command line or site.cfg has a mistake
+        failed               the IostatsError that names the mistake, or None
         act()                start or mark on this node; the exit status
         end()                (reports, failed, damaged), as of measure.Work.end
         ask(method, params)  the server's answer; NotDelivered
@@ -183,7 +183,7 @@ def _tried(act: Callable[[], Any]) -> tuple[Any, IostatsError | None]:
         return None, IostatsError(str(error))
     except Exception as error:
         import traceback
-        traceback.print_exc()                           # a bug of ours is shown, and hangs nobody
+        traceback.print_exc()                           # shown, and no rank hangs
         return None, IostatsError(f"internal error; please report: {error!r}")
 
 

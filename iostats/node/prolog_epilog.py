@@ -1,5 +1,6 @@
 """
-The batch system's prolog and epilog on a node, as root: every job is measured, nobody asks for it.
+The batch system's prolog and epilog on a node, as root: every job is measured, and its user does
+nothing for it.
 
 They keep their files in site.cfg's [node] hook_dir, see job_files.py.  A prolog touches this
 directory alone.  An epilog keeps its report there, and delivery.py then sends all that wait, of
@@ -121,7 +122,7 @@ def _other_jobs(directory: str, node: str, known: job_files.JobFile) -> dict[str
 
 
 def _why_no_start(directory: str, known: job_files.JobFile) -> str:
-    """": " and why a job has no start here, as far as that can be told by now."""
+    """": " and why a job has no start here, as far as that is known by now."""
     if known.why:
         return f": {known.why}"[:400]
     try:

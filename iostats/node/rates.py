@@ -1,7 +1,7 @@
 """
 `watch`: a process that reads the mounts' counters now and then, so that the report has rates.
 
-It keeps at most series.MOST_BINS amounts of each file system in one small file beside the start
+It keeps up to time_bins.MOST_BINS amounts of each file system in one small file beside the start
 snapshot, whatever the length of the job:
 
     {"seq": "9f2c31d0a4b85e67", "file_systems": {"scratch": {"began": ..., "every_s": ..., ...}}}

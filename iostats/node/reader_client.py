@@ -5,8 +5,8 @@ The reader is `iostats_client.py show --json`, started by systemd for each conne
 with CAP_DAC_READ_SEARCH and nothing else (systemd/).  It takes no input, so there is nothing that
 a user could ask it but this; its answer has each file's text as the kernel printed it.
 
-It is believed when the socket was made by root or by ourselves (SO_PEERCRED), and is given little
-time and space: without it a node has what it could read itself.
+It is trusted where root or this user made the socket (SO_PEERCRED), within limits of time and size;
+without it a node has what it could read itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_ANSWER = 64 << 20
 
 
 class ReaderError(Exception):
-    """The reader gave nothing that can be used; the text says why."""
+    """Why the reader gave nothing that can be used."""
 
 
 def filled(files: list[File], refused: Container[int], path: str,
@@ -39,8 +39,8 @@ def filled(files: list[File], refused: Container[int], path: str,
     """
     (`files` with those that were refused as the reader at `path` sees them, {sources it gave}).
 
-    Everything else stays as it is.  `refused`: the errnos that count as a refusal.  `say` is
-    told, in one line, where the reader was of no use.
+    Everything else stays as it is.  `refused`: the errnos that count as a refusal.  `say`
+    gets one line where the reader was of no use.
     """
     try:
         answer = ask(path)
@@ -98,7 +98,7 @@ def _answer(connection: socket.socket, path: str, until: float) -> bytes:
         parts.append(part)
         length += len(part)
         if length > LONGEST_ANSWER:
-            raise ReaderError(f"expected at most {LONGEST_ANSWER >> 20} MiB, got more")
+            raise ReaderError(f"expected up to {LONGEST_ANSWER >> 20} MiB, got more")
     if not parts:
         raise ReaderError("it closed the connection without an answer (too many at once, or see "
                           "its journal)")

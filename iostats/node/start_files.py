@@ -12,8 +12,8 @@ DIRECTORY is --state-dir, or site.cfg's, or /tmp/iostats-UID-RANDOM, found again
 mode.  It is 0700 and ours, or it is not used; no link is followed; a file is there whole or not at
 all (written beside, synced, then linked or renamed into place).
 
-PUBLIC is site.cfg's [node] public_dir.  It and all directories above it are root's, and nobody else
-can put or replace anything there, or it is not used.
+PUBLIC is site.cfg's [node] public_dir.  It is used only if it and all directories above it
+are root's, and only root can put or replace files there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 TMP = "/tmp"
 BY_OPTION, BY_HOOK_DIR = "with --state-dir", "in site.cfg: [node] hook_dir"
-_PUBLIC_START_LIVES_S = 90 * 86400        # nobody's `stop` removed it, and /run is memory
+_PUBLIC_START_LIVES_S = 90 * 86400        # no `stop` has removed it, and /run is memory
 
 
 class State:
@@ -196,8 +196,8 @@ def open_state(directory: str, job: str, node: str, public_dir: str = "",
     """
     The State of `job` on `node` in `directory`, which is made if it is not there.
 
-    `how`: as of State; `holds`: says of one of our directories below /tmp, where none is named,
-    that it is this job's.
+    `how`: as of State; `holds`: whether one of our directories below /tmp, where none is named, is
+    this job's.
     """
     if directory:
         make_private(directory, how)
@@ -239,7 +239,7 @@ def _default_directory() -> str:
 
 def _what_is_wrong_with_public(path: str, allowed: int = 0) -> str | None:
     """
-    None when nobody but root can put a file into `path`, else what is in the way.
+    None when only root can put a file into `path`, else what is in the way.
 
     `allowed`: S_ISVTX for a directory above it.  Who may write to one of those could move this one
     away, unless it is sticky, as /tmp is.
@@ -276,8 +276,8 @@ def _make_public(path: str) -> None:
 
 def _forget_old(directory: str, now: float, boot_id: str, up: float) -> None:
     """
-    Remove starts that nobody has used for 90 days: what has been here since this boot for no longer
-    than this boot lasts, whatever the clock says.
+    Remove starts that have not been used for 90 days; one of this boot stays for the first 90 days
+    after the boot, whatever the wall clock says.
     """
     for name in os.listdir(directory):
         path = os.path.join(directory, name)

@@ -62,7 +62,7 @@ def is_here(environ: Mapping[str, str]) -> bool:
 
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what is told in a job, its script, or a prolog."""
+    """{} of what the environment of a job, its script or a prolog has."""
     job = (job_environment.job_in(environ, _ENCLOSING)
            or job_environment.job_in(environ, JOB_ID_VARIABLE))
     nodes = job_environment.word(environ, "FLUX_JOB_NODELIST")
@@ -74,7 +74,7 @@ def about(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def nodes_of(environ: Mapping[str, str], run: commands.Run | None = None) -> str:
-    """The job's nodes, as text, in its script by `flux getattr hostlist`; "" where not told."""
+    """The job's nodes, as text, in its script by `flux getattr hostlist`; "" where not known."""
     known: str = about(environ).get("nodes", "")
     if known or not environ.get(_ENCLOSING):
         return known

@@ -59,7 +59,7 @@ _UNKNOWN = "is not found"
 
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what is told in a job, or in a pre- or post-execution command."""
+    """{} of what the environment of a job, or of a pre- or post-execution command, has."""
     job = job_environment.job_in(environ, JOB_ID_VARIABLE)
     index = number(environ.get("LSB_JOBINDEX"))
     hosts = (job_environment.host_file(environ.get("LSB_DJOB_HOSTFILE"))

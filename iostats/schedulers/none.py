@@ -2,8 +2,8 @@
 No batch system: this node alone, or the nodes that the caller names, by ssh.
 
 There is no job id; the caller makes one up.  ssh hands its command to a shell on the other side,
-and none of the environment; the caller quotes it.  BatchMode: no password is asked for, in a job
-there is nobody to type it.
+without the environment; the caller quotes it.  BatchMode: ssh asks for no password, as nobody can
+type one in a job.
 
 Source: ssh(1), ssh_config(5) of OpenSSH.
 """
@@ -27,7 +27,7 @@ LAUNCHES_BY_SHELL = True
 
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of whose command it is; there is no job to tell of."""
+    """{user}: there is no job."""
     return job_environment.known_only(user=job_environment.word(environ, "LOGNAME", "USER"))
 
 

@@ -56,7 +56,7 @@ _FORM = 'qstat\'s form, {"Jobs": {"4711.pbs01": {...}}}'
 
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what is told in a job, or by our hook."""
+    """{} of what the environment of a job, or of our hook, has."""
     job = job_environment.job_in(environ, JOB_ID_VARIABLE)
     return job_environment.known_only(
         job=job,

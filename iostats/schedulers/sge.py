@@ -60,7 +60,7 @@ def is_here(environ: Mapping[str, str]) -> bool:
 
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
-    """{} of what is told in a job, a prolog or an epilog."""
+    """{} of what the environment of a job, a prolog or an epilog has."""
     job, task = job_environment.job_in(environ, JOB_ID_VARIABLE), number(environ.get("SGE_TASK_ID"))
     hosts = (job_environment.host_file(environ.get("PE_HOSTFILE"))
              or [job_environment.word(environ, "HOSTNAME", "HOST")])

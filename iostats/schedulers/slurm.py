@@ -58,7 +58,7 @@ def about(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _nodes(environ: Mapping[str, str]) -> str:
-    """The node list of the job, of all its parts; "" where one of them is not told."""
+    """The node list of the job, of all its parts; "" where one of them is not known."""
     found = _parts(environ) or [
         job_environment.word(environ, "SLURM_JOB_NODELIST", "SLURM_NODELIST")]
     try:

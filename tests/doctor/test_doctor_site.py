@@ -93,8 +93,8 @@ def test_a_secret_that_others_can_read_is_found_also_where_munge_does_without_it
     checks = checks_of(desk, server_auth=auth, site_secret=path)
     assert found == ("site secret" in checks)
     if found:
-        assert ("problem", f"{path}: expected mode 0600, got {mode:04o}: who has read it can forge "
-                f"reports, until the site has a new one", f"chmod 600 {path}") == (
+        assert ("problem", f"{path}: expected mode 0600, got {mode:04o}: whoever has read it can "
+                f"forge reports, until the site has a new one", f"chmod 600 {path}") == (
                     checks["site secret"])
 
 

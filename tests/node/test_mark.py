@@ -401,7 +401,7 @@ def test_99_marks_are_taken_and_the_100th_is_refused(desk):
     for number in range(1, 100):
         mark(desk, on, f"part {number}")
     done = desk.client("mark", "part 100", *on)
-    assert (2, "iostats: mark: expected at most 99 marks in a job, got one more; mark larger parts"
+    assert (2, "iostats: mark: expected up to 99 marks in a job, got one more; mark larger parts"
             ) == (done.status, done.line)
     stop(desk, on, running, **END)
     record = running.wait().record

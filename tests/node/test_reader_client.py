@@ -354,7 +354,7 @@ class TestFakes:
                        "journal)"),
         (("is silent",), "no whole answer within 5 s"),
         (("trickles",), "no whole answer within 5 s"),
-        (("floods",), "expected at most 64 MiB, got more"),
+        (("floods",), "expected up to 64 MiB, got more"),
     ], ids=["garbage", "deep garbage", "another form", "nothing", "silence", "a trickle",
             "a flood"])
     def test_a_reader_that_is_none_costs_a_line_and_five_seconds_at_most(self, node, behaviour,
