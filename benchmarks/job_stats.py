@@ -3,7 +3,7 @@ Figure: job_stats of one OST with 10,000 jobs: to read all of it, and to sweep w
 
 The peers are minimal equivalents, written for this figure: what lljobstat does with PyYAML's C
 loader, what glljobstat does line by line, and what jobHarvest does on the form before 2.14; and
-what nobody can be faster than: to read the file, and count where jobs begin.  Each run is a process
+the lower limit: to read the file, and count where jobs begin.  Each run is a process
 of its own, so that its peak memory is its own; they take turns.
 
     job_stats.py WHAT FILE [FILE]      one run: prints jobs a second of CPU, and its peak memory
@@ -33,7 +33,7 @@ _MIX = (
 # -- the file ----------------------------------------------------------------------------
 
 def write(path, release, jobs, busy="some", changed=0):
-    """A file of so many jobs; of every `changed` jobs one has gone on since changed=0."""
+    """A file of `jobs` jobs; of every `changed` jobs one has gone on since changed=0."""
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests"))
     from job_stats_text import Job, counters_of, render
     drawn = random.Random(4711)
@@ -177,7 +177,7 @@ def run(quick):
     """The Tables of this figure."""
     from measure import Table
     jobs, many, rounds = (500, 3000, 2) if quick else (10_000, 100_000, 5)
-    told = {}
+    measured = {}
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         files = {key: write(os.path.join(directory, "-".join(map(str, key))), *key)
                  for key in [(release, jobs, busy, changed) for release, busy, changed in
@@ -189,20 +189,20 @@ def run(quick):
         for number in range(rounds):
             for name, what, release, busy in _RUNS:
                 if what != "yaml" or number < 2:               # half a minute each
-                    told.setdefault((release, name), []).append(_told(what, *(
+                    measured.setdefault((release, name), []).append(_measured(what, *(
                         files[release, jobs, busy, changed] for changed in
                         ((0, 100) if what == "sweeps" else (0,)))))
         large = [[f"{count:,}", f"{share} %", f"{rate:,.0f}", f"{peak / 2**20:.0f}"]
                  for count, share, (rate, peak) in (
-                     (jobs, 1, _told("sweeps", files["2.16", jobs, "some", 0],
-                                     files["2.16", jobs, "some", 100])),
-                     (many, 1, _told("sweeps", files["2.16", many, "some", 0],
-                                     files["2.16", many, "some", 100])),
-                     (many, 100, _told("sweeps", files["2.16", many, "some", 0],
-                                       files["2.16", many, "some", 1])))]
+                     (jobs, 1, _measured("sweeps", files["2.16", jobs, "some", 0],
+                                         files["2.16", jobs, "some", 100])),
+                     (many, 1, _measured("sweeps", files["2.16", many, "some", 0],
+                                         files["2.16", many, "some", 100])),
+                     (many, 100, _measured("sweeps", files["2.16", many, "some", 0],
+                                           files["2.16", many, "some", 1])))]
         size = os.path.getsize(files["2.16", many, "some", 0]) / 1e6
     rows, ours = [], {}
-    for (release, name), runs in told.items():
+    for (release, name), runs in measured.items():
         rate = statistics.median(rate for rate, _ in runs)
         ours.setdefault(release, rate)
         rows.append([f"{release}: {name}", f"{rate:,.0f}", f"{rate / ours[release]:.3f}",
@@ -216,7 +216,7 @@ def run(quick):
                   [f"{many:,} jobs are {size:.0f} MB"])]
 
 
-def _told(what, *paths):
+def _measured(what, *paths):
     """(jobs a second, peak memory in bytes) of a process of its own."""
     from measure import BenchmarkError, environment
     done = subprocess.run([sys.executable, os.path.abspath(__file__), what, *paths],

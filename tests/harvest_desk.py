@@ -170,7 +170,7 @@ def refusal(code=protocol.REFUSED, text="no"):
 # -- job_stats ---------------------------------------------------------------------------------
 
 def a_job(number, amount=41_003, name=None, seen_s=37):
-    """A Job of 23 writes, and so many bytes."""
+    """A Job of 23 writes, and `amount` bytes."""
     return Job((name or str(4711 + number)).encode(), BEGAN + number, BEGAN + seen_s * NS + number,
                {"write_bytes": Value(23, 1, amount, amount, 1009 * amount),
                 "punch": Value(37, 31, 8117, 61_403, 402_653_184)})

@@ -4,7 +4,7 @@ A model of what the kernel keeps in job_stats of one target, which knows the tru
     Kernel   the entries: made, counted, expired, cleared, lost with a restart; how they are read
     Agent    reads a Kernel in sweeps, and makes the blocks that an agent sends
 
-It follows lustre/obdclass/lprocfs_jobstats.c of 2.5 to 2.17 in what matters to who adds up its
+It follows lustre/obdclass/lprocfs_jobstats.c of 2.5 to 2.17 in what matters for adding up its
 numbers: when entries expire, what a reader that is not alone gets to see, what the clocks are, how
 squares overrun.  Times are ns since 1970 (int).  Releases and the text are those of job_stats_text.
 
@@ -73,7 +73,7 @@ class Kernel:
     # ---- what happens to it
 
     def rpc(self, now, job, counter, amount=1, times=1):
-        """A request of this job is counted; `times`: so many alike, in one moment."""
+        """A request of this job is counted; `times`: how many alike, in one moment."""
         self.count(self.arrive(now, job), counter, amount, times)
 
     def arrive(self, now, job):
@@ -91,7 +91,7 @@ class Kernel:
 
     def count(self, entry, counter, amount=1, times=1):
         """The second half: the counter is raised."""
-        if entry.removed:                  # meanwhile; nobody will ever see it
+        if entry.removed:                  # meanwhile: it is never seen
             return
         value = entry.values.setdefault(counter, [0, NO_MINIMUM, 0, 0, 0])
         value[0] += times
@@ -140,7 +140,7 @@ class Kernel:
 
     def read(self, now, between=None, piece=3):
         """
-        [Shown]: what a reader gets, who then closes the file.
+        [Shown]: what a reader gets that then closes the file.
 
         Args:
             between: called with this Kernel after each `piece` of entries, and with the entry
@@ -200,7 +200,7 @@ class Agent:
     Reads a Kernel as an agent does; sends what has changed since its last sweep.
 
     Attributes:
-        rows: of a block, at most.
+        rows: a block has up to this many.
     """
 
     def __init__(self, kernel, rows=2000):

@@ -43,7 +43,7 @@ def taken(*blocks, full=False):
 
 
 def opens(started, seen, count):
-    """An entry of job 4711 that has opened so many files."""
+    """An entry of job 4711 that has opened `count` files."""
     return {"4711": (started, seen, {"open": count})}
 
 

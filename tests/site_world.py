@@ -7,7 +7,7 @@ Two storage servers with a kernel.Kernel for each target; agents that read the k
 `harvest` does; a Harvest with its store.  Each server has a clock of its own.  `knows`:
 a batch system tells when jobs began and ended.  A witness is at work on each target (world.py).
 
-Times are s by the site's clock, which is right; the kernels are told those of their server's.
+Times are s by the site's clock, which is right; those of the kernels are by their server's.
 """
 
 import asyncio
@@ -149,7 +149,7 @@ class SiteWorld:
                 kernel.clear()
 
     def on_remove(self, chance):
-        """One id is deleted by hand; of another one that no sweep has seen nobody could know it."""
+        """One id is deleted by hand, which sweeps have seen: otherwise it could not be known."""
         server = chance.choice(self.servers)
         chance.choice(server.kernels).clear(WITNESS)
 

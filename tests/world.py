@@ -25,7 +25,6 @@ class World:
         kernel, agent, target: the parts; `target` may be another object after "server".
         now: s.
         counters: those of the kernel that its jobs use.
-        doubts: how often a total was marked as one that cannot be told from an expiry.
     """
 
     def __init__(self, release, kind="OST", every_s=EVERY_S, began_s=BEGAN_S, rows=3):
@@ -237,7 +236,7 @@ class World:
                 assert total <= true[name][1], (job, name)
 
     def wrong(self):
-        """{job: marks} of those whose totals are not the truth."""
+        """{job: marks} of jobs with wrong totals."""
         return {job: self.marks(job) for job in self.jobs() if self.totals(job) != self.truth(job)}
 
     def marked(self):

@@ -27,7 +27,7 @@ def judged(path, release, knows, events, seed):
         world.close()
 
 
-@pytest.mark.parametrize("knows", [True, False], ids=["a batch system", "nobody tells"])
+@pytest.mark.parametrize("knows", [True, False], ids=["a batch system", "no batch system"])
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_final_record_is_exact_or_marked_and_never_too_high(release, knows, tmp_path):
     """
@@ -42,7 +42,7 @@ def test_a_final_record_is_exact_or_marked_and_never_too_high(release, knows, tm
             assert bool(notes) == is_marked
 
 
-@pytest.mark.parametrize("knows", [True, False], ids=["a batch system", "nobody tells"])
+@pytest.mark.parametrize("knows", [True, False], ids=["a batch system", "no batch system"])
 @pytest.mark.parametrize("release", RELEASES)
 def test_where_nothing_is_lost_a_final_record_is_exact_and_not_marked(release, knows, tmp_path):
     """Pauses, restarts, lost messages; without start_time some returns are in doubt."""

@@ -70,7 +70,7 @@ note: storage servers: more may come: the job is not settled yet
 
 def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, servers):
     """
-    It settles by silence: three intervals of 6 s.  Nobody tells when it began, so it may have been
+    It settles by silence: three intervals of 6 s.  When it began is not known, so it may have been
     there before the harvest was.
     """
     desk.site()
@@ -98,10 +98,10 @@ def test_a_job_that_no_node_reports_is_known_by_the_storage_servers_alone(desk, 
     assert [] == desk.records("cp.0")
 
 
-def test_a_job_that_its_batch_system_has_forgotten_keeps_what_was_told_of_it(desk, servers):
+def test_a_job_that_its_batch_system_has_forgotten_keeps_its_facts(desk, servers):
     """
-    squeue says that it runs, whose it is, on two nodes and since when; then it knows it no more:
-    it is over, and how, or when, nobody says.
+    squeue shows that it runs, its user, two nodes and its start; then it is gone from there: it is
+    over, and how or when it ended is not known.
     """
     squeue(desk, slurm_job("4711", "RUNNING", name="solve", user_name="root", nodes="nid[1-2]",
                            start_time=int(time.time()), end_time=0))
@@ -112,7 +112,7 @@ def test_a_job_that_its_batch_system_has_forgotten_keeps_what_was_told_of_it(des
     until(lambda: desk.query(level="e"), what="the first sweeps")
     oss.show("OST0000", {"4711": moved(41_003, 53_007)})
     until(lambda: [row for row in desk.query(level="b") if row["user"] == "root"],
-          what="whose job it is")
+          what="the job's user")
     squeue(desk)
     record = desk.record("4711", lambda record: record["harvest"] and record["harvest"]["final"])
     for agent in agents:

@@ -110,7 +110,7 @@ def test_a_store_that_cannot_be_read_back_is_not_taken_for_an_empty_one(desk, mo
 
 
 def with_width(state, width):
-    """A target's state whose first array is said to be of this kind, with the checksum right."""
+    """A target's state with this type for its first array, and the right checksum."""
     magic, rest = state[:18], state[27:]
     head, _, body = rest.partition(b"\n")
     about = msgspec.json.decode(body[:int(head)])

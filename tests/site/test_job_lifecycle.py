@@ -54,7 +54,7 @@ def test_every_state_but_the_last_has_a_way_to_the_last():
     (ENDED, 1936, 1000, 1037, True, None),
     (SETTLED, 99_999, 1000, 1000, True, None),
 ], ids=["it may come back", "silent for an interval", "the batch system says so",
-        "silent, and known to run", "silent, and nobody knows of it, yet", "for three intervals",
+        "silent, and known to run", "silent, and not known, yet", "for three intervals",
         "over while it was quiet", "not yet calm", "calm", "calm after its last write-back",
         "a second before that", "its end is later than its last word", "settled is settled"])
 def test_what_happens_to_a_job_with_an_interval_of_600_s(state, now, last, over_at, is_known,
@@ -68,7 +68,7 @@ def test_what_happens_to_a_job_with_an_interval_of_600_s(state, now, last, over_
     (ENDED, 1059, 900, 1000, True, None),
     (QUIET, 1059, 1000, None, False, None),
     (QUIET, 1060, 1000, None, False, CALM),
-], ids=["not yet calm", "calm", "its end is later than its last word", "nobody knows of it, yet",
+], ids=["not yet calm", "calm", "its end is later than its last word", "not known, yet",
         "silent for a minute"])
 def test_with_an_interval_of_2_s_no_job_is_settled_while_its_nodes_may_write_back(
         state, now, last, over_at, is_known, expected):

@@ -69,7 +69,7 @@ def test_a_server_that_gets_another_name_has_the_same_entries(started):
     assert not target.take(block(200, opens(started, 199, 23)), "oss1", "boot 1", False)
 
 
-def test_without_a_boot_id_the_name_tells_one_server_from_another():
+def test_without_a_boot_id_servers_are_distinguished_by_name():
     target = taken(EMPTY, block(200, opens(190, 199, 23)))
     target.take(block(400, opens(390, 399, 37)), "oss2", "", True)
     target.take(block(600, opens(590, 599, 41)), "oss3", "", True)
@@ -120,7 +120,7 @@ def test_a_gap_stays_where_it_was_when_the_clock_is_set_right():
 def test_a_clear_is_not_moved_away_where_the_kernels_clock_was_set_back():
     """
     By 1800 s at 300 s, while the agent's goes slower; cleared at 350 s, and 4711 made again at 390,
-    which its kernel calls -1410: the gap ended before it began, and marked nobody.
+    which its kernel calls -1410: the gap ended before it began, and marked no job.
     """
     target = taken(EMPTY, block(100, {}), block(200, opens(190, 199, 23)))
     target.take(block(400, opens(-1410, -1401, 7)), "oss1", "boot 1", False, 0.0, -1800.0)
@@ -160,7 +160,7 @@ def test_what_a_job_may_have_lost_is_marked_where_it_is_not_known_when_it_ran(fi
 
 
 def refused(at, bad, *ids):
-    """A block of a reading in which so many entries could not be understood."""
+    """A block of a reading in which `bad` entries could not be understood."""
     return block(at, {"4733": (190, at, {"open": at})}, bad=bad, refused=list(ids))
 
 
@@ -190,7 +190,7 @@ def test_a_job_from_before_the_harvest_is_marked():
     assert [LATE] == CorrectedTarget(JobIds(), "scratch", "OST0000").marks("4711", T, T)
 
 
-def test_a_gap_spares_jobs_whose_entry_went_through_it_and_those_outside():
+def test_a_gap_does_not_mark_jobs_whose_entry_lived_through_it_or_that_ran_outside():
     """4711 has its start_time; 4712 is new after the gap; 4713 ended before."""
     target = taken(EMPTY, block(200, {**opens(190, 199, 23), "4713": (190, 191, {"open": 5})}),
                    block(2000, {**opens(190, 1990, 60), "4712": (1999, 1999, {"open": 7})}))

@@ -59,7 +59,7 @@ def test_with_start_time_and_no_fault_all_is_exact_and_nothing_is_marked(release
 
 def month(release, seed, days, every_s=200, jobs=30, faults=()):
     """
-    A World in which jobs come and go for so many days, in bursts with silence in between; about
+    A World in which jobs come and go for `days` days, in bursts with silence in between; about
     one of `faults` (events of World) happens each day.
     """
     chance = random.Random(seed)
@@ -110,7 +110,7 @@ def test_with_many_jobs_the_order_in_the_file_leaves_no_doubt():
 
 
 @pytest.mark.parametrize("release", ["2.5", "2.12", "2.15.0"])
-def test_without_start_time_nearly_all_is_told_by_the_order_in_the_file(release):
+def test_without_start_time_the_order_in_the_file_decides_nearly_all(release):
     """
     The rest is marked.  Of the returns after a pause longer than the interval, in doubt are, in
     2.12: 4 in 100 with 30 jobs at work, 6 in 1000 with 100 (this test: 28 of 4767 returns, on 18
@@ -123,7 +123,7 @@ def test_without_start_time_nearly_all_is_told_by_the_order_in_the_file(release)
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_model_s_file_is_what_the_parser_reads(release, tmp_path):
+def test_the_parser_reads_the_models_file(release, tmp_path):
     """The text of the model, saved as a kernel shows it, and read as an agent reads it."""
     world = World(release)
     world.on_rpc(0, 23, 37)

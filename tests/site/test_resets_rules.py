@@ -72,7 +72,7 @@ def pair(old, young, **others):
     (pair((990, 41), (995, 37), swapped=True), 64, []),
     ({"4711": (None, 990, {"open": 41})}, 41, [DOUBTFUL]),
 ], ids=["before a younger one", "behind a younger one", "no other entry beside it"])
-def test_the_order_in_the_file_says_what_the_numbers_cannot(last, expected, marks):
+def test_the_order_in_the_file_decides_what_the_numbers_do_not(last, expected, marks):
     """4711 is silent from 199 to 990, and comes back with more than it had."""
     between = {"4712": (None, 601, {"open": 31})}
     target = taken(EMPTY, block(200, pair((199, 23), (199, 29))), block(400, {}),
@@ -82,7 +82,7 @@ def test_the_order_in_the_file_says_what_the_numbers_cannot(last, expected, mark
 
 
 def test_a_doubt_that_is_cleared_up_leaves_an_earlier_one():
-    """4711 comes back at 990 with nobody beside it, and at 2190 before 4712, which is younger."""
+    """4711 comes back at 990 as the only entry, and at 2190 before 4712, which is younger."""
     target = taken(EMPTY, block(200, opens(None, 199, 23)), *(block(at, {}) for at in (400, 600)),
                    block(800, {}), block(1000, opens(None, 990, 41)), block(1200, {}),
                    *(block(at, {"4712": (None, at, {"open": at})})
@@ -114,7 +114,7 @@ def test_a_new_entry_with_start_time_does_not_prove_that_one_before_it_is_the_sa
     ((5, 4096, 8192, 36865, 5 * 2**25), 57345, []),
     ((5, 4096, 8192, 28672, 5 * 2**40), 49152, []),
 ], ids=["could be", "min rose", "max fell", "sum too high", "squares do not fit"])
-def test_what_cannot_have_been_gained_tells_another_entry(now, expected, marks):
+def test_a_gain_that_is_impossible_proves_a_new_entry(now, expected, marks):
     """Before: 3 writes, 4096, 8192 and 8192 bytes."""
     def write(seen, numbers):
         return {"4711": (None, seen, {"write_bytes": numbers})}
@@ -129,7 +129,7 @@ def test_what_cannot_have_been_gained_tells_another_entry(now, expected, marks):
     ((5, 8192, 8192, 40960, 5 * 2**26), 61440),
     ((5, 4096, 4096, 20480, 5 * 2**24), 40960),
 ], ids=["min rose", "max fell"])
-def test_extremes_tell_another_entry_also_while_it_is_busy(now, expected):
+def test_extremes_prove_a_new_entry_also_while_it_is_busy(now, expected):
     """Its sum cannot be trusted then: a request may be half counted."""
     before = {"4711": (None, 190, {"write_bytes": (3, 4096, 8192, 20480, 9 * 2**24)})}
     after = {"4711": (None, 1000, {"write_bytes": now})}

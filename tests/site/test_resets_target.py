@@ -71,7 +71,7 @@ def test_forgetting_leaves_nothing_and_others_as_they_were():
       block(1000, opens(890, 990, (99, 1, 41, 2055, 75_443)))], (99, 2055)),
     ([block(400, {}), block(500, {}), block(600, {}),
       block(900, opens(890, 899, (60, 1, 41, 1009, 37_037)))], (60, 1009)),
-], ids=["it is told again", "it goes on", "another one", "another one that goes on",
+], ids=["it is reported again", "it goes on", "another one", "another one that goes on",
         "it was gone, and another one is as large"])
 def test_a_job_that_was_forgotten_counts_from_then_on(then, expected, saved):
     """Whether its entry is still there, as with job_cleanup_interval 0, or is not."""

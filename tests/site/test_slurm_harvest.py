@@ -23,7 +23,7 @@ spool_dir = {directory}/spool
 
 class Harvested:
     """
-    A Site with a storage server whose agent runs on ctl; jobs end when they are told.
+    A Site with a storage server whose agent runs on ctl; jobs end when the test lets them.
 
     Attributes:
         waits: a command of the shell that ends then.
@@ -49,7 +49,7 @@ class Harvested:
         return json.loads(done.stdout)["rows"] if done.returncode == 0 else []
 
     def end(self, job, entries):
-        """Let the job end, whose `entries` it is, and soon after that expire."""
+        """Let the job of these `entries` end, and the entries expire soon after."""
         self._go.touch()
         assert "COMPLETED" == self.slurm.wait(job)
         self.oss.show("OST0000", {**entries, "cp.41": moved(43)})
@@ -75,7 +75,7 @@ def harvested(slurm, tmp_path):
 
 
 def test_the_tasks_of_an_array_have_their_names_and_their_user(harvested):
-    """Each of three tasks; job_stats have Slurm's raw ids, of which two are nobody's guess."""
+    """Each of three tasks; job_stats have Slurm's raw ids, two of which are not the array's."""
     slurm, site = harvested.slurm, harvested.site
     job = slurm.submit(harvested.waits, "--array=0-2", "--nodes=1", "--ntasks=1",
                        "--job-name=climate")
