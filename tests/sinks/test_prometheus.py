@@ -17,15 +17,13 @@ import urllib.error
 import urllib.request
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from processes import until
 from sink_desk import Said, Site, config_of, free_port, get, query, swept
 
 from iostats.base.errors import ConfigError
 from iostats.server import http_server
 from iostats.sinks import Number, prometheus
-from iostats.sinks.prometheus import page
+from iostats.sinks.prometheus.exporter import MetricsServer
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -304,27 +302,6 @@ def test_a_server_without_a_sweep_yet_has_a_page(opened):
     assert 0 == samples(sink, "iostats_")["iostats_jobs"]
 
 
-# -- names -----------------------------------------------------------------------------------------
-
-@given(st.text(st.characters(codec=None), min_size=1))
-@example('a"b\\c\nd')
-@example("\udcff")
-@example("4[3].pbs-01, x=7 \u2603")
-def test_every_id_is_one_label_that_can_be_read_back(job):
-    """By prometheus_client's own reader; no id breaks the page or is another's."""
-    from prometheus_client.parser import text_string_to_metric_families
-    site, amounts = Site(just_now()), page.Amounts(10, False)
-    site.job_of = lambda job_id: job_id
-    for _ in amounts.tally.walk(site.sweep({MDT0: {job: {"open": 23}}}), site):
-        pass
-    amounts.choose()
-    text = page.page_of(page.job_families(amounts, {})).decode()
-    [sample] = [sample for family in text_string_to_metric_families(text)
-                for sample in family.samples if sample.name == "lustre_job_stats_total"]
-    expected = job.encode("utf-8", "backslashreplace").decode()
-    assert (expected, 23) == (sample.labels["jobid"], sample.value)
-
-
 # -- HTTP ------------------------------------------------------------------------------------------
 
 def test_the_page_is_served_compressed_when_asked(opened, site):
@@ -389,31 +366,31 @@ def test_who_sends_a_byte_now_and_then_keeps_nobody_out(opened):
     until(a_byte_of_each, what="the end of all of them")
 
 
-def test_who_asks_and_does_not_read_the_page_keeps_nobody_out(opened, monkeypatch):
+def test_clients_that_do_not_read_their_page_keep_no_others_out(monkeypatch):
     """
     Pages that nobody reads have 2 MiB here, of which the kernel takes a part: the oldest go, and
     who reads gets all of his.
     """
     monkeypatch.setattr(http_server, "MAX_UNREAD_PAGE_BYTES", 2 << 20)
-    sink = opened()
     page = b"# " + b"x" * (1 << 20) + b"\niostats_jobs 23\n"
-    sink._http._page = lambda: (page, page)
+    server = MetricsServer(("127.0.0.1", 0), lambda: (page, page), config_of())
     slow = []
     for _ in range(64):
         one = socket.socket()
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.settimeout(20)
-        one.connect(sink.address)
+        one.connect(server.address)
         one.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         slow.append(one)
-    assert page == get("http://%s:%d/metrics" % sink.address)
+    assert page == get("http://%s:%d/metrics" % server.address)
     held = []
-    sink._http._loop.call_soon_threadsafe(
-        lambda: held.append(sink._http._server.connections.unread()))
+    server.loop.call_soon_threadsafe(
+        lambda: held.append(server.http.connections.unread()))
     until(lambda: held, what="what is unread")
     assert held[0] <= 2 << 20
     for one in slow:
         one.close()
+    server.close()
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])

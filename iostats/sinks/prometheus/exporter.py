@@ -163,6 +163,10 @@ class MetricsServer:
     """
     The page by the one HTTP server that there is, in a thread and an event loop of its own: what
     is asked for here delays no report.
+
+    Attributes:
+        address: (host, port) that it listens on.
+        http, loop: the server, and the event loop that it runs in.
     """
 
     def __init__(self, address: tuple[str, int], page: Callable[[], tuple[bytes, bytes]],
@@ -174,19 +178,19 @@ class MetricsServer:
                               f"listen on {config['prometheus.listen']}: {error.strerror}; is "
                               f"another exporter there?") from None
         self.address = self._socket.getsockname()[:2]
-        self._page, self._loop = page, asyncio.new_event_loop()
-        self._server = HttpServer(HttpLimits.of(config)._replace(connections=MOST_CONNECTIONS))
-        self._server.pages["/metrics"] = self._answer
+        self._page, self.loop = page, asyncio.new_event_loop()
+        self.http = HttpServer(HttpLimits.of(config)._replace(connections=MOST_CONNECTIONS))
+        self.http.pages["/metrics"] = self._answer
         self._listens = threading.Event()
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._server.listen_at(self._socket))
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self.http.listen_at(self._socket))
         self._listens.set()
-        self._loop.run_forever()
-        self._loop.close()
+        self.loop.run_forever()
+        self.loop.close()
 
     def _answer(self, packed: bool) -> tuple[str, bytes]:
         encoding = "Content-Encoding: gzip\r\n" if packed else ""
@@ -194,8 +198,8 @@ class MetricsServer:
 
     def close(self) -> None:
         def end() -> None:
-            self._server.close()
-            self._loop.call_later(0, self._loop.stop)     # when the connections are closed
+            self.http.close()
+            self.loop.call_later(0, self.loop.stop)     # when the connections are closed
         if self._listens.wait(2.0):
-            self._loop.call_soon_threadsafe(end)
+            self.loop.call_soon_threadsafe(end)
             self._thread.join(2.0)
