@@ -6,7 +6,7 @@
 # make coverage  branches of the pure modules that their tests have been through; fails below 95 %
 # make bench   the figures of benchmarks/README.md
 # make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
-# make fuzz    each target of tests/fuzz for SECONDS (60), with atheris where it can be had; TARGETS="http ..."
+# make fuzz    each target of tests/fuzz for SECONDS (60), with atheris where it is available; TARGETS="http ..."
 # make lock    tools/requirements-ci.txt anew: what CI installs, with hashes
 # make audit   ask PyPI for known vulnerabilities of these packages
 # make clean   remove what these made

@@ -83,7 +83,7 @@ case ${1:-} in
     --stop)  exec "${CLIENT[@]}" stop --server "$SERVER_HOST" "${OPTIONS[@]}" ;;
 esac
 # The environment is named, for launchers that do not pass it on; the script is the one in
-# IOSTATS_HOME, because a batch system's copy of it is on the first node alone.
+# IOSTATS_HOME, because a batch system's copy of it is on the first node only.
 on_each_node() {
     $LAUNCH env JOB="$JOB" DATA="$DATA" IOSTATS_HOME="$IOSTATS_HOME" SERVER_HOST="$SERVER_HOST" \
         IOSTATS_OPTIONS="${IOSTATS_OPTIONS:-}" NODE_PYTHON="${NODE_PYTHON:-python3}" \

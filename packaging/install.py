@@ -10,7 +10,7 @@
 
 Everything can be run again, and over an older release: an edited site.cfg is kept, services that
 run are restarted.  With DESTDIR (an image, a package) only files are written.  Standard library
-alone, Python 3.9.
+only, from Python 3.9 on.
 """
 
 import compileall
@@ -131,7 +131,7 @@ def _from_template(source, to, place, mode, python="", config=None):
 
 def _link(target, path):
     if os.path.lexists(path) and not os.path.islink(path):
-        raise Failed(f"{path}: expected a link of ours, or nothing, got a file; move it away")
+        raise Failed(f"{path}: expected nothing, or a link of iostats, got a file; move it away")
     if not os.path.islink(path) or os.readlink(path) != target:
         if os.path.islink(path):
             os.unlink(path)
@@ -165,7 +165,7 @@ def _packages(place, extras):
         _run([place.python, "-m", "venv", "--clear", venv], _NO_VENV)
     elif _output([python, "-m", "pip", "--version"]) is None:
         _run([place.python, "-m", "venv", "--upgrade", venv], _NO_VENV)
-    # What runs here is no user's business, and his PYTHONPATH is none of ours.
+    # No user's PYTHONPATH is to be loaded here.
     _run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
           *requirements(extras)],
          "these packages could not be installed.  Is there a way to PyPI from here, or does "
@@ -224,10 +224,11 @@ def _left_to_do(name, place, config):
                     + f"systemctl enable --now {role.starts}")
     if place.destdir and name in ("node", "harvest") and config["server.auth"] == ["secret"] and (
             not os.path.exists(place.staged(config["site.secret"]))):
-        left.append(f"copy the site's {config['site.secret']}, for root alone (0600)")
+        left.append(f"copy the site's {config['site.secret']}, readable by root only (0600)")
     if name == "site":
-        also = (" (and site.secret, for root alone, to hosts without munge)"
-                if "munge" in config["server.auth"] else " and site.secret, for root alone (0600),")
+        also = " and site.secret, readable by root only (0600),"
+        if "munge" in config["server.auth"]:
+            also = " (and site.secret, readable by root only, to hosts without munge)"
         left.append(f"copy {ETC}/site.cfg{also} to {ETC} of the nodes, login nodes and storage "
                     f"servers, and there: make install-node, install-login, install-harvest")
         left.append(f"for mail with reports, in slurm.conf:  MailProg={hooks}/slurm_mail "
@@ -304,7 +305,7 @@ def uninstall(place, purge):
             kept += _files(path)
     if any("deliver" in unit for unit in units):
         print(f"left to do: take {place.lib}/hooks out of slurm.conf (or PBS, LSF, Grid Engine, "
-              f"Flux): Slurm drains a node whose Prolog is not there")
+              f"Flux): Slurm drains a node whose Prolog is missing")
     print("removed" + (f"; kept, and removed by make uninstall PURGE=yes: {' '.join(kept)}"
                        if kept else ""))
 

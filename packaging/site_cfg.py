@@ -13,10 +13,10 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def written(name, place):
     """
-    /etc/iostats/site.cfg and the secret; the Config in force.
+    /etc/iostats/site.cfg and the secret; the Config that applies.
 
     PREFIX/lib/iostats/site.cfg is what was installed last: where /etc/iostats/site.cfg still is
-    the same nobody has edited it.
+    the same, it was not edited.
     """
     from iostats.base import config as site
     with open(f"{HERE}/site.cfg", encoding="utf-8") as file:
@@ -75,15 +75,15 @@ def _choices(name, place):
         found["site.host"] = place.site or os.uname().nodename
     if place.python_named:
         found["node.python"] = place.python
-    # With munge users may read their own jobs' records, and nodes need no copy of a secret; who
-    # has no munged (a storage server) is known by the secret.
+    # With munge users may read their own jobs' records, and nodes need no copy of a secret; a
+    # host without munged (a storage server) authenticates by the secret.
     if not place.destdir and not munge.available():
         found["server.auth"] = "munge secret"
     return found
 
 
 def with_values(text, values):
-    """site.cfg's `text` with {"section.key": value} in force."""
+    """site.cfg's `text` with {"section.key": value} set."""
     for name, value in values.items():
         section, _, key = name.partition(".")
         head, begins, rest = text.partition(f"\n[{section}]\n")

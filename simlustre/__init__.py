@@ -3,6 +3,7 @@ A simulated Lustre client node, for people without Lustre and for tests.
 
 One FUSE mount passes reads, writes and metadata operations through to an ordinary directory,
 counts them as a Lustre client would, and shows the counters live below `MNT/root`, in the
-places and forms of Lustre 2.10, 2.12, 2.15 or 2.17.  Where FUSE cannot be had, `--static`
-makes the same tree as plain files, moved by `--move`.  `python -m simlustre --help` says how.
+places and forms of Lustre 2.10, 2.12, 2.15 or 2.17.  Where FUSE is not available, `--static`
+makes the same tree as plain files, and `--move` changes their counters.
+`python -m simlustre --help` says how.
 """

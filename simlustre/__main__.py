@@ -24,7 +24,7 @@ without FUSE:
   python -m simlustre --move /tmp/node2 scratch open=1 write_bytes=23x65536
 
 exit status:
-  0 done   1 it cannot be had here (one line on stderr says why)   2 bad usage
+  0 done   1 not possible here (one line on stderr says why)   2 bad usage
 """
 
 
@@ -60,18 +60,18 @@ def _parser() -> _Parser:
     add("--mdts", metavar="N", type=int, default=1, help="MDTs of each fs (default: 1)")
     add("--instance", metavar="HEX16", help="end of the names of llite (default: random)")
     add("--foreground", action="store_true", help="stay; end with Ctrl-C or --unmount")
-    add("--static", action="store_true", help="no FUSE: plain files, moved by --move")
+    add("--static", action="store_true", help="without FUSE: plain files, changed by --move")
     add("--move", nargs="+", metavar=("MNT", "FS COUNTER=N"),
         help="add to the counters of a --static tree")
     add("--unmount", metavar="MNT", help="unmount and wait until the process has gone")
-    add("--check", action="store_true", help="say whether FUSE can be had here")
+    add("--check", action="store_true", help="say whether FUSE is available here")
     return parser
 
 
 def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     if args.check:
         problem = daemon.check()
-        print(f"no FUSE here: {problem}" if problem else "FUSE can be had here")
+        print(f"FUSE is not available here: {problem}" if problem else "FUSE is available here")
         return 1 if problem else 0
     if args.unmount:
         mount_point = os.path.abspath(args.unmount)
@@ -102,7 +102,7 @@ def _options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict:
     if not args.mount or not args.fs:
         parser.error("--mount MNT and --fs NAME are needed")
     for fs in args.fs:
-        # A Lustre file system name, and not one of ours at the top of the mount.
+        # A Lustre file system name, and not that of our own directory in the mount.
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,8}", fs) or fs == "root":
             parser.error(f"--fs {fs!r}: expected 1 to 8 of A-Z a-z 0-9 _ -, and not 'root'")
     if len(set(args.fs)) < len(args.fs):

@@ -6,7 +6,7 @@ The network side is a MODEL, simple and the same every time; it shows plausible 
 up, not the timing or the merging of a real client:
 
   * a file lives on one OST (inode number modulo the number of OSTs), a name on one MDT;
-  * no cache: each read of the program is RPCs of at most 4 MiB, in whole 4 KiB pages
+  * no cache: each read of the program is RPCs of up to 4 MiB, in whole 4 KiB pages
     (23 reads of 37,888 bytes were 23 x 40,960 bytes on a real client, too);
   * writes to one open file gather to RPCs of 4 MiB; fsync, close, and a write that does not
     begin where the last one ended send what there is.  Their sizes are exact bytes;

@@ -1,5 +1,5 @@
 """
-Start a mount in the background, see whether FUSE can be had, and unmount.
+Start a mount in the background, check whether FUSE is available, and unmount.
 
 The parent waits on a pipe: the child sends READY from FUSE's init callback, or what libfuse
 had to say on stderr, and then ends.
@@ -19,11 +19,11 @@ GONE_WITHIN_S = 10
 
 
 class MountError(Exception):
-    """The mount cannot be had; the message is for the user."""
+    """The mount is not possible; the message is for the user."""
 
 
 def find_problem() -> str:
-    """Why FUSE cannot be had here, as far as one sees without mounting; "" if nothing."""
+    """Why FUSE is not available here, as far as can be seen without mounting; "" if it is."""
     if not sys.platform.startswith("linux"):
         return "FUSE mounts are for Linux only"
     try:
@@ -105,7 +105,7 @@ def _become_daemon(serve, reading: int, writing: int, log: str):
         os.set_inheritable(writing, False)
         serve(ready)
         status = 0
-    except RuntimeError:                # mfusepy's; libfuse has said why on stderr
+    except RuntimeError:                # mfusepy's; libfuse has printed the reason on stderr
         pass
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -130,7 +130,7 @@ def unmount(mount_point: str) -> str:
         _umount(mount_point, [], ["-u"])
     except MountError as error:
         _umount(mount_point, ["-l"], ["-u", "-z"])
-        remark = f"{error}; unmounted as soon as nobody uses it (lazily)"
+        remark = f"{error}; unmounted as soon as it is no longer used (lazily)"
     if process is not None:
         gone = select.poll()
         gone.register(process, select.POLLIN)

@@ -6,7 +6,7 @@ The FUSE side: passes file operations through to the backing directory and count
     MNT/truth.json     what was asked of this layer (truth.py)
 
 How exact: with direct_io each read() and write() of a program is one request, as long as it
-covers at most 256 pages, 1 MiB (libfuse 3), or 32 pages, 128 KiB (libfuse 2); measured.  Larger
+covers up to 256 pages, 1 MiB (libfuse 3), or 32 pages, 128 KiB (libfuse 2); measured.  Larger
 ones come in pieces, and so does 1 MiB from a buffer that does not begin on a page.  So bytes
 are always exact, calls up to a page less than that size.  One thread serves requests in the
 order they come in, also the end of close(), for which a program does not wait.  Shared
@@ -44,7 +44,7 @@ NEVER_PASSED_ON = os.O_CREAT | os.O_EXCL | getattr(os, "O_DIRECT", 0)   # the la
 
 
 class OpenFile:
-    """A data file somebody has open."""
+    """An open data file."""
 
     def __init__(self, node: Node, client: Client, fd: int, mdt: int, path: str, flags: int):
         self.node, self.client, self.fd, self.mdt = node, client, fd, mdt
@@ -78,7 +78,7 @@ class OpenFile:
         return size
 
     def lock(self, operation: int) -> None:
-        """flock(); one that would have to wait fails with EDEADLK: nobody else is served then."""
+        """flock(); EDEADLK where it would have to wait, since no other request is served then."""
         start_ns = time.perf_counter_ns()
         self.client.locking()
         try:
@@ -164,7 +164,7 @@ class Node(mfusepy.Operations):
         self._handles: dict = {}
         self._next_handle = 1
         # libfuse answers mkdir, chmod and the like with the attributes, and asks for them
-        # by a getattr of its own, at once; that one is nobody's stat().
+        # by a getattr of its own, at once; no program has called stat().
         self._attributes_due = False
 
     def init_with_config(self, connection, config):
@@ -216,7 +216,7 @@ class Node(mfusepy.Operations):
 
     @staticmethod
     def _give(real: str) -> None:
-        """A new file belongs to who made it; its group is the directory's if that is setgid."""
+        """A new file belongs to its maker; its group is the directory's if that is setgid."""
         uid, gid, _ = mfusepy.fuse_get_context()
         directory = os.lstat(os.path.dirname(real))
         if directory.st_mode & stat.S_ISGID:
@@ -379,7 +379,7 @@ class Node(mfusepy.Operations):
 
     def open(self, path, flags):
         """
-        O_TRUNC of a file that is there counts one `truncate`, as in Lustre, where the kernel's
+        O_TRUNC of an existing file counts one `truncate`, as in Lustre, where the kernel's
         handle_truncate() calls ll_setattr() with ATTR_SIZE after the open.  It comes here as
         a flag (libfuse 3) or as a truncate request (libfuse 2), never as both.
         """

@@ -1,5 +1,5 @@
 """
-A node without FUSE: plain directories, and counter files that move only when told to.
+A node without FUSE: plain directories, and counter files that change by `--move` only.
 
 `--move` does not measure anything, it SIMULATES counters: "23 writes of 4096 bytes" and so on.
 `root/.sim.json` keeps how the tree was made and all moves so far; each move counts them all

@@ -40,7 +40,7 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, si
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT
                       else signal.SIG_DFL)
-os.umask(0o022)                    # other users may read what is not said to be private
+os.umask(0o022)                    # other users may read what is not made private
 
 
 @pytest.fixture(autouse=True, scope="module")

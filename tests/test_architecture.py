@@ -19,7 +19,7 @@ ROOMS = [room for room in ORDER if room in rooms.rooms()]
 MODULES = {f"{room}.{name}": path for room in ROOMS for name, path in rooms.modules(room).items()}
 PURE = {str(path) for path in rooms.pure()}
 STANDARD = {str(path) for room in ROOMS
-            for path in rooms.said(room, "Standard library only").values()}
+            for path in rooms.stated(room, "Standard library only").values()}
 
 OUTSIDE_WORLD = {"os", "socket", "subprocess", "time", "threading", "asyncio", "select",
                  "pathlib", "shutil", "tempfile", "urllib", "http", "signal", "multiprocessing"}

@@ -210,7 +210,7 @@ def test_an_image_needs_the_secret_and_its_timer(tmp_path, auth, there, said):
     wanted.symlink_to("/etc/systemd/system/iostats-deliver.timer")
     assert 0 == make("uninstall", f"DESTDIR={tmp_path}").returncode
     assert not wanted.is_symlink()
-    assert said == ("  copy the site's /etc/iostats/site.secret, for root alone (0600)\n"
+    assert said == ("  copy the site's /etc/iostats/site.secret, readable by root only (0600)\n"
                     in done.stdout)
 
 

@@ -3,7 +3,7 @@ make demo: sample_job.sh over four simulated nodes, and the table that says what
 
 Each node is a FUSE mount that keeps Lustre's counters while ordinary programs (dd, mkdir, the
 shell) work in it; all four see the same files.  Without FUSE the same programs run on plain
-directories, and a script moves the counters: that is said, because it proves less.
+directories, and a script changes the counters; the output says so, because this proves less.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def run(directory, release="2.15", fuse=None, server_options=(), say=print,
     """
     The sample job in `directory`; (exit status, its output, {node: what FUSE itself counted}).
 
-    `fuse`: None asks whether FUSE can be had.
+    `fuse`: None finds out whether FUSE is available.
     """
     nodes = directory / "nodes"
     nodes.mkdir()
@@ -37,8 +37,9 @@ def run(directory, release="2.15", fuse=None, server_options=(), say=print,
         asked = simlustre("--check", check=False)
         fuse = asked.returncode == 0
         if not fuse:
-            say(f"No FUSE here ({(asked.stderr or asked.stdout).strip()}).\nSIMULATED COUNTERS: "
-                f"the programs run on plain directories, and a script moves the counters.\n")
+            say(f"FUSE is not available here ({(asked.stderr or asked.stdout).strip()}).\n"
+                f"SIMULATED COUNTERS: the programs run on plain directories, and a script changes "
+                f"the counters.\n")
     common = ["--fs", "scratch", "--release", release]
     mounted = []
     try:
@@ -74,7 +75,7 @@ def main():
     """The demo as a command; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[2].partition(".")[0])
     parser.add_argument("--release", default="2.15", help="Lustre release to play (2.15)")
-    parser.add_argument("--no-fuse", action="store_true", help="move the counters by a script")
+    parser.add_argument("--no-fuse", action="store_true", help="change the counters by a script")
     parser.add_argument("--job", default="4711", help="its job id, and so its ports (4711)")
     options = parser.parse_args()
     print("Four simulated nodes share 23 files of 37 MiB: written, read back, 41 more opens,\n"
@@ -82,7 +83,7 @@ def main():
           "created,\n13 mkdirs.\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="iostats-demo-") as directory:
         if options.no_fuse:
-            print("SIMULATED COUNTERS: the programs run on plain directories, and a script moves "
+            print("SIMULATED COUNTERS: the programs run on plain directories, and a script changes "
                   "the counters.\n")
         status, text, _ = run(Path(directory), options.release, False if options.no_fuse else None,
                               job=options.job)

@@ -21,7 +21,7 @@ HEAD = """\
 iostats has none of their code: they are installed from PyPI, and a compute node needs none of them.
 `tools/licences.py` makes this list of all packages in `tools/requirements-ci.txt` from their own
 metadata; `tests/site/test_malice.py` compares it with what is installed.  munge's library
-(LGPL-3.0) is called where site.cfg names munge, libfuse (LGPL-2.1) by the simulated mount alone.
+(LGPL-3.0) is called where site.cfg names munge, libfuse (LGPL-2.1) only by the simulated mount.
 
 | package | licence | for |
 |---|---|---|
@@ -41,7 +41,7 @@ def of(package):
     named = [one.rpartition(" :: ")[2] for one in package.get_all("Classifier") or ()
              if one.startswith("License :: ") and not one.endswith("OSI Approved")]
     words = (package.get("License") or "").strip().split("\n")[0][:60]
-    return (expression or ", ".join(sorted(named)) or words or "not said").replace("|", "/")
+    return (expression or ", ".join(sorted(named)) or words or "not stated").replace("|", "/")
 
 
 def families(licence):

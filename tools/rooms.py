@@ -38,7 +38,7 @@ def modules(room):
             for path in sorted(top.rglob("*.py")) if path.name != "__init__.py"}
 
 
-def said(room, what):
+def stated(room, what):
     """
     {name: file} of those modules of `room` of which its docstring says `what` ("Pure",
     "Standard library only"): "Pure: all.", "Pure: all but a, b.", "Pure: a, b." or "Pure."
@@ -60,7 +60,7 @@ def said(room, what):
 
 def pure():
     """[file] of all modules without I/O, clock or network."""
-    return [path for room in order() if room in rooms() for path in said(room, "Pure").values()]
+    return [path for room in order() if room in rooms() for path in stated(room, "Pure").values()]
 
 
 def tests_of_pure():
@@ -84,7 +84,7 @@ def tests_of_pure():
 
 def tests_of_nodes():
     """[file] of the tests of the rooms with the standard library only, which nodes have."""
-    return [test for room in order() if said(room, "Standard library only")
+    return [test for room in order() if stated(room, "Standard library only")
             for test in sorted((HOME / "tests" / room).glob("test_*.py"))]
 
 

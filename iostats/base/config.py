@@ -1,7 +1,7 @@
 """
 A site's choices: site.cfg, in four places, the later one wins.
 
-    1. /etc/iostats/site.cfg, or else the site.cfg beside the scripts     the system's
+    1. /etc/iostats/site.cfg, or else that in the scripts' directory      the system's
     2. ~/.iostats/site.cfg                                                the user's own
     3. IOSTATS_SECTION_KEY=value in the environment                       IOSTATS_SERVER_HOST=..
     4. the command line
@@ -13,8 +13,10 @@ would cost as much as a bare interpreter, so it is read here, in a few lines.
 An error message names the file, the line, the section, the key, and what is allowed.  Keys that
 were renamed (RENAMED) are accepted, and noted with the new name.
 
-The options of a sink are told by its module, which nodes do not import: what stands in its section
-is kept as text until `add_section` says what it has to be.
+The options of a sink are in its module, which nodes do not import: the keys of its section are kept
+as text until `add_section` brings the options that check them.
+
+Long because: each node imports it, so that the table of keys and the reading are one module.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ def absolute_path(default: str, what: str, help: str) -> Option:
     return Option(default, _absolute, f"{what} whose path begins with /", help)
 
 
-DEFAULT = "the default"              # the origin of what nobody has chosen
+DEFAULT = "the default"              # the origin of a value that no place sets
 
 OPTIONS = {
     "node.state_dir": Option("", printable, "a directory", (
@@ -271,7 +273,7 @@ BESIDE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(
 
 class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not there at run time
     """
-    What is in force: "section.key" -> value.
+    The values that apply: "section.key" -> value.
 
     Attributes:
         origin: "section.key" -> where the value came from, in words.
@@ -294,7 +296,7 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
             self.take(name, OPTIONS[name].default, DEFAULT)
 
     def take(self, name: str, text: str, where: str) -> None:
-        """Put the value of `text` in force, also of an old name; ConfigError names `where`."""
+        """Take `text` as the value of `name`, also an old one; ConfigError names `where`."""
         section, _, key = name.partition(".")
         if name in RENAMED:
             name, as_new = RENAMED[name]
@@ -318,7 +320,7 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
 
     def add_section(self, section: str, options: Mapping[str, Option]) -> None:
         """
-        Know {key: Option} of a section, and put in force what was read for it, once.
+        Add {key: Option} of a section, and check what was read for it; once.
 
         Raises ConfigError.
         """
@@ -337,7 +339,7 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
                           f"environment: {variable}")
 
     def require_known_sections(self) -> None:
-        """ConfigError where something was read for a section that nobody has added."""
+        """ConfigError where something was read for a section that no sink has added."""
         for section, lines in self._later.items():
             raise ConfigError(f"{lines[0][2]}: expected one of the sections "
                               f"{' '.join(sections_of(self.options))}, got '[{section}]'")

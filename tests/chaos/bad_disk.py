@@ -48,7 +48,7 @@ class BadDisk:
         if self._process.stdout.readline() != b"ready\n":
             self._process.kill()
             self._process.communicate()
-            pytest.skip("no FUSE here")
+            pytest.skip("FUSE is not available here")
         self.calm()
 
     def fail(self, operation, nth=1, number=errno.EIO, times=1, how="before"):

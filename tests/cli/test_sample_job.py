@@ -82,7 +82,7 @@ def test_the_table_says_what_the_programs_did(tmp_path, release):
 
 
 def test_without_fuse_the_demo_says_that_its_counters_are_simulated(tmp_path):
-    """Where no FUSE can be had the same job runs, and nobody takes it for a measurement."""
+    """Without FUSE the same job runs, and the output says that it is no measurement."""
     done = subprocess.run([sys.executable, HOME / "tools" / "demo.py", "--no-fuse",
                            "--job", new_job()],
                           capture_output=True, text=True, env={"PATH": "/usr/bin:/bin",

@@ -32,7 +32,7 @@ def installed(tmp_path):
             "own has it), or: make install-harvest SITE=HOST\n"
             f"  systemctl --root={directory} enable iostats-harvest.service; or where it runs: "
             "systemctl daemon-reload; systemctl enable --now iostats-harvest.service\n"
-            "  copy the site's /etc/iostats/site.secret, for root alone (0600)\n"
+            "  copy the site's /etc/iostats/site.secret, readable by root only (0600)\n"
             ) == done.stdout.partition("left to do:\n")[2]
     return directory
 
