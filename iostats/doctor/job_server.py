@@ -36,7 +36,7 @@ def examine(given: dict[str, Any], config: Config, job: str | None, node: str) -
     others, begin = [], f"iostats_server.py --job {job} &"
     for port in ports:
         try:
-            hello, by = client.who_listens(host, port, job,
+            hello, by = client.server_at(host, port, job,
                                            signs or [auth.Secret(job, b"none")], node)
         except (OSError, NotDelivered) as error:
             if not isinstance(error, ConnectionRefusedError):

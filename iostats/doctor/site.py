@@ -135,7 +135,7 @@ def _site(config: Config, node: str) -> list[Check]:
             return [Check(NOTE, "site", f"{where}; only root reports there: {error}")]
         return [Check(PROBLEM, "site", str(error), get)]
     try:
-        hello, by = client.who_listens(host, port, protocol.SITE, signs, node)
+        hello, by = client.server_at(host, port, protocol.SITE, signs, node)
     except socket.gaierror as error:
         return [Check(PROBLEM, "site", f"{where}: {error.strerror or error} ([site] host)",
                       "iostats config --check")]

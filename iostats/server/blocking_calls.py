@@ -1,8 +1,8 @@
 """
-Calls that may block, in a few threads of their own: a server's loop goes on meanwhile.
+Calls that may block, in a few threads: a server's loop goes on meanwhile.
 
-Not concurrent.futures: its threads are waited for when the process ends, and a munged that was
-stopped never answers.
+Not concurrent.futures: a process waits for its threads when it ends, and a munged that was stopped
+never answers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class TimedOut(Exception):
-    """The call took too long; what becomes of it is nobody's concern any more."""
+    """The call took too long; its result will be ignored."""
 
 
 class _Call:
-    """One call, and what is to be told of it; both are None when it is over."""
+    """One call, and what takes its result; both are None when it is over."""
 
     def __init__(self, function: Callable[[], Any], then: Then) -> None:
         self.function: Callable[[], Any] | None = function
@@ -32,11 +32,11 @@ class _Call:
 
 
 class Threads:
-    """`most` threads at the most, which begin with the first calls; for one event loop."""
+    """Up to `most` threads, started with the first calls; for one event loop."""
 
-    def __init__(self, most: int, within_s: float) -> None:
-        """`within_s`: from the question to TimedOut, the time in the queue included."""
-        self._most, self._within_s = most, within_s
+    def __init__(self, most: int, timeout_s: float) -> None:
+        """`timeout_s`: from the call to TimedOut, its time in the queue included."""
+        self._most, self._timeout_s = most, timeout_s
         self._queue: deque[_Call] = deque()
         self._ready, self._lock = threading.Semaphore(0), threading.Lock()
         self._count = self._busy = 0
@@ -45,16 +45,16 @@ class Threads:
         """`then(result, None)` or `then(None, error)` is called in the running loop."""
         loop = asyncio.get_running_loop()
         one = _Call(function, then)
-        loop.call_later(self._within_s, _over, one, None, TimedOut())
+        loop.call_later(self._timeout_s, _over, one, None, TimedOut())
         with self._lock:
-            while self._queue and self._queue[0].then is None:   # nobody waits for it any more
+            while self._queue and self._queue[0].then is None:   # it has timed out
                 self._queue.popleft()
                 self._busy -= 1
             self._queue.append(one)
         self._busy += 1
         if self._count < min(self._busy, self._most):
             self._count += 1
-            threading.Thread(target=self._work, args=(loop,), name="elsewhere",
+            threading.Thread(target=self._work, args=(loop,), name="blocking call",
                              daemon=True).start()
         self._ready.release()
 
@@ -62,7 +62,7 @@ class Threads:
         while True:
             self._ready.acquire()
             with self._lock:
-                if not self._queue:                      # it was forgotten, see `call`
+                if not self._queue:                      # it has timed out, see `call`
                     continue
                 one = self._queue.popleft()
             function, result, error = one.function, None, None
@@ -73,7 +73,7 @@ class Threads:
                     error = found
             try:
                 loop.call_soon_threadsafe(self._done, one, result, error)
-            except RuntimeError:                         # the loop has come to its end
+            except RuntimeError:                         # the loop is closed
                 return
 
     def _done(self, one: _Call, result: Any, error: BaseException | None) -> None:

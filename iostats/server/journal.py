@@ -1,21 +1,22 @@
 """
-What a job's server has counted, on its node's disk before it is acknowledged: when the server is
-killed, the next one of this job there counts it again, and the nodes need not.
+The journal of a job's server: each message is on its node's disk before it is acknowledged.
+
+When the server is killed, the next one of the job on that node counts the messages again, and the
+nodes need not send them again.
 
     file    = record record*
     record  = LENGTH CRC CHECK payload     three numbers of 32 bits, little-endian: the payload's
                                            bytes, its crc32, and these two and a third one by XOR
-    payload = "whose" LF JSON              the first one: of which run of which job, in which boot
+    payload = "whose" LF JSON              the first one: run of the job, and boot of the node
             | "totals" LF JSON             all that was counted before, added up
-            | "node " NAME LF JSON         a message that was counted, as it came, and from whom
+            | "node " NAME LF JSON         a message that was counted, as it came; NAME sent it
 
-A message is added by one write.  Where that did not come to its end the record is shorter than it
-says: nobody was told that it is counted, and it is passed over.  What is damaged anywhere else is
-said.  Nothing is synced: the file is there for the death of the process, and where the machine
-dies, the job dies with it (which `boot_id` tells).
+A message is added by one write.  If that was interrupted the record is shorter than its length:
+the message was not acknowledged, and is ignored.  Any other damage is reported.  Nothing is synced:
+the file outlives the process, not the machine, whose end is the job's end (see `boot_id`).
 
-The file is locked as long as its server lives.  It is the user's own, in the directory of
-start_files.py, and is removed when the report is written.
+The file is locked while its server runs.  It is the user's own, in the directory of start_files.py,
+and is removed when the report is written.
 """
 
 from __future__ import annotations
@@ -41,19 +42,18 @@ if TYPE_CHECKING:
 
 _FORM = 1
 _HEAD, _MARK = struct.Struct("<III"), 0x6a6f7572
-_LEAST_BETWEEN = 64 << 20         # bytes between two times at which all is added up
-_TIMES_TOTALS = 8                 # or so many times what that takes, where this is more
-_LOCKED_WITHIN_S, _LOOK_EVERY_S = 1.0, 0.02     # a server that was killed this moment holds it yet
-_WILL_BE_LOST = "going on, but what is counted will be lost if this server is killed"
+_LEAST_BETWEEN = 64 << 20         # bytes between two replacements by totals
+_TIMES_TOTALS = 8                 # or this many times the bytes of totals, if more
+_LOCKED_WITHIN_S, _LOOK_EVERY_S = 1.0, 0.02     # a server killed this moment may still hold it
+_WILL_BE_LOST = "continuing, but what is counted will be lost if this server is killed"
 
 
 @contextlib.contextmanager
 def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journal | None]:
     """
-    The Journal of `job` on this node, which is removed when the block comes to its end, and stays
-    when it fails; None where there can be none, which is said.
+    The Journal of `job` on this node, removed at the end of the block unless that fails.
 
-    `directory`: as of state.open_state.
+    None where there can be none; `say` gets the reason.  `directory`: as of start_files.open_state.
     """
     journal = None
     try:
@@ -66,13 +66,13 @@ def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journ
     try:
         yield journal
         is_done = True
-    except BrokenPipeError:                            # nobody wants the report
+    except BrokenPipeError:                            # the reader of the report is gone
         is_done = True
         raise
     except StateError as error:                        # it could not be written
         if journal is None or not journal.has_all:
             raise
-        raise StateError(f"{error}; what was counted is kept: the same command again has it"
+        raise StateError(f"{error}; what was counted is kept: run the same command again"
                          ) from None
     finally:
         if journal is not None:
@@ -91,19 +91,19 @@ class Journal:
     """
     The file of one server; made and locked, or StateError or OSError.
 
-    `whose`: JSON object; `say`: is told what is wrong with the file, once.
+    `whose`: JSON object; `say`: gets a line about what is wrong with the file, once.
     """
 
     def __init__(self, kept: start_files.State, whose: dict[str, Any],
                  say: Callable[[str], None]) -> None:
         self.path, self._kept, self._whose, self._say = kept.journal_path, kept, whose, say
-        self._beside = self.path + ".next"             # no ".new": those a node's `stop` removes
+        self._beside = self.path + ".next"             # `stop` of a node removes those named ".new"
         self._handle = self._locked()
         self._end = self._add_up_at = 0
         self._holds_any = os.fstat(self._handle).st_size > 0
-        self._is_well = True              # False: the disk did not take all that was counted
+        self._is_well = True              # False: writing has failed
         with contextlib.suppress(OSError):
-            private_files.forget(self._beside)           # of a server that was killed just then
+            private_files.forget(self._beside)           # of a server that was killed meanwhile
 
     # -- what an earlier server has left -------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Journal:
         """
         (node, message), or (None, totals), of all that an earlier server had counted.
 
-        To be read to its end before anything is added.
+        Read it to its end before anything is added.
         """
         any_found = False
         try:
@@ -120,7 +120,7 @@ class Journal:
                 yield one
         except OSError as error:
             self._is_well = False
-            self._say(f"{self.path}: cannot be read: {error.strerror}; going on without what an "
+            self._say(f"{self.path}: cannot be read: {error.strerror}; continuing without what an "
                       f"earlier server of this job had counted")
             return
         self._holds_any = any_found
@@ -145,7 +145,7 @@ class Journal:
                               f"server of this job had counted after that is not counted")
                     break
                 if length > size - self._end - _HEAD.size:
-                    break                              # the write that did not come to its end
+                    break                              # its write was interrupted
                 payload = file.read(length)
                 is_first, self._end = self._end == 0, self._end + _HEAD.size + length
                 kind, _, body = payload.partition(b"\n")
@@ -166,7 +166,7 @@ class Journal:
                       f"counted")
 
     def _is_of_another(self, body: bytes) -> str:
-        """What it is of, if it is not of this run of this job; "" if it is."""
+        """Which run, job or boot it is of, unless it is this one; "" if it is."""
         try:
             found = json.loads(body)
             if found["form"] != _FORM:
@@ -175,7 +175,7 @@ class Journal:
                 return "of another job"
             if found["boot_id"] != self._whose["boot_id"]:
                 return "of the time before this node's boot"
-            # One of them may have been started by hand, where no batch system tells.
+            # One of them may have been started by hand, without a batch system's variables.
             if found["run"] and self._whose["run"] and found["run"] != self._whose["run"]:
                 return "of an earlier run of this job"
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -183,18 +183,18 @@ class Journal:
         return ""
 
     def refused(self, why: str) -> None:
-        """What an earlier server had added up is no part of this job's."""
+        """Report that totals of an earlier server are not counted."""
         self._say(f"{self.path}: totals of an earlier server of this job are not counted: {why}")
 
     # -- what this server counts ---------------------------------------------------------------
 
     @property
     def has_all(self) -> bool:
-        """True when all that was counted is in it, and something was."""
+        """True when all that was counted is in it, and that is not nothing."""
         return self._is_well and self._holds_any
 
     def add(self, sender: str, message: bytes) -> None:
-        """Keep what was counted; where the disk does not take it, this is said once."""
+        """Keep a message that was counted; a failure of the disk is reported once."""
         if self._is_well:
             self._holds_any = True
             try:
@@ -204,11 +204,11 @@ class Journal:
 
     @property
     def is_long(self) -> bool:
-        """True when it is time to add up what is in it."""
+        """True when it is time to replace its messages by totals."""
         return self._end > self._add_up_at and self._is_well
 
     def replace(self, totals: bytes) -> None:
-        """`totals` of all that is in it take its place; on a disk that fails all stays as it is."""
+        """Replace its messages by their `totals`; if the disk fails, it stays as it is."""
         handle, before, end = None, self._handle, self._end
         try:
             private_files.forget(self._beside)
@@ -221,7 +221,7 @@ class Journal:
             try:
                 os.rename(self._beside, self.path)
             except OSError:
-                if not _is_at(handle, self.path):      # else it is done, and was called a failure
+                if not _is_at(handle, self.path):      # else it succeeded, with an error
                     raise
             handle = before
         except OSError:
@@ -230,13 +230,13 @@ class Journal:
                 private_files.forget(self._beside)
         if handle is not None:
             with contextlib.suppress(OSError):
-                os.close(handle)                       # that which is not gone on with
+                os.close(handle)                       # the one that is not used any more
         self._add_up_at = self._end + max(_LEAST_BETWEEN, _TIMES_TOTALS * len(totals))
 
     def close(self, is_done: bool) -> None:
         """Remove it when all that was counted is in a report, or nothing was."""
         if is_done or not self._holds_any:
-            # While it is locked: who waits for it looks again where it is.
+            # While it is locked: whoever waits for the lock checks the path again.
             with contextlib.suppress(OSError):
                 private_files.forget(self.path)
         os.close(self._handle)
@@ -249,7 +249,7 @@ class Journal:
         while True:
             try:
                 handle = self._made()
-            except FileNotFoundError:                  # another job has just left the directory
+            except FileNotFoundError:                  # another job has just removed it
                 os.mkdir(self._kept.directory, 0o700)
                 handle = self._made()
             try:
@@ -286,7 +286,7 @@ class Journal:
         length, crc = len(kind) + len(body), crc32(body, crc32(kind))
         parts = _HEAD.pack(length, crc, length ^ crc ^ _MARK), kind, body
         written = os.writev(self._handle, parts)
-        if written < _HEAD.size + length:              # the rest fails, and says why
+        if written < _HEAD.size + length:              # the next write fails, with the reason
             rest = b"".join(parts)[written:]
             while rest:
                 rest = rest[os.write(self._handle, rest):]
@@ -294,13 +294,13 @@ class Journal:
 
     def _give_up(self, error: OSError) -> None:
         self._is_well = False
-        with contextlib.suppress(OSError):             # else the next one sees that it is too short
+        with contextlib.suppress(OSError):             # else the next server finds it too short
             os.ftruncate(self._handle, self._end)
         self._say(f"{self.path}: {error.strerror}; {_WILL_BE_LOST}")
 
 
 def _is_at(handle: int, path: str) -> bool:
-    """True when the open file is the one that is found at `path`."""
+    """True when the open file is the one at `path`."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

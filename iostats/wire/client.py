@@ -1,12 +1,11 @@
 """
-Deliver a report to a server, or ask it something, from a node.
+The client of our servers: delivers a report, or calls another method.
 
-The ports of a job are tried in their order.  Whoever answers `hello` with another job, or cannot
-prove whose it is (by the job's secret, or by munge), is not our server.  What fails is tried again
-with growing waits, until `retry_timeout` seconds are over.
+The ports of a job are tried in their order.  A server that answers `hello` with another job, or
+cannot authenticate itself (by the job's secret, or by munge), is not ours.  Failures are tried
+again after growing pauses, until `retry_timeout` seconds are over.
 
-HTTP/1.1 by hand over one socket: http.client and what it imports would cost a node more than
-everything else that it does here.
+HTTP/1.1 by hand over one socket: importing http.client would cost a node more than all else here.
 
 A storage server's sweep was encoded and compressed when it was read: its bytes are sent as they
 are, in base64, and the clock, which is known only now, stands beside them in the params.
@@ -34,17 +33,17 @@ if TYPE_CHECKING:
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 8.0
 _REPLY_WITHIN_S = 10.0
 _ONE_TRY_S = 2.0
-_BESIDE_AFTER_S = 0.5                # from one port to the next, where nobody answers
+_NEXT_PORT_AFTER_S = 0.5             # from one port to the next, if there is no answer
 _LONGEST_ANSWER, _LONGEST_HEAD = 1 << 20, 1 << 16
 
 
 class _NotOurs(Exception):
-    """What listens on this port is not the server that we want; the text says why."""
+    """The program on this port is not the server that we want; the text says why."""
 
 
 class Refused(NotDelivered):
     """
-    The server itself said no: trying again would not help.
+    The server refused the message: trying again would not help.
 
     Attributes:
         code: of the error, as in docs/wire.md.
@@ -72,7 +71,7 @@ def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
 
 
 def site_server(config: Mapping[str, Any]) -> tuple[str, int]:
-    """(host, port) of the site's server, by site.cfg; UsageError, NotDelivered for none."""
+    """(host, port) of the site's server, by site.cfg; UsageError, or NotDelivered without one."""
     if not config["site.host"]:
         raise NotDelivered("no site server is named ([site] host in site.cfg)")
     host, port = split_server(config["site.host"], "[site] host")
@@ -84,11 +83,11 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
             sleep: Callable[[float], object] = time.sleep, job_uid: int | None = None,
             method: str = "report") -> Any:
     """
-    Send `report` (the params of the method `report`) to its job's server; what that answered.
+    Send `report` (the params of the method `report`) to its job's server; returns the answer.
 
     `job_uid`: the job's user, whose server root also trusts where munge is used; `method`:
-    another one, whose params name job and node as well.  Raises NotDelivered, with everything that
-    was tried, when it was not taken.
+    another one, whose params name job and node as well.  Raises NotDelivered, with all that was
+    tried, when it was not delivered.
     """
     host, port = split_server(server)
     job = report["job"]
@@ -106,9 +105,9 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
     while True:
         tries += 1
         try:
-            # Anew with each try: the server may have made the secret, or munged come up, by now.
+            # At each try: by now the server may have made the secret, or munged may be up.
             signs = auth.client_credentials(config, job, secret_path, say_once, job_uid)
-            # Also where there is to be but one try, a server that has much to do may answer.
+            # Even a single try gives a busy server some time to answer.
             within_s = max(began + config["node.retry_timeout"] - time.monotonic(),
                            _ONE_TRY_S if tries == 1 else 0.0)
             return _try_ports(report, host, ports, job, signs, method, within_s)
@@ -120,7 +119,7 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
         if left <= 0:
             raise NotDelivered(f"{report['node']}: {tries} tries in "
                                f"{time.monotonic() - began:.0f} s: {failed}")
-        # Nodes that ended in the same second do not come back in the same one.
+        # Nodes that ended in the same second do not retry in the same one.
         pause = min(wait * (0.5 + os.urandom(1)[0] / 256), left)
         if str(failed) != last:
             last = str(failed)
@@ -132,10 +131,10 @@ def deliver(report: dict[str, Any], server: str, secret_path: str | None, config
 def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str,
                signs: Sequence[auth.Credentials], method: str, within_s: float) -> Any:
     """
-    What the job's server answers, on whichever port; NotDelivered after `within_s` at the latest.
+    The answer of the job's server, on any of its ports; NotDelivered after up to `within_s`.
 
-    Who is on a port may be somebody else who says nothing: after a moment the next one is tried
-    beside it.  Each try has a thread, as no signal ends a resolver that does not answer.
+    Another program on a port may never answer: after a moment the next port is tried in parallel.
+    Each try has a thread, as no signal interrupts a resolver that does not answer.
     """
     import _thread
     from _queue import Empty, SimpleQueue
@@ -159,7 +158,7 @@ def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str
             _thread.start_new_thread(attempt, (left.pop(0),))
         try:
             port, answer, error = ended.get(
-                timeout=max(0.0, min(until - now, _BESIDE_AFTER_S) if left else until - now))
+                timeout=max(0.0, min(until - now, _NEXT_PORT_AFTER_S) if left else until - now))
         except Empty:
             if now >= until:
                 break
@@ -174,7 +173,7 @@ def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str
         elif not isinstance(error, ConnectionRefusedError) or silent is None:
             silent = f"{host}:{port}: {_in_words(error)}"
         if isinstance(error, socket.gaierror):
-            break                              # the next port of that host is as unknown
+            break                              # the host is unknown, on any port
     others += [f"port {port}: no answer within {within_s:.1f} s" for port in sorted(tried)]
     raise NotDelivered(f"no answer from {wire_protocol.server_of(job)}: "
                        + "; ".join(others + ([silent] if silent else [])))
@@ -187,12 +186,11 @@ def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], nod
     The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
 
     `params`: by name; or bytes: a packed sweep, sent as it is with clock_ahead_s beside it.
-    `signs`: auth.client_credentials(...); `within_s`: for everything, from the connection to the
-    answer, 10 if not given (only the resolver and munged have their own times); `longest`: bytes of
-    the answer's body; `learn`: is told how far this clock is ahead of the server's, when `hello`
-    has told.  For the method `report` clock_ahead_s is filled in; for `hello` nothing else is
-    asked.  Raises Refused where the server itself said no, and any other NotDelivered where it was
-    not reached.
+    `signs`: auth.client_credentials(...); `within_s`: from the connection to the answer, default
+    10 (the resolver and munged have timeouts of their own); `longest`: bytes of the answer's body;
+    `learn`: gets the seconds that this clock is ahead of the server's, once `hello` has shown
+    them.  For the method `report` clock_ahead_s is filled in; for `hello` nothing else is called.
+    Raises Refused where the server refused, and another NotDelivered where it was not reached.
     """
     try:
         return _asked(host, port, name, signs, node, method, params, within_s, longest, learn)
@@ -204,12 +202,12 @@ def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], nod
                            f"{_in_words(error)}") from None
 
 
-def who_listens(host: str, port: int, name: str, signs: Sequence[auth.Credentials],
+def server_at(host: str, port: int, name: str, signs: Sequence[auth.Credentials],
                 node: str) -> tuple[dict[str, Any], auth.Credentials | None]:
     """
-    (hello's result, the one of `signs` that it was proved by, or None) of who is on a port.
+    (the result of `hello`, the one of `signs` that authenticated it or None) of a port.
 
-    {} for what is no server of ours.  Raises OSError where nobody answers.
+    {} for a program that is no server of ours.  Raises OSError without an answer.
     """
     until = time.monotonic() + _REPLY_WITHIN_S
     with _connected(host, port, until) as connection:
@@ -230,8 +228,8 @@ def _asked(host: str, port: int, name: str, signs: Sequence[auth.Credentials], n
 
 
 def _connected(host: str, port: int, until: float) -> socket.socket:
-    """A connection; each address of `host` has an equal part of the time that is left."""
-    # Of a text it would load the tables of international names, 8 % of a `stop` (CPU).
+    """A connection; each address of `host` gets an equal share of the time that is left."""
+    # A str would load the tables of international names: 8 % of the CPU of a `stop`.
     name = host.encode() if host.isascii() else host
     addresses = socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)
     for place, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -261,11 +259,11 @@ class _Conversation:
         self._host = f"{host}:{port}"
         self._clock_ahead_s = 0.0
         self._buffer = bytearray()
-        # One bound for the whole conversation: an answer that trickles has no more time.
+        # One deadline for the whole conversation, also for an answer that trickles.
         self._until, self._longest, self._learn = until, longest, learn
 
     def ask(self, method: str, params: Params) -> Any:
-        """Say hello, then call `method`; the server's result."""
+        """Call `hello`, then `method`; the server's result."""
         hello, proved = self.hello()
         if hello["job"] != self._name:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
@@ -273,7 +271,7 @@ class _Conversation:
             raise _NotOurs("; ".join(dict.fromkeys(one.reject_reason for one in self._signs)))
         theirs: Any = hello.get("time")
         if type(theirs) not in (int, float) or not abs(theirs) < 1e12:
-            raise _NotOurs("its `hello` does not tell the time")
+            raise _NotOurs("its `hello` has no time")
         self._clock_ahead_s = time.time() - theirs
         self._learn(self._clock_ahead_s)
         if method == "hello":
@@ -282,11 +280,11 @@ class _Conversation:
             params = {**params, "clock_ahead_s": round(self._clock_ahead_s, 3)}
         result, is_proved = self._call(method, params, proved)
         if not is_proved:
-            raise _NotOurs("it could not prove its answer")
+            raise _NotOurs("its answer is not authenticated")
         return result
 
     def hello(self) -> tuple[dict[str, Any], auth.Credentials | None]:
-        """(the server's result, the one of our credentials that it was proved by, or None)."""
+        """(the result, the one of our credentials that authenticated it, or None)."""
         for one in self._signs:
             hello, is_proved = self._call("hello", {"job": self._name}, one)
             if not isinstance(hello, dict) or "job" not in hello:
@@ -326,7 +324,7 @@ class _Conversation:
                 raise Refused(f"{self._host}: the server refused {what}: {message}",
                               error.get("code") if is_form else None)
             if is_form and error.get("code") == wire_protocol.INTERNAL_ERROR:
-                # It was proved by its `hello`; what fails now may keep it from signing as well.
+                # Its `hello` was authenticated; what fails now may also keep it from signing.
                 raise NotDelivered(f"{self._host}: the server cannot keep what it gets: "
                                    f"{one_line(str(message))[:400]}")
             raise _NotOurs(str(message))
@@ -334,7 +332,7 @@ class _Conversation:
 
     def _body(self, method: str, params: Params) -> bytes:
         if isinstance(params, bytes):
-            import binascii  # a `stop` has no use for it
+            import binascii  # which a `stop` does not need
             return (b'{"jsonrpc":"2.0","method":"%s","params":{"protocol":2,"clock_ahead_s":%.3f,'
                     b'"sweep":"%s"},"id":1}' % (method.encode(), self._clock_ahead_s,
                                                 binascii.b2a_base64(params, newline=False)))
@@ -366,7 +364,7 @@ class _Conversation:
         try:
             part = self._connection.recv(65536)
         except socket.timeout:
-            raise _NotOurs("something that does not answer listens there") from None
+            raise _NotOurs("the program on the port does not answer") from None
         if not part:
             raise ConnectionError("it closed the connection")
         self._buffer += part

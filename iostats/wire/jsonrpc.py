@@ -1,10 +1,9 @@
 """
 JSON-RPC 2.0: the bytes of a request (or a batch) in, the bytes of the answer out.
 
-In the wire form of python-jsonrpc: one request object in the body of a POST; batches and
-notifications as the specification has them.  Not pjrpc, whose dispatcher takes eight times as
-long for a `hello` and twice as long for a `report` (benchmarks/README.md): a server has all nodes
-of a job at its door in the same second.
+One request object in the body of a POST, as python-jsonrpc sends it; batches and notifications as
+in the specification.  Not pjrpc, whose dispatcher takes eight times as long for a `hello` and twice
+as long for a `report` (benchmarks/README.md): all nodes of a job report in the same second.
 
 Source: https://www.jsonrpc.org/specification, sections 4 to 7.
 """
@@ -30,11 +29,11 @@ from iostats.wire.protocol import (
 
 Method = namedtuple("Method", "function params fast_decode keys_once", defaults=(None, False))
 Method.__doc__ = """
-What can be called.
+A method that can be called.
 
 Attributes:
-    function: (params, context) -> result that msgspec can encode, or a generator that returns it
-        (cooperative.py), for what takes long; may raise WireError.
+    function: (params, context) -> a result that msgspec can encode, or a generator that returns it
+        (base/cooperative.py) where it takes long; may raise WireError.
     params: the type that the params are decoded to: a msgspec.Struct (by name, or by position
         in the order of its fields), or any other type; None for a method without params.
     fast_decode: the bytes of the params -> the decoded params, or None to decode them as usual;
@@ -49,7 +48,7 @@ _MESSAGES = {
     INTERNAL_ERROR: "Internal error",
 }
 _MOST_IN_BATCH = 1000
-_MOST_ANSWERED = 16 << 20        # bytes, after which a batch is not gone on with
+_MOST_ANSWERED = 16 << 20        # bytes of answers, after which the rest of a batch is refused
 
 
 class _Request(msgspec.Struct):
@@ -64,10 +63,10 @@ _request_of = msgspec.json.Decoder(_Request).decode
 @lru_cache
 def _first_of(most: int) -> Callable[[bytes], tuple[msgspec.Raw, ...]]:
     """
-    JSON array -> its first elements, at most so many.
+    JSON array -> its first elements, up to `most`.
 
-    What comes behind them is passed over, and costs nothing: a list of it would take 30 bytes of
-    memory for each byte of "[0,0,0,...".
+    The rest is skipped, and takes no memory: as a list it would take 30 bytes for each byte of
+    "[0,0,0,...".
     """
     decode = msgspec.json.Decoder(msgspec.defstruct("_First", [
         (f"at_{number}", msgspec.Raw, msgspec.Raw(b"")) for number in range(most)],
@@ -81,7 +80,7 @@ _encode = msgspec.json.encode
 def dispatch(body: bytes, methods: Mapping[str, Method], context: Any = None,
              on_bug: Callable[[Exception], object] = lambda error: None) -> Optional[bytes]:
     """
-    The answer to `body`, as bytes; None when none is due (notifications alone).
+    The answer to `body`, as bytes; None for notifications alone.
 
     `methods`: name -> Method.  A bug in a method is answered with -32603 and given to `on_bug`.
     """
@@ -90,7 +89,7 @@ def dispatch(body: bytes, methods: Mapping[str, Method], context: Any = None,
 
 def answering(body: bytes, methods: Mapping[str, Method], context: Any,
               on_bug: Callable[[Exception], object]) -> Generator[None, None, Optional[bytes]]:
-    """The same in steps, where a method takes them; otherwise in one."""
+    """As dispatch(), in steps where a method takes them; otherwise in one."""
     if body.lstrip()[:1] != b"[":
         return (yield from _one(body, methods, context, on_bug))
     try:
@@ -149,7 +148,7 @@ def _one(body: bytes, methods: Mapping[str, Method], context: Any,
         answer = _encode({"jsonrpc": "2.0", "result": result, "id": id})
     except WireError as error:
         answer = error_answer(error.code, id, str(error))
-    except Exception as error:      # whatever it is, the caller gets an answer and we a report
+    except Exception as error:      # the caller gets an answer, and we a report
         on_bug(error)
         answer = error_answer(INTERNAL_ERROR, id)
     return None if notification else answer
@@ -157,14 +156,14 @@ def _one(body: bytes, methods: Mapping[str, Method], context: Any,
 
 def _check_keys(raw: bytes) -> None:
     """WireError where a key stands twice in an object of `raw`, which is JSON."""
-    # Of two that are equal one is lost when it is read: then `":` stands there less often.  Where
-    # it may stand for something else, or a key may have blanks behind it, the slower look decides.
+    # Of two equal keys one is lost in decoding: encoded again it has fewer `":`.  Where these may
+    # also stand in a text, or blanks may follow a key, the slower check decides.
     try:
         if not any(one in raw for one in (b"\\", b" :", b"\t:", b"\n:", b"\r:")) and raw.count(
                 b'":') == _encode(msgspec.json.decode(raw or b"{}")).count(b'":'):
             return
         json.loads(raw or b"{}", object_pairs_hook=_once, parse_int=len)
-    except (ValueError, RecursionError):                   # who decodes it says what is wrong
+    except (ValueError, RecursionError):                   # the decoder will say what is wrong
         return
 
 
@@ -177,7 +176,7 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _params(raw: bytes, kind: Any) -> Any:
-    """The params as `kind`; WireError -32602, which says what was expected, when they are not."""
+    """The params as `kind`; otherwise WireError -32602, which says what was expected."""
     try:
         if kind is None:
             if raw[1:-1].strip():

@@ -1,12 +1,12 @@
 """
-munge, as libmunge.so.2 has it: who sent this text, by the word of the two machines' munged.
+MUNGE credentials, by libmunge.so.2: munged of both machines vouches for the user who sent a text.
 
-    encode(payload)  ->  "MUNGE:...:"       a credential of this process's user, good for 300 s
-    decode("MUNGE:...:")  ->  (payload, uid, gid)       once per munged: it remembers them
+    encode(payload)  ->  "MUNGE:...:"       a credential of this process's user, valid for 300 s
+    decode("MUNGE:...:")  ->  (payload, uid, gid)       once per munged, which remembers them
 
-The library comes with munge, is loaded when it is first needed, and is never needed where
-site.cfg's [server] auth does not name munge.  A munged that was killed leaves its socket behind,
-where libmunge knocks for two seconds; without the socket it says so at once.
+The library comes with munge, and is loaded when it is first needed: never where site.cfg's
+[server] auth does not name munge.  A munged that was killed leaves its socket behind, to which
+libmunge tries to connect for two seconds; without the socket it fails at once.
 
 Source: munge.h, munge(3), munge_ctx(3) of munge 0.5.15; https://dun.github.io/munge/
 """
@@ -32,7 +32,7 @@ _libraries: list[tuple[ctypes.CDLL, ctypes.CDLL]] = []       # (libmunge, libc) 
 
 class MungeError(IostatsError):
     """
-    What munge says against a credential, or why there is none.
+    munge's reason against a credential, or for not making one.
 
     Attributes:
         code: munge_err_t; NO_LIBRARY where there is no libmunge.
@@ -69,7 +69,7 @@ def encode(payload: bytes, socket: str = "") -> str:
 
 
 def decode(credential: str, socket: str = "") -> tuple[bytes, int, int]:
-    """(payload, uid, gid) of a credential; MungeError when it is not one, or came before."""
+    """(payload, uid, gid) of a credential; MungeError if it is none, or was decoded before."""
     libmunge, libc = _loaded()
     try:
         text = credential.encode("ascii")
@@ -92,7 +92,7 @@ def decode(credential: str, socket: str = "") -> tuple[bytes, int, int]:
 
 
 class _Context:
-    """A munge_ctx_t for one call, of the socket that was asked for."""
+    """A munge_ctx_t for one call, with its socket."""
 
     def __init__(self, libmunge: ctypes.CDLL, socket: str) -> None:
         self._libmunge, self._socket = libmunge, socket

@@ -1,5 +1,5 @@
 """
-Messages between node and server, and how each is authenticated; docs/wire.md is its text.
+The authentication of messages between node and server; docs/wire.md is its specification.
 
 A request is an HTTP POST of JSON-RPC 2.0 with one header more:
 
@@ -12,15 +12,15 @@ The answer to an authenticated request carries
 
     IOSTATS-MAC: HMAC-SHA256(key, "answer" LF nonce LF sha256(body) in hex)
 
-so that the node knows that the server has the secret too.  `time` is the server's, in whole
-seconds: a node learns the difference from the answer to its `hello`.
+so that the node knows that the server has the secret too.  `time` is by the server's clock, in
+whole seconds: a node learns the difference from the answer to its `hello`.
 
 Where both have munge, instead:
 
     Authorization: MUNGE credential of "iostats-1 request" LF node LF job LF nonce LF sha256(body)
     IOSTATS-MUNGE: credential of "iostats-1 answer" LF nonce LF sha256(body)
 
-`job` is the name of who is meant: a job's id, or "(site)" for the server of the whole site.
+`job` names the server that the message is for: a job's id, or "(site)" for the site's server.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ NOT_AUTHENTICATED, STALE, REPLAYED, REFUSED = -32001, -32002, -32003, -32004
 
 
 def check_protocol(protocol: int, machines: str) -> None:
-    """WireError for a message of another protocol; `machines`: what must have one release."""
+    """WireError for another protocol; `machines`: those that must have the same release."""
     if protocol != PROTOCOL:
-        raise WireError(REFUSED, f"protocol {protocol} is not spoken here, only {PROTOCOL}; "
+        raise WireError(REFUSED, f"expected protocol {PROTOCOL}, got {protocol}; "
                                  f"use one release on {machines}")
 
 
@@ -77,7 +77,7 @@ def fields_of(header: str) -> dict[str, str] | None:
     """{name: text} of an Authorization header, or None when it is not of this form."""
     scheme, _, rest = header.partition(" ")
     parts = rest.split(",")
-    # Four of them: what comes twice could be read in two ways.
+    # Four of them: a field that comes twice could be read in two ways.
     if scheme != SCHEME or len(parts) != 4:
         return None
     fields = {name: text for name, _, text in [part.strip().partition("=") for part in parts]}
@@ -110,5 +110,5 @@ def munge_fields(payload: bytes, body: bytes) -> tuple[str, str, str] | None:
 
 
 def server_of(name: str) -> str:
-    """Words for the server whose name is `name`: a job's id, or SITE."""
+    """How messages call the server `name`: a job's id, or SITE."""
     return "the site's server" if name == SITE else f"the server of job {name}"

@@ -1,8 +1,8 @@
 """
 The job's secret: 32 random bytes, as 64 hex digits in a file that only its user can read.
 
-The server makes it, the nodes read it; it lies in a directory that they share (site.cfg: [secret]
-dir, ~/.iostats by default), or comes in the environment as IOSTATS_SECRET.
+The server makes it, and the nodes read it, in a directory that they share (site.cfg: [secret] dir,
+~/.iostats by default); or it is in the environment, as IOSTATS_SECRET.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def where(named: str | None, directory: str, job: str) -> str | None:
         return None
     home = os.path.expanduser(directory)
     if home.startswith("~"):
-        raise ConfigError(f"[secret] dir: expected a directory, got {directory!r}, and nobody "
-                          f"tells where that home is; name a file with --secret")
+        raise ConfigError(f"[secret] dir: expected a directory, got {directory!r}, whose home "
+                          f"is not known; name a file with --secret")
     return os.path.join(home, as_filename(job) + ".secret")
 
 
@@ -39,12 +39,12 @@ def load(path: str | None) -> bytes:
     """
     The secret's bytes, from `path`, or from the environment when that is None.
 
-    Raises NotDelivered when there is none (yet), StateError when it is not safe to use.
+    Raises NotDelivered when there is none yet, StateError when it is not safe to use.
     """
     text = (os.environ[VARIABLE] if path is None else _read(path)).strip()
     if len(text) < _SHORTEST:
         raise StateError(f"{path or VARIABLE}: expected a secret of at least {_SHORTEST} "
-                         f"characters, got {len(text)}; remove it where the server runs, and that "
+                         f"characters, got {len(text)}; remove it where the server runs, which "
                          f"makes a new one")
     return text.encode("latin-1", "replace")
 
@@ -55,22 +55,22 @@ def _read(path: str) -> str:
         if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
             raise StateError(f"{path}: expected a file of mode 0600, got mode "
                              f"{stat.S_IMODE(found.st_mode):04o}; others could have read it: "
-                             f"remove it where the server runs, and that makes a new one")
+                             f"remove it where the server runs, which makes a new one")
         return read_text(path)
     except FileNotFoundError:
         raise NotDelivered(f"{path}: no secret; the server makes it: is that running, and is the "
                            f"directory shared, or the file copied to here?") from None
     except PermissionError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}; it is another user's.  The "
-                         f"site's server knows ordinary users by munge: [server] auth = munge "
-                         f"secret in site.cfg, here and there") from None
+                         f"site's server authenticates ordinary users by munge: [server] auth = "
+                         f"munge secret in site.cfg, here and there") from None
     except OSError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def make(path: str | None) -> bool:
     """Make a new secret in `path`, unless one is there already; True when it was made."""
-    if path is None or os.path.lexists(path):      # its directory may be read-only, and rightly
+    if path is None or os.path.lexists(path):      # its directory may be read-only
         return False
     try:
         make_directories(os.path.dirname(path))

@@ -736,7 +736,7 @@ def test_a_report_on_a_full_disk_is_printed_instead(desk, full, option):
     done = server.wait()
     assert 1 == done.status
     assert [f"iostats: {full.path}/report: cannot be written: No space left on device; what was "
-            f"counted is kept: the same command again has it"] == done.lines[1:]
+            f"counted is kept: run the same command again"] == done.lines[1:]
     assert "40.0 KiB" in done.out
     assert ["filler"] == os.listdir(full.path)
 

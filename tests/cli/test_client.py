@@ -449,7 +449,7 @@ def test_when_strangers_sit_on_the_ports_the_error_names_them(desk, worked):
         client.deliver({"job": desk.job, "node": "nid00023"}, "127.0.0.1",
                        str(desk.home / "secret"), config)
     assert f"no answer from the server of job {desk.job}: port " in str(failed.value)
-    for text in (f"port {first}: something that does not answer listens there",
+    for text in (f"port {first}: the program on the port does not answer",
                  f"port {second}: the port is in use by another program"):
         assert text in str(failed.value)
 

@@ -364,7 +364,7 @@ def test_the_server_takes_each_message_once_and_no_node_twice(desk):
     for state, changed, why in (
             (first, {"seq": "37"}, "a report of nid00001 about the same time is counted already"),
             (state_of("nid00003", "login1"), {"seq": "41"}, "login1 is not among the job's nodes"),
-            (state_of("nid00003"), {"seq": "43", "protocol": 2}, "protocol 2 is not spoken here"),
+            (state_of("nid00003"), {"seq": "43", "protocol": 2}, "expected protocol 1, got 2"),
             ({**state_of("nid00003"), "job": desk.job}, {"seq": "47"}, None)):
         if why is None:
             assert send(state, **changed)["counted"]

@@ -355,7 +355,7 @@ def test_a_directory_that_goes_away_meanwhile_costs_the_file_and_not_the_report(
     assert 1 == done.status
     assert "40.0 KiB" in done.out
     assert ["iostats: results/file: cannot be written: No such file or directory; what was counted "
-            "is kept: the same command again has it"] == done.lines[1:]
+            "is kept: run the same command again"] == done.lines[1:]
 
 
 def test_quiet_says_nothing(desk):

@@ -32,7 +32,7 @@ from iostats.wire import jsonrpc
 
 CONFIG = config.load(os.devnull, {})
 NODES = {"nid00001": 23, "nid00002": 37, "nid00003": 41}          # read() calls of each
-TO_BE_LOST = "going on, but what is counted will be lost if this server is killed"
+TO_BE_LOST = "continuing, but what is counted will be lost if this server is killed"
 OPTIONS = ("--nodes", "nid[00001-00003]", "--format", "json")
 
 
@@ -165,7 +165,7 @@ def test_a_report_that_cannot_be_written_can_be_had_again(desk):
     assert (1, 101) == (done.status, reads(done.record))
     assert done.lines[-1] == (
         "iostats: results/record.json: cannot be written: No such file or directory; what was "
-        "counted is kept: the same command again has it")
+        "counted is kept: run the same command again")
     (desk.directory / "results").mkdir()
     done = desk.server(*command).wait()
     assert (0, 101) == (done.status, reads(done.record))
@@ -187,7 +187,7 @@ def test_standard_output_that_is_full_is_one_line_and_the_numbers_are_kept(desk)
     assert 1 == done.returncode
     assert done.stderr.splitlines()[-1] == (
         "iostats: standard output: cannot be written: No space left on device; what was counted is "
-        "kept: the same command again has it")
+        "kept: run the same command again")
     assert 1 == len(found_here(desk))
 
 
@@ -681,8 +681,8 @@ def test_a_disk_that_cannot_be_read_is_said_and_nothing_is_removed(tmp_path, mon
             tell(one, "nid00002")
             assert {"nid00002": 37} == counted(one)
     assert [f"{directory.path / '4711%20'}{os.uname().nodename.partition('.')[0]}.journal: cannot "
-            f"be read: Input/output error; going on without what an earlier server of this job had "
-            f"counted"] == directory.said
+            f"be read: Input/output error; continuing without what an earlier server of this job "
+            f"had counted"] == directory.said
     assert whole == directory.file.read_bytes()
 
 

@@ -625,8 +625,8 @@ def test_what_a_server_refuses_has_its_code_and_is_not_for_later(desk, munged): 
 
 
 @pytest.mark.parametrize("answer, why", [
-    (None, "something that does not answer listens there"),
-    (b"", "it closed the connection|something that does not answer"),
+    (None, "the program on the port does not answer"),
+    (b"", "it closed the connection|the program on the port does not answer"),
     (http_answer(b"{}"), "the port is in use by another program"),
     (http_answer(b'{"result": {"job": "4711"}}'), "the server of job '4711'"),
     (b"x" * 100_000, "the port is in use by another program"),

@@ -288,7 +288,7 @@ def test_another_protocol_is_refused_with_the_one_that_is_spoken(server):
     body = report(protocol=37)
     reply, _ = server.answer(body, header(body))
     assert -32004 == code(reply)
-    assert "protocol 37 is not spoken here, only 1" in json.loads(reply)["error"]["message"]
+    assert "expected protocol 1, got 37" in json.loads(reply)["error"]["message"]
 
 
 @pytest.mark.parametrize("authorization, is_proved", [

@@ -246,7 +246,7 @@ def test_entries_that_cannot_be_are_some_that_were_not_understood(samples, total
     (a_message()[:-1], "expected 38 bytes of 2 entries, got 37"),
     (a_message() + b"x", "expected 1 blocks, got 1 bytes more"),
     (a_message(blocks=2), "block 2 of 2: expected a line of JSON"),
-    (a_message({"protocol": 3}), "protocol 3 is not spoken here, only 2"),
+    (a_message({"protocol": 3}), "expected protocol 2, got 3"),
     (a_message({"blocks": 10_001}), "<= 10000"), (a_message({"run": "x"}), "regex"),
     (a_message(block={"times": [8, 3]}), "Invalid enum value 3"),
     (a_message(block={"times": [8, 0]}), "Invalid enum value 0"),

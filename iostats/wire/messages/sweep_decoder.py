@@ -87,7 +87,7 @@ def decoded_sweep(packed: PackedSweep, most: int) -> ReceivedSweep:
     line, at = _line(data, len(MAGIC))
     head, blocks = _head_of(line), []
     if head.protocol != PROTOCOL:
-        raise ValueError(f"protocol {head.protocol} is not spoken here, only {PROTOCOL}; use one "
+        raise ValueError(f"expected protocol {PROTOCOL}, got {head.protocol}; use one "
                          f"release on all servers")
     for number in range(head.blocks):
         begin = at
