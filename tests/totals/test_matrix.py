@@ -153,7 +153,8 @@ class Story:
         self.release, self.workload, self.traits = release, workload, TRAITS[release]
         self.before, self.after = ({
             (file.source, file.name): file.text
-            for file in snapshot(DATA / f"lustre-{release}" / when).files if file.source != "jobs"}
+            for file in snapshot(DATA / f"lustre-{release}" / when).files
+            if file.source != "cgroups"}
             for when in ("before", "after"))
         self.mounts = sorted({name.rpartition("-")[2] for _, name in self.before})
         self.boots = "boot one", "boot one"
