@@ -18,7 +18,7 @@ from cluster import slurm, slurm_cluster  # noqa: F401
 from gridengine import gridengine, gridengine_cluster  # noqa: F401
 from hypothesis import HealthCheck, settings
 from no_process import no_process
-from site_fixtures import desk, inside, site, store, store_path  # noqa: F401
+from site_fixtures import desk, inside, of_all, site, store, store_path  # noqa: F401
 
 # Some tests have something for those of other rooms.
 sys.path += sorted({str(path.parent) for path in pathlib.Path(__file__).parent.glob("*/test_*.py")})

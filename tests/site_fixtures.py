@@ -5,6 +5,10 @@ Imports are inside: all tests import this file, also where the server's packages
 """
 from __future__ import annotations
 
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 
 
@@ -47,3 +51,12 @@ def store(store_path):
     one = Store(store_path)
     yield one
     one.close()
+
+
+@pytest.fixture
+def of_all():
+    """A directory that every user can reach and write to, as /tmp, without its sticky bit."""
+    path = Path(tempfile.mkdtemp(prefix="iostats-test-"))
+    path.chmod(0o777)
+    yield path
+    shutil.rmtree(path)

@@ -20,7 +20,7 @@ HEAD = """\
 
 iostats has none of their code: they are installed from PyPI, and a compute node needs none of them.
 `tools/licences.py` makes this list of all packages in `tools/requirements-ci.txt` from their own
-metadata; `tests/site/test_malice.py` compares it with what is installed.  munge's library
+metadata; `tests/test_exposure.py` compares it with what is installed.  munge's library
 (LGPL-3.0) is called where site.cfg names munge, libfuse (LGPL-2.1) only by the simulated mount.
 
 | package | licence | for |

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from processes import until
@@ -16,19 +13,10 @@ from site_desk import a_report
 as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 
 
-@pytest.fixture
-def open_directory():
-    """A directory that every user can reach."""
-    path = Path(tempfile.mkdtemp(prefix="iostats-test-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])
-def test_the_report_is_appended_to_the_jobs_output_once(desk, open_directory):
+def test_the_report_is_appended_to_the_jobs_output_once(desk, of_all):
     """At its end, written as the job's user; a late report does not append a second one."""
-    output = open_directory / "slurm-4711.out"
+    output = of_all / "slurm-4711.out"
     output.write_text("what the job said\n")
     output.chmod(0o666)
     os.chown(output, 65534, 65534)
