@@ -216,7 +216,7 @@ def _stop(ranks: _Ranks, member: Any) -> int:
         if error is not None:
             counted.clear()
             failed = failed or error
-        state = ranks.comm.reduce(totals, op=_merged, root=ranks.leader)
+        state = ranks.comm.reduce(totals, op=merged_states, root=ranks.leader)
         answer, refusal = ranks.from_leader(lambda: _sent(ranks, member, state))
     if not ranks.works:
         return DONE
@@ -271,7 +271,7 @@ def _totals(ranks: _Ranks, member: Any, reports: dict[str, dict[str, Any]], why:
         return None
     totals = Totals(ranks.job)
     for path, params in sorted(reports.items(), key=lambda item: item[1]["ended"]):
-        outcome = totals.add(_report_of(params, ahead_s))
+        outcome = totals.add(report_of(params, ahead_s))
         if outcome.counted:
             counted[path] = outcome.why
         else:
@@ -281,7 +281,7 @@ def _totals(ranks: _Ranks, member: Any, reports: dict[str, dict[str, Any]], why:
     return totals.state()
 
 
-def _report_of(params: dict[str, Any], ahead_s: float) -> Report:
+def report_of(params: dict[str, Any], ahead_s: float) -> Report:
     """The params of the method `report` as Totals.add takes them, by the server's clock."""
     def deltas(found: Iterable[dict[str, Any]]) -> list[SimpleNamespace]:
         return [SimpleNamespace(**{"target": "", "lower_bound": False, "why": "", "proved": False,
@@ -296,7 +296,8 @@ def _report_of(params: dict[str, Any], ahead_s: float) -> Report:
         params.get("uptime_s", 0.0))
 
 
-def _merged(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
+def merged_states(one: dict[str, Any] | None,
+                  other: dict[str, Any] | None) -> dict[str, Any] | None:
     """Two states in one; the states of ranks that have nothing to say are None."""
     if one is None or other is None:
         return one if other is None else other

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from iostats.totals.snapshot import Snapshot
 
 METRICS = ("read_bytes", "write_bytes", "operations")
-_LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 1.0
 
 
 def run(kept: State, seq: str, take: Callable[[], Snapshot], sources: dict[str, ModuleType],
@@ -71,7 +71,7 @@ def run(kept: State, seq: str, take: Callable[[], Snapshot], sources: dict[str, 
             written = keep()
         if is_last:
             break
-        sleep(max(0.0, min(_LOOK_EVERY_S, due - now())))
+        sleep(max(0.0, min(LOOK_EVERY_S, due - now())))
     if _identity(kept.loaded_from) is None:
         kept.forget_watch()               # `stop` may have been between two lines of ours
         kept.leave()

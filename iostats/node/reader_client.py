@@ -70,7 +70,7 @@ def ask(path: str) -> dict[tuple[str, str], File]:
     """{(source, name): File} of what the reader at `path` sees; ReaderError."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            return _files_in(_answer(connection, path, time.monotonic() + ANSWER_WITHIN_S))
+            return files_in(_answer(connection, path, time.monotonic() + ANSWER_WITHIN_S))
     except socket.timeout:
         raise ReaderError(f"no whole answer within {ANSWER_WITHIN_S:g} s") from None
     except OSError as error:
@@ -105,7 +105,8 @@ def _answer(connection: socket.socket, path: str, until: float) -> bytes:
     return b"".join(parts)
 
 
-def _files_in(data: bytes) -> dict[tuple[str, str], File]:
+def files_in(data: bytes) -> dict[tuple[str, str], File]:
+    """{(source, name): File} of the answer of `show --json`; ReaderError."""
     try:
         found = {}
         for one in strict_json.loads(data)["files"]:

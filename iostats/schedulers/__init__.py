@@ -108,9 +108,11 @@ def _modules(files: Iterable[str]) -> list[ModuleType]:
 def here(environ: Mapping[str, str]) -> ModuleType:
     """The module of the batch system whose job has this environment; `none` for no job's."""
     files = file_names()
-    # A prolog imports as few as it can: first those whose own variables are there.
-    likely = [name for name in files
-              if any(variable.startswith(f"{name.upper()}_") for variable in environ)]
+    # A prolog imports as few as it can: first those whose own variables seem to be there, such as
+    # SLURM_JOB_ID for slurm, or LSB_JOBID for lsf.  The others are asked as well if it is not them.
+    words = {variable.partition("_")[0] for variable in environ}
+    likely = [name for name in files if any(
+        len(word) == len(name) and word[:2] == name[:2].upper() for word in words)]
     for some in (likely, files):
         for module in _modules(some):
             is_here = getattr(module, "is_here", None)

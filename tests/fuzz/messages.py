@@ -579,7 +579,7 @@ def reader_answer(data):
     from iostats.node import reader_client
     from iostats.totals.snapshot import Snapshot, decode, encode
     try:
-        found = reader_client._files_in(data)
+        found = reader_client.files_in(data)
     except reader_client.ReaderError:
         return
     for (source, name), file in found.items():

@@ -329,8 +329,8 @@ def test_a_report_by_way_of_a_rank_is_the_report(job):
                                        type=NodeReport)
             sent.ended -= sent.clock_ahead_s
             by_itself.add(sent)
-            on_rank.add(mpi_reduce._report_of(params, ahead_s))
-        state = mpi_reduce._merged(None, json.loads(json.dumps(on_rank.state())))
+            on_rank.add(mpi_reduce.report_of(params, ahead_s))
+        state = mpi_reduce.merged_states(None, json.loads(json.dumps(on_rank.state())))
         by_rank.merge(totals_of(
             msgspec.json.decode(json.dumps(message(state, node="nid00000")), type=TotalsParams),
             "nid00000", "4711", set(), str))

@@ -101,7 +101,7 @@ def test_each_look_has_a_bin_of_its_own(tmp_path, monkeypatch, late_s):
 def test_a_month_is_240_bins_in_a_small_file(tmp_path, monkeypatch):
     """A look each hour for 30 days: 719 of them before the end, in 180 bins of four hours."""
     day = Day(tmp_path, monkeypatch, until_s=30 * 86400.0)
-    monkeypatch.setattr(rates, "_LOOK_EVERY_S", 3600.0)
+    monkeypatch.setattr(rates, "LOOK_EVERY_S", 3600.0)
     day.run(3600)
     assert (14400, 180) == (day.series["every_s"], len(day.series["operations"]))
     assert 4 * 23 == day.series["operations"][100]

@@ -436,7 +436,7 @@ def test_an_answer_that_no_snapshot_could_hold_is_no_answer(file):
     """Checked before anything of it is taken."""
     with pytest.raises(reader_client.ReaderError,
                        match="expected the answer of `show --json`, got"):
-        reader_client._files_in(json.dumps({"files": [file]}).encode())
+        reader_client.files_in(json.dumps({"files": [file]}).encode())
 
 
 # -- a start that root leaves ----------------------------------------------------------------
