@@ -221,7 +221,7 @@ class SiteWorld:
                         assert self.harvest.take(again, server.name)["taken"]
                     self.store.commit()
         if self.knows:
-            for job in self.harvest.lives.jobs():
+            for job in self.harvest.lives.states():
                 if job != WITNESS:
                     self.harvest.lives.learn(job, Facts(job=job, state="running",
                                                   started=float(self.first[job])))
@@ -290,13 +290,13 @@ class SiteWorld:
             server.up = True
         for _ in range(40):
             self.wait(EVERY_S)
-            for job in [one for one in self.harvest.lives.jobs() if self.knows and one != WITNESS]:
+            for job in set(self.harvest.lives.states() if self.knows else ()) - {WITNESS}:
                 self.harvest.lives.learn(job, Facts(
                     job=job, state="ended", started=float(self.first[job]),
                     ended=float(self.last[job])))
-            if not set(self.harvest.lives.jobs()) - {WITNESS}:
+            if not set(self.harvest.lives.states()) - {WITNESS}:
                 return self
-        raise AssertionError(f"not settled: {set(self.harvest.lives.jobs())}")
+        raise AssertionError(f"not settled: {set(self.harvest.lives.states())}")
 
     def judged(self):
         """{job: (what is recorded, the truth, is it marked, notes)} of all that has a record."""

@@ -176,9 +176,9 @@ class JobLives:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def jobs(self) -> list[str]:
-        """All jobs that are not settled."""
-        return list(self._lives)
+    def states(self) -> dict[str, str]:
+        """{job: job_lifecycle.RUNNING and so on} of all jobs that are not settled."""
+        return {job: life.state for job, life in self._lives.items()}
 
     def job_of(self, job_id: str) -> str:
         """The job that an id in job_stats is of; "" for none."""
@@ -196,11 +196,6 @@ class JobLives:
             if life is not None and life.facts:
                 facts = self._facts[job] = Facts(**life.facts)
         return facts
-
-    def state(self, job_id: str) -> Optional[str]:
-        """The state of the job that an id is of, job_lifecycle.RUNNING and so on; None: no job."""
-        life = self._lives.get(self.job_of(job_id))
-        return life.state if life is not None else None
 
     def harvested(self, job: str, began: Optional[float] = None,
                   ended: Optional[float] = None) -> Optional[HarvestedJob]:

@@ -91,16 +91,16 @@ def test_a_job_without_a_batch_system_is_settled_by_silence_and_leaves_memory(de
     desk.turn()
     quiet(desk, 1780)
     assert {} == desk.settled
-    assert "quiet" == desk.harvest.lives.state("4711")
+    assert "quiet" == desk.harvest.lives.states()["4711"]
     quiet(desk, 40)
     assert ["4711"] == list(desk.settled)
-    assert desk.harvest.lives.state("4711") is None
+    assert "4711" not in desk.harvest.lives.states()
     assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
                                                        desk.totals("4711"))
     desk.again()
     assert (True, {"scratch": (41_003, 0, False)}) == (desk.harvest.lives.harvested("4711").final,
                                                        desk.totals("4711"))
-    assert desk.harvest.lives.state("4711") is None
+    assert "4711" not in desk.harvest.lives.states()
     desk.turn()
     assert ["4711"] == list(desk.settled)
 
@@ -152,7 +152,7 @@ def test_a_job_is_not_settled_by_an_agent_whose_clock_is_a_day_ahead(desk):
     one = desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003))
     desk.send("oss1", {**one, "read_at": desk.now + ahead})
     desk.turn()
-    assert ({}, "running") == (desk.settled, desk.harvest.lives.state("4711"))
+    assert ({}, "running") == (desk.settled, desk.harvest.lives.states()["4711"])
 
 
 def test_a_job_that_ran_while_no_agent_read_is_marked(desk):

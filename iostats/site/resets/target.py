@@ -72,11 +72,6 @@ class CorrectedTarget:
         return self.readings.read_at
 
     @property
-    def ahead(self) -> float:
-        """The storage server's clock less the site's at that reading, s."""
-        return self.readings.ahead
-
-    @property
     def swept_since(self) -> float | None:
         """When the first whole reading was, by the site's clock; None before it."""
         return self.readings.swept_since
