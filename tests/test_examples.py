@@ -34,7 +34,7 @@ PROGRAMS = (r"(?:iostats|(?:\./)?iostats_(?:client|server)\.py|make|python3?|\S*
             r"|srun|mpirun|sbatch|scp|mkdir|systemctl|sacct|qmgr|lctl|mount|wait)")
 
 NOT_RUN = {
-    r"make (demo|test|quick|coverage|bench|chaos|fuzz|lock|audit)\b.*":
+    r"make (demo|test|quick|pythons|coverage|bench|chaos|fuzz|lock|audit)\b.*":
         "a whole run of its own; tests/test_setup.py and tests/cli/test_sample_job.py have parts",
     r"make install-\w+.*|systemctl .*|mkdir -p /etc/iostats|scp .*":
         "changes the machine; tests/test_setup.py and tests/test_systemd.py install each role",

@@ -203,15 +203,12 @@ def test_a_node_list_of_a_megabyte_asks_for_no_more_than_that(text):
         tracemalloc.stop()
 
 
-def test_a_list_of_jobs_that_has_always_more_of_the_same_ends():
+def test_a_list_of_jobs_that_has_always_more_of_the_same_ends(monkeypatch):
     """A server that answers each question with the same place to go on from."""
     rows = {"jobs": [{"job_id": "4711"}], "next": [23, "eiger", "4711", 0]}
-    kept, jobs.asked = jobs.asked, lambda *question, **more: rows
-    try:
-        with pytest.raises(NotDelivered, match="answers in another form: a list of jobs"):
-            jobs._rows({}, {}, 10**9)
-    finally:
-        jobs.asked = kept
+    monkeypatch.setattr(jobs, "ask_site", lambda *question, **more: rows)
+    with pytest.raises(NotDelivered, match="answers in another form: a list of jobs"):
+        jobs._rows({}, {}, 10**9)
 
 
 def test_a_message_of_ours_is_cut_in_the_middle():
