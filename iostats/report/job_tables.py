@@ -46,7 +46,7 @@ def text(record: Record, config: Any, form: str = "grid", long: bool = False,
     """
     The report of a labelled `record`, ending with a newline.
 
-    `form`: one of config.FORMATS.  `long`, `explain`: --long and --explain.
+    `form`: one of options.FORMATS.  `long`, `explain`: --long and --explain.
     """
     if form == "json":
         return as_json(record)

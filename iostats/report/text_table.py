@@ -21,7 +21,7 @@ _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
            align: Sequence[str] | None = None) -> str:
-    """Rows of texts as a table in a form of config.FORMATS; `align`: "left", "right" of each."""
+    """Rows of texts as a table in a form of options.FORMATS; `align`: "left", "right" of each."""
     # Everything is text by now: tabulate must not read numbers into it (it would print
     # 16777216 as 1.67772e+07 in a column with a "-").
     if form == "markdown":

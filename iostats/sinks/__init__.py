@@ -7,7 +7,7 @@ on; its packages are imported then, and not before.  The module has
 
     NAME                      its section in site.cfg, its pip extra, and its name in messages
     ABOUT                     what it feeds, in one line for docs/sinks.md
-    OPTIONS                   {key: base.config.Option} of its section
+    OPTIONS                   {key: base.options.Option} of its section
     IMPORTS                   the package that it imports, "influxdb_client"; "" for none
     REQUIRES                  what pip installs for that, the extra NAME of pyproject.toml; () for
                               none

@@ -21,7 +21,7 @@ from typing import Any, Optional, Union
 
 import msgspec
 
-from iostats.base.config import LONGEST_PAUSE_S
+from iostats.base.options import LONGEST_PAUSE_S
 from iostats.base.errors import StateError, WireError
 from iostats.site.harvest_checkpoints import Checkpoints
 from iostats.site.harvest_store import BlockRow, LoggedRow, SweepStore, decoded_row, encoded_row

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iostats.base import config
-from iostats.base.config import FREE_SECTIONS, OPTIONS, SECTIONS, Config, load
+from iostats.base.config import Config, load
+from iostats.base.options import FREE_SECTIONS, OPTIONS, RENAMED, SECTIONS
 from iostats.base.errors import ConfigError
 from iostats.cli import config as config_command
 
@@ -107,9 +108,9 @@ RENAMED_KEYS = [
 
 def test_the_table_of_these_tests_has_every_renamed_key():
     """A key that is renamed later gets its row here."""
-    assert set(config.RENAMED) == {f"{section}.{old}" for section, old, *_ in RENAMED_KEYS}
+    assert set(RENAMED) == {f"{section}.{old}" for section, old, *_ in RENAMED_KEYS}
     assert {f"{section}.{new}" for section, _, new, *_ in RENAMED_KEYS} <= set(OPTIONS)
-    assert set() == set(config.RENAMED) & set(OPTIONS)
+    assert set() == set(RENAMED) & set(OPTIONS)
 
 
 @pytest.mark.parametrize("section, old, new, text, value", RENAMED_KEYS)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from test_job_totals import NODES, llite, osc, totals, unread
 from test_record import JOBS, written
 
-from iostats.base.config import FORMATS, Config
+from iostats.base.config import Config
+from iostats.base.options import FORMATS
 from iostats.report import accounting_comment
 from iostats.report import job_tables as tables
 from iostats.report.accounting_comment import CommentError, encode

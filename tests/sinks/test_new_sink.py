@@ -18,7 +18,7 @@ A_SINK = '''\
 A text file: a line for each sweep.
 """
 
-from iostats.base.config import Option, absolute_path, number
+from iostats.base.options import Option, absolute_path, number
 
 NAME = "sweeplog"
 ABOUT = "A text file: a line for each sweep"

@@ -9,7 +9,7 @@ InfluxDB 2, and other databases that take its writes (VictoriaMetrics), through 
 
 from __future__ import annotations
 
-from iostats.base.config import Option, absolute_path, choice, duration, number, printable
+from iostats.base.options import Option, absolute_path, choice, duration, number, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ The page is made after each sweep, and is the same until the next.
 
 from __future__ import annotations
 
-from iostats.base.config import Option, choice, number, printable
+from iostats.base.options import Option, choice, number, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

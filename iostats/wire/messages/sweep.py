@@ -18,7 +18,7 @@ import msgspec
 import numpy
 import numpy.typing
 
-from iostats.base.config import LONGEST_PAUSE_S
+from iostats.base.options import LONGEST_PAUSE_S
 from iostats.base.job_id import LONGEST_NODE_NAME
 from iostats.lustre.job_stats import LONGEST_ID
 

@@ -1,0 +1,258 @@
+"""
+The keys of site.cfg: what each is for, what it may be, and what it is where nobody says.
+
+    OPTIONS       "section.key" -> Option, in the order of site.cfg, which is made from it
+    RENAMED       old keys
+
+A sink's keys are in its own module, and are of these kinds as well.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+LONGEST_PAUSE_S = 3600          # between two sweeps; job_stats forget after 600 s by default
+
+Option = namedtuple("Option", "default check expected help")
+Option.__doc__ = """
+One choice.
+
+Attributes:
+    default: as it would stand in site.cfg.
+    check: text -> value, raising ValueError.
+    expected: what is allowed, for the error message.
+    help: for site.cfg and the documentation.
+"""
+
+FORMATS = ("grid", "plain", "json", "csv", "markdown")
+UNITS = ("binary", "decimal", "bytes")
+
+
+def printable(value: str) -> str:
+    """A check: any text in one line of printable characters."""
+    if not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError
+    return printable(value)
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def check(value: str) -> int:
+        if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
+            raise ValueError
+        return int(value)
+    return check
+
+
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0 <= seconds <= 1e7:
+        raise ValueError
+    return seconds
+
+
+def _words_of(*choices: str) -> Callable[[str], list[str]]:
+    def check(value: str) -> list[str]:
+        if not set(value.split()) <= set(choices):
+            raise ValueError
+        return value.split()
+    return check
+
+
+def _ways(value: str) -> list[str]:
+    words = value.split()
+    if not words or len(set(words)) < len(words) or not set(words) <= {"secret", "munge"}:
+        raise ValueError
+    return words
+
+
+def choice(default: str, choices: Sequence[str], help: str) -> Option:
+    """An Option that has one of these values."""
+    def check(value: str) -> str:
+        if value not in choices:
+            raise ValueError
+        return value
+    return Option(default, check, f"{', '.join(choices[:-1])} or {choices[-1]}", help)
+
+
+def number(low: int, high: int, default: int, help: str) -> Option:
+    """An Option that is an integer."""
+    return Option(str(default), _integer(low, high), f"a number from {low} to {high}", help)
+
+
+def duration(default: float, help: str) -> Option:
+    """An Option that is a time in seconds."""
+    return Option(str(default), _seconds, "seconds, from 0 to 10000000", help)
+
+
+def absolute_path(default: str, what: str, help: str) -> Option:
+    """A path of a service or a hook: it must be absolute, since their directory is not defined."""
+    return Option(default, _absolute, f"{what} whose path begins with /", help)
+
+
+OPTIONS = {
+    "node.state_dir": Option("", printable, "a directory", (
+        "Where `start` keeps its snapshot until `stop`, and a job's server what it has counted "
+        "until its report is written; it must be the user's own.  Empty: a private directory with "
+        "a name that others cannot guess, below /tmp.")),
+    "node.job_id_variables": Option(
+        "SLURM_JOB_ID PBS_JOBID LSB_JOBID JOB_ID FLUX_JOB_ID COBALT_JOBID", str.split,
+        "names of environment variables", (
+        "Where the job id is looked for; the first one set.  Where this is not changed, any batch "
+        "system that iostats knows is asked for it after these.")),
+    "node.file_systems": Option("", str.split, "names of file systems, or globs of them", (
+        "File systems whose counters are read, such as scratch snx1100*.  Empty: all.")),
+    "node.retry_timeout": duration(60, (
+        "How long `stop` tries to reach the server, with growing pauses; after that it keeps the "
+        "delta for a later `stop`.")),
+    "node.reader": Option("/run/iostats/reader.sock", printable, "a socket", (
+        "The socket of the reader, which gives ordinary users the counters that only root may "
+        "read.  It is asked when a counter file may not be read.  Empty: never.")),
+    "node.public_dir": Option("/run/iostats/start", printable, "a directory", (
+        "Where root's `start --public` keeps a snapshot that the job's user can use but not "
+        "change.")),
+    "node.python": Option("python3", printable, "a command", (
+        "Python 3.9 or newer on the nodes, for `iostats run`.")),
+    "node.hook_dir": absolute_path("/var/lib/iostats/node", "a directory", (
+        "Where prolog and epilog keep the starts of a node's jobs, and the reports that wait for "
+        "the site's server; owned by root, on the node's own disk.")),
+    "node.hook_timeout": duration(0.9, (
+        "Prolog and epilog end after this time, whether they are finished or not.")),
+    "server.host": Option("", printable, "a host name", (
+        "Where the job's server runs; stop --server.")),
+    "server.port_first": number(1, 65535, 20000, (
+        "First of the ports that job ids are mapped to; keep them out of the kernel's "
+        "ephemeral ports (sysctl net.ipv4.ip_local_port_range).")),
+    "server.port_last": number(1, 65535, 29999, "Last of these ports."),
+    "server.port_tries": number(1, 1000, 16, (
+        "How many ports are tried when a job's first port is in use by another program.")),
+    "server.deadline": duration(60, (
+        "How long the server waits for the other nodes after the first `stop`.")),
+    "server.max_message_bytes": number(1024, 1 << 30, 16 << 20, (
+        "A larger message is refused unread.")),
+    "server.max_nodes": number(1, 10_000_000, 100_000, (
+        "A job may have up to this number of nodes; reports of more are refused.")),
+    "server.max_connections": number(16, 1_000_000, 20_000, (
+        "From this number of open connections on, idle ones are closed early.")),
+    "server.idle_timeout": duration(10, (
+        "A connection on which no complete message arrives for this time is closed.")),
+    "server.clock_tolerance": duration(300, (
+        "A message is refused as stale when its time differs more than this from the server's.")),
+    "server.auth": Option("secret", _ways, "secret or munge, or both, the preferred one first", (
+        "How nodes and server authenticate each other.  secret: by the job's secret, in a "
+        "directory that they share.  munge: by munged, which runs on each of them; a server then "
+        "accepts messages of its own user and of root only.  With both, a node uses the first "
+        "that works, and a server accepts either.")),
+    "server.munge_socket": Option("", printable, "a socket", (
+        "The socket of munged.  Empty: munge's own default.")),
+    "server.munge_users": Option("", str.split, "names or numbers of users", (
+        "With munge a node trusts servers of its own user, of root, and of these users.")),
+    "batch.system": Option("", printable, "the name of one, such as slurm, or none", (
+        "The batch system.  Empty: the one whose job id is in the environment.")),
+    "run.output": Option("", printable, "a file", (
+        "Where `iostats run` writes its report; %j is the job's id.  Empty: standard error.")),
+    "run.start_timeout": duration(30, (
+        "`iostats run` waits this long for its nodes to be ready, then starts its command; nodes "
+        "that were not ready are missing in the report.")),
+    "run.grace": duration(1, (
+        "When the batch system ends a job (SIGTERM), its command has this time to end; after "
+        "that the nodes read their counters even if it still runs.")),
+    "run.deadline": duration(5, (
+        "After that the nodes have this time to report; grace and deadline together must be "
+        "shorter than the time until SIGKILL (Slurm: KillWait).")),
+    "site.host": Option("", printable, "a host name", (
+        "Where the site's server runs; all prologs and epilogs report to it.")),
+    "site.port": number(1, 65535, 19990, "The port of the site's server."),
+    "site.secret": Option("/etc/iostats/site.secret", printable, "a file", (
+        "The secret that the site's server and root on the nodes share; the same file on all of "
+        "them, readable by root only.")),
+    "site.store": absolute_path("/var/lib/iostats/site.sqlite", "a file", (
+        "Where the site's server keeps reports and records.")),
+    "site.deadline": duration(300, (
+        "How long the site's server waits for a job's other nodes after its first epilog, before "
+        "it makes the record; later reports are added to it.")),
+    "site.keep_reports_days": number(1, 3650, 7, (
+        "How many days the nodes' reports are kept; a report that comes later is not added.")),
+    "site.keep_days": number(1, 36500, 365, "How many days records are kept."),
+    "site.show": Option("", _words_of("output", "home", "comment"),
+                        "words out of: output home comment", (
+        "Where the site's server shows a job's report.  output: at the end of the job's own output "
+        "file.  home: in ~/.iostats/JOB.txt of a user who has that directory.  comment: a short "
+        "form in the batch system's accounting, where every user can read it with sacct, unless "
+        "slurm.conf and slurmdbd.conf have PrivateData=jobs.")),
+    "site.comment_fields": Option("AdminComment", str.split, "names of fields", (
+        "Slurm's fields for the short form; the first one that has no text of others is used.")),
+    "site.readers": Option("root", str.split, "names of users", (
+        "Users who may read all records; others may read their own, where auth is munge.")),
+    "site.mail_program": Option("/usr/bin/mail", printable, "a command", (
+        "The program with which `iostats mail` sends its mail.")),
+    "harvest.job_id": Option("%j", printable, "a form with one %j, such as %j or %j:%u:%H", (
+        "The form of job ids in job_stats, as in jobid_name (lctl get_param jobid_name): %j the "
+        "job, %e program, %u user, %g group, %H or %h host, %p process.  I/O under an id of "
+        "another form is that of (no job): cp.0, kworker.")),
+    "harvest.interval": number(0, LONGEST_PAUSE_S, 0, (
+        "On storage servers: seconds between two sweeps over job_stats; the same on all of them, "
+        "so that they sweep at the same time, and at most a third of job_cleanup_interval.  0: "
+        "chosen by the agent.")),
+    "harvest.file_systems": Option("", str.split, "names of file systems", (
+        "File systems that are harvested.  Empty: all.")),
+    "harvest.spool_dir": absolute_path("/var/lib/iostats/harvest", "a directory", (
+        "Where sweeps wait for the site's server; on the storage server's own disk.")),
+    "harvest.spool_bytes": number(1 << 20, 1 << 40, 64 << 20, (
+        "When the waiting sweeps are larger than this, the oldest are dropped.")),
+    "harvest.cpu_percent": number(1, 100, 25, (
+        "A sweep uses up to this share of one core, on average.")),
+    "secret.dir": Option("~/.iostats", printable, "a directory", (
+        "Where the server puts the job's secret; a directory that the nodes share.")),
+    "report.format": choice("grid", FORMATS, "The form of the tables."),
+    "report.units": choice("binary", UNITS, (
+        "binary: 1 MiB = 1048576 bytes.  decimal: 1 MB = 1000000 bytes.  bytes: plain numbers.")),
+    "report.columns": Option("", str.split, "names of operations", (
+        "Operations that the tables show, in this order.  Empty: every operation that happened.")),
+    "report.job_fields": Option(
+        "", printable, "names of fields, as `iostats jobs -e` lists them", (
+        "The fields that `iostats jobs` shows, as for its option -o.  Empty: its default.")),
+    "report.file_systems": Option("", str.split, "names of file systems", (
+        "File systems that the tables show, in this order.  Empty: all.")),
+}
+
+
+def _of_path(glob: str) -> str:
+    """The names of file systems that a glob of the directories of mounts or OSTs stands for."""
+    last = glob.rstrip("/").rpartition("/")[2].partition("-OST")[0]
+    name, dash, instance = last.rpartition("-")
+    is_instance = dash and (instance == "*" or not instance.strip("0123456789abcdef*?"))
+    return name if is_instance else last
+
+
+# Old keys, still accepted: old -> (new, function of the old value's text that returns the new
+# one's; None: the text is the same).
+RENAMED: dict[str, tuple[str, Callable[[str], str] | None]] = {
+    "node.try_for": ("node.retry_timeout", None),
+    "node.hook_within": ("node.hook_timeout", None),
+    "server.silence": ("server.idle_timeout", None),
+    "run.start_within": ("run.start_timeout", None),
+    "harvest.every": ("harvest.interval", None),
+    "node.mdc_path": ("node.file_systems", _of_path),
+    "node.osc_path": ("node.file_systems", _of_path),
+}
+
+# Sections whose keys a site makes up: file system = its name in tables.
+FREE_SECTIONS = {"labels": "What the tables call a file system: snx11001 = BW Home"}
+
+
+def sections_of(options: Iterable[str]) -> list[str]:
+    """Sections of "section.key", in their order, and those whose keys a site makes up."""
+    return [*dict.fromkeys(name.partition(".")[0] for name in options), *FREE_SECTIONS]
+
+
+SECTIONS = sections_of(OPTIONS)
