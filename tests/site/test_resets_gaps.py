@@ -10,6 +10,7 @@ from iostats.site.resets.gaps import (
     BEFORE_SEEN,
     CLEARED,
     CLOCK_SET,
+    DOUBTFUL,
     LATE,
     NO_SWEEP,
     NOT_UNDERSTOOD,
@@ -198,3 +199,34 @@ def test_a_gap_does_not_mark_jobs_whose_entry_lived_through_it_or_that_ran_outsi
     assert [[], [NO_SWEEP], [], []] == [target.marks(*one) for one in (
         ("4711", T + 150, T + 2000), ("4712", T + 150, T + 2000), ("4713", T + 150, T + 199),
         ("4712", T + 1990, T + 2000))]
+
+
+def test_of_many_gaps_the_oldest_become_one():
+    """70 boots, of which each costs all that was done since the last reading of the one before."""
+    target = taken(EMPTY)
+    for boot in range(1, 71):
+        target.take(block(20 * boot, {}), "oss1", f"boot {boot + 1}", True)
+    assert 64 == len(target.gaps)
+    assert [(T, T + 140, RESTARTED), (T + 140, T + 160, RESTARTED)] == target.gaps[:2]
+    assert [RESTARTED] == target.marks("4711", T + 21, T + 22)
+    again = CorrectedTarget.from_state(JobIds(), target.state())
+    assert (target.gaps, target.state()) == (again.gaps, again.state())
+
+
+def test_gaps_of_two_kinds_that_become_one_give_both_reasons():
+    """The oldest is a clear, which 4711's entry has outlived; what is made of it marks all jobs."""
+    target = taken(EMPTY, block(200, {**opens(-41, 199, 23), "4712": (190, 199, {"open": 5})}),
+                   block(400, {"4712": (390, 399, {"open": 7})}))
+    assert [] == target.marks("4711", T + 190, T + 300)
+    for boot in range(64):
+        target.take(block(420 + 20 * boot, {}), "oss1", f"boot {boot + 2}", True)
+    assert [f"{CLEARED}; or {RESTARTED}"] == target.marks("4711", T + 190, T + 300)
+
+
+def test_the_shortest_of_many_past_intervals_still_counts():
+    """job_cleanup_interval is set eleven times in a minute, once to 120 s; 4711 was seen before."""
+    target = taken(EMPTY, block(200, opens(None, 199, 23)))
+    for at, cleanup_s in enumerate((120, *range(601, 611))):
+        target.take(block(205 + 5 * at, {}, cleanup_s=cleanup_s), "oss1", "boot 1", False)
+    target.take(block(400, opens(None, 390, 41), cleanup_s=610), "oss1", "boot 1", False)
+    assert [DOUBTFUL] == target.marks("4711", T + 190, T + 400)

@@ -142,3 +142,30 @@ def test_the_totals_of_a_real_lustre_go_through_clear_and_expiry(release):
     for target in targets.values():
         assert [CLEARED, NO_SWEEP] == target.marks("prime_io.0", began, ended)
         assert [] == target.marks("prime_io.0", began, began + 60)
+
+
+def test_suspects_are_those_with_a_sum_at_the_kernels_limit_in_this_entry_or_an_earlier_one():
+    """4711's is in its first entry, 4712's in the one that is there; 4713's is below."""
+    def written(seen, **sums):
+        return {job: (seen - 9, seen, {"write_bytes": (1, 1, 2**40, total, 0)})
+                for job, total in sums.items()}
+
+    high = 2**63 - 1
+    target = taken(EMPTY, block(200, written(199, a4711=high, a4712=23, a4713=high - 1)),
+                   block(900, written(899, a4711=5, a4712=high, a4713=7)))
+    assert ["a4711", "a4712"] == sorted(target.suspects())
+
+
+def test_a_job_that_is_forgotten_between_two_blocks_of_a_reading_counts_from_0():
+    """4711 is gone for certain, and forgotten when the reading of 4712 and 4713 has begun."""
+    both = {"4712": (190, 199, {"open": 5}), "4713": (190, 199, {"open": 7})}
+    target = taken(EMPTY, block(200, {**opens(190, 199, 23), **both}), *(
+        block(at, {job: (190, at - 1, {"open": at}) for job in both}) for at in (800, 900, 1000)),
+        block(1100, {"4712": (190, 1099, {"open": 1100})}, ended=False), full=True)
+    target.forget(["4711"])
+    again = CorrectedTarget.from_state(JobIds(), target.state())
+    for one in (target, again):
+        one.take(block(1100, {"4713": (190, 1098, {"open": 1100})}), "oss1", "boot 1", True)
+        assert [0, 1100, 1100] == one.totals(["4711", *both]).counters["open"].samples.tolist()
+        assert (sorted(both), [100, 100]) == (sorted(one.gains().ids),
+                                              one.gains().operations.tolist())
