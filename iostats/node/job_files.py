@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from iostats.node.start_files import State
+    from iostats.node.start_files import StartFiles
 
 # What a report has of the job, and the longest text of each; the server's About.
 _LONGEST = {"scheduler": 128, "cluster": 128, "attempt": None, "nodes": 1 << 20, "uid": None,
@@ -73,7 +73,7 @@ def stem_of(path: str) -> str:
     return os.path.basename(path)[:-len(".start")]
 
 
-def job_path(kept: State) -> str:
+def job_path(kept: StartFiles) -> str:
     return kept.start_path[:-len(".start")] + ".job"
 
 

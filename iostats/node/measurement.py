@@ -42,7 +42,7 @@ class Work:
     What one job does on this node.
 
     Attributes:
-        kept: the state.State with its files.
+        kept: its StartFiles.
     """
 
     def __init__(self, config: Config, root: str, node: str, job: str,
@@ -55,7 +55,8 @@ class Work:
         self.config, self.root, self.node, self.job, self.say = config, root, node, job, say
         where, how = ((config["node.state_dir"], start_files.BY_OPTION) if directory is None else
                       (directory, start_files.BY_HOOK_DIR))
-        self.kept = start_files.open_state(where, job, node, config["node.public_dir"], how=how)
+        self.kept = start_files.open_start_files(where, job, node, config["node.public_dir"],
+                                                 how=how)
         self._known_as = job if known_as is None else known_as
 
     def snapshot(self, seq: str, read: dict[str, ModuleType], mark: str = "",

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.lustre.stats import Reading
-    from iostats.node.start_files import State
+    from iostats.node.start_files import StartFiles
     from iostats.totals.snapshot import Snapshot
 
 METRICS = ("read_bytes", "write_bytes", "operations")
 LOOK_EVERY_S = 1.0
 
 
-def run(kept: State, seq: str, take: Callable[[], Snapshot], sources: dict[str, ModuleType],
+def run(kept: StartFiles, seq: str, take: Callable[[], Snapshot], sources: dict[str, ModuleType],
         every_s: float, now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep) -> None:
     """

@@ -43,7 +43,7 @@ BY_OPTION, BY_HOOK_DIR = "with --state-dir", "in site.cfg: [node] hook_dir"
 _PUBLIC_START_LIVES_S = 90 * 86400        # no `stop` has removed it, and /run is memory
 
 
-class State:
+class StartFiles:
     """The files of one job on one node."""
 
     def __init__(self, directory: str, job: str, node: str, public_dir: str = "",
@@ -187,26 +187,27 @@ def _entries(directory: str) -> list[str]:
         return []
 
 
-def _holds_work(state: State) -> bool:
+def _holds_work(state: StartFiles) -> bool:
     return os.path.lexists(state.start_path) or bool(state.deltas())
 
 
-def open_state(directory: str, job: str, node: str, public_dir: str = "",
-               holds: Callable[[State], bool] = _holds_work, how: str = BY_OPTION) -> State:
+def open_start_files(directory: str, job: str, node: str, public_dir: str = "",
+                     holds: Callable[[StartFiles], bool] = _holds_work,
+                     how: str = BY_OPTION) -> StartFiles:
     """
-    The State of `job` on `node` in `directory`, which is made if it is not there.
+    The StartFiles of `job` on `node` in `directory`, which is made if it is not there.
 
-    `how`: as of State; `holds`: whether one of our directories below /tmp, where none is named, is
-    this job's.
+    `how`: as of StartFiles; `holds`: whether one of our directories below /tmp is this job's, where
+    none is named.
     """
     if directory:
         make_private(directory, how)
-        return State(directory, job, node, public_dir, how)
+        return StartFiles(directory, job, node, public_dir, how)
     for directory in _private_directories():
-        state = State(directory, job, node, public_dir)
+        state = StartFiles(directory, job, node, public_dir)
         if holds(state):
             return state
-    return State(_default_directory(), job, node, public_dir)
+    return StartFiles(_default_directory(), job, node, public_dir)
 
 
 def _prefix() -> str:

@@ -53,7 +53,8 @@ def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journ
     """
     The Journal of `job` on this node, removed at the end of the block unless that fails.
 
-    None where there can be none; `say` gets the reason.  `directory`: as of start_files.open_state.
+    None where there can be none; `say` gets the reason.  `directory`: as of
+    start_files.open_start_files.
     """
     journal = None
     try:
@@ -82,7 +83,7 @@ def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journ
 def _opened(directory: str, job: str, say: Callable[[str], None]) -> Journal:
     about = schedulers.here(os.environ).about(os.environ)
     run = f"{about['job']} {about.get('attempt') or 0}" if about.get("job") else ""
-    return Journal(start_files.open_state(directory, job, identity.name(),
+    return Journal(start_files.open_start_files(directory, job, identity.name(),
                                           holds=lambda one: os.path.lexists(one.journal_path)),
                    {"form": _FORM, "job": job, "run": run, "boot_id": identity.boot_id()}, say)
 
@@ -94,7 +95,7 @@ class Journal:
     `whose`: JSON object; `say`: gets a line about what is wrong with the file, once.
     """
 
-    def __init__(self, kept: start_files.State, whose: dict[str, Any],
+    def __init__(self, kept: start_files.StartFiles, whose: dict[str, Any],
                  say: Callable[[str], None]) -> None:
         self.path, self._kept, self._whose, self._say = kept.journal_path, kept, whose, say
         self._beside = self.path + ".next"             # `stop` of a node removes those named ".new"

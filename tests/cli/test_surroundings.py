@@ -130,7 +130,7 @@ def test_a_directory_of_another_job_that_goes_away_is_none(desk, monkeypatch, tm
             gone.rmdir()
         return found
     monkeypatch.setattr(os, "listdir", leaves)
-    assert str(ours) == start_files.open_state("", "4711", "nid00023").directory
+    assert str(ours) == start_files.open_start_files("", "4711", "nid00023").directory
 
 
 @pytest.mark.parametrize("given, records", [({}, [False]), ({"--json": "record"}, [False, True])])

@@ -292,7 +292,7 @@ def test_a_stop_that_died_between_two_steps_sends_once(desk, left):
 
 def test_a_stop_that_dies_while_it_removes_leaves_the_start_to_the_last(tmp_path, monkeypatch):
     """Marks and rates without their start would wait for a `stop` that has nothing to send."""
-    kept = start_files.open_state(str(tmp_path), "4711", "nid00023")
+    kept = start_files.open_start_files(str(tmp_path), "4711", "nid00023")
     kept.keep_start(b"the start", False)
     kept.keep_mark(b"the mark")
     kept.keep_watch(b"the rates")

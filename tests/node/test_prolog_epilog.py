@@ -1143,5 +1143,5 @@ def test_a_script_ends_with_0_without_the_client(tmp_path, name):
 
 def test_the_files_of_a_node_are_safe_names():
     """What a hook looks for is what start_files.py writes."""
-    kept = start_files.State("/kept", "12+1#2", "nid00001")
+    kept = start_files.StartFiles("/kept", "12+1#2", "nid00001")
     assert "/kept/12+1%232%20nid00001.start" == kept.start_path

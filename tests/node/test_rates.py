@@ -44,7 +44,7 @@ class Day:
     A node whose clock only `sleep` moves.
 
     Attributes:
-        kept: its State, with a start.
+        kept: its StartFiles, with a start.
         looks: how often the counters were read.
         until_s: when `stop` comes.
         late_s: how much later than asked each sleep ends, in turn.
@@ -53,7 +53,7 @@ class Day:
 
     def __init__(self, directory, monkeypatch, until_s=600.0, late_s=(0.0,), texts=None):
         monkeypatch.setattr(signal, "signal", lambda *_: None)      # those of pytest stay
-        self.kept = start_files.open_state(str(directory), "4711", "nid00023")
+        self.kept = start_files.open_start_files(str(directory), "4711", "nid00023")
         self.kept.keep_start(b"the start", False)
         self.now_s, self.until_s, self.late_s = 1_795_225_000.0, 1_795_225_000.0 + until_s, late_s
         self.looks, self.sleeps, self.seen, self.texts = 0, 0, b"", texts

@@ -15,7 +15,7 @@ from iostats.base import config as site
 from iostats.base.errors import ConfigError, NotDelivered, StateError
 from iostats.base.job_id import as_filename
 from iostats.node import measurement, start_files
-from iostats.node.start_files import State, open_state
+from iostats.node.start_files import StartFiles, open_start_files
 from iostats.wire import secret
 
 NOBODY = 65534
@@ -39,7 +39,7 @@ def mode(path):
 
 def test_what_is_kept_is_there_whole_with_mode_0600_and_nothing_beside_it(tmp_path):
     """No half file is ever seen under its name, and no temporary one stays."""
-    kept = State(str(tmp_path), "4711", "nid00023")
+    kept = StartFiles(str(tmp_path), "4711", "nid00023")
     assert kept.keep_start(b"23 counters", replace=False)
     assert ["4711%20nid00023.start"] == os.listdir(tmp_path)
     assert 0o600 == mode(kept.start_path)
@@ -48,7 +48,7 @@ def test_what_is_kept_is_there_whole_with_mode_0600_and_nothing_beside_it(tmp_pa
 
 def test_a_start_that_is_there_is_not_written_over(tmp_path):
     """False, and the first one stays; with `replace` the second one counts."""
-    kept = State(str(tmp_path), "4711", "nid00023")
+    kept = StartFiles(str(tmp_path), "4711", "nid00023")
     kept.keep_start(b"first", replace=False)
     assert not kept.keep_start(b"second", replace=False)
     assert b"first" == kept.load_start()
@@ -63,29 +63,29 @@ def test_a_start_that_a_stop_removes_while_another_one_looks_is_begun_again(tmp_
     work = measurement.Work(site.Config(), str(tmp_path), "nid00023", "4711", said.append,
                             str(tmp_path / "kept"))
     work.kept.keep_start(b"of the first", replace=False)
-    keep_start = State.keep_start
+    keep_start = StartFiles.keep_start
 
     def stopped_meanwhile(kept, data, replace):
         is_kept = keep_start(kept, data, replace)
         if not is_kept:
             os.unlink(kept.start_path)
         return is_kept
-    monkeypatch.setattr(State, "keep_start", stopped_meanwhile)
+    monkeypatch.setattr(StartFiles, "keep_start", stopped_meanwhile)
     assert work.start().seq == work.begun("the work").seq
     assert 1 == len(said) and said[0].endswith("begun again")
 
 
 def test_no_start_is_none_and_not_an_error(tmp_path):
     """`stop` decides what that means."""
-    assert None is State(str(tmp_path), "4711", "nid00023").load_start()
+    assert None is StartFiles(str(tmp_path), "4711", "nid00023").load_start()
 
 
 def test_deltas_are_those_of_this_job_and_node_alone(tmp_path):
     """Job 47 and job 4711, nid0002 and nid00023 do not take one another's."""
-    State(str(tmp_path), "4711", "nid00023").keep_delta("aa", b"23")
-    State(str(tmp_path), "4711", "nid0002").keep_delta("bb", b"37")
-    State(str(tmp_path), "47", "nid00023").keep_delta("cc", b"41")
-    kept = State(str(tmp_path), "4711", "nid00023")
+    StartFiles(str(tmp_path), "4711", "nid00023").keep_delta("aa", b"23")
+    StartFiles(str(tmp_path), "4711", "nid0002").keep_delta("bb", b"37")
+    StartFiles(str(tmp_path), "47", "nid00023").keep_delta("cc", b"41")
+    kept = StartFiles(str(tmp_path), "4711", "nid00023")
     assert {kept.delta_path("aa"): b"23"} == kept.deltas()
 
 
@@ -111,7 +111,7 @@ def test_long_ids_that_differ_at_their_ends_have_files_of_their_own():
 def test_a_link_is_not_followed_when_reading(tmp_path):
     """A start that is a link to another file is refused by name."""
     (tmp_path / "other").write_bytes(b"of somebody else")
-    kept = State(str(tmp_path), "4711", "nid00023")
+    kept = StartFiles(str(tmp_path), "4711", "nid00023")
     os.symlink(tmp_path / "other", kept.start_path)
     with pytest.raises(StateError, match=r"4711%20nid00023\.start: expected a file of user"):
         kept.load_start()
@@ -120,7 +120,7 @@ def test_a_link_is_not_followed_when_reading(tmp_path):
 def test_a_link_is_not_followed_when_writing(tmp_path):
     """With `replace` the link is replaced, and what it points to is as it was."""
     (tmp_path / "other").write_bytes(b"of somebody else")
-    kept = State(str(tmp_path), "4711", "nid00023")
+    kept = StartFiles(str(tmp_path), "4711", "nid00023")
     os.symlink(tmp_path / "other", kept.start_path)
     assert not kept.keep_start(b"23", replace=False)
     assert kept.keep_start(b"37", replace=True)
@@ -131,7 +131,7 @@ def test_a_link_is_not_followed_when_writing(tmp_path):
 
 def test_a_directory_in_the_place_of_the_start_is_refused_by_name(tmp_path):
     """Not a traceback."""
-    kept = State(str(tmp_path), "4711", "nid00023")
+    kept = StartFiles(str(tmp_path), "4711", "nid00023")
     os.mkdir(kept.start_path)
     with pytest.raises(StateError, match="expected a file of user"):
         kept.load_start()
@@ -143,7 +143,7 @@ def test_a_directory_in_the_place_of_the_start_is_refused_by_name(tmp_path):
 @as_root
 def test_a_start_of_another_user_is_not_used(tmp_path):
     """Whoever wrote it, it is not what this user's node counted."""
-    kept = State(str(tmp_path), "4711", "nid00023")
+    kept = StartFiles(str(tmp_path), "4711", "nid00023")
     kept.keep_start(b"23", replace=False)
     os.chown(kept.start_path, NOBODY, NOBODY)
     with pytest.raises(StateError, match=f"got a link, a directory or a file of user {NOBODY}"):
@@ -154,7 +154,7 @@ def test_a_start_of_another_user_is_not_used(tmp_path):
 
 def test_a_directory_that_is_not_there_is_made_0700(tmp_path):
     """With the directories above it."""
-    open_state(str(tmp_path / "a" / "b"), "4711", "nid00023")
+    open_start_files(str(tmp_path / "a" / "b"), "4711", "nid00023")
     assert 0o700 == mode(tmp_path / "a" / "b")
 
 
@@ -165,7 +165,7 @@ def test_a_directory_that_others_can_enter_is_refused_with_its_mode(tmp_path, op
     (tmp_path / "state").chmod(open_mode)
     with pytest.raises(StateError,
                        match=f"with mode 0700, got a directory of mode {open_mode:04o}"):
-        open_state(str(tmp_path / "state"), "4711", "nid00023")
+        open_start_files(str(tmp_path / "state"), "4711", "nid00023")
 
 
 def test_a_directory_that_is_a_link_is_refused(tmp_path):
@@ -173,14 +173,14 @@ def test_a_directory_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(StateError, match="got a link or a file"):
-        open_state(str(tmp_path / "link"), "4711", "nid00023")
+        open_start_files(str(tmp_path / "link"), "4711", "nid00023")
 
 
 def test_a_directory_that_is_a_file_is_refused(tmp_path):
     """One line, and the file is as it was."""
     (tmp_path / "file").write_text("23")
     with pytest.raises(StateError, match="cannot be made: File exists"):
-        open_state(str(tmp_path / "file"), "4711", "nid00023")
+        open_start_files(str(tmp_path / "file"), "4711", "nid00023")
     assert "23" == (tmp_path / "file").read_text()
 
 
@@ -191,14 +191,14 @@ def test_a_directory_of_another_user_is_refused(tmp_path):
     (tmp_path / "state").mkdir(mode=0o700)
     os.chown(tmp_path / "state", NOBODY, NOBODY)
     with pytest.raises(StateError, match=f"got a directory of user {NOBODY}"):
-        open_state(str(tmp_path / "state"), "4711", "nid00023")
+        open_start_files(str(tmp_path / "state"), "4711", "nid00023")
 
 
 # -- the directory below /tmp, when none is named -----------------------------------------------
 
 def test_the_directory_below_tmp_is_private_and_has_a_name_nobody_guesses(tmp):
     """iostats-UID- and 16 hex digits; two users' or two nodes' are never the same."""
-    kept = open_state("", "4711", "nid00023")
+    kept = open_start_files("", "4711", "nid00023")
     [name] = os.listdir(tmp)
     assert 0o700 == mode(tmp / name)
     head, _, tail = name.rpartition("-")
@@ -209,20 +209,21 @@ def test_the_directory_below_tmp_is_private_and_has_a_name_nobody_guesses(tmp):
 
 def test_the_directory_below_tmp_is_found_again(tmp):
     """`stop` looks where `start` has been, and another job uses it too."""
-    first = open_state("", "4711", "nid00023")
+    first = open_start_files("", "4711", "nid00023")
     first.keep_start(b"23", replace=False)
-    assert first.directory == open_state("", "4711", "nid00023").directory
-    assert first.directory == open_state("", "4712", "nid00023").directory
+    assert first.directory == open_start_files("", "4711", "nid00023").directory
+    assert first.directory == open_start_files("", "4712", "nid00023").directory
 
 
 def test_the_directory_that_has_the_job_is_taken_when_there_are_two(tmp):
     """Whichever comes first by name."""
     for name in ("0" * 16, "f" * 16):
         (tmp / f"iostats-{os.geteuid()}-{name}").mkdir(mode=0o700)
-    State(str(tmp / f"iostats-{os.geteuid()}-{'f' * 16}"), "4711", "n").keep_start(b"23", False)
-    State(str(tmp / f"iostats-{os.geteuid()}-{'0' * 16}"), "4712", "n").keep_delta("aa", b"37")
-    assert b"23" == open_state("", "4711", "n").load_start()
-    assert [b"37"] == list(open_state("", "4712", "n").deltas().values())
+    StartFiles(str(tmp / f"iostats-{os.geteuid()}-{'f' * 16}"), "4711", "n").keep_start(b"23",
+                                                                                        False)
+    StartFiles(str(tmp / f"iostats-{os.geteuid()}-{'0' * 16}"), "4712", "n").keep_delta("aa", b"37")
+    assert b"23" == open_start_files("", "4711", "n").load_start()
+    assert [b"37"] == list(open_start_files("", "4712", "n").deltas().values())
 
 
 def test_a_directory_below_tmp_that_is_a_link_or_open_to_others_is_not_ours(tmp):
@@ -232,7 +233,7 @@ def test_a_directory_below_tmp_that_is_a_link_or_open_to_others_is_not_ours(tmp)
     (tmp / f"iostats-{uid}-0").symlink_to(tmp / "elsewhere")
     (tmp / f"iostats-{uid}-1").mkdir(mode=0o755)
     (tmp / f"iostats-{uid}-2").write_text("a file")
-    kept = open_state("", "4711", "nid00023")
+    kept = open_start_files("", "4711", "nid00023")
     kept.keep_start(b"23", replace=False)
     assert kept.directory not in {str(tmp / f"iostats-{uid}-{number}") for number in range(3)}
     assert [] == os.listdir(tmp / "elsewhere")
@@ -246,7 +247,7 @@ def test_a_directory_below_tmp_that_another_user_planted_is_not_ours(tmp):
     planted = tmp / f"iostats-{os.geteuid()}-0"
     planted.mkdir(mode=0o700)
     os.chown(planted, NOBODY, NOBODY)
-    assert str(planted) != open_state("", "4711", "nid00023").directory
+    assert str(planted) != open_start_files("", "4711", "nid00023").directory
     assert [] == os.listdir(planted)
 
 
