@@ -128,7 +128,7 @@ def test_the_variables_choose(filled):
 
 
 @pytest.mark.victoria
-def test_of_itself_there_is_what_prometheus_shows(filled):
+def test_the_age_of_the_last_sweep_is_shown_with_prometheus(filled):
     """The age of the last sweep; the database of InfluxDB's sink does not have it."""
     way, *_ = filled
     expected = {(): 7} if way == "prometheus" else {}

@@ -58,7 +58,7 @@ def test_jobharvests_four_lines_are_taken(tmp_path):
     ("http://db1\norg\nbucket\ntwo words\n", 0o600, ":4: expected the database's token"),
     (None, 0, "cannot be read: No such file or directory; it has the database's token"),
 ])
-def test_a_file_that_will_not_do_is_one_line(tmp_path, text, mode, said):
+def test_an_invalid_file_is_one_line(tmp_path, text, mode, said):
     """Where, what was expected, what is there, what to do."""
     path = tmp_path / "influx"
     if text is not None:
@@ -77,7 +77,7 @@ def test_a_file_that_will_not_do_is_one_line(tmp_path, text, mode, said):
      "the test: [influxdb] url: expected http://HOST:PORT or https://HOST:PORT, got 'db1'"),
     ({"influxdb_bucket": ""}, "token\n", 0o600, "[influxdb] bucket: expected the name of a bucket"),
 ])
-def test_choices_that_will_not_do_are_one_line(tmp_path, options, text, mode, said):
+def test_invalid_options_are_one_line(tmp_path, options, text, mode, said):
     """Before the server starts."""
     path = private(tmp_path / "token", text, mode)
     with pytest.raises(ConfigError, match=re.escape(said)):

@@ -195,7 +195,7 @@ def test_a_database_that_is_away_loses_no_point(clean, opened, options, site, at
     assert expected == clean.series()["lustre_job_open", FULL_OF_ALICE]
     [away, back] = opened.said
     assert away.startswith(f"influxdb: {clean.url} not reached: ") and "points are kept in" in away
-    assert "takes points again, after" in back and "dropped" not in back
+    assert "accepts points again, after" in back and "dropped" not in back
 
 
 @pytest.mark.victoria
@@ -280,7 +280,7 @@ def test_a_point_that_is_not_taken_now_is_sent_again(answering, opened, options,
     assert [[point]] * 4 == [lines for _, _, lines in database.writes]
     assert 2 == len(opened.said)
     assert f"influxdb: {database.url} {said}" in opened.said[0]
-    assert "takes points again" in opened.said[1]
+    assert "accepts points again" in opened.said[1]
     assert (3, 1, 0) == tuple(number_of(sink, f"iostats_influxdb_{name}") for name in
                               ("failures", "written_points", "dropped_points"))
 
@@ -307,7 +307,7 @@ def test_pauses_are_as_long_as_the_database_says_or_grow(answering, opened, opti
     assert [37, 2, 4, 8, 16, 32, 60, 60] == clock.pauses
 
 
-def test_where_there_is_no_such_api_nobody_is_sent_to_the_token(answering, opened, options, site,
+def test_a_missing_api_is_not_reported_as_a_wrong_token(answering, opened, options, site,
                                                                 at_once):
     """The one of Debian 12, InfluxDB 1.6.7, has /write alone."""
     database = answering((404, {"X-Influxdb-Version": "1.6.7"}, b"404 page not found\n"))
@@ -335,7 +335,7 @@ def test_a_refused_token_is_said_again_after_an_hour(answering, opened, options,
     sent(sink)
 
 
-def test_a_token_that_is_put_right_is_read_by_itself(answering, opened, options, site, at_once,
+def test_a_corrected_token_file_is_read_without_a_restart(answering, opened, options, site, at_once,
                                                     tmp_path):
     """No restart is needed."""
     file = tmp_path / "token"
@@ -374,7 +374,7 @@ def test_points_that_are_never_taken_are_put_aside(answering, opened, options, t
     [aside] = (tmp_path / "spool" / "refused").iterdir()
     assert aside.read_text().startswith("lustre_job,job=1537,")
     assert [f"influxdb: {database.url} answers 400 partial write: field type conflict; 1 points "
-            f"that it does not take are in {tmp_path}/spool/refused, and are not sent again"
+            f"that it rejects are in {tmp_path}/spool/refused, and are not sent again"
             ] == opened.said
 
 
@@ -424,7 +424,7 @@ def test_a_full_spool_drops_the_oldest_points_and_says_so(answering, opened, opt
     sent(sink)
     newest = f"{site.slot * 1000}"
     assert any(line.endswith(newest) for _, _, lines in database.writes for line in lines)
-    assert re.search(r"takes points again, after \d+ s, \d+ points were dropped", opened.said[-1])
+    assert re.search(r"accepts points again, after \d+ s, \d+ points were dropped", opened.said[-1])
 
 
 def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, site, at_once,
@@ -446,8 +446,8 @@ def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, 
             for count in (23, 37, 41)} == points
     texts = [text for text in opened.said if "written" in text]
     directory = options(database.url)["influxdb.spool_dir"]
-    assert [f"influxdb: {directory}: cannot be written: No space left on device; points wait in "
-            f"memory, 16 MiB at most", f"influxdb: {directory} can be written again"] == texts
+    assert [f"influxdb: {directory}: cannot be written: No space left on device; up to 16 MiB of "
+            f"points wait in memory", f"influxdb: {directory} can be written again"] == texts
 
 
 def test_a_damaged_file_of_the_spool_costs_its_points_alone(answering, opened, options, site,
@@ -498,7 +498,7 @@ def test_what_is_not_asked_for_is_not_imported(tmp_path):
     assert ("[] []\n", "") == (done.stdout, done.stderr)
 
 
-def test_no_point_has_a_token_in_what_is_said(answering, opened, options, site, at_once, tmp_path):
+def test_no_message_has_the_token(answering, opened, options, site, at_once, tmp_path):
     """Messages end in logs that others read."""
     path = private(tmp_path / "token", "s3cret-t0ken\n")
     database = answering((401, {}, b"unauthorized"), "drop", (500, {}, b""))

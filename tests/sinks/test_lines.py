@@ -151,7 +151,7 @@ def test_a_job_that_becomes_known_goes_on_under_its_name(site):
              f"{now} open=37i,operations=37i,requests=37i,lower_bound=0i"]] == texts
 
 
-def test_what_is_no_jobs_is_added_up_and_never_falls(site):
+def test_io_of_no_job_is_added_up_and_never_falls(site):
     """From our own beginning; also when the targets forget those ids."""
     entries = ({OST0: {"cp.0": {"read_bytes": (23, 2300)}, "kworker": {"punch": 3}}},
                {OST0: {"cp.0": {"read_bytes": (29, 2900)}, "rm.0": {"punch": 5}}})
@@ -201,7 +201,7 @@ def test_a_job_that_began_before_the_harvest_may_have_done_more(told):
     assert (["1i", "1i", "1i"] if told else ["0i", "1i", "1i"]) == low
 
 
-def test_a_doubt_that_comes_with_a_change_is_seen(site):
+def test_totals_that_become_uncertain_with_a_change_are_marked(site):
     """Silent for longer than the interval, no start times, and it only grew: cannot be told."""
     site.starts = False
     lines = Lines("full", False, lambda: site.slot)

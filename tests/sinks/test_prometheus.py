@@ -163,7 +163,7 @@ def test_no_counter_falls(opened):
 
 @pytest.mark.parametrize("by_target, expected", [("no", [23 + 37, 23 + 37, 0, 29 - 23]),
                                                  ("yes", [23 + 37, 23, 0, 29 - 23])])
-def test_a_job_that_is_forgotten_in_the_midst_goes_and_does_not_fall(opened, site, by_target,
+def test_a_job_that_targets_forget_during_a_walk_goes_and_does_not_fall(opened, site, by_target,
                                                                     expected):
     """It is settled while the targets are gone through: one has it yet, the next has it no more."""
     sink = opened(by_target=by_target)
@@ -200,7 +200,7 @@ def test_gains_of_the_lines_are_the_gains_of_the_jobs(opened):
     assert gained == seen
 
 
-def test_what_is_no_jobs_is_one_line(opened, site):
+def test_io_of_no_job_is_one_line(opened, site):
     """From the server's start on; and so is the share of it, by file system."""
     sink = opened()
     swept(sink, site,
@@ -284,7 +284,7 @@ def test_a_silent_storage_server_makes_lower_bounds_of_what_it_may_add_to(opened
     assert {} == samples(sink, "lustre_job_lower_bound")
 
 
-def test_amounts_that_nobody_has_read_of_late_are_not_shown(opened, site):
+def test_totals_without_a_recent_sweep_are_not_shown(opened, site):
     """After five minutes without a sweep: a rate of 0 would be made of them."""
     sink = opened()
     swept(sink, site, {MDT0: {"4711": {"open": 23}}})
@@ -320,7 +320,7 @@ def test_the_page_is_served_compressed_when_asked(opened, site):
     assert "text/plain; version=0.0.4; charset=utf-8" == plain.headers["Content-Type"]
 
 
-def test_there_is_nothing_but_metrics(opened):
+def test_every_other_path_is_not_found(opened):
     """404; and a HEAD has no body."""
     sink = opened()
     with pytest.raises(urllib.error.HTTPError, match="404"):
@@ -338,7 +338,7 @@ def answers(sink):
         return False
 
 
-def test_connections_that_say_nothing_keep_nobody_out(opened):
+def test_idle_connections_keep_no_others_out(opened):
     """More than may be open at once: those that have been silent for the longest give way."""
     sink, before = opened(), threading.active_count()
     silent = [socket.create_connection(sink.address)
@@ -349,7 +349,7 @@ def test_connections_that_say_nothing_keep_nobody_out(opened):
         one.close()
 
 
-def test_who_sends_a_byte_now_and_then_keeps_nobody_out(opened):
+def test_slow_senders_keep_no_others_out(opened):
     """Only a whole request is a sign of life; sixteen of them had every place there was."""
     sink = opened(server_idle_timeout="0.5")
     slow = [socket.create_connection(sink.address, 20) for _ in range(64)]
@@ -417,7 +417,7 @@ def test_a_connection_may_be_kept_for_the_next_scrape(opened):
     ("localhost:http", "expected HOST:PORT"), ("127.0.0.1:99999", "expected HOST:PORT"),
     ("no such host.invalid:9464", "cannot listen on no such host.invalid:9464"),
 ])
-def test_an_address_that_will_not_do_is_one_line(listen, said):
+def test_an_invalid_address_is_one_line(listen, said):
     """Where, what was expected, what is there."""
     with pytest.raises(ConfigError) as caught:
         prometheus.make(config_of(prometheus_listen=listen), Said(), time.time)
@@ -445,7 +445,7 @@ def test_it_listens_with_ipv6_too(opened):
 # -- a real Prometheus -----------------------------------------------------------------------------
 
 @pytest.mark.prometheus
-def test_promtool_has_nothing_to_say_against_the_page(opened, site):
+def test_promtool_accepts_the_page(opened, site):
     """Names, types, help: `promtool check metrics`."""
     if not PROMTOOL:
         pytest.skip("needs Debian's prometheus")

@@ -20,7 +20,7 @@ def test_points_put_aside_are_bounded_too(tmp_path):
     assert 40 == spool.refused
 
 
-def test_a_directory_that_will_not_do_is_one_line(tmp_path):
+def test_a_directory_that_cannot_be_used_is_one_line(tmp_path):
     """Here: a file stands in its place."""
     (tmp_path / "spool").write_text("")
     with pytest.raises(ConfigError, match=r"name another directory .*influxdb\] spool_dir"):

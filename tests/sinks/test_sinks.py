@@ -61,7 +61,7 @@ def test_each_sink_knows_the_others(tmp_path):
             sink.close()
 
 
-def test_the_sites_server_tells_them_what_it_forgets(tmp_path):
+def test_the_sites_server_passes_on_which_ids_are_forgotten(tmp_path):
     """An id that comes back in the very next sweep counts from 0, and is not one that fell."""
     from harvest_inside import HarvestInside
 

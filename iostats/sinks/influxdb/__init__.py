@@ -49,20 +49,20 @@ OPTIONS = {
 }
 
 NUMBERS = (
-    ("iostats_influxdb_written_points", "counter", "Points that the database has taken."),
+    ("iostats_influxdb_written_points", "counter", "Points written to the database."),
     ("iostats_influxdb_refused_points", "counter",
-     "Points that the database does not take, put aside."),
+     "Points that the database rejected; they are in spool_dir/refused."),
     ("iostats_influxdb_dropped_points", "counter",
      "Points dropped because the spool was full, the oldest first."),
     ("iostats_influxdb_too_old_points", "counter",
-     "Points of jobHarvest's schema not made, for a sweep more than an hour ago."),
+     "Points of jobHarvest's schema not made, since their sweep was more than an hour ago."),
     ("iostats_influxdb_left_out_sweeps", "counter",
-     "Sweeps that were not written down for lack of time."),
+     "Sweeps skipped, since the one before was still being written."),
     ("iostats_influxdb_failures", "counter",
-     "Writes that failed, and were or will be tried again."),
+     "Failed writes; they are tried again."),
     ("iostats_influxdb_spooled_points", "gauge", "Points that wait for the database."),
     ("iostats_influxdb_spooled_bytes", "gauge",
-     "Size of the points that wait, compressed."),
+     "Disk space of the points that wait."),
 )
 
 

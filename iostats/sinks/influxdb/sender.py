@@ -66,14 +66,14 @@ class InfluxDB:
         self._config, self._say = config, say
         self.others: list[Any] = []
         self._where = where_of(config)
-        self._spool = PointQueue(config["influxdb.spool_dir"], config["influxdb.spool_bytes"])
+        self._queue = PointQueue(config["influxdb.spool_dir"], config["influxdb.spool_bytes"])
         self._lines = Lines(config["influxdb.schema"], config["influxdb.by_target"] == "yes", clock)
         self.walking: asyncio.Future[None] | None = None
         self._sweeps: queue.Queue[SweepPoints | None] = queue.Queue(_SWEEPS_WAITING)
         self.stopped = threading.Event()
         self.written = self.failures = self.late = 0
         self._database: Database | None = None
-        self._said: dict[str, float] = {}
+        self._said_at: dict[str, float] = {}
         self._failing_since: float | None = None
         self._threads = [threading.Thread(target=work, name=f"influxdb {name}", daemon=True)
                          for name, work in (("keeps", self._keep), ("sends", self._send))]
@@ -84,8 +84,9 @@ class InfluxDB:
         """Take all targets' totals, between the other things that the loop does."""
         if self._sweeps.full() or (self.walking is not None and not self.walking.done()):
             self.late += 1
-            self._once("late", f"{self._spool.directory}: writing points down takes longer than a "
-                               f"sweep; one is left out (the next one has its amounts)")
+            self._say_once("late", f"{self._queue.directory}: writing the points of a sweep takes "
+                               f"longer than the time between sweeps; one sweep is skipped (the "
+                               f"next one has its amounts)")
             return
         self.walking = asyncio.ensure_future(self._walk(sweep, harvest))
 
@@ -114,32 +115,32 @@ class InfluxDB:
             self._sweeps.task_done()
 
     def _keep_one(self, sweep: SweepPoints) -> None:
-        spool, dropped, trouble = self._spool, self._spool.dropped, self._spool.trouble
+        points, dropped, trouble = self._queue, self._queue.dropped, self._queue.trouble
         lines = list(sweep.lines())
         for first in range(0, len(lines), _POINTS_AT_ONCE):
-            spool.put(lines[first:first + _POINTS_AT_ONCE])
-        if spool.trouble and not trouble:
-            self._say(f"influxdb: {spool.directory}: cannot be written: {spool.trouble}; points "
-                      f"wait in memory, 16 MiB at most")
-        elif trouble and not spool.trouble:
-            self._say(f"influxdb: {spool.directory} can be written again")
-        if spool.dropped > dropped:
-            self._once("dropped", f"{spool.directory} is full ([influxdb] spool_bytes): the oldest "
-                                  f"points go, {spool.dropped} so far")
+            points.put(lines[first:first + _POINTS_AT_ONCE])
+        if points.trouble and not trouble:
+            self._say(f"influxdb: {points.directory}: cannot be written: {points.trouble}; up to "
+                      f"16 MiB of points wait in memory")
+        elif trouble and not points.trouble:
+            self._say(f"influxdb: {points.directory} can be written again")
+        if points.dropped > dropped:
+            self._say_once("dropped", f"{points.directory} is full ([influxdb] spool_bytes): the "
+                           f"oldest points are dropped, {points.dropped} so far")
 
     def _send(self) -> None:
         """The thread that writes points to the database."""
         pause_s = AGAIN_S[0]
         while not self.stopped.is_set():
             try:
-                found = self._spool.oldest(0.5)
+                found = self._queue.oldest(0.5)
                 if found is None:
                     continue
                 what, lines = found
                 answer = self._write(lines)
                 if answer.kind == TAKEN:
-                    self._back()
-                    self._spool.done(what)
+                    self._reached_again()
+                    self._queue.done(what)
                     pause_s = AGAIN_S[0]
                     continue
             except Exception as error:
@@ -170,10 +171,10 @@ class InfluxDB:
                 middle = len(some) // 2
                 waiting += [some[middle:], some[:middle]]
             else:
-                self._spool.put_aside(some)
-                self._once("refused", f"{self._where.url} {answer.why}; {len(some)} points that it "
-                           f"does not take are in {self._spool.directory}/refused, and are "
-                                      f"not sent again")
+                self._queue.put_aside(some)
+                self._say_once("refused", f"{self._where.url} {answer.why}; {len(some)} points "
+                               f"that it rejects are in {self._queue.directory}/refused, and are "
+                               f"not sent again")
         return Answer(TAKEN, "", None)
 
     def _failed(self, answer: Answer) -> None:
@@ -184,34 +185,35 @@ class InfluxDB:
             self._forget_database()
         if answer.kind == NO_API:
             fix = ("expected InfluxDB 2, InfluxDB 1.8 or later 1.x, or VictoriaMetrics: is "
-                    "[influxdb] url in site.cfg right?")
+                   "[influxdb] url in site.cfg right?")
         elif answer.kind == DENIED:
             fix = ("are the token, the bucket and the organization right? ([influxdb] in "
-                    "site.cfg; the token's file is read again by itself)")
+                   "site.cfg; the token's file is read again by itself)")
         else:
             fix = "tried again"
-        self._once(answer.kind, f"{self._where.url} {answer.why}; points are kept in "
-                   f"{self._spool.directory}; {fix}")
+        self._say_once(answer.kind, f"{self._where.url} {answer.why}; points are kept in "
+                       f"{self._queue.directory}; {fix}")
 
     def _forget_database(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
 
-    def _back(self) -> None:
+    def _reached_again(self) -> None:
         if self._failing_since is not None:
             away_s = time.monotonic() - self._failing_since
             self._failing_since = None
             for kind in (DENIED, NO_API, LATER, "dropped"):
-                self._said.pop(kind, None)
-            gone = f", {self._spool.dropped} points were dropped" if self._spool.dropped else ""
-            self._say(f"influxdb: {self._where.url} takes points again, after {away_s:.0f} s{gone}")
+                self._said_at.pop(kind, None)
+            gone = f", {self._queue.dropped} points were dropped" if self._queue.dropped else ""
+            self._say(f"influxdb: {self._where.url} accepts points again, after {away_s:.0f} s"
+                      f"{gone}")
 
-    def _once(self, kind: str, text: str) -> None:
-        """Say it, and again when an hour has gone by."""
+    def _say_once(self, kind: str, text: str) -> None:
+        """Say it, and again after an hour at the earliest."""
         now = time.monotonic()
-        if now - self._said.get(kind, -SAY_AGAIN_S) >= SAY_AGAIN_S:
-            self._said[kind] = now
+        if now - self._said_at.get(kind, -SAY_AGAIN_S) >= SAY_AGAIN_S:
+            self._said_at[kind] = now
             self._say(f"influxdb: {text}")
 
     def unkept_sweeps(self) -> int:
@@ -220,8 +222,8 @@ class InfluxDB:
 
     def numbers(self) -> list[Number]:
         """[Number] for other sinks to show."""
-        points, size = self._spool.waiting()
-        values = (self.written, self._spool.refused, self._spool.dropped, self._lines.too_old,
+        points, size = self._queue.waiting()
+        values = (self.written, self._queue.refused, self._queue.dropped, self._lines.too_old,
                   self.late, self.failures, points, size)
         return [Number(*about, value) for about, value in zip(NUMBERS, values)]
 

@@ -39,7 +39,7 @@ NUMBERS = (
     ("iostats_prometheus_shown_jobs", "gauge",
      "Jobs that have lines of their own here ([prometheus] max_jobs)."),
     ("iostats_prometheus_left_out_sweeps", "counter",
-     "Sweeps after which no page was made for lack of time."),
+     "Sweeps skipped, since the page of the one before was still being made."),
 )
 
 MOST_CONNECTIONS = 128          # at more, those that have been silent the longest are closed

@@ -41,18 +41,18 @@ LABELS = ("component", "jobid", "target", "fs", "cluster", "user", "account")
 FAMILIES = {
     "lustre_job_read_bytes": "Bytes that the job read from the targets.",
     "lustre_job_write_bytes": "Bytes that the job wrote to the targets.",
-    "lustre_job_read_samples": "Requests in which it read them.",
-    "lustre_job_write_samples": "Requests in which it wrote them.",
+    "lustre_job_read_samples": "Read requests of the job.",
+    "lustre_job_write_samples": "Write requests of the job.",
     "lustre_job_stats": "Requests of the job for an operation; a rename counts twice, as rename "
                         "and by its kind.",
 }
-LOWER_BOUND = ("1 where the job's amounts may be too low: a clear, a gap, a doubt, or a storage "
-               "server that is silent.")
+LOWER_BOUND = ("1 if the job's totals may be too low: after a counter reset, a gap in the harvest, "
+               "or while a storage server does not report.")
 REQUESTS = {
     "iostats_requests": "Requests to the targets, since the server's start.",
-    "iostats_unattributed_requests": "Those of ids that are no job's, since the server's start.",
+    "iostats_unattributed_requests": "Those of (no job), since the server's start.",
 }
-AGENT_UP = "1 for a storage server whose agent has sent its part of the last sweep; 0 when silent."
+AGENT_UP = "1 if the agent of the storage server has sent its part of the last sweep, else 0."
 AGENT_SWEEP = "When the storage server's last sweep was taken, seconds since 1970."
 SWEEP = "When the last sweep was taken, seconds since 1970."
 AGE = "Seconds since the last sweep was taken."
