@@ -22,7 +22,7 @@ from iostats.base.errors import (
     StatsSyntaxError,
     UsageError,
 )
-from iostats.lustre import job_stats, job_stats_rows, paths, rpc_stats, stats
+from iostats.lustre import exports, job_stats, job_stats_rows, paths, rpc_stats, stats
 from iostats.node import measurement, sources
 from iostats.report import (
     accounting_comment,
@@ -68,6 +68,36 @@ def stats_file(data):
         assert counter.samples >= 0
         assert all(number is None or type(number) is int for number in counter[2:])
     assert not found.bad.keys() & found.counters.keys()
+
+
+_EXPORT = (b"snapshot_time             1795332839.005385497 secs.nsecs\n"
+           b"start_time                1795332706.724097298 secs.nsecs\n"
+           b"elapsed_time              132.281288199 secs.nsecs\n"
+           b"write_bytes               4 samples [bytes] 120000 2097152 4434304 8824893022208\n"
+           b"write                     4 samples [usecs] 21788 263542 546387 112349896957\n"
+           b"sync                      4 samples [usecs] 28 104 194 13524\n")
+_EXPORT_2_10 = (b"snapshot_time             1795332839.005385497 secs.nsecs\n"
+                b"read_bytes                23 samples [bytes] 4096 4096 94208\n"
+                b"get_info                  2 samples [reqs]\n"
+                b"get_info                  41 samples [reqs]\n"
+                b"ping                      1009 samples [reqs]\n")
+
+
+@target(lambda: [_EXPORT, _EXPORT_2_10, _EXPORT + _EXPORT_2_10])
+def exports_file(data):
+    """The usual form is read by an expression, and says what stats.parse says."""
+    found = exports.parse(data, "stats")
+    assert all(value is None or type(value) is int for value in exports.amounts_of(found))
+    assert not found.bad.keys() & found.counters.keys()
+    assert len(exports.lasting(data)) <= len(data)
+    text = data.decode("utf-8", "replace")
+    names = [line.partition(" samples [")[0].rstrip().rpartition(" ")[0].strip()
+             for line in text.split("\n") if " samples [" in line]
+    if len(names) == len(set(names)):               # of two of a name the first counts
+        expected = stats.parse(text, "stats")
+        assert expected.bad == found.bad and expected.start_ns == found.start_ns
+        assert ({name: counter._replace(unit="") for name, counter in expected.counters.items()}
+                == {name: counter._replace(unit="") for name, counter in found.counters.items()})
 
 
 @target(lambda: _files("lustre-*/**/rpc_stats"))
