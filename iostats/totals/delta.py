@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _SATURATED = 2**63 - 1           # since 2fdb3f6c96 (LU-18834) sums stay here instead of wrapping
 _WRAP = 2**64
-_NOT_COUNTED = "not counted: "        # of a line, or a gain, that is not believed
+_NOT_COUNTED = "not counted: "        # of a line, or a gain, that cannot be right
 _MOUNTED_WITHIN_NS = 5_000_000_000    # all files of a mount: 0.3 s at most in real ones
 
 Delta = namedtuple("Delta", "source file_system target instance values lower_bound why proved",

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 # What these counted has places of its own in the record.
 _PLACED = frozenset(("llite", "osc", "mdc", "md_stats", "rpc_stats", "job_stats"))
 _SERIES = ("read_bytes", "write_bytes", "operations")
-# What is there of each mount; mdc is of the layer that osc tells of.
-_TOLD = ("llite", "osc", "md_stats", "rpc_stats", "dirty")
+# What there is of each mount; mdc is of osc's layer.
+_OF_EACH_MOUNT = ("llite", "osc", "md_stats", "rpc_stats", "dirty")
 IMPOSSIBLE = 2**62                     # bytes or us: no node gains as much in a job
 
 
@@ -57,7 +57,7 @@ class FileSystem:
         self._unproved: set[str] = set()    # sources with a file whose start_time proves nothing
         self._unspread: set[str] = set()    # llite metrics without a sum of squares on some node
         self._dirty_bytes: int | None = None    # written, and still in the nodes' memory at the end
-        # source, or "dirty" -> {node that has this file system, and told nothing of that}
+        # source, or "dirty" -> {node that has this file system, and did not report that}
         self._lacking: dict[str, set[str]] = {}
 
     # -- taking what nodes have counted ------------------------------------------------------
@@ -100,7 +100,7 @@ class FileSystem:
         self._notes.setdefault(text, set()).add(node)
 
     def _possible(self, delta: Delta, node: str) -> dict[str, int]:
-        """The gains of `delta` without those that nobody can have had; it is noted."""
+        """The gains of `delta` without impossible ones, which are noted."""
         values: dict[str, int] = delta.values or {}
         wrong = sorted(metric for metric, gain in values.items()
                        if gain >= IMPOSSIBLE and not metric.endswith("_us2"))
@@ -130,10 +130,14 @@ class FileSystem:
         """Add mount points of one node."""
         self._mounts.update(points)
 
-    def add_told(self, told: Container[str], node: str) -> None:
-        """Add of which kinds one node that has this file system has told: sources, and "dirty"."""
-        for kind in _TOLD:
-            if kind not in told:
+    def note_lacking(self, kinds: Container[str], node: str) -> None:
+        """
+        Note what one node with this file system has not reported, of what there is of each mount.
+
+        `kinds`: what it has: names of sources, and "dirty".
+        """
+        for kind in _OF_EACH_MOUNT:
+            if kind not in kinds:
                 self._lacking.setdefault(kind, set()).add(node)
 
     def add_dirty(self, dirty_bytes: int) -> None:

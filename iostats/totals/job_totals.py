@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.totals.alike import Alike, Same
+from iostats.totals.report_shapes import KnownShape, ReportShapes
 from iostats.totals.file_system import FileSystem
 from iostats.totals.file_system_record import notes_of
 from iostats.totals.node_report import WorkPeriod, overlap, period_of
@@ -43,7 +43,7 @@ Attributes:
     why: a sentence where that is not plain; "" else.
 """
 
-_FEW = 8                            # nodes, for which looking for reports that are alike costs more
+_FEW = 8                            # nodes, for which looking for the shape does not pay
 
 
 class Totals:
@@ -53,7 +53,7 @@ class Totals:
     Attributes:
         job: the job's id.
         expected: names of its nodes, or how many there are, or None when that is not known.
-        alike: numbers of reports that are like others; a server can decode the next one by it.
+        shapes: numbers of reports of known shapes; a server can decode the next one by them.
     """
 
     def __init__(self, job: str, expected: frozenset[str] | int | None = None,
@@ -71,8 +71,8 @@ class Totals:
         self._without: dict[str, str] = {}          # node -> why it has no numbers
         self._gaps: set[str] = set()                # nodes with numbers, and a part without
         self._parts: dict[str, list[WorkPeriod]] = {}    # node -> [WorkPeriod]
-        self._by_name: dict[str, FileSystem] = {}   # without what waits in `alike`
-        self.alike = Alike()
+        self._by_name: dict[str, FileSystem] = {}   # without what is kept in `shapes`
+        self.shapes = ReportShapes()
         self._notes: dict[str, set[str]] = {}       # text -> {node}
         self._refused: dict[str, int] = {}          # why -> count
         # node, as a refused message named it -> {why}
@@ -87,7 +87,7 @@ class Totals:
     @property
     def _file_systems(self) -> dict[str, FileSystem]:
         """All that was added, by name."""
-        self.alike.settle(self._by_name)
+        self.shapes.settle(self._by_name)
         return self._by_name
 
     # -- taking reports ------------------------------------------------------------------
@@ -204,23 +204,24 @@ class Totals:
         metadata: dict[tuple[str, str], dict[str, int]] = {}
         if not report.deltas:
             self._note("no Lustre file system is mounted", node)
-        told = None
+        found = None                                # file system -> sources
         if len(self._nodes) >= _FEW:
-            add = self.alike.add_same if isinstance(report.deltas, Same) else self.alike.add
-            told = add(report.deltas,
-                       lambda name, text: self._by_name[name].add_note(text, node),
-                       short, metadata)
-        if told is None:
-            told = {}
+            is_known = isinstance(report.deltas, KnownShape)
+            add = self.shapes.add_known if is_known else self.shapes.add
+            found = add(report.deltas,
+                        lambda name, text: self._by_name[name].add_note(text, node),
+                        short, metadata)
+        if found is None:
+            found = {}
             for delta in report.deltas:
-                told.setdefault(delta.file_system, set()).add(delta.source)
+                found.setdefault(delta.file_system, set()).add(delta.source)
                 file_system_in(self._by_name, delta.file_system).add(delta, node, short, metadata)
-        mine = {name: self._by_name[name] for name in told}
+        mine = {name: self._by_name[name] for name in found}
         for (name, target), values in metadata.items():
             mine[name].add_metadata(target, values, node, report.elapsed_s)
         for name, file_system in mine.items():
             has_dirty = name in (report.dirty_bytes or {})
-            file_system.add_told({*told[name], "dirty"} if has_dirty else told[name], node)
+            file_system.note_lacking({*found[name], "dirty"} if has_dirty else found[name], node)
         for name, dirty_bytes in (report.dirty_bytes or {}).items():
             if name in mine:
                 mine[name].add_dirty(dirty_bytes)

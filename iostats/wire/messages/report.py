@@ -9,7 +9,7 @@ import msgspec
 
 from iostats.base.errors import WireError
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME
-from iostats.totals.alike import Same
+from iostats.totals.report_shapes import KnownShape
 from iostats.wire import protocol
 
 Gain = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -96,7 +96,7 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
         raise WireError(protocol.REFUSED,
                         "the report is of another job or node than its header")
     # All at once first: they are nearly always known.
-    deltas = () if isinstance(report.deltas, Same) else report.deltas
+    deltas = () if isinstance(report.deltas, KnownShape) else report.deltas
     values_of_all = [delta.values for delta in chain(deltas, *[
         phase.deltas for phase in report.phases]) if delta.values]
     if not metrics.issuperset(chain.from_iterable(values_of_all)):

@@ -3,8 +3,8 @@ Reports of the same shape as the one before, decoded fast: straight into their n
 
 Most of a report's decoding goes into a dict for each delta, and a look at each of its names; the
 nodes of a job mostly have the same names.  A type with these as its fields is decoded in two thirds
-of the time, and its numbers come out in their order (totals/alike.py).  A report of another shape
-is decoded as any message: what is accepted, and what is said of the rest, are the same.
+of the time, and its numbers come out in their order (totals/report_shapes.py).  A report of another
+shape is decoded as any message: what is accepted, and what is said of the rest, are the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain
 
 import msgspec
 
-from iostats.totals.alike import Alike, Same, are_possible, head
+from iostats.totals.report_shapes import ReportShapes, KnownShape, are_possible, head
 from iostats.wire.messages.report import Gain, NodeReport, ReportedDelta
 
 TYPE_CHECKING = False
@@ -30,14 +30,14 @@ _numbers = msgspec.structs.astuple
 class ReportDecoder:
     """Decodes reports of the shape that is likely."""
 
-    def __init__(self, alike: Alike) -> None:
-        """`alike`: has the likely shape."""
-        self._alike = alike
+    def __init__(self, shapes: ReportShapes) -> None:
+        """`shapes`: has the likely shape."""
+        self._shapes = shapes
         self._decoder_of = lru_cache(maxsize=8)(_decoder_of)
 
     def decode(self, raw: bytes) -> Any:
-        """The NodeReport whose params are `raw`, its deltas as Same; None for another shape."""
-        likely = self._alike.likely
+        """The NodeReport in `raw`, its deltas as KnownShape; None for another shape."""
+        likely = self._shapes.likely
         if likely is None:
             return None
         decode = self._decoder_of(likely)
@@ -49,9 +49,9 @@ class ReportDecoder:
             if report is not None and tuple(map(head, report.deltas)) == likely.shape[0]:
                 numbers = list(chain.from_iterable([_numbers(one.values) for one in report.deltas]))
                 if are_possible(numbers):
-                    report.deltas = Same(likely, numbers)
+                    report.deltas = KnownShape(likely, numbers)
                     return report
-        self._alike.likely = None
+        self._shapes.likely = None
         return None
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_job_totals import llite
 from test_job_totals_merge import DELTAS, added, merged
 
-from iostats.totals import alike
+from iostats.totals import report_shapes
 
 ENDED = 1_795_225_060.25
 AMOUNT = st.sampled_from([0, 23, 37, 41_003, 2**31, 2**61, 2**62 - 1, 2**62, 2**63 - 1])
@@ -65,6 +65,6 @@ def test_more_shapes_than_are_kept_are_added_one_by_one(monkeypatch, limit, valu
     deltas = [[llite(**{f"metric{number}": 23, "open": 41})] for number in range(4)]
     nodes = crowd_of([(deltas[number % 4], [number, 37]) for number in range(40)])
     expected = text(added(nodes))
-    monkeypatch.setattr(alike, limit, value)
+    monkeypatch.setattr(report_shapes, limit, value)
     assert text(added(nodes)) == expected
     assert text(merged(*(added([reports]) for reports in nodes))) == expected

@@ -1,11 +1,11 @@
 """
 Reports of one shape, added up as one list each.
 
-The nodes of a job mostly tell of the same targets, with the same metrics in the same order.  The
-first report of such a shape is added Delta by Delta (file_system.py), with its marks and names; of
-the others only the numbers are new, and these wait here as one list, to which those of the next
-report are added in one go.  `settle` gives them to the file systems, which then are the same as if
-each report had been added on its own.
+Most nodes of a job report the same targets, with the same metrics in the same order.  The first
+report of such a shape is added Delta by Delta (file_system.py), with its marks and names.  Of the
+others only the numbers are new; they are kept here as one list, to which those of the next report
+are added in one go.  `settle` adds them to the file systems, which then are the same as if each
+report had been added on its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Plan:
     """What is the same for all reports of one shape."""
 
     def __init__(self, shape: Shape) -> None:
-        self.told: dict[str, set[str]] = {}     # file system -> sources
+        self.sources: dict[str, set[str]] = {}     # file system -> sources
         self.notes: list[tuple[str, str]] = []  # (file system, text)
         # (source, file system, target, names, places of their numbers), of each Delta with numbers
         self.parts: list[tuple[str, str, str, tuple[str, ...], list[int]]] = []
@@ -47,7 +47,7 @@ class _Plan:
         heads, lengths, names = shape
         at = 0
         for (source, name, target, _, _, why), length in zip(heads, lengths):
-            self.told.setdefault(name, set()).add(source)
+            self.sources.setdefault(name, set()).add(source)
             if why:
                 self.notes.append((name, f"{source}: {why}"))
             if length < 0:
@@ -66,10 +66,9 @@ class _Plan:
             self.parts.append((source, name, target, *where))
 
 
-
-class Waiting:
+class ShapeSums:
     """
-    The sums of reports of one shape; without a plan it has come once.
+    The sums of reports of one shape; without a plan there was one report of it.
 
     Attributes:
         shape: heads, lengths, names.
@@ -81,37 +80,37 @@ class Waiting:
         self.sums: list[int] = []
 
 
-Same = namedtuple("Same", "waiting numbers")
-Same.__doc__ = """
+KnownShape = namedtuple("KnownShape", "shape_sums numbers")
+KnownShape.__doc__ = """
 In the place of a report's deltas: their numbers, where the rest is known.
 
 Attributes:
-    waiting: the Waiting with its shape.
+    shape_sums: the ShapeSums with its shape.
     numbers: [integer], none of them IMPOSSIBLE.
 """
 
 
-class Alike:
+class ReportShapes:
     """
-    The numbers of reports whose shapes have come before.
+    The numbers of reports of known shapes.
 
     Attributes:
-        likely: the Waiting whose shape the next report has, when all goes on as it does; None
-            where one report is not like the other.
+        likely: the ShapeSums of the shape that the last two reports had, and the next one probably
+            has; None where they differed.
     """
 
     def __init__(self) -> None:
-        self.likely: Waiting | None = None
-        self._last: Waiting | None = None
-        self._waiting: dict[Shape, Waiting] = {}
+        self.likely: ShapeSums | None = None
+        self._last: ShapeSums | None = None
+        self._by_shape: dict[Shape, ShapeSums] = {}
         self._numbers = 0
 
     def add(self, deltas: Sequence[Any], note: Callable[[str, str], None],
             short: dict[str, dict[str, int]],
             metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]] | None:
         """
-        Take the numbers of one report; {file system: sources it told of}, or None when it has to be
-        added Delta by Delta.
+        Take the numbers of one report; {file system: its sources}, or None when it has to be added
+        Delta by Delta.
 
         `note`: called with (file system, text) of each note; `short`, `metadata`: as for
         FileSystem.add.
@@ -123,25 +122,25 @@ class Alike:
         else:
             lengths = tuple(map(len, found))
         shape = tuple(map(head, deltas)), lengths, tuple(chain.from_iterable(found))
-        waiting = self._waiting.get(shape)
-        self.likely, self._last = waiting if waiting is self._last else None, waiting
-        if waiting is None:
+        shape_sums = self._by_shape.get(shape)
+        self.likely, self._last = shape_sums if shape_sums is self._last else None, shape_sums
+        if shape_sums is None:
             more = self._numbers + len(shape[2]) + len(lengths)
-            if len(self._waiting) < _MOST_SHAPES and more <= _MOST_NUMBERS and _is_plain(shape):
-                self._waiting[shape], self._numbers = Waiting(shape), more
+            if len(self._by_shape) < _MOST_SHAPES and more <= _MOST_NUMBERS and _is_plain(shape):
+                self._by_shape[shape], self._numbers = ShapeSums(shape), more
             return None
         numbers = list(chain.from_iterable([values.values() for values in found]))
         if not are_possible(numbers):
             return None
-        return self.add_same(Same(waiting, numbers), note, short, metadata)
+        return self.add_known(KnownShape(shape_sums, numbers), note, short, metadata)
 
-    def add_same(self, same: Same, note: Callable[[str, str], None],
+    def add_known(self, known: KnownShape, note: Callable[[str, str], None],
                  short: dict[str, dict[str, int]],
                  metadata: dict[tuple[str, str], dict[str, int]]) -> dict[str, set[str]]:
-        """The same of a report whose shape is known to have come before."""
-        waiting, numbers = same
-        waiting.sums = list(map(add, waiting.sums, numbers)) if waiting.sums else numbers
-        plan = waiting.plan = waiting.plan or _Plan(waiting.shape)
+        """As `add`, for a report of a known shape."""
+        shape_sums, numbers = known
+        shape_sums.sums = list(map(add, shape_sums.sums, numbers)) if shape_sums.sums else numbers
+        plan = shape_sums.plan = shape_sums.plan or _Plan(shape_sums.shape)
         for file_system, text in plan.notes:
             note(file_system, text)
         for file_system, names, places in plan.short:
@@ -150,21 +149,21 @@ class Alike:
         for key, names, places in plan.metadata:
             added(metadata.setdefault(key, {}),
                   dict(zip(names, [numbers[place] for place in places])))
-        return plan.told
+        return plan.sources
 
     def settle(self, file_systems: dict[str, FileSystem]) -> None:
-        """Give all that waits here to `file_systems`."""
-        for waiting in self._waiting.values():
-            if not waiting.plan:
+        """Add all that is kept here to `file_systems`."""
+        for shape_sums in self._by_shape.values():
+            if not shape_sums.plan:
                 continue
-            sums, waiting.sums = waiting.sums, [0] * len(waiting.sums)
-            for source, file_system, target, names, places in waiting.plan.parts:
+            sums, shape_sums.sums = shape_sums.sums, [0] * len(shape_sums.sums)
+            for source, file_system, target, names, places in shape_sums.plan.parts:
                 file_systems[file_system].add_sums(
                     source, target, dict(zip(names, [sums[place] for place in places])))
 
 
 def are_possible(numbers: Sequence[int]) -> bool:
-    """Whether a node can have gained them; most are told by their sum, which is faster."""
+    """Whether a node can have gained them; the sum decides for most, which is faster."""
     return sum(numbers) < IMPOSSIBLE or max(numbers) < IMPOSSIBLE
 
 
