@@ -6,6 +6,7 @@ With IOSTATS_NO_SKIPS=1 (as in .ci/run) every skipped test fails the run.  Tests
 here, since a room's directory may have a conftest.py of its own.
 """
 
+import asyncio
 import os
 import pathlib
 import re
@@ -51,6 +52,15 @@ def pure_tests_start_no_process(request):
         return
     with no_process():
         yield
+
+
+if sys.version_info < (3, 10):
+    _LOOP = asyncio.new_event_loop()
+
+    @pytest.fixture(autouse=True)
+    def a_loop_for_events():
+        """Python 3.9 makes no asyncio.Event without a loop, and asyncio.run() leaves none."""
+        asyncio.set_event_loop(_LOOP)
 
 
 @pytest.hookimpl(optionalhook=True)
