@@ -233,7 +233,8 @@ def test_a_targets_damaged_entries_come_back_with_the_next_full_sweep(tmp_path, 
     [(key, target)] = first.targets.items()
     state = bytearray(target.state())
     state[len(state) // 2] ^= 1
-    first._store.checkpoint({key: bytes(state)})
+    first.checkpoints.write([key])
+    store.change("UPDATE targets SET state = ?", (bytes(state),))
     assert taken(first, sweeps[1])
     store.commit()
     again = Harvest(store, _config(), lambda: NOW)
