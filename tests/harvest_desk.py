@@ -152,7 +152,7 @@ class SiteOfTest(RpcServer):
 
 
 def _listed(rows):
-    """A Block of sweeps.Rows."""
+    """A Block of the rows of a sweep."""
     at = {column: place for place, column in enumerate(rows.columns)}
     values = rows.values.tolist()
     found = {job: (int(rows.started[row]), int(rows.seen[row]), {

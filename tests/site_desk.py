@@ -37,12 +37,10 @@ from iostats.wire import auth, client, protocol
 # their readings are not to get old.
 _HASTY = """
 import sys
-from iostats.site import harvest_intake, job_lives
-from iostats.site import job_lifecycle as jobstate
-from iostats.site import job_times as jobtimes
+from iostats.site import harvest_intake, job_lifecycle, job_lives, job_times
 from iostats.site import open_jobs, records
 from iostats.cli import server
-jobstate.WRITES_BACK_S = jobtimes.WRITES_BACK_S = 2.0          # nobody has anything to write back
+job_lifecycle.WRITES_BACK_S = job_times.WRITES_BACK_S = 2.0    # there is nothing to write back
 harvest_intake.LATE_S = 600.0
 job_lives.ASK_EVERY_S = job_lives.ASK_BUSY_EVERY_S = job_lives.LOOK_EVERY_S = 0.5
 open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03

@@ -25,7 +25,7 @@ Sweep = namedtuple("Sweep", "slot every_s complete targets")
 
 
 class Harvest:
-    """What harvested.Harvest offers, over real targets."""
+    """What a Harvest offers, over real targets."""
 
     job_of, facts = staticmethod(Known.job_of), staticmethod(Known.facts)
 
