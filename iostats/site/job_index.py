@@ -62,7 +62,7 @@ class JobsParams(msgspec.Struct):
         users, accounts, partitions, clusters, jobs, states: any of these; [] for all.
         since, until: seconds since 1970; jobs that ran at any time between; None for no limit.
         all_runs: all runs of a requeued job, not only the last one.
-        sort: a name of joblist.NAMES.
+        sort: a name of job_fields.NAMES.
         limit: up to this many rows in the answer.
         after: `next` of the previous answer, to continue there.
     """

@@ -240,8 +240,7 @@ def _started(number: int, what: str, user: str, name: str,
             except WriteError as error:
                 outcome = str(error).encode("utf-8", "backslashreplace")
             except OSError as error:
-                why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
-                outcome = f"{name}: {why}".encode("utf-8", "backslashreplace")
+                outcome = f"{name}: {_reason(error)}".encode("utf-8", "backslashreplace")
             except ValueError as error:                # a NUL in a path
                 outcome = f"{name!r}: {error}".encode("utf-8", "backslashreplace")
             os.write(writing, outcome[:_LONGEST_WHY])
@@ -272,8 +271,11 @@ def _write_as(keep: int, what: str, user: str, name: str, text: str) -> None:
     try:
         _replace(directory, path, text.encode("utf-8", "backslashreplace"), entry.pw_uid)
     except OSError as error:
-        why = _WHY.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
-        raise WriteError(f"{path}: {why}") from None
+        raise WriteError(f"{path}: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    return _REASONS.get(error.errno or 0) or os.strerror(error.errno or errno.EIO)
 
 
 def become(entry: pwd.struct_passwd, keep: int) -> None:
@@ -319,9 +321,9 @@ def first_user_id(path: str = "/etc/login.defs") -> int:
     return 1000
 
 
-_WHY = {errno.ELOOP: "it is a link", errno.ENXIO: "it is not a regular file",
-        errno.EINVAL: "it is not a regular file of the user's alone",
-        errno.ENOEXEC: "it is executable, and no job's output"}
+_REASONS = {errno.ELOOP: "it is a link", errno.ENXIO: "it is not a regular file",
+            errno.EINVAL: "it is not a regular file of the user's alone",
+            errno.ENOEXEC: "it is executable, and no job's output"}
 
 
 def append_bytes(path: str, data: bytes, uid: int) -> None:

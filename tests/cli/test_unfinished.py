@@ -4,13 +4,12 @@ real site's server and a stand-in for squeue.  tests/site/test_slurm_site.py ask
 """
 from __future__ import annotations
 
-import json
 import re
 import time
 
 import pytest
 from processes import until
-from site_desk import SiteDesk, a_report, script
+from site_desk import SiteDesk, a_report, squeue
 
 CLOCK = r"(\S+T)?\d\d:\d\d"            # the date as well, where midnight lies between
 
@@ -22,13 +21,9 @@ def desk(tmp_path):
         yield one
 
 
-def squeue(desk, *jobs):
-    """Let `squeue` know these jobs: {job_id, job_state, ...}."""
-    path = desk.directory / "squeue.json"
-    path.write_text(json.dumps({"jobs": [{"user_name": "alice", "nodes": "", **job}
-                                         for job in jobs]}))
-    script(desk.bin / "squeue", f"#!/bin/sh\nexec /bin/cat '{path}'\n")
-    script(desk.bin / "sacct", "#!/bin/sh\nexit 0\n")
+def slurm_has(desk, *jobs):
+    """Let `squeue` know these jobs of alice: {job_id, job_state, ...}."""
+    squeue(desk, *({"user_name": "alice", "nodes": "", **job} for job in jobs))
 
 
 def both(desk, job):
@@ -41,7 +36,7 @@ def both(desk, job):
 
 def test_a_job_that_is_running_says_since_when_and_where(desk):
     """Its number is not mistyped, so that is not suggested."""
-    squeue(desk, {"job_id": 92, "job_state": ["RUNNING"], "start_time": int(time.time()) - 60,
+    slurm_has(desk, {"job_id": 92, "job_state": ["RUNNING"], "start_time": int(time.time()) - 60,
                   "nodes": "nid[1-4]"})
     assert re.fullmatch(
         rf"iostats: job 92 is running since {CLOCK} on nid\[1-4\]: it has a report when it has "
@@ -51,7 +46,7 @@ def test_a_job_that_is_running_says_since_when_and_where(desk):
 
 
 def test_a_job_that_is_queued(desk):
-    squeue(desk, {"job_id": 92, "job_state": ["PENDING"]})
+    slurm_has(desk, {"job_id": 92, "job_state": ["PENDING"]})
     assert "iostats: job 92 is queued: it has not started" == both(desk, "92")
 
 
@@ -80,7 +75,7 @@ def test_a_number_of_nodes_that_is_not_known(desk):
 
 def test_a_job_that_has_ended_and_no_node_has_reported(desk):
     """No prolog ran there, or no epilog: doctor says why."""
-    squeue(desk, {"job_id": 92, "job_state": ["FAILED"], "end_time": int(time.time()) - 60})
+    slurm_has(desk, {"job_id": 92, "job_state": ["FAILED"], "end_time": int(time.time()) - 60})
     assert re.match(rf"iostats: job 92 has ended \(FAILED, at {CLOCK}\), and none of its nodes "
                     "has reported: ", both(desk, "92"))
 
@@ -88,7 +83,7 @@ def test_a_job_that_has_ended_and_no_node_has_reported(desk):
 def test_an_array_says_how_many_of_its_tasks_are_in_which_state(desk):
     tasks = {100 + task: state for task, state in enumerate(
         ["RUNNING"] * 2 + ["PENDING"] * 3 + ["COMPLETED"] * 5)}
-    squeue(desk, *({"job_id": raw, "job_state": [state], "array_job_id": 92,
+    slurm_has(desk, *({"job_id": raw, "job_state": [state], "array_job_id": 92,
                     "array_task_id": raw - 100} for raw, state in tasks.items()))
     desk.send(a_report("105", "nid1", about={"nodes": "nid[1-2]"}))
     assert ("iostats: job 92 has no report yet: 2 running, 3 queued, 1 waiting for nodes, 4 "
@@ -98,7 +93,7 @@ def test_an_array_says_how_many_of_its_tasks_are_in_which_state(desk):
 def test_an_unknown_job(desk):
     """With a batch system that answers, and without one."""
     assert "iostats: nothing is known of job 92" == both(desk, "92")
-    squeue(desk)
+    slurm_has(desk)
     assert "iostats: nothing is known of job 92" == both(desk, "92")
 
 
@@ -115,7 +110,7 @@ def test_jobs_that_options_leave_out_are_not_explained(desk):
 
 def test_a_job_with_a_row_is_not_explained(desk):
     """Nor a part of one, by the name of the whole."""
-    squeue(desk, {"job_id": 101, "job_state": ["COMPLETED"], "array_job_id": 92,
+    slurm_has(desk, {"job_id": 101, "job_state": ["COMPLETED"], "array_job_id": 92,
                   "array_task_id": 3})
     desk.send(a_report("101", "nid1", about={"nodes": "nid1", "scheduler": "slurm"}))
     until(lambda: desk.records("92"), what="the record")
@@ -126,7 +121,7 @@ def test_a_job_with_a_row_is_not_explained(desk):
 
 def test_a_number_alone_is_a_report(desk):
     """`iostats 4711`, also with options behind it."""
-    squeue(desk, {"job_id": 92, "job_state": ["PENDING"]})
+    slurm_has(desk, {"job_id": 92, "job_state": ["PENDING"]})
     done = desk.bare("92", "--config", desk.cfg)
     assert (1, "iostats: job 92 is queued: it has not started") == (done.status, done.line)
 
