@@ -41,6 +41,7 @@ class JobServer(RpcServer):
     Attributes:
         totals: the Totals.
         heard: an asyncio.Event, set by the first report and when all nodes are heard.
+        journal: the Journal, after `resume`; None without one.
     """
 
     def __init__(self, totals: Totals, credentials: "Iterable[Credentials]", config: "Config",
@@ -50,7 +51,7 @@ class JobServer(RpcServer):
         self.first_report_at: Optional[float] = None
         self._metrics: set[str] = set()
         self._merged: set[str] = set()
-        self._journal: Optional[Journal] = None
+        self.journal: Optional[Journal] = None
         self._has_news = False                         # what is in no journal yet
         self.methods.update(report=Method(self._report, NodeReport,
                                           ReportDecoder(totals.shapes).decode),
@@ -102,11 +103,11 @@ class JobServer(RpcServer):
                                                                  named=self.totals.name_of)))
             except WireError as error:
                 journal.refused(str(error))
-        self._journal, self._has_news = journal, False
+        self.journal, self._has_news = journal, False
 
     def before_answer(self, body: bytes, sender: Sender) -> None:
         # The news are of this very message: no method here takes steps.
-        journal, has_news, self._has_news = self._journal, self._has_news, False
+        journal, has_news, self._has_news = self.journal, self._has_news, False
         if journal is None or not has_news or not isinstance(sender, Caller):
             return
         journal.add(sender.node, body)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FORM = 1
-_HEAD, _MARK = struct.Struct("<III"), 0x6a6f7572
+HEAD, MARK = struct.Struct("<III"), 0x6a6f7572
 _LEAST_BETWEEN = 64 << 20         # bytes between two replacements by totals
 _TIMES_TOTALS = 8                 # or this many times the bytes of totals, if more
 _LOCKED_WITHIN_S, _LOOK_EVERY_S = 1.0, 0.02     # a server killed this moment may still hold it
@@ -58,7 +58,7 @@ def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journ
     """
     journal = None
     try:
-        journal = _opened(directory, job, say)
+        journal = opened(directory, job, say)
     except StateError as error:
         say(f"{error}; {_WILL_BE_LOST}")
     except OSError as error:
@@ -80,7 +80,8 @@ def kept(directory: str, job: str, say: Callable[[str], None]) -> Iterator[Journ
             journal.close(is_done)
 
 
-def _opened(directory: str, job: str, say: Callable[[str], None]) -> Journal:
+def opened(directory: str, job: str, say: Callable[[str], None]) -> Journal:
+    """The Journal of `job` on this node, locked; StateError or OSError.  Parameters as kept()."""
     about = schedulers.here(os.environ).about(os.environ)
     run = f"{about['job']} {about.get('attempt') or 0}" if about.get("job") else ""
     return Journal(start_files.open_start_files(directory, job, identity.name(),
@@ -92,15 +93,19 @@ class Journal:
     """
     The file of one server; made and locked, or StateError or OSError.
 
-    `whose`: JSON object; `say`: gets a line about what is wrong with the file, once.
+    `owner`: JSON object; `say`: gets a line about what is wrong with the file, once.
+
+    Attributes:
+        owner: which run of which job, in which boot; the first record of the file.
+        replace_at: bytes of the file at which its messages are to be replaced by totals.
     """
 
-    def __init__(self, kept: start_files.StartFiles, whose: dict[str, Any],
+    def __init__(self, kept: start_files.StartFiles, owner: dict[str, Any],
                  say: Callable[[str], None]) -> None:
-        self.path, self._kept, self._whose, self._say = kept.journal_path, kept, whose, say
+        self.path, self._kept, self.owner, self._say = kept.journal_path, kept, owner, say
         self._beside = self.path + ".next"             # `stop` of a node removes those named ".new"
         self._handle = self._locked()
-        self._end = self._add_up_at = 0
+        self._end = self.replace_at = 0
         self._holds_any = os.fstat(self._handle).st_size > 0
         self._is_well = True              # False: writing has failed
         with contextlib.suppress(OSError):
@@ -129,26 +134,26 @@ class Journal:
             if os.fstat(self._handle).st_size > self._end:
                 os.ftruncate(self._handle, self._end)
             if not self._end:
-                self._write(b"whose\n", json.dumps(self._whose).encode())
+                self._write(b"whose\n", json.dumps(self.owner).encode())
         except OSError as error:
             self._give_up(error)
-        self._add_up_at = self._end + _LEAST_BETWEEN
+        self.replace_at = self._end + _LEAST_BETWEEN
 
     def _read(self) -> Iterator[tuple[str | None, bytes]]:
         damaged = 0
         with open(self._handle, "rb", closefd=False) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            while size - self._end >= _HEAD.size:
-                length, crc, check = _HEAD.unpack(file.read(_HEAD.size))
-                if length ^ crc ^ _MARK != check:
+            while size - self._end >= HEAD.size:
+                length, crc, check = HEAD.unpack(file.read(HEAD.size))
+                if length ^ crc ^ MARK != check:
                     self._say(f"{self.path}: damaged from byte {self._end} on: what an earlier "
                               f"server of this job had counted after that is not counted")
                     break
-                if length > size - self._end - _HEAD.size:
+                if length > size - self._end - HEAD.size:
                     break                              # its write was interrupted
                 payload = file.read(length)
-                is_first, self._end = self._end == 0, self._end + _HEAD.size + length
+                is_first, self._end = self._end == 0, self._end + HEAD.size + length
                 kind, _, body = payload.partition(b"\n")
                 if crc32(payload) != crc:
                     damaged, kind = damaged + 1, b""
@@ -172,12 +177,12 @@ class Journal:
             found = json.loads(body)
             if found["form"] != _FORM:
                 return "of another release of iostats"
-            if found["job"] != self._whose["job"]:
+            if found["job"] != self.owner["job"]:
                 return "of another job"
-            if found["boot_id"] != self._whose["boot_id"]:
+            if found["boot_id"] != self.owner["boot_id"]:
                 return "of the time before this node's boot"
             # One of them may have been started by hand, without a batch system's variables.
-            if found["run"] and self._whose["run"] and found["run"] != self._whose["run"]:
+            if found["run"] and self.owner["run"] and found["run"] != self.owner["run"]:
                 return "of an earlier run of this job"
         except (ValueError, KeyError, TypeError, RecursionError):
             return "damaged"
@@ -206,7 +211,7 @@ class Journal:
     @property
     def is_long(self) -> bool:
         """True when it is time to replace its messages by totals."""
-        return self._end > self._add_up_at and self._is_well
+        return self._end > self.replace_at and self._is_well
 
     def replace(self, totals: bytes) -> None:
         """Replace its messages by their `totals`; if the disk fails, it stays as it is."""
@@ -217,7 +222,7 @@ class Journal:
                              | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._handle, self._end = handle, 0
-            self._write(b"whose\n", json.dumps(self._whose).encode())
+            self._write(b"whose\n", json.dumps(self.owner).encode())
             self._write(b"totals\n", totals)
             try:
                 os.rename(self._beside, self.path)
@@ -232,7 +237,11 @@ class Journal:
         if handle is not None:
             with contextlib.suppress(OSError):
                 os.close(handle)                       # the one that is not used any more
-        self._add_up_at = self._end + max(_LEAST_BETWEEN, _TIMES_TOTALS * len(totals))
+        self.replace_at = self._end + max(_LEAST_BETWEEN, _TIMES_TOTALS * len(totals))
+
+    def fileno(self) -> int:
+        """The descriptor of the open file."""
+        return self._handle
 
     def close(self, is_done: bool) -> None:
         """Remove it when all that was counted is in a report, or nothing was."""
@@ -285,13 +294,13 @@ class Journal:
 
     def _write(self, kind: bytes, body: bytes) -> None:
         length, crc = len(kind) + len(body), crc32(body, crc32(kind))
-        parts = _HEAD.pack(length, crc, length ^ crc ^ _MARK), kind, body
+        parts = HEAD.pack(length, crc, length ^ crc ^ MARK), kind, body
         written = os.writev(self._handle, parts)
-        if written < _HEAD.size + length:              # the next write fails, with the reason
+        if written < HEAD.size + length:              # the next write fails, with the reason
             rest = b"".join(parts)[written:]
             while rest:
                 rest = rest[os.write(self._handle, rest):]
-        self._end += _HEAD.size + length
+        self._end += HEAD.size + length
 
     def _give_up(self, error: OSError) -> None:
         self._is_well = False

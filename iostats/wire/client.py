@@ -210,7 +210,7 @@ def server_at(host: str, port: int, name: str, signs: Sequence[auth.Credentials]
     {} for a program that is no server of ours.  Raises OSError without an answer.
     """
     until = time.monotonic() + _REPLY_WITHIN_S
-    with _connected(host, port, until) as connection:
+    with connect(host, port, until) as connection:
         try:
             return _Conversation(connection, host, port, name, signs, node, until).hello()
         except (_NotOurs, ValueError):
@@ -222,12 +222,12 @@ def _asked(host: str, port: int, name: str, signs: Sequence[auth.Credentials], n
            longest: int = _LONGEST_ANSWER,
            learn: Callable[[float], object] = lambda clock_ahead_s: None) -> Any:
     until = time.monotonic() + (_REPLY_WITHIN_S if within_s is None else within_s)
-    with _connected(host, port, until) as connection:
+    with connect(host, port, until) as connection:
         return _Conversation(connection, host, port, name, signs, node, until,
                              longest, learn).ask(method, params)
 
 
-def _connected(host: str, port: int, until: float) -> socket.socket:
+def connect(host: str, port: int, until: float) -> socket.socket:
     """A connection; each address of `host` gets an equal share of the time that is left."""
     # A str would load the tables of international names: 8 % of the CPU of a `stop`.
     name = host.encode() if host.isascii() else host

@@ -129,8 +129,8 @@ def hook_files(data):
                             ("site.secret", os.path.join(at, "secret"))):
             mine.take(name, value, "a test")
         about = {"scheduler": "slurm", "attempt": 0}
-        kept = client._connected
-        client._connected = lambda *address: _Hostile([
+        kept = client.connect
+        client.connect = lambda *address: _Hostile([
             json.dumps({"jsonrpc": "2.0", "result": {"job": protocol.SITE, "protocol": 1,
                                                      "time": NOW}}).encode(),
             json.dumps(_COUNTED).encode()], True, protocol.SITE)
@@ -142,7 +142,7 @@ def hook_files(data):
             assert delivery.deliver(mine, root, NODE, time.monotonic() + 60,
                                          said.append) == 0, said
         finally:
-            client._connected = kept
+            client.connect = kept
     for line in said:
         checked_line(line.replace("\n", ""))
 
@@ -162,7 +162,7 @@ def kept_report(data):
         for report in reports.values():
             msgspec.json.decode(json.dumps(report, allow_nan=False))
         assert bool(reports) != bool(damaged)
-        kept, client._connected = client._connected, lambda *address: _Hostile([b""], False)
+        kept, client.connect = client.connect, lambda *address: _Hostile([b""], False)
         mine = config.Config()
         mine.take("node.retry_timeout", "0", "a test")
         os.environ[secret.VARIABLE] = SECRET.decode()
@@ -171,7 +171,7 @@ def kept_report(data):
                 with allowed(NotDelivered):
                     client.deliver(report, "127.0.0.1:23", None, mine)
         finally:
-            client._connected = kept
+            client.connect = kept
             del os.environ[secret.VARIABLE]
 
 
@@ -201,7 +201,7 @@ def secret_file(data):
 def _record(payload):
     """One record of a journal, with the checksum that it should have."""
     crc = crc32(payload)
-    return journal._HEAD.pack(len(payload), crc, len(payload) ^ crc ^ journal._MARK) + payload
+    return journal.HEAD.pack(len(payload), crc, len(payload) ^ crc ^ journal.MARK) + payload
 
 
 def _journal_seeds():

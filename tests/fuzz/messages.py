@@ -485,13 +485,13 @@ def hostile_server(data):
         connection = _Hostile([bent(one, Draw(draw.take(draw.number(24)))).encode(
             "utf-8", "replace") for one in (_HELLO, second)], proves=how < 3)
     signs = [auth.Secret("4711", SECRET)]
-    kept, client._connected = client._connected, lambda *address: connection
+    kept, client.connect = client.connect, lambda *address: connection
     try:
         with allowed(NotDelivered):
             client.call("127.0.0.1", 23, "4711", signs, NODE, "report", A_REPORT,
                         learn=lambda ahead_s: json.dumps(ahead_s, allow_nan=False))
     finally:
-        client._connected = kept
+        client.connect = kept
 
 
 _ASKED = {}

@@ -333,14 +333,14 @@ class Directory:
     @contextlib.contextmanager
     def server(self, expected=None):
         """A JobServer without credentials, which is killed in the end."""
-        kept = journal._opened(str(self.path), "4711", self.said.append)
+        kept = journal.opened(str(self.path), "4711", self.said.append)
         totals = Totals("4711", expected, **totals_options(CONFIG))
         one = JobServer(totals, [], CONFIG)
         one.resume(kept)
         try:
             yield one
         finally:
-            os.close(kept._handle)                     # which is all that is left of a kill
+            os.close(kept.fileno())                     # which is all that is left of a kill
 
     @property
     def file(self):
@@ -441,8 +441,8 @@ def test_a_journal_of_something_else_is_not_counted(tmp_path, how, why):
     """One line; and it is replaced."""
     directory = Directory(tmp_path / "state")
     with directory.server() as one:
-        one._journal._whose = how(one._journal._whose)
-        one._journal.replace(b'{"totals":{},"merged":[]}')
+        one.journal.owner = how(one.journal.owner)
+        one.journal.replace(b'{"totals":{},"merged":[]}')
         tell(one, "nid00001")
     with directory.server() as one:
         assert {} == counted(one)
@@ -514,7 +514,7 @@ def test_nodes_that_the_job_has_no_more_are_refused_and_named(tmp_path):
         assert {"nid00001": 23, "nid00003": 41} == counted(one)
         assert {"unknown node": 1} == one.totals.record()["coverage"]["refused"]
     with directory.server() as one:
-        one._journal.replace(json.dumps({"totals": one.totals.state(), "merged": []}).encode())
+        one.journal.replace(json.dumps({"totals": one.totals.state(), "merged": []}).encode())
     with directory.server(frozenset({"nid00001", "nid00003"})) as one:
         assert {} == counted(one)
     assert [f"{directory.file}: totals of an earlier server of this job are not counted: nid00002 "
@@ -560,7 +560,7 @@ def test_merged_totals_are_known_again_after_they_were_added_up(tmp_path):
         with directory.server() as one:
             assert dict(NODES) == counted(one)
             assert "counted before" in tell(one, "nid00001", body)["result"]["why"]
-            one._journal._add_up_at = 0
+            one.journal.replace_at = 0
             tell(one, "nid00004", message("nid00004", {
                 "protocol": 1, "job": "4711", "node": "nid00004", "seq": os.urandom(4).hex(),
                 "ended": 1_795_225_060.0, "elapsed_s": 60.0, "reason": "permission denied"}))
@@ -593,7 +593,7 @@ def test_servers_killed_and_added_up_at_any_time_make_the_record_of_one(tmp_path
     left, again = list(bodies), []
     while left:
         with directory.server() as one:
-            one._journal._add_up_at = limit
+            one.journal.replace_at = limit
             for node, body in left[:random.randint(1, 3)]:
                 again.append(tell(one, node, body))
                 left = left[1:]
@@ -616,7 +616,7 @@ def test_adding_up_on_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypa
     directory = Directory(tmp_path / "state")
     with directory.server() as one:
         tell(one, "nid00001")
-        one._journal._add_up_at = 0
+        one.journal.replace_at = 0
         name = {"write": "writev"}.get(operation, operation)
         real, calls = getattr(os, name), []
 
@@ -657,7 +657,7 @@ def test_a_rename_that_was_done_and_is_called_a_failure_loses_nothing(tmp_path, 
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     with directory.server() as one:
         tell(one, "nid00001")
-        one._journal._add_up_at = 0
+        one.journal.replace_at = 0
         with monkeypatch.context() as patched:
             patched.setattr(os, "rename", done_and_fails)
             tell(one, "nid00002")

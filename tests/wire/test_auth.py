@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -217,7 +218,7 @@ def test_methods_learn_the_user_and_can_refuse_one(munged):  # noqa: F811
     body = b'{"jsonrpc":"2.0","method":"who","id":23}'
     one.answer(body, "MUNGE " + munged.munge(payload(body)))
     one.answer(body, wire_auth.Secret("4711", SECRET).authorization(
-        "nid00037", int(one._now()), NONCE, body))
+        "nid00037", int(time.time()), NONCE, body))
     assert [("nid00023", os.geteuid()), ("nid00037", None)] == met
     body = b'{"jsonrpc":"2.0","method":"no","id":23}'
     assert (-32001, f"not authenticated: user {os.geteuid()} may not report to the server of job "

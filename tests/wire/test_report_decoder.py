@@ -6,6 +6,7 @@ that decodes each for itself.
 import copy
 import json
 
+import msgspec
 import pytest
 
 from iostats.base import config as site
@@ -48,7 +49,7 @@ class Desk:
         return json.loads(answers[0])
 
     def records(self):
-        found = [jsonrpc._encode(one.totals.record()) for one in self.servers]
+        found = [msgspec.json.encode(one.totals.record()) for one in self.servers]
         assert found[0] == found[1]
         return json.loads(found[0])
 
