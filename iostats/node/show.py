@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.config import Config
+    from iostats.totals.record import Record
     from iostats.totals.snapshot import Snapshot
 
-def record(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> dict[str, Any]:
-    """The JSON record of everything since the counters began, of this node alone."""
+def record(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> Record:
+    """The record of everything since the counters began, of this node alone."""
     totals = Totals(snapshot.job, 1)
     totals.add(Report(snapshot.node, snapshot.seq, snapshot.boot_id, "", "",
                       snapshot.wall_ns / 1e9, 0.0, 0.0, paths.mount_points(root),
@@ -61,7 +62,7 @@ def as_json(snapshot: Snapshot, sources: dict[str, ModuleType], root: str) -> di
                                             in counter._asdict().items() if value is not None}
                                      for name, counter in reading.counters.items()},
         })
-    return {"node": snapshot.node, "file_systems": record(snapshot, sources, root)["file_systems"],
+    return {"node": snapshot.node, "file_systems": record(snapshot, sources, root).file_systems,
             "files": listed}
 
 
@@ -69,12 +70,12 @@ def as_text(snapshot: Snapshot, sources: dict[str, ModuleType], root: str, confi
             by_reader: Iterable[str] = ()) -> str:
     """The tables of `show`; `by_reader`: the sources that were not read by this process."""
     units, lines = config["report.units"], []
-    for fs in record(snapshot, sources, root)["file_systems"]:
-        label = config.labels.get(fs["name"], fs["name"])
-        on = f" on {', '.join(fs['mounts'])}" if fs["mounts"] else ""
+    for fs in record(snapshot, sources, root).file_systems:
+        label = config.labels.get(fs.name, fs.name)
+        on = f" on {', '.join(fs.mounts)}" if fs.mounts else ""
         lines.append(f"{label}{on}: since the counters began on {snapshot.node}")
         rows = []
-        of_lustre = fs["application"] or fs["network"] or not fs["sources"]
+        of_lustre = fs.application or fs.network or not fs.sources
         for layer, calls in (("application", "calls"), ("network", "rpcs")) if of_lustre else ():
             numbers = fs[layer] or {}
             for way in ("read", "write"):
@@ -83,22 +84,22 @@ def as_text(snapshot: Snapshot, sources: dict[str, ModuleType], root: str, confi
                 rows.append((f"{way} ({layer})",
                              "-" if amount is None else sign + bytes_text(amount, units),
                              _count(numbers.get(f"{way}_{calls}"), calls.replace("rpcs", "RPCs"))))
-        for name, row in (fs["operations"] or {}).items():
-            seconds = row["seconds"]
-            rows.append((name, f"{row['count']:,}",
+        for name, row in (fs.operations or {}).items():
+            seconds = row.seconds
+            rows.append((name, f"{row.count:,}",
                          "" if seconds is None else f"{seconds:.3f} s"))
-        if fs["operations"] is None and of_lustre:
+        if fs.operations is None and of_lustre:
             rows += [(f"{name} ({target})", f"{count:,}", "")
-                     for target, values in fs["targets"].items() if target.startswith("MDT")
+                     for target, values in fs.targets.items() if target.startswith("MDT")
                      for name, count in values.items()]
         rows += [(f"{metric} ({title_of(source)})", amount_text(metric, value, units), "")
-                 for source, counted in fs["sources"].items()
-                 for metric, value in counted["totals"].items()]
+                 for source, counted in fs.sources.items()
+                 for metric, value in counted.totals.items()]
         lines += _columns(rows)
         if by_reader:
             lines.append(f"  note: for root alone, and read by the reader: "
                          f"{', '.join(sorted(by_reader))}")
-        lines += [f"  note: {note}" for note in fs["notes"]]
+        lines += [f"  note: {note}" for note in fs.notes]
         lines.append("")
     if not lines:
         lines = [f"{snapshot.node}: no Lustre file system is mounted", ""]
