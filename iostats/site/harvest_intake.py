@@ -56,8 +56,7 @@ Attributes:
     slot: that moment, seconds since 1970.
     every_s: seconds from one sweep to the next: the shortest pause of an agent that is up.
     complete: every agent that is up has sent its part.
-    targets: [CorrectedTarget] that have been read for it; for an agent with a longer pause, for the
-        last one that it takes part in.
+    targets: [CorrectedTarget] read for it, or for the last one in which a slower agent takes part.
 """
 
 _Key = tuple[str, str]                          # file system, target
