@@ -11,6 +11,7 @@ from iostats.totals.bounds import mark, mark_of_layer, mark_of_source, numbers_t
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from iostats.totals.record import FileSystemRecord
@@ -19,43 +20,10 @@ _BY = {"application": "by the application", "network": "over the network"}
 
 
 def tables(shown: list[FileSystemRecord], node_seconds: float | None, units: str,
-          form: str) -> list[str]:
-    """The tables of --long."""
-    transfers, times, spreads, sizes = [], [], [], []
-    for fs in shown:
-        for layer, calls in (("application", "calls"), ("network", "rpcs")):
-            numbers = fs[layer]
-            for way in ("read", "write"):
-                count = numbers and numbers[f"{way}_{calls}"]
-                total = numbers and numbers[f"{way}_bytes"]
-                mean = bytes_text(total // count, units) if count and total is not None else "-"
-                of_bytes = of_calls = mark_of_layer(numbers)
-                if layer == "application":
-                    of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
-                    mean = (of_bytes if not of_calls and mean != "-" else "") + mean
-                transfers.append((fs.label, f"{way}, {_BY[layer]}",
-                                  "-" if total is None else of_bytes + bytes_text(total, units),
-                                  "-" if count is None else f"{of_calls}{count}", mean))
-        for name, row in _with_calls(fs).items():
-            if row.seconds is not None and row.count:
-                low = mark(fs, "operations")
-                spread = row.stddev_s
-                times.append((fs.label, name, f"{low}{row.count}",
-                              f"{low}{row.seconds:.3f}",
-                              f"{row.seconds / row.count * 1000:.3f}",
-                              "-" if spread is None else f"{spread * 1000:.3f}"))
-        for way, pages in (fs.request_pages or {}).items():
-            total = sum(pages.values())
-            sizes += [(fs.label, way, count_of_pages, f"{mark_of_source(fs, 'rpc_stats')}{rpcs}",
-                       f"{100 * rpcs / total:.0f} %")
-                      for count_of_pages, rpcs in pages.items() if rpcs]
-        for name, spread in fs.per_node.items():
-            shape = (lambda n: bytes_text(n, units)) if name.endswith("_bytes") else str
-            # Of a node that lost counters it is not known here which of these it is.
-            low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
-            spreads.append((fs.label, name, *(low + shape(spread[at]) for at in
-                                                 ("min", "median", "max")),
-                            spread.busiest or "-"))
+           form: str) -> list[str]:
+    """The tables of --long, and sentences on what their numbers mean."""
+    transfers, times, spreads, sizes = ([row for fs in shown for row in rows_of(fs, units)]
+                                        for rows_of in (_transfers, _times, _spreads, _sizes))
     parts = ["Transfers by the application and over the network:",
              table(("File System", "Transfer", "Bytes", "Calls, RPCs", "Mean size"), transfers,
                     form, ("left", "left", "right", "right", "right"))]
@@ -82,6 +50,53 @@ def tables(shown: list[FileSystemRecord], node_seconds: float | None, units: str
                   table(("File System", "Metric", "Min", "Median", "Max", "Busiest node"),
                          spreads, form, ("left", "left", "right", "right", "right", "left"))]
     return parts
+
+
+def _transfers(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
+    """What was read and written, by whom, in how many calls or RPCs."""
+    for layer, calls in (("application", "calls"), ("network", "rpcs")):
+        numbers = fs[layer]
+        for way in ("read", "write"):
+            count = numbers and numbers[f"{way}_{calls}"]
+            total = numbers and numbers[f"{way}_bytes"]
+            mean = bytes_text(total // count, units) if count and total is not None else "-"
+            of_bytes = of_calls = mark_of_layer(numbers)
+            if layer == "application":
+                of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
+                mean = (of_bytes if not of_calls and mean != "-" else "") + mean
+            yield (fs.label, f"{way}, {_BY[layer]}",
+                   "-" if total is None else of_bytes + bytes_text(total, units),
+                   "-" if count is None else f"{of_calls}{count}", mean)
+
+
+def _times(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
+    """How long each kind of operation took."""
+    low = mark(fs, "operations")
+    for name, row in _with_calls(fs).items():
+        if row.seconds is not None and row.count:
+            yield (fs.label, name, f"{low}{row.count}", f"{low}{row.seconds:.3f}",
+                   f"{row.seconds / row.count * 1000:.3f}",
+                   "-" if row.stddev_s is None else f"{row.stddev_s * 1000:.3f}")
+
+
+def _sizes(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
+    """How large the network requests were."""
+    low = mark_of_source(fs, "rpc_stats")
+    for way, pages in (fs.request_pages or {}).items():
+        total = sum(pages.values())
+        for count_of_pages, rpcs in pages.items():
+            if rpcs:
+                yield (fs.label, way, count_of_pages, f"{low}{rpcs}", f"{100 * rpcs / total:.0f} %")
+
+
+def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
+    """The least, median and most of a node."""
+    for name, spread in fs.per_node.items():
+        # Of a node that lost counters it is not known here which of these it is.
+        low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
+        yield (fs.label, name, *(
+            low + (bytes_text(spread[at], units) if name.endswith("_bytes") else str(spread[at]))
+            for at in ("min", "median", "max")), spread.busiest or "-")
 
 
 def _with_calls(fs: FileSystemRecord) -> dict[str, Any]:
