@@ -135,3 +135,38 @@ def test_every_pure_module_has_its_test():
     """make quick and make coverage find them by the names."""
     tested = {test.relative_to(ROOT / "tests") for test in rooms.tests_of_pure()}
     assert tested
+
+
+MOST_LINES = 400
+# Longer, and without a good reason: to be split.
+STILL_LONG = {"site/harvest_intake.py", "totals/job_totals.py"}
+
+
+def class_names(path):
+    """Names of the classes and named tuples at the top of a module."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made_by = node.value.func
+            if getattr(made_by, "id", getattr(made_by, "attr", "")) in ("namedtuple", "NamedTuple"):
+                yield node.targets[0].id
+
+
+def test_no_class_name_stands_twice():
+    """Who reads a name, in a message or in a search, knows which it is."""
+    places = {}
+    for path in sorted(rooms.PACKAGE.rglob("*.py")):
+        for name in class_names(path):
+            places.setdefault(name, []).append(str(path.relative_to(rooms.PACKAGE)))
+    assert {} == {name: found for name, found in places.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize("path", [
+    pytest.param(path, id=str(path.relative_to(rooms.PACKAGE)))
+    for path in sorted(rooms.PACKAGE.rglob("*.py"))
+    if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES
+    and str(path.relative_to(rooms.PACKAGE)) not in STILL_LONG])
+def test_a_long_module_says_why(path):
+    """"Long because: ..." in its docstring; 400 lines of a module read well."""
+    assert "\nLong because: " in rooms.doc(path)

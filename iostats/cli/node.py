@@ -4,6 +4,8 @@ iostats_client.py: start, stop and show, on a compute node; standard library onl
 The command line is read by hand, and what only `stop` and `show` need is imported there: a
 `start` runs on every node of a job in the same second, and argparse, json and dataclasses
 would make it three times as dear (benchmarks/README.md).
+
+Long because: a third of it is the help text, and each further module costs every node a file.
 """
 
 from __future__ import annotations

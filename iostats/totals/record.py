@@ -11,6 +11,8 @@ neither may be imported; and a record that an older or newer release has stored,
 members, comes back as it was written.
 
 New members may be added within schema 1; `_absent` has what they are in records without them.
+
+Long because: it is data, the schema of one document.
 """
 
 from __future__ import annotations
