@@ -24,9 +24,8 @@ from iostats.base.errors import (
     StateError,
     UsageError,
 )
-from iostats.cli import OF_NODES, nearest
+from iostats.cli import OF_NODES, nearest, take_option
 from iostats.cli.around import NO_MEMORY, never_fails
-from iostats.cli.options import take
 from iostats.node import identity as this_node
 from iostats.node import sources
 
@@ -157,7 +156,7 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
         if word in ("-h", "--help"):
             return "help", {}
         if word.startswith("-"):
-            name, value = take(word, arguments, WITH_VALUE, FLAGS)
+            name, value = take_option(word, arguments, WITH_VALUE, FLAGS)
             given[name] = value
         else:
             words.append(word)

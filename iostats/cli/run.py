@@ -18,8 +18,8 @@ from iostats.base import config as site
 from iostats.base.config import BESIDE
 from iostats.base.errors import IostatsError, UsageError
 from iostats.base.job_id import checked_job_id
-from iostats.cli.options import take
 from iostats.cli.report_file import write_report
+from iostats.cli import take_option
 from iostats.cli.server import expected_nodes
 from iostats.node import identity, start_files
 from iostats.report import job_tables, json_and_csv
@@ -128,7 +128,7 @@ def parse(arguments: Iterable[str]) -> tuple[dict[str, Any] | None, list[str]]:
             break
         if word in ("-h", "--help"):
             return None, []
-        name, value = take(word, arguments, WITH_VALUE, FLAGS)
+        name, value = take_option(word, arguments, WITH_VALUE, FLAGS)
         given[name] = value
     if not arguments:
         raise UsageError("expected a command to run, got nothing (see --help)")

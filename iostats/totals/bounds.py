@@ -18,7 +18,6 @@ lustre/llite/file.c; docs/counters.md says by release what they count.
 
 from __future__ import annotations
 
-from iostats.base.units import bytes_text
 from iostats.lustre.stats import split_llite_name, split_target_name
 
 TYPE_CHECKING = False
@@ -172,6 +171,7 @@ def notes_of_sums(llite: Mapping[str, int], most: int | None, sent: int | None =
     `most`: write_bytes_max; `sent`, `dirty`: bytes that went over the network, and that did not yet
     at the end; None where not known.
     """
+    from iostats.base.units import bytes_text  # a node makes no notes
     found = []
     missing, wrote = llite.get("uncounted_write_calls", 0), llite.get("write_bytes", 0)
     if missing:

@@ -768,7 +768,7 @@ SITE_CFG = {
     "key before a section": ("host = login1\n", "site.cfg:1: expected [section] before the first "
                              "key, got 'host = login1'"),
     "no equals sign": ("[server]\nhost login1\n", "site.cfg:2: expected [section], key = value"),
-    "key twice": ("[server]\nhost = a\nhost = b\n", "site.cfg:3: [server] host stands in line 2 "
+    "key twice": ("[server]\nhost = a\nhost = b\n", "site.cfg:3: [server] host is set in line 2 "
                   "already; remove one"),
     "not one of the choices": ("[report]\nformat = html\n", "site.cfg:2: [report] format: "
                                "expected grid, plain, json, csv or markdown, got 'html'"),

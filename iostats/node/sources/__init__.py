@@ -61,7 +61,12 @@ def title_of(name: str) -> str:
     return str(getattr(known().get(name), "TITLE", name))
 
 
+_seen: dict[tuple[str, ...], dict[str, ModuleType]] = {}       # a `stop` asks more than once
+
+
 def _modules(*directory: str) -> dict[str, ModuleType]:
+    if directory in _seen:
+        return _seen[directory]
     found = {}
     for filename in sorted(os.listdir(os.path.join(os.path.dirname(__file__), *directory))):
         name, dot_py = os.path.splitext(filename)
@@ -69,4 +74,5 @@ def _modules(*directory: str) -> dict[str, ModuleType]:
             path = ".".join((__name__, *directory, name))
             __import__(path)
             found[name] = sys.modules[path]
+    _seen[directory] = found
     return found
