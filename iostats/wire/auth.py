@@ -124,6 +124,10 @@ class Secret:
             self._nonces.discard(self._nonces_by_age.popleft()[1])
         return claimed, None, nonce
 
+    def nonces(self) -> list[str]:
+        """Those that are remembered, the oldest first."""
+        return [nonce for _, nonce in self._nonces_by_age]
+
     def answer_header(self, nonce: str, reply: bytes) -> tuple[str, str] | None:
         return protocol.MAC_HEADER, protocol.answer_mac(self._key, nonce, reply)
 

@@ -337,7 +337,7 @@ def test_the_record_goes_to_its_file_and_the_table_to_standard_output(desk, labe
 
 
 @pytest.mark.parametrize("option", ["--output", "--json"])
-def test_a_file_that_cannot_be_written_is_told_before_the_job_and_not_after(desk, option):
+def test_a_file_that_cannot_be_written_is_reported_before_the_job_and_not_after(desk, option):
     """Status 2 at once: after a day of work it would be too late."""
     done = desk.run_server("--nodes", "1", option, "no/such/directory/file")
     assert 2 == done.status
@@ -627,7 +627,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("data", list(GARBAGE.values()), ids=list(GARBAGE))
-def test_what_is_no_http_is_refused_and_the_server_lives(desk, data):
+def test_invalid_http_is_refused_and_the_server_lives(desk, data):
     """400 or 413, the connection is closed, it is counted, and the next node is served."""
     server = desk.server("--nodes", "1", "--format", "json")
     found = raw(server, data)
@@ -802,7 +802,7 @@ class _Busy(RpcServer):
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_node_whose_message_waits_while_the_server_is_busy_is_not_silent(loop):
+def test_a_node_whose_message_waits_while_the_server_is_busy_is_not_idle(loop):
     """
     Of 50,000 nodes 268 were closed: their reports had come while others' were worked off, which
     took longer than [server] idle_timeout, and were not read yet when idle connections were closed.

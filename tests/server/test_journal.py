@@ -636,7 +636,7 @@ def test_adding_up_on_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypa
     assert [] == directory.said
 
 
-def test_totals_that_were_not_whole_when_the_server_was_killed_are_nothing(tmp_path):
+def test_totals_that_were_incomplete_when_the_server_was_killed_are_ignored(tmp_path):
     """They lie beside the journal, which is as it was; they go."""
     directory = Directory(tmp_path / "state")
     with directory.server() as one:
@@ -666,7 +666,7 @@ def test_a_rename_that_was_done_and_is_called_a_failure_loses_nothing(tmp_path, 
         assert dict(NODES) == counted(one)
 
 
-def test_a_disk_that_cannot_be_read_is_said_and_nothing_is_removed(tmp_path, monkeypatch):
+def test_a_disk_that_cannot_be_read_is_reported_and_nothing_is_removed(tmp_path, monkeypatch):
     """The next server may be luckier."""
     directory = Directory(tmp_path / "state")
     with directory.server() as one:

@@ -96,7 +96,7 @@ def test_questions_behind_a_long_one_are_answered_after_it_in_their_order():
     assert ["begun", "long", "quick", "begun", "long", "begun", "long", "quick"] == order
 
 
-def test_who_waits_for_a_long_answer_is_not_silent():
+def test_a_client_that_waits_for_a_long_answer_is_not_idle():
     """A connection that says nothing is closed after 0.2 s, and this one when it has its answer."""
     async def play(server, ask):
         now = asyncio.get_running_loop().time
@@ -113,7 +113,7 @@ def test_who_waits_for_a_long_answer_is_not_silent():
 
 
 @pytest.mark.parametrize("silence", ["0", "0.01"])
-def test_a_long_answer_hangs_no_server_whose_connections_may_not_be_silent_at_all(silence):
+def test_a_long_answer_hangs_no_server_with_an_idle_timeout_of_0(silence):
     """Who waits was put behind the others again and again, in one turn of the loop."""
     async def play(server, ask):
         asked = []
@@ -148,7 +148,7 @@ def test_a_long_answer_may_end_in_an_error_and_in_a_bug():
     assert protocol.SITE == hello["result"]["job"]
 
 
-def test_nobody_works_on_for_a_client_that_went_away():
+def test_work_for_a_client_that_disconnected_ends():
     async def play(server, ask):
         steps = []
 
@@ -168,7 +168,7 @@ def test_nobody_works_on_for_a_client_that_went_away():
     assert protocol.SITE == played(play)
 
 
-def test_who_asks_on_and_on_behind_a_long_one_is_cut_off():
+def test_a_client_that_keeps_asking_behind_a_long_answer_is_disconnected():
     """After 1 MiB of questions, not when memory is full."""
     async def play(server, ask):
         def endless(params, sender):
@@ -213,7 +213,7 @@ def test_the_first_rows_of_many_are_those_of_all_in_their_order(parts, count, by
     assert len(every["rows"]) == len(first["rows"]) + first["left_off"]
 
 
-def test_what_is_done_in_steps_comes_out_whole():
+def test_work_in_steps_returns_its_result():
     def work():
         yield
         yield

@@ -96,7 +96,7 @@ def error(reply):
 
 # -- what a server accepts -------------------------------------------------------------------
 
-def test_a_message_of_this_user_is_counted_and_its_answer_is_proved(munged):  # noqa: F811
+def test_a_message_of_this_user_is_counted_and_its_answer_is_authenticated(munged):  # noqa: F811
     """Made by munge's own command, by the words of docs/wire.md; read by it, too."""
     one, body = job_server(munged), report()
     reply, proof = one.answer(body, f"MUNGE {munged.munge(payload(body))}")
@@ -568,7 +568,7 @@ class TestTwoUsers:
         assert (0, "") == (done.status, done.err)
         assert (41_003, 53_007) == application(one.wait())
 
-    def test_another_users_node_is_told_who_it_is_and_counted(
+    def test_another_users_node_is_refused_with_its_uid_and_counted(
             self, desk, nobodys, munged):  # noqa: F811
         """Root's server is trusted, and refuses it: status 3, and the report stays."""
         one = desk.server("--nodes", "1", "--format", "json", env=by(munged))
@@ -633,7 +633,7 @@ def test_what_a_server_refuses_has_its_code_and_is_not_for_later(desk, munged): 
     (b"x" * 100_000, "the port is in use by another program"),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 41\r\n\r\n", "the port is in use by another program"),
 ], ids=["silent", "empty", "JSON", "another job", "endless", "longer than wanted"])
-def test_who_is_not_the_server_is_told_within_the_time(munged, answer, why):  # noqa: F811
+def test_another_program_on_the_port_is_reported_within_the_timeout(munged, answer, why):  # noqa: F811
     """One try, and NotDelivered, which may go better later."""
     with Listener(0, answer) as other, pytest.raises(NotDelivered, match=why) as failed:
         wire_client.call("127.0.0.1", other.port, protocol.SITE,
@@ -642,7 +642,7 @@ def test_who_is_not_the_server_is_told_within_the_time(munged, answer, why):  # 
     assert failed.value.later
 
 
-def test_nobody_there_is_told_by_the_servers_name(munged):  # noqa: F811
+def test_a_port_without_a_server_is_reported_with_the_servers_name(munged):  # noqa: F811
     """The site's."""
     _, [port] = job_with_free_ports(1)
     with pytest.raises(NotDelivered, match=f"no answer from the site's server: 127.0.0.1:{port}: "

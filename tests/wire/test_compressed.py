@@ -47,18 +47,18 @@ def asked(site, body, encoding="deflate", secret=SECRET):
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "Deflate", " deflate "])
-def test_a_compressed_message_is_taken(site, encoding):
+def test_a_compressed_message_is_accepted(site, encoding):
     """The mac is over the body as it is sent."""
     status, answer = asked(site, zlib.compress(request()), encoding)
     assert (200, {"taken": True, "why": ""}) == (status, answer["result"])
     assert "0123456789abcdef" == site.messages[0].run
 
 
-def test_without_an_encoding_it_is_taken_as_it_is(site):
+def test_a_body_without_an_encoding_is_accepted(site):
     assert {"taken": True, "why": ""} == asked(site, request(), "identity")[1]["result"]
 
 
-def test_what_was_packed_before_is_sent_as_it_is_with_the_clock(site):
+def test_a_packed_sweep_is_sent_as_it_is_with_the_clock_beside_it(site):
     """
     client.py puts clock_ahead_s beside it, and reports the offset that it has learned.  The bytes
     are those that an agent of 0.1 has left in its spool.
@@ -81,7 +81,7 @@ def test_a_hello_alone_tells_the_time(site):
     assert protocol.SITE == hello["job"] and abs(learned[0]) < 1
 
 
-def test_a_bomb_is_too_large(site):
+def test_a_compression_bomb_is_too_large(site):
     """64 MiB of blanks in 64 KiB; 16 MiB are the limit."""
     squeeze = zlib.compressobj(9)
     bomb = b"".join(squeeze.compress(b" " * (1 << 20)) for _ in range(64)) + squeeze.flush()
@@ -102,7 +102,7 @@ def test_nothing_is_inflated_for_an_unauthenticated_sender(site):
 @pytest.mark.parametrize("body", [
     b"", b"none at all", zlib.compress(request())[:-1], zlib.compress(request()) + b"x",
     zlib.compress(b"no JSON")], ids=["empty", "none", "cut off", "more", "no JSON"])
-def test_what_is_not_whole_is_no_message(site, body):
+def test_an_incomplete_stream_is_a_parse_error(site, body):
     status, answer = asked(site, body)
     assert (200, protocol.PARSE_ERROR) == (status, answer["error"]["code"])
     assert [] == site.messages

@@ -128,7 +128,7 @@ def test_params_for_a_method_without_params_are_answered_with_32602():
     assert ["hello", 5] == answer(text % "{}")["result"]
 
 
-def test_a_bug_of_ours_is_answered_with_32603_and_told_to_us():
+def test_an_internal_error_is_answered_with_32603_and_logged():
     """The caller learns nothing of our insides; `on_bug` gets the exception."""
     bugs = []
     methods = {"divide": Method(lambda params, context: 23 // 0, None)}

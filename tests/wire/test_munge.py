@@ -195,7 +195,7 @@ def test_what_is_too_long_is_refused(munged):
     assert 3 == refused.value.code
 
 
-def test_where_nobody_listens_munges_own_words_name_the_socket(tmp_path):
+def test_without_munged_munges_own_message_names_the_socket(tmp_path):
     """Error 6; `available` says the same, and does not raise."""
     path = str(tmp_path / "socket")
     why = f'Failed to access "{path}": No such file or directory'

@@ -56,12 +56,10 @@ def played(play, munged, kinds=("munge", "secret"), **options):
         config = site.load(os.devnull, environ={})
         for name, value in options.items():
             config.take(f"server.{name}", value, "a test")
-        by_munge = auth.Munge(protocol.SITE)
-        by_munge._munge = munged
+        by_munge = auth.Munge(protocol.SITE, library=munged)
         by_secret = auth.Secret(protocol.SITE, SECRET)
-        server = RpcServer(protocol.SITE, [one for kind, one in (("munge", by_munge),
-                                                          ("secret", by_secret)) if kind in kinds],
-                        config)
+        credentials = {"munge": by_munge, "secret": by_secret}
+        server = RpcServer(protocol.SITE, [credentials[kind] for kind in kinds], config)
         server.methods["who"] = Method(
             lambda params, sender: server.require_authenticated(sender).node, None)
         await server.listen_on("127.0.0.1", [free_port()])
@@ -92,7 +90,7 @@ def played(play, munged, kinds=("munge", "secret"), **options):
 
 
 @pytest.mark.parametrize("how", ["munge", "junk"])
-def test_who_has_the_secret_is_answered_while_munged_answers_nobody(how):
+def test_messages_with_the_secret_are_answered_while_munged_does_not_answer(how):
     """Twice as many wait as may ask at once; with the loop blocked the first one would hang it."""
     munged = Munged()
 
@@ -113,7 +111,7 @@ def test_who_has_the_secret_is_answered_while_munged_answers_nobody(how):
     assert len(munged.threads) <= long_answers.BLOCKING_AT_ONCE
 
 
-def test_who_is_not_known_within_the_time_is_refused(monkeypatch):
+def test_a_message_that_munged_does_not_decode_in_time_is_refused(monkeypatch):
     """It says why, and the thread that still waits keeps nothing from ending."""
     monkeypatch.setattr(long_answers, "BLOCKING_TIMEOUT_S", 0.1)
     munged = Munged()

@@ -42,15 +42,15 @@ def header(body, node="nid00023", time=NOW, nonce=NONCE, key=None):
 
 @pytest.fixture
 def server():
-    """The server of job 4711 of 3 nodes; `server.clock[0]` is its time."""
+    """The server of job 4711 of 3 nodes; `clock[0]` is its time, `up[0]` for how long it runs."""
     return server_of(3)
 
 
 def server_of(nodes):
-    clock = [NOW + 0.25]
-    checks = Secret("4711", SECRET, 300.0, now=lambda: clock[0], up=lambda: 3600.0)
+    clock, up = [NOW + 0.25], [3600.0]
+    checks = Secret("4711", SECRET, 300.0, now=lambda: clock[0], up=lambda: up[0])
     one = JobServer(Totals("4711", nodes), [checks], load(environ={}), now=lambda: clock[0])
-    one.clock, one.checks = clock, checks
+    one.clock, one.up, one.checks = clock, up, checks
     return one
 
 
@@ -134,7 +134,7 @@ def test_a_munge_credential_of_another_form_has_no_fields(payload):
 
 # -- what is authenticated -------------------------------------------------------------------
 
-def test_a_message_made_with_the_secret_is_counted_and_its_answer_is_proved(server):
+def test_a_message_made_with_the_secret_is_counted_and_its_answer_is_authenticated(server):
     """The answer's mac is over the answer's very bytes and the request's number."""
     body = report()
     reply, mac = server.answer(body, header(body))
@@ -231,7 +231,7 @@ def test_a_replayed_message_is_refused_and_counted(server):
 def test_what_was_heard_before_a_server_was_restarted_is_stale_to_the_next_one(
         server, offset_s, expected):
     """Which does not know the nonces of the first; a second run of a job may have its secret."""
-    server.checks._up = lambda: 0.5
+    server.up[0] = 0.5
     body = report()
     reply, _ = server.answer(body, header(body, time=NOW + offset_s))
     assert expected == json.loads(reply).get("error", {}).get("code")
@@ -256,8 +256,7 @@ def test_nonces_are_forgotten_when_their_messages_are_stale(server):
         server.answer(HELLO, header(HELLO, nonce="%032d" % number))
     server.clock[0] += 602
     server.answer(HELLO, header(HELLO, time=NOW + 602))
-    assert {NONCE} == server.checks._nonces
-    assert 1 == len(server.checks._nonces_by_age)
+    assert [NONCE] == server.checks.nonces()
 
 
 def test_a_report_sent_again_with_a_new_nonce_counts_once(server):
@@ -297,7 +296,7 @@ def test_another_protocol_is_refused_with_the_one_that_is_spoken(server):
     (header(HELLO, key=job_key(job="4712")), False), ("Basic YWxpY2U=", False),
 ], ids=["no header", "of the job", "of the job, clock off", "wrong secret", "other job",
         "other scheme"])
-def test_hello_is_answered_to_anyone_and_proved_to_those_who_have_the_secret(
+def test_hello_is_answered_to_anyone_and_authenticated_to_those_with_the_secret(
         server, authorization, is_proved):
     """So that a node of another job learns that it knocked at the wrong door."""
     reply, mac = server.answer(HELLO, authorization)
@@ -307,7 +306,7 @@ def test_hello_is_answered_to_anyone_and_proved_to_those_who_have_the_secret(
     assert {} == refused(server) or not is_proved
 
 
-def test_status_tells_what_is_missing_to_those_who_have_the_secret_alone(server):
+def test_status_shows_missing_nodes_to_those_with_the_secret_alone(server):
     """Names of nodes are nobody else's business."""
     body = b'{"jsonrpc":"2.0","method":"status","id":23}'
     reply, _ = server.answer(body, "")

@@ -111,7 +111,7 @@ def changed(how):
     lambda deltas: deltas.reverse(),
     lambda deltas: deltas.append(None),
 ])
-def test_what_is_otherwise_is_taken_or_refused_as_ever(desk, how):
+def test_a_report_of_another_shape_is_decoded_as_any_message(desk, how):
     desk.say("another", changed(how))
     for number in range(3):
         desk.say(f"late{number}", with_more(2000 + number))
@@ -127,13 +127,13 @@ def test_what_is_otherwise_is_taken_or_refused_as_ever(desk, how):
     {"phases": [{"name": "read", "elapsed_s": 1.5, "deltas": [{"source": "llite"}]}]},
     {"series": {"scratch": {"began": ENDED, "every_s": 60, "read_bytes": [1], "write_bytes": [2],
                             "operations": [3]}}}])
-def test_what_else_is_in_such_a_report_counts_as_ever(desk, fields):
+def test_other_fields_of_such_a_report_count_as_in_any(desk, fields):
     fields = dict(fields)
     desk.say(fields.pop("node", "another"), with_more(1000), **fields)
     desk.records()
 
 
-def test_a_name_that_stands_twice_counts_as_ever(desk):
+def test_a_name_that_stands_twice_counts_as_in_any_report(desk):
     text = json.dumps({"jsonrpc": "2.0", "method": "report", "id": 1, "params": {
         "protocol": 1, "job": "4711", "node": "another", "seq": "one", "ended": ENDED,
         "elapsed_s": 7.5, "deltas": DELTAS}})

@@ -298,7 +298,7 @@ def test_the_site_answers_with_one_line(tmp_path):
 
 # -- the site's server, and its disk -----------------------------------------------------------
 
-def test_packed_blocks_are_replayed_beside_those_of_agents_of_before(tmp_path):
+def test_packed_blocks_are_replayed_beside_those_of_agents_of_release_0_1(tmp_path):
     """One target was told by `sweep`, then by `packed_sweep`; the server is killed after each."""
     now, dice = [1_795_225_401.0], random.Random(23)
     config = site.load(environ={})
