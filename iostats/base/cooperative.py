@@ -1,8 +1,8 @@
 """
 Long work in steps: a generator that yields between two of them, and returns what came out.
 
-A server's loop does other things in between (Server.go_on); who has nothing else to do asks for the
-whole of it at once.  What is yielded is None, or a call that may block: its result is sent back, or
+A server's loop does other things in between (Server.go_on); elsewhere `finished` does the whole of
+it at once.  What is yielded is None, or a call that may block: its result is sent back, or
 what it raises is thrown.
 """
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-AT_ONCE = 500                   # small things in one step
+AT_ONCE = 500                   # small items in one step
 
 
 def finished(work: Generator[Any, Any, T]) -> T:
-    """What comes out of `work`, done to its end."""
+    """The result of `work`, which is run to its end."""
     step = work.send
     value: Any = None
     while True:

@@ -2,8 +2,8 @@
 What can go wrong, one class each, and the exit status that each ends a command with.
 
     IostatsError
-      UsageError            2   the command line is off
-      ConfigError           2   site.cfg, or an IOSTATS_ variable, is off
+      UsageError            2   the command line is wrong
+      ConfigError           2   site.cfg, or an IOSTATS_ variable, is wrong
       StatsSyntaxError      1   a counter file has a line that is not of its form
       JobStatsSyntaxError   1   a job's entry in a job_stats file is not of its form
       NotReadable           1   counters are there, and none of them could be read
@@ -90,7 +90,7 @@ class JobStatsSyntaxError(IostatsError):
 
 
 class NotYours(IostatsError):
-    """A job of another user, whose report is not for who asks."""
+    """A job of another user, whose report the caller may not read."""
 
     def __init__(self, job: str, user: str) -> None:
         super().__init__(f"job {job} is user {user}'s: its report is for {user}, root and [site] "

@@ -1,9 +1,9 @@
 """
 What a batch system says of a job: one form for Slurm, PBS, LSF, Flux and Grid Engine.
 
-A field that is not told is at its default: "" for text, None for a number, never 0.  Words of
-`outcome` are Slurm's, whatever the batch system, so that a report has one word for one thing;
-what has no such word keeps its own.
+A field that is not known is "" (text) or None (a number), never 0.  `outcome` is in Slurm's words,
+whatever the batch system, so that a report has one word for one thing; what Slurm has no word for
+is in the batch system's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WAITING, RUNNING, ENDED = "waiting", "running", "ended"
 COMPLETED, CANCELLED, TIMEOUT, FAILED, NODE_FAIL = (
     "COMPLETED", "CANCELLED", "TIMEOUT", "FAILED", "NODE_FAIL")
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
-KILLED = "KILLED"                    # by a signal; nobody says whether the user has cancelled it
+KILLED = "KILLED"                    # by a signal; it is not known whether the user cancelled it
 
 
 class Facts(namedtuple("Facts", (

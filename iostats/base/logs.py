@@ -1,5 +1,5 @@
 """
-The log of the site's server: each event is one line, whoever has chosen the words in it.
+The log of the site's server: each event is one line, also where users chose the words in it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class OneLine(logging.Formatter):
 
 
 def log_internal_error(error: BaseException, what: str = "") -> None:
-    """A bug of ours, with its traceback; `what`: what was not done."""
+    """Log an internal error with its traceback; `what`: what was not done."""
     logging.getLogger("iostats").error("internal error; please report: %s",
                                        what or repr(error), exc_info=error)
 
 
 def to_standard_error(level: int) -> None:
-    """All that this process logs from now on, our modules' words and others'."""
+    """Log to stderr from now on, what our modules and others log."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(handlers=[handler], level=level)

@@ -15,15 +15,16 @@ Lustre `job_stats` files of OSTs and MDTs: what each job has done to one target.
       read_bytes:      { samples:           0, unit: bytes, min:        0, max:        0, sum: ...
       write_bytes:     { samples:           1, unit: bytes, min:     8192, max:     8192, sum: ...
 
-It looks like YAML and is none: up to 2.14 a large number stands without a blank (`max:16777216`),
-up to 2.15.1 ids are raw (`kworker/13:2.0`, nothing at all, up to 2.7 even with a newline), and
-quotes are a part of them; from then on quotes are the kernel's, around what needs them.  What the
-file shows decides, never the release: that one prints snapshot_time in nanoseconds, and in a line
-of another form than 2.15.1.  A counter at zero has a line; it is left out here.
+It looks like YAML and is not: up to 2.14 a large number has no blank before it (`max:16777216`),
+up to 2.15.1 ids are raw (`kworker/13:2.0`, empty, up to 2.7 even with a newline), and quotes are a
+part of them; since then the kernel puts quotes around ids that need them.  What the file shows
+decides, never the release: 2.15.2 prints snapshot_time in nanoseconds, and in a line of another
+form than 2.15.1.  A counter at zero has a line; it is left out here.
 
-A server has tens of thousands of entries, of which few change between two sweeps, so that there
-are three steps, each as cheap as it can be: `pieces` cuts the file into entries, fingerprints.py
-says which of them changed, `parse` reads those.  A line that cannot be understood costs its entry.
+A storage server has tens of thousands of entries, of which few change between two sweeps.  So there
+are three steps, each as cheap as possible: `pieces` cuts the file into entries, fingerprints.py
+says which of them changed, `parse` reads those.  A line that cannot be understood invalidates its
+entry.
 
 Source: lprocfs_jobstats_seq_show(), lustre/obdclass/lprocfs_jobstats.c, 2.5 to 2.17.
 """
@@ -47,14 +48,14 @@ JobEntry.__doc__ = """
 One job on one target.
 
 Attributes:
-    job_id: text of at most 128 characters, unescaped; what cannot be printed stands as \\xHH.
+    job_id: text of up to 128 characters, unescaped; what cannot be printed is \\xHH.
         May be empty.
     started_ns: when the kernel made this entry, ns of the wall clock; with the id it tells one
         life of an entry from the next.  0 where the file does not show it (up to 2.14, and
         enable_stats_header=0) or only as time since boot (2.15.0, 2.15.1).
     seen_ns: when the job's last request came, ns of the wall clock.  The kernel writes it before
-        the counters: one that has not changed is no proof that they have not.
-    counters: name -> lustre.Counter of those that are not at 0.  `read_bytes` and `write_bytes`
+        the counters: that it is the same does not prove that they are.
+    counters: name -> stats.Counter of those that are not at 0.  `read_bytes` and `write_bytes`
         are bytes in every release.
 """
 

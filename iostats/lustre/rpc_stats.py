@@ -2,7 +2,7 @@
 Lustre `rpc_stats` files: how large, and how many at once, a target's bulk RPCs were.
 
     file    = header* gauge* section*
-    header  = "snapshot_time:" SECONDS "secs.nsecs" | ... "(secs.nsecs)"     as in lustre.py
+    header  = "snapshot_time:" SECONDS "secs.nsecs" | ... "(secs.nsecs)"     as in stats.py
     gauge   = TEXT ":" NUMBER                        "read RPCs in flight:  0"
     section = "read" "write"  or  "modify"           the columns
               TITLE ("rpcs" | "count") "% cum %" [| ...]

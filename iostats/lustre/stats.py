@@ -11,8 +11,8 @@ Lustre `stats` files: llite, osc, mdc and md_stats all print this one form.
     open                      23 samples [usecs] 31 8117 61403 402653184
 
 A counter still at zero has no line: an absent name means 0, never "unknown".  What a file
-shows decides, never the release: vendors backport.  A line that is not of this form, or whose
-numbers no kernel can have kept, costs its own counter and no other: Reading.bad says which.
+shows decides, never the release: vendors backport.  A line that is not of this form, or has
+impossible numbers, invalidates its own counter and no other: Reading.bad says which.
 
 Source: lprocfs_stats_seq_show() and lprocfs_stats_header(), lustre/obdclass/lprocfs_status.c,
 2.5 to 2.17.
@@ -65,7 +65,7 @@ Attributes:
         None where it has no such line (up to 2.14, enable_stats_header=0).
     gauges: name -> number of now; never a difference (rpc_stats only).
     bad: name -> what is wrong with its line; such a counter is not in `counters`, and is not 0.
-        The name "" stands for a line that does not tell whose it is: it may be any absent one's.
+        The name "" is for a line without a readable name: it may be that of any absent counter.
 """
 
 
@@ -104,7 +104,7 @@ def parse(text: str, origin: str = "stats") -> Reading:
 
 def impossible(counter: Counter) -> str:
     """
-    What would be true of numbers that a kernel has kept and is not true of these; "" where all is.
+    What is impossible in these numbers, as the rule that they break; "" where nothing is.
 
     A sum of many releases is printed negative when it is past 2**63, and goes on from 0 at 2**64;
     a sum that is as large needs samples and a maximum that can make it up.  The minimum is

@@ -9,8 +9,8 @@ A node (`corrected`, `compared`) adds to what one mount gained
     unexplained_write_bytes
     evictions                 connections to a target that were lost with what was not sent yet
 
-which are added up as all else.  From the sums follow (`of_sums`) what may be too low, what may be
-too high, and how high at most.
+which are added up like everything else.  `of_sums` derives from the sums what may be too low, what
+may be too high, and the largest it can be.
 
 Source: do_file_read_iter(), do_file_write_iter(), ll_do_tiny_write() and ll_file_io_generic(),
 lustre/llite/file.c; docs/counters.md says by release what they count.

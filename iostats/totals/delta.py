@@ -10,7 +10,7 @@ none began again when any counter went back.  Clearing empties the whole file
 that have overtaken their old value.  What was done before the clear is lost and is never guessed:
 `lower_bound` says so.
 
-A file that could not be seen at the start has counted since nobody knows when, so its gain is not
+A file that could not be seen at the start began to count at an unknown time, so its gain is not
 known.  It began at 0 after the start only if its start_time says so, or if its mount is proved to
 be new: neither its instance nor its uuid was there.
 """
@@ -298,13 +298,13 @@ def over(snapshots: Sequence[Snapshot], sources: Mapping[str, Any]) -> list[Delt
     """
     [Delta] of what lies between the first and the last of `snapshots`, by way of those between.
 
-    Better than the difference of the two: what a clear took away is lost of one part only.  A file
-    goes by the snapshots that have it, and what tells a clear or a remount (start_time, uuid) if
-    one before and one after has that; one that came meanwhile, if one after has it.
+    Better than the difference of the two: a clear loses the gain of one part only.  Of a file those
+    snapshots are used that have it, and that have what proves a clear or a remount (start_time,
+    uuid) if one before and one after has it; for a file that came meanwhile, if one after has it.
     """
     read, last = [readings(one, sources) for one in snapshots], len(snapshots) - 1
     uuids = [_uuids(one) for one in snapshots]
-    # (place, place of the next one) -> whose step it is
+    # (place, place of the next one) -> the files that go from one to the other
     steps: dict[tuple[int, int], set[tuple[str, ...]]] = {}
     for source, name in {key for one in read for known in one for key in known}:
         found = [one[0].get((source, name)) for one in read]

@@ -121,7 +121,7 @@ def _decode(data: bytes) -> Snapshot:
 
 
 def reason(code: int) -> str:
-    """Why a file was not read, in words that tell the three cases apart."""
+    """Why a file was not read: the text of an errno, in words of what to look for."""
     return {
         errno.EACCES: "permission denied",
         errno.EPERM: "forbidden by the kernel, even for root (lockdown)",

@@ -1,10 +1,10 @@
 """
-Amounts over time in a bounded number of equal bins: when they are full, two become one.
+Amounts over time in a bounded number of equal bins: when all are in use, each two are joined.
 
 A value is never split or scaled: the sum over the bins is the sum of what was added.
 
-`Series` is what one node sees, look by look.  `Bins` is what many nodes saw, together: its places
-are those of a grid that all nodes share, so that the order in which they come changes nothing.
+`Series` is what one node sees, one reading after the other.  `Bins` is what many nodes saw, added
+up on a grid that all of them share, so that their order makes no difference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_BINS = 240
-_PLACES = 4                     # to a bin: so close to one another nodes are told apart
+_PLACES = 4                     # of the grid in one bin
 MOST_PLACES = _PLACES * MOST_BINS
 
 
