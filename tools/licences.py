@@ -12,6 +12,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from iostats import sinks
+
 HERE = Path(__file__).resolve().parent.parent
 LOCK, LIST = HERE / "tools" / "requirements-ci.txt", HERE / "docs" / "licences.md"
 
@@ -31,8 +35,9 @@ _FAMILIES = {"MIT": "MIT", "BSD": "BSD", "Apache": "Apache", "MPL": "MPL|Mozilla
              "ISC": "ISC", "MPICH": "MPICH", "Unlicense": "Unlicense"}
 _FOR = {"clustershell": "server", "httptools": "server", "msgspec": "server", "numpy": "server",
         "rich": "server", "tabulate": "server", "uvloop": "server", "mpi4py": "[mpi]",
-        "mpich": "[mpi]", "influxdb-client": "[influxdb]", "prometheus-client": "[prometheus]",
-        "mfusepy": "the demo and tests", "setuptools": "building"}
+        "mpich": "[mpi]", **{
+            sinks.package_of(sinks.named(name)).lower().replace("_", "-"): f"[{name}]"
+            for name in sinks.names()}, "mfusepy": "the demo and tests", "setuptools": "building"}
 
 
 def of(package):
