@@ -22,6 +22,8 @@ LOCK, LIST = HERE / "tools" / "requirements-ci.txt", HERE / "docs" / "licences.m
 HEAD = """\
 # Licences of the packages that are used
 
+After this page you know the licence of each package that iostats installs, and what it is for.
+
 iostats has none of their code: they are installed from PyPI, and a compute node needs none of them.
 `tools/licences.py` makes this list of all packages in `tools/requirements-ci.txt` from their own
 metadata; `tests/test_exposure.py` compares it with what is installed.  munge's library

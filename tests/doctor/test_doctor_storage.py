@@ -7,7 +7,6 @@ From outside: processes, a desk's directories with job_stats, and a real agent a
 
 import os
 import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -15,6 +14,7 @@ from trees import samples
 from harvest_desk import StorageDesk, a_job
 from processes import CLIENT, until
 from site_desk import SiteDesk
+from test_client import python_for_nobody
 from test_reader_client import as_user
 
 LIST = "iostats_client.py harvest --list"
@@ -217,7 +217,7 @@ def test_what_is_roots_is_no_problem_of_an_ordinary_user():
             desk.once(node_retry_timeout=0)
             (desk.directory / "doctor.cfg").write_text(SiteDesk.text(desk.choices))
             done = subprocess.run(
-                [*as_user(65_534), sys.executable, "-I", "-S", CLIENT, "doctor", "--root",
+                [*as_user(65_534), python_for_nobody(), "-I", "-S", CLIENT, "doctor", "--root",
                  desk.root, "--config", desk.directory / "doctor.cfg"], env={"HOME": "/"}, cwd="/",
                 capture_output=True, text=True)
             assert "" == done.stderr
