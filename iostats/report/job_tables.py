@@ -57,7 +57,7 @@ def text(record: Record, config: Any, form: str = "grid", long: bool = False,
 
 
 def _visible(value: Any, show: Callable[[str], str]) -> Any:
-    """`value` with what nodes have called their things as `show` makes it."""
+    """`value` with `show` applied to every text in it: names that nodes have sent."""
     if isinstance(value, str):
         return show(value)
     if isinstance(value, dict):

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
-    """Sentences: why the application's bytes and the network's differ."""
+    """Sentences on why the application's bytes and the network's differ."""
     application, network = fs.application, fs.network
     lines: list[str] = []
     if not {"llite", "osc", "mdc"}.isdisjoint(fs.low):
-        return lines                  # what differs may be what is missing of the one or the other
+        return lines                  # the difference may be what one of them misses
     if (not application or not network or network.read_bytes is None
             or network.write_bytes is None):
         return lines
@@ -54,5 +54,5 @@ def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
 
 
 def _may_be(whys: list[str]) -> str:
-    """What may be the reason; no counter tells which of them it is."""
+    """Possible reasons in parentheses; no counter tells which of them it is."""
     return f" (it may be {'; or '.join(whys)})" if whys else ""

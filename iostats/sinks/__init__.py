@@ -23,7 +23,7 @@ and the sink itself
                               if they come back
     numbers()                 [Number] about itself, for the other sinks to show
     others                    [sink] of the others, set by `of`
-    connections               how many connections of others it may have open
+    connections               up to how many clients may be connected to it
     close()                   what is not sent yet is kept for the next start
 
 Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.

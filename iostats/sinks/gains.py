@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     Columns = dict[str, tuple[Array, Array]]        # counter -> samples, sums
     Key = tuple[str, str, str]                      # fs, component, target or ""
 
-UNATTRIBUTED = "(unattributed)"         # the ids that are no jobs' (cp.0, kworker), added up
+# I/O of no job (ids such as cp.0, kworker), added up.  The name is a value of tags and labels in
+# databases, where another one would be another series.
+UNATTRIBUTED = "(unattributed)"
 BYTES = ("read_bytes", "write_bytes")
 _DEAD_ROWS = 1000
 AT_ONCE = 500                           # ids that are looked at in one step of the walk
@@ -41,7 +43,8 @@ JobLabels.__doc__ = """
 Whose I/O it was.
 
 Attributes:
-    job: as users write it; as job_stats have it where no batch system tells; or UNATTRIBUTED.
+    job: as users write it; as in job_stats where the batch system does not know it; or
+        UNATTRIBUTED.
     raw_job: the batch system's own id.
     cluster, user, account: "" where they are not known.
 """
@@ -82,7 +85,7 @@ class IdTable:
         self._anew: list[int] = []
 
     def begin(self, forgotten: Iterable[str]) -> None:
-        """A new sweep: what was now is before; these ids count from 0 since then."""
+        """Begin a sweep: `now` becomes `before`; the ids of `forgotten` count from 0."""
         dead = len(self.ids) - int(self.here.sum())
         if dead > _DEAD_ROWS and 2 * dead > len(self.ids):
             self._keep(np.flatnonzero(self.here))
@@ -99,7 +102,7 @@ class IdTable:
         self._rows_of = {}
 
     def add(self, target: CorrectedTarget, is_job: Callable[[str], bool]) -> set[str]:
-        """Add what `target` has; {id} that it did not have the last time."""
+        """Add the totals of `target`; {id} that it did not have at the sweep before."""
         totals, new, came = target.totals(), [], set()
         ids = list(totals.ids)
         known = self._rows_of.get(target.target)
@@ -134,10 +137,10 @@ class IdTable:
 
     def end(self) -> None:
         """
-        No row falls as long as it is here: a job may have been forgotten while we went from one
-        target to the next, and a counter that falls is a new one to a database.
+        End a sweep: no total decreases as long as its id is here.  A target may forget a job during
+        the walk, and a database takes a counter that decreases for a new one.
 
-        One that was forgotten before that, and is back at once, is a new one.
+        An id that was forgotten before the walk, and is back, counts as a new one.
         """
         anew = [row for row in self._anew if self.here[row]]
         if anew:                                     # others may still read these arrays
@@ -153,7 +156,7 @@ class IdTable:
                 self.now[name] = samples, sums
 
     def gains(self) -> Columns:
-        """{counter: (samples, sums)} of what came since the sweep before; all of a new id."""
+        """{counter: (samples, sums)} of I/O since the sweep before; of a new id, all of it."""
         zeros = np.zeros(len(self.ids), np.int64)
         found = {}
         for name, (samples, sums) in self.now.items():
@@ -283,7 +286,7 @@ class Tally:
 
 
 def job_of(job_id: str, harvest: Harvest) -> JobLabels:
-    """The JobLabels of an id that is a job's, as far as it is known now."""
+    """The JobLabels of an id of a job, as far as the batch system has told it by now."""
     facts, job = harvest.facts(job_id), harvest.job_of(job_id)
     if facts is None:
         return JobLabels("", job, job, "", "")

@@ -54,7 +54,7 @@ class InfluxDB:
     See the module; `clock` gives seconds since 1970.
 
     Attributes:
-        connections: how many of others it may have open.
+        connections: up to how many clients may be connected.
         walking: done when the points of the last sweep are made; None before the first.
         stopped: set at the end; all pauses end with it.
     """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("iostats")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_STALE_SWEEPS, _STALE_S = 5, 300.0      # then amounts would be shown that nobody has read
+_STALE_SWEEPS, _STALE_S = 5, 300.0      # older totals are not shown
 _LATE_S = 5.0
 
 
@@ -60,13 +60,12 @@ class Prometheus:
 
     Attributes:
         address: (host, port) that it listens on.
-        connections: how many of others it may have open.
+        connections: up to how many clients may be connected.
         clock: gives seconds since 1970.
         walking: done when the last sweep is on the page; None before the first.
     """
 
     connections = MOST_CONNECTIONS
-
 
     def __init__(self, config: Config, clock: Callable[[], float]) -> None:
         self.clock = clock
