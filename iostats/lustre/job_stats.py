@@ -17,9 +17,9 @@ Lustre `job_stats` files of OSTs and MDTs: what each job has done to one target.
 
 It looks like YAML and is not: up to 2.14 a large number has no blank before it (`max:16777216`),
 up to 2.15.1 ids are raw (`kworker/13:2.0`, empty, up to 2.7 even with a newline), and quotes are a
-part of them; since then the kernel puts quotes around ids that need them.  What the file shows
-decides, never the release: 2.15.2 prints snapshot_time in nanoseconds, and in a line of another
-form than 2.15.1.  A counter at zero has a line; it is left out here.
+part of them; since then the kernel puts quotes around ids that need them.  snapshot_time is in
+whole seconds up to 2.14, and in 2.15.0 and 2.15.1 the time since boot, in a line of another form.
+What the file shows decides, never the release.  A counter at zero has a line; it is left out here.
 
 A storage server has tens of thousands of entries, of which few change between two sweeps.  So there
 are three steps, each as cheap as possible: `pieces` cuts the file into entries, fingerprints.py
