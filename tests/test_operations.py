@@ -19,7 +19,7 @@ from test_load_queries import Harvest, T
 
 from iostats.base.cooperative import finished
 from iostats.load import amounts
-from iostats.lustre import metrics
+from iostats.lustre import exports, metrics
 from iostats.node import rates
 from iostats.report import array_total
 from iostats.site import load_queries
@@ -53,6 +53,8 @@ def by_servers(counter):
     """23 requests at an MDT, as the site's server shows them."""
     yield in_short(harvest=harvested(at_servers(**{counter: 23}))).server_operations
     yield from amounts.amounts_of({counter: (23, None)}, "MDT0000")[2:]
+    stats = f"snapshot_time 1795332839.0 secs.nsecs\n{counter} 23 samples [reqs]\n"
+    yield exports.amounts_of(exports.parse(stats.encode())).operations
     one = Harvest()
     one.add("MDT", "scratch", "MDT0000", "mds1")
     mdt = one.kernels["scratch", "MDT0000"][0]
@@ -98,8 +100,8 @@ def by_sinks(counter):
 
 @pytest.mark.parametrize("places", [by_nodes, by_servers, by_sinks])
 @pytest.mark.parametrize("why, expected", [
-    (None, 23), (metrics.AGAIN, 0), (metrics.INSIDE, 0)],
-    ids=["an operation", "counted again", "inside of a call"])
+    (None, 23), (metrics.AGAIN, 0), (metrics.INSIDE, 0), (metrics.UPKEEP, 0)],
+    ids=["an operation", "counted again", "inside of a call", "a connection's"])
 def test_a_counter_counts_everywhere_or_nowhere(monkeypatch, places, why, expected):
     """Its row in the table is all that there is to add."""
     counter = f"teleport_{len(why or '')}"          # names are remembered, so each has its own

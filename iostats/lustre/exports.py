@@ -45,9 +45,6 @@ Attributes:
 Each is None where it is not known: a line of it cannot be understood.
 """
 
-# What keeps up the connection, and steps inside of a read or write: no request of a program's.
-NOT_REQUESTS = frozenset(("ping", "connect", "reconnect", "disconnect", "preprw", "commitrw"))
-
 _LONGEST_NID = 64                   # LNET_NIDSTR_SIZE; 32 before IPv6
 _NID = re.compile(r"[0-9A-Za-z.:]+@[a-z][a-z0-9]*")
 # Lines and header as nearly all releases print them; what is of another form, stats.parse reads.
@@ -170,16 +167,7 @@ def amounts_of(reading: Reading) -> ClientAmounts:
         return (None, None) if name in bad or "" in bad else (0, 0)
     (read_bytes, reads), (write_bytes, writes) = transferred("read"), transferred("write")
     operations = None
-    if not any(not name or is_request(name) for name in bad):
-        operations = sum(counter.samples for name, counter in counters.items() if is_request(name))
+    if not any(not name or is_operation(name) for name in bad):
+        operations = sum(counter.samples for name, counter in counters.items()
+                         if is_operation(name))
     return ClientAmounts(read_bytes, write_bytes, reads, writes, operations)
-
-
-def is_request(counter: str) -> bool:
-    """
-    Whether a counter is of requests that are neither reads nor writes, each counted once.
-
-    >>> [is_request(name) for name in ("open", "samedir_rename", "read_bytes", "ping")]
-    [True, False, False, False]
-    """
-    return is_operation(counter) and counter not in NOT_REQUESTS

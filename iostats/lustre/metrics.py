@@ -76,6 +76,7 @@ EXPLAIN_ALWAYS = (
 # An operation is a call of a program (llite) or a request (job_stats) that is no read or write,
 # each counted once.  Every counter is one, a new release's too, but for these, and for amounts.
 TRANSFER, AGAIN, INSIDE = "a read or write", "counted under another name too", "inside of a call"
+UPKEEP = "the connection's, or a step of a read or write on the storage server"
 NOT_OPERATIONS = {
     # `read` and `write` have the time of the calls that read_bytes and write_bytes count.
     **dict.fromkeys(("read", "write", "read_bytes", "write_bytes"), TRANSFER),
@@ -89,6 +90,8 @@ NOT_OPERATIONS = {
         "dirty_pages_misses", "brw_read", "brw_write", "osc_read", "osc_write", "evictions",
         "pcc_attach", "pcc_detach", "pcc_auto_attach", "hybrid_noswitch",
         "hybrid_writesize_switch", "hybrid_readsize_switch"), INSIDE),
+    # Of exports (lustre/exports.py): no request of a program's.
+    **dict.fromkeys(("ping", "connect", "reconnect", "disconnect", "preprw", "commitrw"), UPKEEP),
 }
 _AMOUNTS = ("_us", "_us2", "_sum", "_bytes", "_calls", "_rpcs")          # see metrics_of
 
@@ -100,7 +103,7 @@ SINGLE_OPERATIONS = ("open", "close", "mknod", "mkdir", "unlink", "rmdir", "rena
 
 def is_operation(name: str) -> bool:
     """
-    Whether a counter of llite or job_stats, or a metric of theirs (metrics_of), counts operations.
+    Whether a counter of llite, job_stats or exports, or a metric of theirs, counts operations.
 
     >>> [is_operation(name) for name in ("rename", "samedir_rename", "write", "open_us", "new")]
     [True, False, False, False, True]

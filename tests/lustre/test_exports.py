@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iostats.lustre import exports, stats
-from iostats.lustre.exports import ClientAmounts, amounts_of, is_request, lasting, nid_of, parse
+from iostats.lustre.exports import ClientAmounts, amounts_of, lasting, nid_of, parse
+from iostats.lustre.metrics import is_operation
 from iostats.lustre.stats import Counter
 
 NS = 1_000_000_000
@@ -124,7 +125,7 @@ def test_the_first_of_two_lines_of_one_name_counts_the_requests():
 
 
 def test_a_counter_of_a_release_to_come_is_an_operation():
-    assert is_request("readahead_hint") and not is_request("preprw")
+    assert is_operation("readahead_hint") and not is_operation("preprw")
 
 
 def test_a_client_that_has_done_nothing_yet_has_a_header_alone():
