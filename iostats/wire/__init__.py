@@ -1,7 +1,7 @@
 """
-Messages, and who sent them: JSON-RPC, authentication, and the client that delivers.
+Messages between nodes and servers: JSON-RPC, authentication, and the client that delivers.
 
-It does not add up, and knows no job's life.
+It does not add up, and does not know whether a job still runs.
 
 Standard library only: all but jsonrpc, messages.report, messages.report_decoder,
 messages.totals, messages.sweep, messages.sweep_json, messages.sweep_decoder.

@@ -1,3 +1,3 @@
 """
-One file for each message that is more than a method's parameters.
+The params of methods that have types of their own, a file for each message.
 """
