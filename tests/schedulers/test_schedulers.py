@@ -3,6 +3,7 @@ The batch systems: what each tells of a job, by its environment and by its comma
 in them.  No batch system is needed: outputs are those of tests/data/schedulers, by the manuals.
 """
 
+import ast
 import json
 import os
 import runpy
@@ -55,6 +56,15 @@ def test_the_directory_is_the_list():
     assert {"flux", "lsf", "none", "pbs", "sge"} <= set(NAMES)
     assert "none" == NAMES[-1]
     assert "slurm" not in NAMES or "slurm" == NAMES[0]
+
+
+def test_no_other_module_names_a_batch_system():
+    """What must be known of one is asked of its module: so adding one is adding a file."""
+    for path in sorted((ROOT / "iostats").rglob("*.py")):
+        if path.parent.name != "schedulers":
+            constants = {node.value for node in ast.walk(ast.parse(path.read_text()))
+                         if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+            assert set() == constants & (set(NAMES) - {schedulers.NO_SYSTEM}), path
 
 
 def test_a_name_that_is_none_says_which_there_are():
