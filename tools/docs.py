@@ -21,7 +21,8 @@ from iostats import __main__, sinks
 from iostats.base import config as site
 from iostats.cli import jobs, mail, node, query, report, run, server, store, top
 from iostats.load import levels
-from iostats.lustre.metrics import EXPLAIN_ALWAYS, INSIDE, METRICS, NOT_OPERATIONS
+from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
+from iostats.lustre.metrics import INSIDE, NOT_OPERATIONS
 from iostats.report.job_fields import FIELDS
 from iostats.sinks.prometheus import page
 

@@ -15,8 +15,6 @@ max sum, before that [regs] and a count alone, so opens would turn into microsec
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,23 +53,6 @@ def metrics_of(name: str, unit: str, samples: int, total: int | None, calls_suff
 MADE_OF = {"create": ("create", "mknod")}
 
 # What --explain says below every report; docs/counters.md has it too.
-EXPLAIN_ALWAYS = (
-    "\"By the application\" is what programs asked of the mount, page cache included; \"over the "
-    "network\" is what went to and came from the servers.",
-    "The kernel counts for the whole node: what else ran there at the same time is in the numbers.",
-    "Metadata requests (--long) are md_stats without what the client does for itself; average is "
-    "requests / (nodes x seconds), peak that of the busiest node over its whole time.",
-    "Seconds, mean and standard deviation (--long) are of single calls, as the kernel timed them; "
-    "a creating open has its create in it.  Pages (--long) is the size of bulk requests: up to so "
-    "many pages.",
-    "Parts (mark) and rates (watch) are of the same counters; a rate is an amount by the width of "
-    "its bin, and what was done before the first and after the last look is in the last bin.",
-    "A mount that came and went between start and stop, and one that came and of which all "
-    "counters were cleared since, leave no trace: what was done there is not in the numbers.",
-    ">= marks a lower bound: a node is missing, or counters were cleared, remounted or not "
-    "readable, or calls were not counted; <= an upper bound: an eviction threw away what was "
-    "written; ~ both; the notes say why.  - is not known, which is not 0.",
-)
 
 # An operation is a call of a program (llite) or a request (job_stats) that is no read or write,
 # each counted once.  Every counter is one, a new release's too, but for these, and for amounts.
@@ -151,90 +132,3 @@ LOCAL_MD_STATS = frozenset((
     "set_lock_data", "set_open_replay_data", "clear_open_replay_data", "get_lustre_md",
     "free_lustre_md", "init_ea_size", "unpackmd", "get_remote_perm",
 ))
-
-Metric = namedtuple("Metric", "name source counter takes unit since meaning caveat")
-Metric.__doc__ = """
-One number of the report.
-
-Attributes:
-    name: in tables and in the JSON record.
-    source: which file: llite, osc+mdc (added), md_stats, rpc_stats.
-    counter: the line of that file.
-    takes: the field of that line: samples, sum.
-    unit: bytes, calls, RPCs, seconds.
-    since: first Lustre release that has the line; "2.5" is the oldest one looked at.
-    meaning, caveat: one sentence each.
-"""
-
-
-def _operation(name: str, meaning: str, since: str = "2.5", caveat: str = "") -> Metric:
-    return Metric(name, "llite", " or ".join(MADE_OF.get(name, (name,))), "samples", "calls",
-                  since, meaning, caveat)
-
-
-# In the order of the tables; what else counts calls comes after these.
-_OPERATIONS = (
-    _operation("open", "Files and directories opened.",
-               caveat="A call of a program, not a request to a server."),
-    _operation("close", "Files and directories closed."),
-    _operation("create", "Files created.", caveat=
-               "The larger of the two: the kernel counts a creating open under mknod alone."),
-    _operation("seek", "lseek() calls."),
-    _operation("fsync", "fsync(), fdatasync() and msync() calls.",
-               caveat="So is each write() to a file that was opened with O_SYNC."),
-    _operation("getattr", "stat(), lstat(), fstat() and statx() calls."),
-    _operation("mkdir", "Directories created."),
-    _operation("setattr", "chmod(), chown() and utime() calls."),
-    _operation("truncate", "truncate() and ftruncate() calls, and opens with O_TRUNC."),
-    _operation("fallocate", "fallocate() calls.", "2.14"),
-    _operation("unlink", "Files removed."),
-    _operation("rmdir", "Directories removed."),
-    _operation("rename", "Files and directories renamed."),
-    _operation("link", "Hard links made."),
-    _operation("symlink", "Symbolic links made."),
-    _operation("readdir", "Pieces of directories listed.",
-               caveat="Several calls for a large directory."),
-    _operation("statfs", "statfs() calls, such as df's."),
-    _operation("flock", "flock() and fcntl() lock calls.", caveat="From 2.17.0 on half of what the "
-               "kernel counts, which is two a call, but one for a call that failed."),
-    _operation("mmap", "mmap() calls."),
-    _operation("page_fault", "Pages of mapped files read.", "2.9"),
-    _operation("page_mkwrite", "Pages of mapped files made writable.", "2.9"),
-    _operation("splice", "splice() and sendfile() calls.", "2.17"),
-    _operation("ioctl", "ioctl() calls.", caveat="Mostly of lfs, lctl and mount."),
-    _operation("setxattr", "Extended attributes set."),
-    _operation("getxattr", "Extended attributes read."),
-    _operation("listxattr", "Extended attributes listed."),
-    _operation("removexattr", "Extended attributes removed."),
-    _operation("inode_permission", "Permission checks by the kernel.",
-               caveat="Several for each path that is looked up."),
-)
-
-METRICS = (
-    Metric("read_bytes", "llite", "read_bytes", "sum", "bytes", "2.5",
-           "What read() calls of all programs on the node returned.",
-           "Includes what came from the page cache; mmap is not in it."),
-    Metric("write_bytes", "llite", "write_bytes", "sum", "bytes", "2.5",
-           "What write() calls of all programs on the node took.",
-           "May still be in the node's memory when the job ends; mmap is not in it, nor are, since "
-           "2.14.56, small writes into pages that were not sent yet."),
-    Metric("read_calls", "llite", "read, or read_bytes up to 2.13", "samples", "calls", "2.5",
-           "read() calls that returned data.", "A read at the end of a file is not counted."),
-    Metric("write_calls", "llite", "write, or write_bytes up to 2.13", "samples", "calls", "2.5",
-           "write() calls that took data.", ""),
-    Metric("network.read_bytes", "osc+mdc", "read_bytes", "sum", "bytes", "2.5",
-           "What came from the servers to the node.",
-           "In whole pages, with read-ahead: it may be more than the application read."),
-    Metric("network.write_bytes", "osc+mdc", "write_bytes", "sum", "bytes", "2.5",
-           "What went from the node to the servers.", ""),
-    Metric("network.read_rpcs", "osc+mdc", "read_bytes", "samples", "RPCs", "2.5",
-           "Bulk read requests to the servers.",
-           "From rpc_stats (pages per rpc) where `stats` is not readable."),
-    Metric("network.write_rpcs", "osc+mdc", "write_bytes", "samples", "RPCs", "2.5",
-           "Bulk write requests to the servers.",
-           "From rpc_stats (pages per rpc) where `stats` is not readable."),
-    *_OPERATIONS,
-)
-
-# What the tables call an operation, and show in this order.
-OPERATIONS = tuple(one.name for one in _OPERATIONS)

@@ -4,7 +4,7 @@ What --explain says of a report: what each of its numbers is, and is not.
 
 from __future__ import annotations
 
-from iostats.lustre.metrics import EXPLAIN_ALWAYS, METRICS
+from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.report.accounting_comment import OTHERS
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lines(shown: list[FileSystemRecord], config: Any) -> list[str]:
-    """What each number of this report is, and is not; from counters.METRICS."""
+    """What each number of this report is, and is not; from metric_meanings.METRICS."""
     happened = {name for fs in shown for name in fs.operations or {}} - {OTHERS}
     happened.update(config["report.columns"])
     lines = ["What the numbers count:"]

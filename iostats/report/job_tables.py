@@ -11,7 +11,8 @@ import re
 
 from iostats.base.errors import one_line
 from iostats.base.units import amount_text, bytes_text
-from iostats.lustre.metrics import LOCAL_MD_STATS, OPERATIONS, operations_in
+from iostats.lustre.metric_meanings import OPERATIONS
+from iostats.lustre.metrics import LOCAL_MD_STATS, operations_in
 from iostats.node import sources
 from iostats.report import coverage, explanation, long_tables, storage_server_tables
 from iostats.report.accounting_comment import OTHERS
@@ -190,7 +191,7 @@ def _is_idle(fs: FileSystemRecord) -> bool:
 def _operations_table(shown: list[FileSystemRecord], config: Any, form: str) -> list[str]:
     columns = config["report.columns"]
     if not columns:
-        # Every operation that happened, in the order of counters.OPERATIONS.
+        # Every operation that happened, in the order of OPERATIONS.
         place = {name: number for number, name in enumerate(OPERATIONS)}
         columns = sorted({name for fs in shown for name in fs.operations or {}},
                          key=lambda name: (place.get(name, len(place)), name == OTHERS, name))

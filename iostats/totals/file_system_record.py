@@ -4,7 +4,8 @@ One file system's part of the record, made of the sums over all nodes: metric ->
 
 from __future__ import annotations
 
-from iostats.lustre.metrics import OPERATIONS, is_call, is_operation
+from iostats.lustre.metric_meanings import OPERATIONS
+from iostats.lustre.metrics import is_call, is_operation
 from iostats.totals.llite_values import OF_PROGRAMS
 from iostats.totals.record import (
     NetworkIO,

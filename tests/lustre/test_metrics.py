@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import pytest
 
+from iostats.lustre.metric_meanings import METRICS, OPERATIONS
 from iostats.lustre.metrics import (
     LOCAL_MD_STATS,
     MADE_OF,
-    METRICS,
     NOT_OPERATIONS,
-    OPERATIONS,
     SINGLE_OPERATIONS,
     is_call,
     is_counted_again,

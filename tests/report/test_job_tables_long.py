@@ -9,7 +9,7 @@ from test_job_tables import job
 from test_job_totals import llite, osc, unread
 
 from iostats.base.config import Config
-from iostats.lustre.metrics import EXPLAIN_ALWAYS
+from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS
 from iostats.report import coverage, job_tables, node_sets
 from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.totals.delta import Delta

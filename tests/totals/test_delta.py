@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.lustre.metrics import METRICS, NOT_OPERATIONS, OPERATIONS, metrics_of
+from iostats.lustre.metric_meanings import METRICS, OPERATIONS
+from iostats.lustre.metrics import NOT_OPERATIONS, metrics_of
 from iostats.lustre.paths import File
 from iostats.node import sources
 from iostats.totals import delta
