@@ -227,7 +227,7 @@ def kept_journal(data):
                         if not part.startswith(b"totals\n"))
     with _directory() as at, no_bug_logged():
         os.chmod(at, 0o700)
-        kept = start_files.State(at, "4711", NODE)
+        kept = start_files.StartFiles(at, "4711", NODE)
         with open(kept.journal_path, "wb") as file:
             file.write(data)
         for _ in range(2):
