@@ -56,7 +56,7 @@ def chosen(releases, own=sys.version_info[:3]):
     oldest = [release for release in releases if release[:2] == OLDEST]
     if not oldest:
         left_out.append("Python 3.9: there is none on PATH or among pyenv's versions")
-    for release in {*oldest[-1:], *([max(releases)] if releases else [])}:
+    for release in {*sorted(oldest)[-1:], *([max(releases)] if releases else [])}:
         if release[:2] == own[:2]:
             left_out.append(f"Python {named(release)}: `make test` runs with it")
         else:

@@ -83,8 +83,9 @@ def tests_of_pure():
 
 
 def tests_of_nodes():
-    """[file] of the tests of the rooms with the standard library only, which nodes have."""
-    return [test for room in order() if stated(room, "Standard library only")
+    """[file] of the tests of the rooms in which all is of the standard library: nodes have them."""
+    return [test for room in order()
+            if room in rooms() and stated(room, "Standard library only") == modules(room)
             for test in sorted((HOME / "tests" / room).glob("test_*.py"))]
 
 
