@@ -17,6 +17,7 @@ from iostats.base.private_files import open_regular, read_text
 from iostats.lustre import job_stats
 from iostats.lustre.job_stats_rows import check
 from iostats.lustre.paths import PLACES
+from iostats.node.identity import seconds_since_boot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def _cleanup_s(directories: Iterable[str]) -> int | None:
 
 def booted_at_ns() -> int:
     """When this machine was booted, ns of the wall clock; 2.15.0 counts from then."""
-    return time.time_ns() - time.clock_gettime_ns(
-        getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return time.time_ns() - round(seconds_since_boot() * 1e9)
 
 
 def open_job_stats(target: LocalTarget) -> tuple[int, str]:

@@ -9,6 +9,9 @@ Nodes can be added up in groups, and the groups' Totals merged, in any order: th
 to the last byte.  `state` is what travels between processes.
 
 What is not known is None, never 0; what may be too low says `lower_bound`, and why.
+
+It is longer than most modules because `add`, `merge`, `state` and `from_state` have to agree on
+all that is known, and are read together.
 """
 
 from __future__ import annotations
