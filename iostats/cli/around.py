@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NO_MEMORY = "out of memory (ulimit -v)"
+_NO_MEMORY_LINE = f"iostats: {NO_MEMORY}\n".encode()
 
 
 def run(module: str) -> int:
@@ -24,7 +25,12 @@ def run(module: str) -> int:
         status = sys.modules[module].main()
     except ModuleNotFoundError:
         raise                                          # of the server's packages; it says so
-    except (ImportError, OSError, MemoryError) as error:   # a library has no memory, or no file
+    except MemoryError:                                # nothing is left for a new text, either
+        try:
+            os.write(2, _NO_MEMORY_LINE)
+        except OSError:
+            pass
+    except (ImportError, OSError) as error:            # a library has no memory, or no file
         print(f"iostats: {str(error) or NO_MEMORY}", file=sys.stderr)
     return 0 if never_fails(sys.argv[1:]) else finished(status)
 
