@@ -15,8 +15,6 @@ in options.py; those that were renamed are accepted, and noted with the new name
 
 The options of a sink are in its module, which nodes do not import: the keys of its section are kept
 as text until `add_section` brings the options that check them.
-
-Long because: each node imports it, so that the table of keys and the reading are one module.
 """
 
 from __future__ import annotations
