@@ -5,8 +5,9 @@ The tests of the node side and of the pure modules with Python 3.9 and with the 
     python tools/pythons.py test      run the tests with each of them
 
 They are looked for on PATH and among pyenv's versions.  Each gets a virtual environment below
-.venv, with the packages of tools/requirements-ci.txt.  What is not found, and the Python that
-.venv itself has, which runs all tests anyway, is left out with a line that says so.
+.venv, with the packages of tools/requirements-ci.txt.  What is not found, what these packages
+cannot be installed for, and the Python that .venv itself has, which runs all tests anyway, is left
+out with a line that says so.
 """
 
 import glob
@@ -69,7 +70,11 @@ def named(release):
 
 
 def ready(release, path):
-    """The python of this release's virtual environment, made if it is not there."""
+    """
+    The python of this release's virtual environment, made if it is not there.
+
+    Raises subprocess.CalledProcessError where it or its packages cannot be installed.
+    """
     venv = HOME / ".venv" / f"python{named(release)}"
     stamp, lock = venv / "ready", HOME / "tools/requirements-ci.txt"
     python = venv / "bin/python"
@@ -94,8 +99,15 @@ def main():
         if sys.argv[1:] == ["test"]:
             tests = dict.fromkeys(map(str, (*rooms.tests_of_nodes(), *rooms.tests_of_pure())))
             without = " and ".join(f"not {mark}" for mark in WITHOUT)
+            try:
+                python = ready(release, path)
+            except subprocess.CalledProcessError as error:
+                print(f"pythons: left out: Python {named(release)}: its packages cannot be "
+                      f"installed: {' '.join(map(str, error.cmd[1:4]))} ... ended with status "
+                      f"{error.returncode}")
+                continue
             failed |= subprocess.run(
-                [ready(release, path), "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                [python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
                  f"--numprocesses={2 * (os.cpu_count() or 1)}", "-m", without, *tests],
                 cwd=HOME).returncode
     return 1 if failed else 0
