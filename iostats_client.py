@@ -13,6 +13,6 @@ if sys.version_info < (3, 9):  # noqa: UP036           # it could not even read 
 os.umask(os.umask(0o022) | 0o022)
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-from iostats.cli.around import run
+from iostats.cli.entry_point import run
 
 sys.exit(run("iostats.cli.node"))

@@ -15,7 +15,7 @@ HOME = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HOME)
 
 try:
-    from iostats.cli.around import run
+    from iostats.cli.entry_point import run
     status = run("iostats.cli.server")
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] == "iostats":

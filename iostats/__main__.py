@@ -6,7 +6,7 @@ import importlib
 import sys
 
 from iostats.base.errors import UNREADABLE
-from iostats.cli import OF_IOSTATS, around
+from iostats.cli import OF_IOSTATS, entry_point
 
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
@@ -33,12 +33,12 @@ def main(arguments: list[str] | None = None) -> int:
     if role[:1].isdigit():                            # a job
         role, rest = "report", arguments
     if role != "run":                                 # which leaves the command's as they are
-        around.with_streams()
+        entry_point.with_streams()
     if role in OF_IOSTATS:
         try:
             status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
         except (MemoryError, OSError) as error:
-            print(f"iostats: {str(error) or around.NO_MEMORY}", file=sys.stderr)
+            print(f"iostats: {str(error) or entry_point.NO_MEMORY}", file=sys.stderr)
             return UNREADABLE
         except ImportError as error:
             if not isinstance(error, ModuleNotFoundError):        # a library has no memory
@@ -50,12 +50,12 @@ def main(arguments: list[str] | None = None) -> int:
                   f"install-node (or install-login), or in a virtual environment: python3 -m pip "
                   f"install 'iostats[server]'", file=sys.stderr)
             return UNREADABLE
-        return status if role == "run" else around.finished(status)
+        return status if role == "run" else entry_point.finished(status)
     if role in ("", "-h", "--help"):
         print(USAGE, end="")
         return 0 if role else 2
     from iostats.cli.node import main as run
-    return around.finished(run(arguments))
+    return entry_point.finished(run(arguments))
 
 
 if __name__ == "__main__":

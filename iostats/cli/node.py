@@ -25,7 +25,7 @@ from iostats.base.errors import (
     UsageError,
 )
 from iostats.cli import OF_NODES, nearest, take_option
-from iostats.cli.around import NO_MEMORY, never_fails
+from iostats.cli.entry_point import NO_MEMORY, never_fails
 from iostats.node import identity as this_node
 from iostats.node import sources
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError, one_line
-from iostats.cli.around import NO_MEMORY
+from iostats.cli.entry_point import NO_MEMORY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

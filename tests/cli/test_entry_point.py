@@ -1,5 +1,5 @@
 """
-Commands whose surroundings are bad: standard streams that are closed or full, no memory, no more
+Commands whose environment fails them: standard streams that are closed or full, no memory, no more
 open files, a directory that goes away meanwhile.  Never a traceback, and nothing else is lost.
 """
 

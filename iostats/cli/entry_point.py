@@ -1,6 +1,6 @@
 """
-What stands around each command: standard streams that can be used, and one line for what is no bug
-of ours but of its surroundings (no memory, no more open files).
+How each command begins and ends: standard streams that can be used, and one line where the
+environment fails it (no memory, no more open files).
 """
 
 from __future__ import annotations
