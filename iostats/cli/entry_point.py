@@ -25,14 +25,22 @@ def run(module: str) -> int:
         status = sys.modules[module].main()
     except ModuleNotFoundError:
         raise                                          # of the server's packages; it says so
-    except MemoryError:                                # nothing is left for a new text, either
-        try:
-            os.write(2, _NO_MEMORY_LINE)
-        except OSError:
-            pass
+    except MemoryError:
+        _out_of_memory()
     except (ImportError, OSError) as error:            # a library has no memory, or no file
-        print(f"iostats: {str(error) or NO_MEMORY}", file=sys.stderr)
+        try:
+            print(f"iostats: {str(error) or NO_MEMORY}", file=sys.stderr)
+        except MemoryError:
+            _out_of_memory()
     return 0 if never_fails(sys.argv[1:]) else finished(status)
+
+
+def _out_of_memory() -> None:
+    """Say so without making any text: there is no memory for one, either."""
+    try:
+        os.write(2, _NO_MEMORY_LINE)
+    except OSError:
+        pass
 
 
 def never_fails(arguments: list[str]) -> bool:
