@@ -55,7 +55,7 @@ def run(directory, release="2.15", fuse=None, server_options=(), say=print,
                    if not name.startswith(("SLURM_", "PBS_", "IOSTATS_"))}
         environ.update(
             JOB=job, LAUNCH=str(HOME / "tools" / "on_nodes"), NODES="node[1-4]",
-            NODES_DIR=str(nodes), DATA=str(nodes / "node1" / "scratch"), SERVER_HOST="localhost",
+            NODES_DIR=str(nodes), DATA=str(nodes / "node1" / "scratch"), SERVER_HOST="127.0.0.1",
             PYTHON=sys.executable, HOME=str(directory), PYTHONPATH=str(HOME),
             IOSTATS_NODE_STATE_DIR=str(directory / "state"),
             IOSTATS_SERVER_OPTIONS=" ".join(server_options))
