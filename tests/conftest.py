@@ -16,15 +16,25 @@ import time
 
 import pytest
 from cluster import slurm, slurm_cluster  # noqa: F401
+from fixtures import (  # noqa: F401
+    desk,
+    inside,
+    loop,
+    of_all,
+    site,
+    store,
+    store_path,
+    worked,
+)
 from gridengine import gridengine, gridengine_cluster  # noqa: F401
 from hypothesis import HealthCheck, settings
 from no_process import no_process
-from site_fixtures import desk, inside, of_all, site, store, store_path  # noqa: F401
 
 # Some tests have something for those of other rooms.
 sys.path += sorted({str(path.parent) for path in pathlib.Path(__file__).parent.glob("*/test_*.py")})
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "tools"))
 import rooms
+
 _PURE_TESTS = set(rooms.tests_of_pure())
 _skipped = []
 

@@ -23,14 +23,14 @@ from storage import PATIENT
 
 from iostats.base import config as site
 from iostats.base.errors import WireError
+from iostats.lustre.job_stats_rows import FIELDS
 from iostats.server.rpc_server import RpcServer
 from iostats.storage import agent as storage_agent
 from iostats.wire import protocol
 from iostats.wire.auth import Secret
 from iostats.wire.jsonrpc import Method
-from iostats.lustre.job_stats_rows import FIELDS
-from iostats.wire.messages.sweep_json import JsonSweep
 from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
+from iostats.wire.messages.sweep_json import JsonSweep
 
 NS = 1_000_000_000
 BEGAN = 1_795_225_320 * NS

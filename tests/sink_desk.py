@@ -21,9 +21,9 @@ from processes import free_port, until
 from iostats import sinks
 from iostats.base import config
 from iostats.base.job_facts import Facts
+from iostats.site.harvest_intake import SiteSweep
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
-from iostats.site.harvest_intake import SiteSweep
 from iostats.wire.messages import sweep_json
 
 EVERY_S = 20

@@ -16,10 +16,10 @@ import subprocess
 import sys
 
 import pytest
-from trees import ROOT
 from processes import BEFORE, new_job, until, write_tree
 from site_desk import SiteDesk, a_report, script
 from storage import StorageServer, moved
+from trees import ROOT
 
 from iostats.cli import jobs, mail, node, query, report, run, server, store, top
 

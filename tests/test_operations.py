@@ -10,21 +10,21 @@ import re
 import time
 
 import pytest
-from trees import report
 from sink_desk import Said, Site, config_of, swept
 from test_job_list import SLURM, at_servers, in_short
 from test_job_list import harvest as harvested
 from test_job_totals import llite, totals
 from test_load_queries import Harvest, T
+from trees import report
 
 from iostats.base.cooperative import finished
 from iostats.load import amounts
 from iostats.lustre import exports, metrics
 from iostats.node import rates
 from iostats.report import array_total
-from iostats.site import load_queries
 from iostats.sinks import prometheus
 from iostats.sinks.influxdb.lines import Lines
+from iostats.site import load_queries
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 

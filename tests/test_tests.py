@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-import pythons
 import pytest
+import pythons
 from no_process import no_process
 from trees import ROOT
 

@@ -5,14 +5,14 @@ site.cfg: four places, the later one wins, and every mistake is told in one line
 import re
 
 import pytest
-from trees import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from trees import ROOT
 
 from iostats.base import config
 from iostats.base.config import Config, load
-from iostats.base.options import FREE_SECTIONS, OPTIONS, RENAMED, SECTIONS
 from iostats.base.errors import ConfigError
+from iostats.base.options import FREE_SECTIONS, OPTIONS, RENAMED, SECTIONS
 from iostats.cli import config as config_command
 
 

@@ -31,12 +31,7 @@ from iostats.cli import node
 from iostats.node import start_files
 from iostats.wire import protocol
 
-
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def stop(desk, server, root, name="nid00001"):

@@ -40,20 +40,7 @@ NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture
-def worked(desk):
-    """A node that was started and has done its work; its tree."""
-    root = desk.tree(**BEFORE)
-    assert 0 == desk.client("start", *desk.on("nid00023", root)).status
-    write_tree(root, **AFTER)
-    return root
+DESK = Desk
 
 
 def start(desk, root, **how):

@@ -45,20 +45,7 @@ LATER = dict(reads=1_000, read_bytes=1_000_000, writes=1_000, write_bytes=1_000_
              mkdirs=1_000, rpcs=1_000)
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture
-def worked(desk):
-    """A node of the desk that was started and has done its work; its tree."""
-    root = desk.tree(**BEFORE)
-    assert 0 == desk.client("start", *desk.on("nid00023", root)).status
-    write_tree(root, **AFTER)
-    return root
+DESK = Desk
 
 
 def stop(desk, root, server=None, **how):

@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from trees import ROOT
 from processes import AFTER, BEFORE, Desk, write_tree
+from trees import ROOT
 
 from iostats.base import config
 from iostats.cli import run
@@ -20,11 +20,7 @@ from iostats.totals import job_totals
 CLOSED = [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full"]
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def in_shell(desk, before, words, after=""):

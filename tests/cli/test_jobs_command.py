@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 from processes import REPOSITORY, Done, until
-from site_desk import SiteDesk, a_report, script
+from site_desk import SLURM, SiteDesk, a_report, script, slurm_job, squeue
+from site_inside import answer_to
 from test_client import python_for_nobody
 from test_munge import NOBODY, as_root, munged  # noqa: F401
-from site_inside import answer_to
-from site_desk import SLURM, slurm_job, squeue
 
 from iostats.cli import jobs
 from iostats.cli.site_client import ask_site
@@ -84,11 +83,7 @@ def site(tmp_path_factory):
         yield desk
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A desk of one's own, with no server."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def ids(done):

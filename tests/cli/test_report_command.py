@@ -42,13 +42,6 @@ def site(tmp_path_factory):
         yield desk
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A desk of one's own, with no server."""
-    with SiteDesk(tmp_path) as one:
-        yield one
-
-
 def documents(text):
     """The JSON documents in a text, one after the other."""
     found = []

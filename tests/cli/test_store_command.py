@@ -6,8 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from site_desk import is_private
-from site_desk import reads
+from site_desk import is_private, reads
 from site_inside import Inside
 from test_store import Key, Store, add
 

@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 import pytest
-from trees import shared
 from processes import REPOSITORY, Done, put
+from trees import shared
 
 from iostats.cli.top import main
 

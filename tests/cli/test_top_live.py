@@ -19,6 +19,7 @@ import pytest
 from processes import REPOSITORY, Listener, until
 from test_top import MDT, OST, tree
 
+
 class Terminal:
     """`iostats top` in a pseudo terminal of some size."""
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 
 import pytest
-from trees import DATA
 from processes import (
     BEFORE,
     LLITE,
@@ -28,6 +27,7 @@ from processes import (
     until,
 )
 from test_reader_client import Node, as_root, locked, node  # noqa: F401  (fixtures)
+from trees import DATA
 
 from iostats.base import node_list
 from iostats.doctor.counters import looks_like
@@ -36,12 +36,7 @@ SYSFS = "sys/fs/lustre/llite/scratch-ffff9a3c5d1e0800"
 INSTALL = "make install-reader && systemctl enable --now iostats-reader.socket"
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's desk."""
-    made = Desk(tmp_path)
-    yield made
-    made.close()
+DESK = Desk
 
 
 @pytest.fixture

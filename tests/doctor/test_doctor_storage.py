@@ -10,12 +10,12 @@ import subprocess
 import tempfile
 
 import pytest
-from trees import samples
 from harvest_desk import StorageDesk, a_job
 from processes import CLIENT, until
 from site_desk import SiteDesk
 from test_client import python_for_nobody
 from test_reader_client import as_user
+from trees import samples
 
 LIST = "iostats_client.py harvest --list"
 START = "systemctl enable --now iostats-harvest.service"

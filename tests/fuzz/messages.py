@@ -32,8 +32,8 @@ from iostats.site.resets.target import CorrectedTarget
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
 from iostats.wire.auth import AuthenticationError
-from iostats.wire.messages.report import NodeReport
 from iostats.wire.messages import sweep_decoder, sweep_json
+from iostats.wire.messages.report import NodeReport
 
 from .texts import NOW, NS, a_record
 from .tools import Draw, allowed, bent, checked_line, no_bug_logged, target

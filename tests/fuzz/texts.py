@@ -36,11 +36,11 @@ from iostats.report import (
 )
 from iostats.report.accounting_comment import CommentError
 from iostats.schedulers import commands, job_environment
-from iostats.wire.messages.report import NodeReport
 from iostats.storage.fingerprints import Fingerprints
 from iostats.totals import delta, snapshot
 from iostats.totals.job_totals import Totals
 from iostats.wire import client
+from iostats.wire.messages.report import NodeReport
 
 from .tools import Draw, allowed, target
 
@@ -356,8 +356,8 @@ def batch_environment(data):
 @lru_cache
 def a_record():
     """The record of two nodes, with all that a record can have."""
-    from trees import report as of_node
     from test_job_totals import llite, osc
+    from trees import report as of_node
     totals = Totals("4711", frozenset(("nid00001", "nid00002", "nid00003")), fold=node_sets.folded)
     for number in (1, 2):
         totals.add(of_node(f"nid0000{number}", [

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from trees import samples, shared
 from hypothesis import given
 from hypothesis import strategies as st
+from trees import samples, shared
 
 from iostats.lustre import exports, stats
 from iostats.lustre.exports import ClientAmounts, amounts_of, lasting, nid_of, parse

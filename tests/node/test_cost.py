@@ -23,11 +23,7 @@ DEAR = {"re", "argparse", "json", "dataclasses", "typing", "inspect",
         "fnmatch", "datetime", "decimal", "uuid"}
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def traced(desk, *arguments, env=None):

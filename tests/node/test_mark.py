@@ -27,11 +27,7 @@ SOLVE = dict(reads=14, read_bytes=18_500, opens=33)
 END = dict(reads=28, read_bytes=48_003, opens=54)
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def started(desk, node="nid00023"):

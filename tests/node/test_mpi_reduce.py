@@ -12,18 +12,18 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from trees import ROOT, report
 from hypothesis import given
 from processes import AFTER, BEFORE, CLIENT, Desk, write_tree
 from test_job_totals import llite, osc
 from test_job_totals_merge import JOBS, added
+from trees import ROOT, report
 
 from iostats.base import config as site
 from iostats.base.errors import NotDelivered, UsageError
 from iostats.node import mpi_reduce
-from iostats.wire.messages.report import NodeReport
 from iostats.totals.job_totals import Totals
 from iostats.wire import client
+from iostats.wire.messages.report import NodeReport
 from iostats.wire.messages.totals import FileSystemState, TotalsParams, TotalsState, totals_of
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
@@ -79,10 +79,7 @@ class Ranks:
                       + path.suffix for path in (self.desk.directory / "state").rglob("*.*"))
 
 
-@pytest.fixture
-def desk(tmp_path):
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def at(running):

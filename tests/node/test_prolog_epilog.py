@@ -30,7 +30,7 @@ from processes import (
     until,
     write_tree,
 )
-from site_desk import THE_WORK, SiteDesk, application, free_port, is_private, script
+from site_desk import THE_WORK, application, free_port, is_private, script
 
 from iostats.base import config as site_config
 from iostats.node import delivery, prolog_epilog, start_files
@@ -38,21 +38,6 @@ from iostats.totals import snapshot
 
 as_root = [pytest.mark.root,
            pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """A desk with a running server, for tests that leave it as it is."""
-    with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
-        desk.server = desk.site()
-        yield desk
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A desk of one's own, with no server yet."""
-    with SiteDesk(tmp_path) as one:
-        yield one
 
 
 @pytest.fixture

@@ -23,17 +23,13 @@ from test_simlustre import mount  # noqa: F401  (a fixture)
 from iostats.base.errors import StateError
 from iostats.lustre.paths import File
 from iostats.node import rates, sources, start_files
-from iostats.wire.messages.report import ReportedSeries
 from iostats.totals.snapshot import Snapshot
+from iostats.wire.messages.report import ReportedSeries
 
 LLITE_ONLY = {"llite": sources.read_at("start")["llite"]}
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 # -- a day in a moment ---------------------------------------------------------------------------

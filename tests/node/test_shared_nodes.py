@@ -32,11 +32,7 @@ SYSTEMS = {"Slurm, cgroup v2": SLURM_2, "Slurm, several slurmd on a node": SLURM
 every_system = pytest.mark.parametrize("form", list(SYSTEMS.values()), ids=list(SYSTEMS))
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def cgroup(root, form, *jobs):

@@ -39,11 +39,7 @@ class Job:
         self.text = done.out
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def numbers(fs):

@@ -6,11 +6,11 @@ import json
 import re
 
 import pytest
-from trees import ROOT, report
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import NODES, llite, osc, totals, unread
 from test_record import JOBS, written
+from trees import ROOT, report
 
 from iostats.base.config import Config
 from iostats.base.options import FORMATS

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from trees import report as of_node
 from test_job_totals import llite, unread
+from trees import report as of_node
 
 from iostats.base import config
 from iostats.report import array_total, job_tables

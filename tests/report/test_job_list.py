@@ -7,10 +7,10 @@ import csv
 import io
 
 import pytest
-from trees import report
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import llite, osc, totals, unread
+from trees import report
 
 from iostats.base.errors import UsageError
 from iostats.report import job_fields, job_list

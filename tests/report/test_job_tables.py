@@ -9,8 +9,8 @@ import re
 from datetime import datetime
 
 import pytest
-from trees import report as of_node
 from test_job_totals import llite, osc, unread
+from trees import report as of_node
 
 from iostats.base import config
 from iostats.report import coverage, job_tables, node_sets

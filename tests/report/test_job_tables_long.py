@@ -4,16 +4,16 @@ the network's bytes are not the application's, OSTs, rates, who is missing, what
 """
 
 import pytest
-from trees import report as of_node
 from test_job_tables import job
 from test_job_totals import llite, osc, unread
+from trees import report as of_node
 
 from iostats.base.config import Config
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS
 from iostats.report import coverage, job_tables, node_sets
-from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
+from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 
 MIB = 2**20
 

@@ -22,7 +22,6 @@ import termios
 from pathlib import Path
 
 import pytest
-from trees import ROOT as REPOSITORY
 from processes import (
     AFTER,
     BEFORE,
@@ -36,6 +35,7 @@ from processes import (
     until,
     write_tree,
 )
+from trees import ROOT as REPOSITORY
 
 from iostats.cli import run
 from iostats.run.command import FORWARDED

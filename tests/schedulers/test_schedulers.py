@@ -13,9 +13,9 @@ import sys
 import types
 
 import pytest
-from trees import DATA, ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from trees import DATA, ROOT
 
 from iostats import schedulers
 from iostats.base import errors, job_facts

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 from cluster import ALICE, BOB
-from trees import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import until
+from trees import DATA
 
 from iostats.base.errors import NotReadable, UsageError
 from iostats.base.job_facts import ENDED, RUNNING, WAITING, Facts

@@ -19,7 +19,6 @@ import subprocess
 import sys
 
 import pytest
-from trees import shared
 from processes import (
     AFTER,
     BEFORE,
@@ -33,28 +32,12 @@ from processes import (
     until,
     write_tree,
 )
-
+from trees import shared
 
 HELLO = b'{"jsonrpc": "2.0", "method": "hello", "id": 23}'
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def loop(request, tmp_path):
-    """The environment of a server that has uvloop, and of one that has not."""
-    if request.param == "uvloop":
-        pytest.importorskip("uvloop")
-        return {}
-    (tmp_path / "without").mkdir()
-    (tmp_path / "without" / "uvloop.py").write_text(
-        "raise ModuleNotFoundError('hidden by a test', name='uvloop')\n")
-    return {"PYTHONPATH": str(tmp_path / "without")}
+DESK = Desk
 
 
 def started_nodes(desk, names):

@@ -36,11 +36,7 @@ TO_BE_LOST = "continuing, but what is counted will be lost if this server is kil
 OPTIONS = ("--nodes", "nid[00001-00003]", "--format", "json")
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def work(desk, server, node, reads=None):

@@ -17,9 +17,9 @@ import time
 import urllib.request
 
 import pytest
-from trees import ROOT
 from sink_desk import EVERY_S, Said, Site, Victoria, config_of, get, now_slot, query, sent, swept
 from test_prometheus import asked, opened, scraping  # noqa: F401
+from trees import ROOT
 
 from iostats.sinks import influxdb
 

@@ -13,7 +13,6 @@ import time
 import zlib
 
 import pytest
-from trees import ROOT
 from processes import until
 from sink_desk import (
     EVERY_S,
@@ -30,6 +29,7 @@ from sink_desk import (
     swept,
 )
 from test_lines import HEAD
+from trees import ROOT
 
 from iostats import sinks
 from iostats.base import private_files

@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from trees import ROOT
 from processes import until
 from site_desk import SiteDesk
 from storage import StorageServer, moved
+from trees import ROOT
 
 A_SINK = '''\
 """

@@ -9,8 +9,8 @@ import re
 import sys
 
 import pytest
-from trees import ROOT
 from sink_desk import Answering, Said, config_of, sent
+from trees import ROOT
 
 from iostats import sinks
 from iostats.base import config as site_config

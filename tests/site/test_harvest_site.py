@@ -7,16 +7,8 @@ import time
 
 import pytest
 from processes import until
-from site_desk import SiteDesk
-from storage import StorageServer, moved
 from site_desk import slurm_job, squeue
-
-
-@pytest.fixture
-def desk(tmp_path):
-    one = SiteDesk(tmp_path)
-    yield one
-    one.close()
+from storage import StorageServer, moved
 
 
 def part_of(desk, job, true=lambda part: True):

@@ -11,7 +11,6 @@ from site_desk import SLURM, a_report, reads, slurm_job, squeue
 from iostats.base.job_facts import ENDED, Facts
 from iostats.report import job_tables
 
-
 # -- which reports are in it ----------------------------------------------------------------------
 
 def test_jobs_that_settle_together_share_a_commit(inside):

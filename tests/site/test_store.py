@@ -28,7 +28,6 @@ from iostats.base.errors import StateError
 from iostats.site import job_index
 from iostats.site.store import Key, Store
 
-
 # -- the file --------------------------------------------------------------------------------
 
 def test_the_file_is_made_for_its_user_alone(tmp_path):

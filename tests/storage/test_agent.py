@@ -9,16 +9,12 @@ import signal
 import time
 
 import pytest
-from trees import samples
 from harvest_desk import BEGAN, NS, OST, StorageDesk, a_job, peak_kib, shown, until_received
 from job_stats_text import RELEASES, Job, Value
 from processes import interpreters, until
+from trees import samples
 
-
-@pytest.fixture
-def desk(tmp_path):
-    with StorageDesk(tmp_path) as one:
-        yield one
+DESK = StorageDesk
 
 
 # -- one sweep -------------------------------------------------------------------------------

@@ -18,11 +18,7 @@ from processes import until
 from iostats.base.errors import NotDelivered
 from iostats.wire import client, protocol
 
-
-@pytest.fixture
-def desk(tmp_path):
-    with StorageDesk(tmp_path) as one:
-        yield one
+DESK = StorageDesk
 
 
 # -- the server is down ----------------------------------------------------------------------

@@ -11,11 +11,7 @@ import pytest
 from harvest_desk import OST, StorageDesk, a_job, shown, until_received
 from processes import until
 
-
-@pytest.fixture
-def desk(tmp_path):
-    with StorageDesk(tmp_path) as one:
-        yield one
+DESK = StorageDesk
 
 
 def entry(number=0):

@@ -14,10 +14,7 @@ from test_reader_client import allowed_system_calls, options_of, tool
 UNIT = "etc/systemd/system/iostats-harvest.service"
 
 
-@pytest.fixture
-def desk(tmp_path):
-    with StorageDesk(tmp_path) as one:
-        yield one
+DESK = StorageDesk
 
 
 @pytest.fixture

@@ -11,11 +11,7 @@ from harvest_desk import StorageDesk, a_job
 
 from iostats.storage import targets
 
-
-@pytest.fixture
-def desk(tmp_path):
-    with StorageDesk(tmp_path) as one:
-        yield one
+DESK = StorageDesk
 
 
 def test_what_is_no_target_is_left_alone():

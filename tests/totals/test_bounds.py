@@ -10,8 +10,8 @@ import csv
 import io
 
 import pytest
-from trees import report as of_node
 from test_job_totals import osc
+from trees import report as of_node
 
 from iostats.base import config
 from iostats.lustre.paths import File
@@ -26,12 +26,12 @@ from iostats.report import (
     job_tables,
     node_sets,
 )
-from iostats.wire.messages.report import ReportedPhase
 from iostats.site import job_index
 from iostats.totals import bounds, delta
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
 from iostats.totals.snapshot import Snapshot
+from iostats.wire.messages.report import ReportedPhase
 
 SOURCES = read_at("start")
 PAGE = SOURCES["llite"].PAGE_BYTES

@@ -17,7 +17,6 @@ import re
 
 import job_stats_text
 import pytest
-from trees import record_between, report, samples, shared, snapshot
 from test_fixtures import (
     in_use,
     parsed_from_histogram,
@@ -28,6 +27,7 @@ from test_fixtures import (
     seen_in_stats,
     stats_in_lctl,
 )
+from trees import record_between, report, samples, shared, snapshot
 
 from iostats.base import private_files
 from iostats.base.config import Config

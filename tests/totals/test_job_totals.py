@@ -5,9 +5,9 @@ Totals: each report once, the sums exact, and all that is not known said.
 import json
 
 import pytest
-from trees import ROOT, report
 from hypothesis import given
 from hypothesis import strategies as st
+from trees import ROOT, report
 
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals

@@ -6,14 +6,14 @@ record as all nodes in one, to the last byte; no node's time is in it twice.
 import json
 
 import pytest
-from trees import report
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import NODES, llite, osc
+from trees import report
 
-from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
+from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 
 GAINS = st.integers(0, 2**63 - 1)
 FEW_NAMES = st.sampled_from(["scratch", "home"])

@@ -10,9 +10,9 @@ import json
 
 import jsonschema
 import pytest
+from test_job_totals import llite, osc, unread
 from trees import DATA, ROOT, record_between, snapshot
 from trees import report as of_node
-from test_job_totals import llite, osc, unread
 
 from iostats.base.config import Config
 from iostats.base.job_facts import ENDED, Facts
@@ -25,13 +25,13 @@ from iostats.report import (
     json_and_csv,
     node_sets,
 )
-from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 from iostats.site import harvested_job, open_jobs, records
 from iostats.site.store import Key
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 from iostats.totals.job_totals import Totals
 from iostats.totals.record import SCHEMA, Record
+from iostats.wire.messages.report import ReportedPhase, ReportedSeries
 
 PATH = ROOT / "docs" / "record.schema.json"
 TEXT = PATH.read_text(encoding="utf-8")

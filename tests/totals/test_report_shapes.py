@@ -6,11 +6,11 @@ of nodes which were added one by one.
 import json
 
 import pytest
-from trees import report
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_job_totals import llite
 from test_job_totals_merge import DELTAS, added, merged
+from trees import report
 
 from iostats.totals import report_shapes
 

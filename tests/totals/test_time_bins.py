@@ -7,12 +7,11 @@ import time
 
 import msgspec
 import pytest
-from trees import report
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_totals import llite
+from trees import report
 
-from iostats.wire.messages.report import ReportedSeries
 from iostats.totals.job_totals import Totals
 from iostats.totals.time_bins import (
     MOST_BINS,
@@ -22,6 +21,7 @@ from iostats.totals.time_bins import (
     joined,
     shown,
 )
+from iostats.wire.messages.report import ReportedSeries
 
 AMOUNTS = st.integers(0, 2**63 - 1)
 # Of a job's hours, and of clocks that are off by an age of the world.

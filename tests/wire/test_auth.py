@@ -357,11 +357,7 @@ def test_a_server_checks_every_kind_that_works(munged, kept_secret):  # noqa: F8
 
 # -- whole jobs ------------------------------------------------------------------------------
 
-@pytest.fixture
-def desk(tmp_path):
-    """A user's home and processes."""
-    with Desk(tmp_path) as one:
-        yield one
+DESK = Desk
 
 
 def by(munged, auth="munge", **more):  # noqa: F811

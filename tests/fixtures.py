@@ -1,5 +1,5 @@
 """
-What most tests of the site's server begin with: a desk, a server in this process, a store.
+What the tests of many files begin with: a desk, a node that has worked, a server, a store.
 
 Imports are inside: all tests import this file, also where the server's packages are missing.
 """
@@ -13,11 +13,38 @@ import pytest
 
 
 @pytest.fixture
-def desk(tmp_path):
-    """A desk of one's own, with no server yet."""
-    from site_desk import SiteDesk
-    with SiteDesk(tmp_path) as one:
+def desk(request, tmp_path):
+    """
+    DESK(tmp_path) of the test's file, such as processes.Desk, a user's home and processes; where
+    that has no DESK, a machine with a site's server that is not started yet.
+    """
+    make = getattr(request.module, "DESK", None)
+    if make is None:
+        from site_desk import SiteDesk as make
+    with make(tmp_path) as one:
         yield one
+
+
+@pytest.fixture
+def worked(desk):
+    """A node of the desk that was started and has done its work; its tree."""
+    from processes import AFTER, BEFORE, write_tree
+    root = desk.tree(**BEFORE)
+    assert 0 == desk.client("start", *desk.on("nid00023", root)).status
+    write_tree(root, **AFTER)
+    return root
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop(request, tmp_path):
+    """The environment of a server that has uvloop, and of one that has not."""
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop")
+        return {}
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "uvloop.py").write_text(
+        "raise ModuleNotFoundError('hidden by a test', name='uvloop')\n")
+    return {"PYTHONPATH": str(tmp_path / "without")}
 
 
 @pytest.fixture(scope="module")
