@@ -69,6 +69,14 @@ Attributes:
 """
 
 
+def is_plain_sum(metric: str) -> bool:
+    """
+    False for a sum of squares (NAME_us2, see metrics.py): of network requests no report shows it,
+    and it would be a quarter of each message.
+    """
+    return not metric.endswith("_us2")
+
+
 def parse(text: str, origin: str = "stats") -> Reading:
     """
     The Reading in the text of one `stats` file; what is wrong in it is in its `bad`.

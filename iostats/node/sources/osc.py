@@ -25,12 +25,7 @@ LAYER, TITLE, LETTER = "network", "osc", "o"
 READ_AT = ("start", "mark", "stop")
 DIRECTORY = "osc"
 CALLS_SUFFIX = "_rpcs"
-parse, split = stats.parse, stats.split_target_name
-
-
-def is_sent(metric: str) -> bool:
-    """False for what no report shows, and what would be a quarter of each message."""
-    return not metric.endswith("_us2")
+parse, split, is_sent = stats.parse, stats.split_target_name, stats.is_plain_sum
 
 
 def read(root: str, config: Config) -> list[File]:
