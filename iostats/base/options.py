@@ -1,5 +1,5 @@
 """
-The keys of site.cfg: what each is for, what it may be, and what it is where nobody says.
+The keys of site.cfg: what each is for, what it may be, and what it is by default.
 
     OPTIONS       "section.key" -> Option, in the order of site.cfg, which is made from it
     RENAMED       old keys

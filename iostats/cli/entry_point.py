@@ -75,7 +75,7 @@ def with_streams() -> None:
 
 
 class _Told:
-    """Standard error; that nobody reads it is no reason to fail."""
+    """Standard error; that it cannot be written is no reason to fail."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

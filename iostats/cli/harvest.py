@@ -69,7 +69,7 @@ def main(given: dict[str, Any], config: Config, root: str) -> int:
 
 
 def _say_if_heard(given: dict[str, Any], text: str) -> None:
-    """_say, of a process that goes on when nobody listens any more."""
+    """_say, of a process that goes on when its output is closed."""
     try:
         say(given, text)
     except OSError:

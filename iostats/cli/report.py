@@ -54,7 +54,7 @@ examples:
 exit status:
   0 printed   1 a job has no report, or it could not be written
   2 bad usage or site.cfg
-  3 the site's server was not reached, and nobody else knows the job
+  3 the site's server was not reached, and the job is not known from elsewhere
 """
 
 
@@ -109,7 +109,7 @@ def records_of(job: str, config: site.Config, where: str | None = None,
                within_s: float = site_client.WITHIN_S, for_anybody: bool = False
                ) -> tuple[list[Record], IostatsError | None]:
     """
-    ([Record] of a job, why there is none: an IostatsError, or None where nobody knows the job).
+    ([Record] of a job, why there is none: an IostatsError, or None where the job is not known).
 
     `where`: "site" or "comment"; None for both, where it is the site's server that has to answer,
     within `within_s`.  `for_anybody`: a comment is taken whoever asks here.

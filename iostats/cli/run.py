@@ -109,7 +109,7 @@ def _open_standard_files() -> None:
 
 
 def _tell(text: str) -> None:
-    """Write to standard error, as far as that goes: nobody there is no reason to fail."""
+    """Write to standard error, as far as that goes; that it cannot be written is no failure."""
     data = text.encode("utf-8", "backslashreplace")
     with contextlib.suppress(OSError):
         while data:

@@ -171,7 +171,7 @@ def _shown(query: LoadQuery, amounts: Sequence[float] | None, load: Load,
 
 def _file_systems(load: Load, query: LoadQuery,
                   suffix: str) -> Generator[None, None, list[dict[str, Any]]]:
-    """[sums of a file system]: of all ids, whoever asks; in steps."""
+    """[sums of a file system]: of all ids, which every user may see; in steps."""
     found: dict[str, tuple[Any, Any, list[str]]] = {}
     for number, (part, (amounts, no_job)) in enumerate(zip(load.parts, load.sums)):
         if number % AT_ONCE == 0:

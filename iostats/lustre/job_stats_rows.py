@@ -50,7 +50,7 @@ Attributes:
 """
 
 FIELDS = ("samples", "min", "max", "sum", "sumsq")
-_HAS = (1, 4, 5)                        # so many of them does a counter have
+_HAS = (1, 4, 5)                        # how many of them a counter has
 
 _SQUARES = rb"1(?:[0-7]\d|8[0-3])\d{17}|\d{1,19}"       # it wraps at 2**64
 _LINE = re.compile(rb"[ \t]*(\w{1,100}): *\{ samples: *\d{1,18}, unit: *(\w{1,20})"

@@ -96,7 +96,7 @@ class Nodes:
 
     @property
     def done(self) -> bool:
-        """True when nobody is left who could start or report."""
+        """True when no process is left that could start or report."""
         return all(one.done for one in self._running)
 
     async def end(self, within_s: float = _END_WITHIN_S) -> None:

@@ -327,7 +327,7 @@ _REASONS = {errno.ELOOP: "it is a link", errno.ENXIO: "it is not a regular file"
 
 
 def append_bytes(path: str, data: bytes, uid: int) -> None:
-    """Append to a regular file of user `uid` that nobody executes; OSError."""
+    """Append to a regular file of user `uid` that is not executable; OSError."""
     # O_NONBLOCK: a FIFO without a reader is an error, not a wait.
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -19,7 +19,7 @@ Attributes:
     dirty_bytes: {file system: bytes} not yet sent at the end; None where not known.
     other_jobs: how many other jobs were on the node; None where not known.
     phases: [with name, elapsed_s, deltas]; None for a job in one piece.
-    uptime_s: seconds since boot at the end, by the clock that nobody sets; 0 where not known.
+    uptime_s: seconds since boot at the end, by the clock that cannot be set; 0 where not known.
     series: {file system: with began, every_s, read_bytes, write_bytes, operations}, of `watch`.
 """
 

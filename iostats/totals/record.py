@@ -232,7 +232,7 @@ class OstBalance(RecordPart):
 
 @dataclass
 class RequestPages(RecordPart):
-    """Pages of a bulk RPC, up to so many -> how many RPCs."""
+    """Upper limit of the pages of a bulk RPC -> number of RPCs."""
 
     read: dict[str, Count]
     write: dict[str, Count]
@@ -304,8 +304,8 @@ class FileSystemRecord(RecordPart):
             read llite
         metadata: MDT: what it was asked, from md_stats, which every user may read
         balance: how the network bytes were spread over the OSTs; null when no node could read them
-        request_pages: way: {pages: bulk RPCs of up to so many pages}; null when no node could read
-            it
+        request_pages: way: {pages: bulk RPCs of up to that number of pages}; null when no node
+            could read it
         unproved: sources whose files show no start time, so that a clear followed by more work than
             before it can't be seen
         cached_read_bytes: of read_bytes, what was in the page cache when it was asked for; null
@@ -523,7 +523,7 @@ class Coverage(RecordPart):
     Which nodes are in the totals, and which are not, and why.
 
     Attributes:
-        expected: nodes of the job; null when nobody told
+        expected: nodes of the job; null when not known
         missing: node: why it has no numbers
         missing_count: more than the names in `missing` when the nodes were given as a number
         complete: all nodes are known and have reported

@@ -25,8 +25,8 @@ REQUIRES = ("prometheus_client>=0.19",)
 
 OPTIONS = {
     "listen": Option("", printable, "HOST:PORT", (
-        "Where GET /metrics is answered, such as 127.0.0.1:9464; whoever reaches it sees all "
-        "users' jobs.  Empty: nowhere.")),
+        "Where GET /metrics is answered, such as 127.0.0.1:9464; everyone who can "
+        "connect sees all users' jobs.  Empty: nowhere.")),
     "max_jobs": number(1, 1_000_000, 1000, (
         "The busiest jobs, up to this number, have lines of their own; the others are added up "
         "as \"(others)\".")),

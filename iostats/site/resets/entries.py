@@ -345,7 +345,7 @@ class Entries:
         return kept
 
     def is_sparse(self) -> bool:
-        """Whether so many slots are free that compact() is worth it."""
+        """Whether enough slots are free for compact() to be worth it."""
         return len(self._free) > 256 and 2 * len(self._free) > self.used
 
     def renumbered(self) -> tuple[_Array, _Array]:
