@@ -21,6 +21,11 @@ SORTED_BY = dict(zip(SORT, ("written", "read", "requests", "metadata")))
 SHORT_TITLES = dict(zip(METRICS, ("WR", "RD", "REQS", "META")))
 LONG_TITLES = dict(zip(METRICS, ("WRITTEN", "READ", "REQUESTS", "METADATA")))
 
+# What the storage servers count by client: OSTs and MDTs (Data-on-MDT) together, but for
+# operations, which are all requests that are neither reads nor writes.
+CLIENT_METRICS = ("read_bytes", "write_bytes", "reads", "writes", "ost_operations",
+                  "mdt_operations")
+
 LATENCY = "latency"                                 # milliseconds that a request took, on average
 SHOWN = (*SINGLE_OPERATIONS, LATENCY)
 TIMES = ("us", "timed")
@@ -41,6 +46,17 @@ def amounts_of(counters: Mapping[str, tuple[int, int | None]],
                     for way in ("read", "write"))
     written, read = ((counters.get(f"{way}_bytes") or (0, 0))[1] or 0 for way in ("write", "read"))
     return written, read, transfers + operations, operations if is_mdt(target) else 0
+
+
+def amounts_of_client(metrics: Sequence[float]) -> list[float]:
+    """
+    METRICS of a client's CLIENT_METRICS.
+
+    >>> amounts_of_client([94208, 4096, 23, 1, 37, 41])
+    [4096, 94208, 102, 41]
+    """
+    read, written, reads, writes, of_osts, of_mdts = metrics
+    return [written, read, reads + writes + of_osts + of_mdts, of_mdts]
 
 
 def more_amounts_of(counters: Mapping[str, tuple[int, int | None]]) -> list[int]:
