@@ -43,7 +43,7 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
 
     Attributes:
         origin: "section.key" -> where the value came from, in words.
-        labels: file system -> its name in tables.
+        free: section whose keys a site makes up -> {key: text}; `labels`: that of [labels].
         files: paths of the files that were read.
         notes: a line for each old key that was read.
         options: "section.key" -> Option; those of a sink are there after `add_section`.
@@ -53,7 +53,8 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
         super().__init__()
         self._environ = environ or {}
         self.origin: dict[str, str] = {}
-        self.labels: dict[str, str] = {}
+        self.free: dict[str, dict[str, str]] = {section: {} for section in FREE_SECTIONS}
+        self.labels = self.free["labels"]        # file system -> its name in tables
         self.files: list[str] = []
         self.notes: list[str] = []
         self.options = OPTIONS
@@ -212,7 +213,8 @@ def _read_file(config: Config, path: str,
                               f"remove one")
         seen[same] = lineno
         if section in FREE_SECTIONS:
-            config.labels[key] = value
+            config.free[section][key] = value
+            config.origin[name] = where
         elif section in SECTIONS:
             _take(config, name, value, where)
         else:

@@ -195,6 +195,16 @@ OPTIONS = {
         "Users who may read all records; others may read their own, where auth is munge.")),
     "site.mail_program": Option("/usr/bin/mail", printable, "a command", (
         "The program with which `iostats mail` sends its mail.")),
+    "site.relay_name": Option("", printable, "a name", (
+        "By what name this server relays to others ([relay]), as [relay_from] has it there.  "
+        "Empty: this host's name without its domain.")),
+    "site.relay_secrets": absolute_path("/etc/iostats/relay", "a directory", (
+        "The secrets of [relay] and [relay_from], one for each: CLUSTER.secret here has the "
+        "content of NAME.secret there; readable by the server's user only.")),
+    "site.relay_spool_dir": absolute_path("/var/lib/iostats/relay", "a directory", (
+        "Where what is to be relayed waits for a cluster's server that is away.")),
+    "site.relay_spool_bytes": number(1 << 20, 1 << 40, 256 << 20, (
+        "When more than this waits for one cluster, the oldest goes.")),
     "harvest.job_id": Option("%j", printable, "a form with one %j, such as %j or %j:%u:%H", (
         "The form of job ids in job_stats, as in jobid_name (lctl get_param jobid_name): %j the "
         "job, %e program, %u user, %g group, %H or %h host, %p process.  I/O under an id of "
@@ -246,8 +256,11 @@ RENAMED: dict[str, tuple[str, Callable[[str], str] | None]] = {
     "node.osc_path": ("node.file_systems", _of_path),
 }
 
-# Sections whose keys a site makes up: file system = its name in tables.
-FREE_SECTIONS = {"labels": "What the tables call a file system: snx11001 = BW Home"}
+# Sections whose keys a site makes up; iostats/wire/relays.py understands the last two.
+FREE_SECTIONS = {
+    "labels": "What the tables call a file system: snx11001 = BW Home",
+    "relay": "Clusters that are told what their nodes do: o2ib2 = xepbs:19990 xe",
+    "relay_from": "Relays that may send here, for whom: alkindi = gdata home; o2ib2 10.9.*@tcp5"}
 
 
 def sections_of(options: Iterable[str]) -> list[str]:

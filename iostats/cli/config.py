@@ -10,6 +10,7 @@ import sys
 from iostats import sinks
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError
+from iostats.wire import relays
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,6 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         config = site.load(options.config)
         sinks.add_sections(config)
+        relays.destinations(config)
+        relays.sources(config)
+        relays.own_name(config)
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status
@@ -45,5 +49,10 @@ def listing(config: site.Config, with_origin: bool) -> list[str]:
             value, float) else str(value)
         line = f"{name.partition('.')[2]} = {text}".rstrip()
         lines.append(f"{line:<60} # {config.origin[name]}" if with_origin else line)
-    lines.append("[labels]")
-    return lines + [f"{name} = {label}" for name, label in config.labels.items()]
+    for section, keys in config.free.items():
+        lines.append(f"[{section}]")
+        for name, text in keys.items():
+            line = f"{name} = {text}"
+            lines.append(f"{line:<60} # {config.origin[f'{section}.{name}']}"
+                         if with_origin and section != "labels" else line)
+    return lines

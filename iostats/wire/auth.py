@@ -70,6 +70,7 @@ class Secret:
     """
 
     SCHEME = protocol.SCHEME
+    _whose = "job"
 
     def __init__(self, name: str, password: bytes, tolerance_s: float = 300.0,
                  now: Callable[[], float] = time.time, up: Callable[[], float] | None = None
@@ -85,7 +86,7 @@ class Secret:
     # -- node
 
     def authorization(self, node: str, time_s: int, nonce: str, body: bytes) -> str:
-        return protocol.authorization(self._key, node, time_s, nonce, body)
+        return protocol.authorization(self._key, node, time_s, nonce, body, self.SCHEME)
 
     def verify_answer(self, headers: Mapping[str, str], nonce: str, body: bytes) -> bool:
         """`headers`: {lower-case name: value}."""
@@ -95,14 +96,15 @@ class Secret:
     # -- server
 
     def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
-        fields = protocol.fields_of(header) or {}
+        fields = protocol.fields_of(header, self.SCHEME) or {}
         claimed = fields["node"] if fields and is_node_name(fields["node"]) else None
         if (claimed is None or len(fields["nonce"]) != _NONCE_LENGTH
             or not protocol.same(fields["mac"], protocol.request_mac(
                     self._key, claimed, fields["time"], fields["nonce"], body))):
             raise AuthenticationError(
                 protocol.NOT_AUTHENTICATED,
-                "the message was not made with the secret of this job, or was altered", claimed)
+                f"the message was not made with the secret of this {self._whose}, or was altered",
+                claimed)
         now, nonce, tolerance = self._now(), fields["nonce"], self._tolerance_s
         if not _is_time(fields["time"]) or abs(int(fields["time"]) - now) > tolerance:
             raise AuthenticationError(

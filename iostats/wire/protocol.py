@@ -34,6 +34,9 @@ PROTOCOL = 1
 SCHEME, MAC_HEADER = "IOSTATS-1", "IOSTATS-MAC"
 MUNGE_SCHEME, MUNGE_HEADER = "MUNGE", "IOSTATS-MUNGE"
 SITE = "(site)"
+# Of a server that relays to another site's: "IOSTATS-RELAY-1 node=ITS NAME, ..." as above, with a
+# secret of these two servers alone, and "(relay NAME)" for `job`.
+RELAY_SCHEME = "IOSTATS-RELAY-1"
 
 # JSON-RPC 2.0, section 5.1
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
@@ -67,18 +70,19 @@ def answer_mac(key: bytes, nonce: str, body: bytes) -> str:
     return hmac.digest(key, text.encode("utf-8", "surrogateescape"), "sha256").hex()
 
 
-def authorization(key: bytes, node: str, time_s: int | str, nonce: str, body: bytes) -> str:
+def authorization(key: bytes, node: str, time_s: int | str, nonce: str, body: bytes,
+                  scheme: str = SCHEME) -> str:
     """The value of the Authorization header."""
     mac = request_mac(key, node, time_s, nonce, body)
-    return f"{SCHEME} node={node}, time={time_s}, nonce={nonce}, mac={mac}"
+    return f"{scheme} node={node}, time={time_s}, nonce={nonce}, mac={mac}"
 
 
-def fields_of(header: str) -> dict[str, str] | None:
+def fields_of(header: str, scheme: str = SCHEME) -> dict[str, str] | None:
     """{name: text} of an Authorization header, or None when it is not of this form."""
-    scheme, _, rest = header.partition(" ")
+    its_scheme, _, rest = header.partition(" ")
     parts = rest.split(",")
     # Four of them: a field that comes twice could be read in two ways.
-    if scheme != SCHEME or len(parts) != 4:
+    if its_scheme != scheme or len(parts) != 4:
         return None
     fields = {name: text for name, _, text in [part.strip().partition("=") for part in parts]}
     return fields if fields.keys() == {"node", "time", "nonce", "mac"} else None
@@ -107,6 +111,11 @@ def munge_fields(payload: bytes, body: bytes) -> tuple[str, str, str] | None:
         return None
     _, node, job, nonce, _ = parts
     return (node, job, nonce) if payload == munge_request(node, job, nonce, body) else None
+
+
+def relay(name: str) -> str:
+    """What stands for `job` in the key of the relay `name`."""
+    return f"(relay {name})"
 
 
 def server_of(name: str) -> str:
