@@ -14,6 +14,7 @@ from iostats.base.disk_queue import Spool
 from iostats.base.errors import ConfigError, IostatsError, NotDelivered, StateError, one_line
 from iostats.storage.schedule import ServerClock
 from iostats.wire import auth, client, protocol
+from iostats.wire.messages.clients_encoder import method_of
 from iostats.wire.messages.sweep_encoder import LONGEST_WHY
 
 TYPE_CHECKING = False
@@ -137,8 +138,9 @@ class Delivery:
 
     def send(self, data: bytes, within_s: float) -> str:
         """TAKEN, USELESS or LATER, of one message."""
+        method = method_of(data)
         try:
-            answer = self._call("packed_sweep", data, within_s)
+            answer = self._call(method, data, within_s)
         except IostatsError as error:
             if getattr(error, "code", None) in _FINAL:
                 self.refused = str(error)
@@ -149,8 +151,8 @@ class Delivery:
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             self._is_away = True
             if getattr(error, "code", None) == protocol.METHOD_NOT_FOUND:
-                error = NotDelivered("the site's server is of an older release, which does not "
-                                     "know `packed_sweep`: update it")
+                error = NotDelivered(f"the site's server is of an older release, which does not "
+                                     f"know `{method}`: update it")
             self._say(f"{error}; {len(self.spool)} messages wait in {self.spool.directory}",
                       "".join(c for c in str(error) if not c.isdigit()))
             return LATER

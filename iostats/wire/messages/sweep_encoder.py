@@ -103,7 +103,7 @@ class BlockEncoder:
         rows = list(self._rows.values())
         started, seen = [row.started_ns for row in rows], [row.seen_ns for row in rows]
         columns: list[tuple[int, array[int]]] = []
-        times = [_column(columns, started), _column(columns, seen)]
+        times = [add_column(columns, started), add_column(columns, seen)]
         wanted = COUNTED if all(started) else FIELDS
         numbers = iter(zip(*(row.numbers for row in rows)))
         counters: dict[str, list[Any]] = {}
@@ -118,7 +118,7 @@ class BlockEncoder:
                     bad.update(at for at, (total, most) in enumerate(zip(values["sum"], map(
                         mul, samples, values["max"]))) if total > min(most, _LIMIT))
                 counters[name] = [unit, *(
-                    _column(columns, values[field])
+                    add_column(columns, values[field])
                     if field in fields and field in wanted else 0 for field in FIELDS)]
         if bad:
             self._leave_out(bad)
@@ -127,11 +127,10 @@ class BlockEncoder:
                 "unreadable": unreadable, "ids": list(self._rows), "gone": list(gone),
                 "refused": list(self._refused),
                 "times": times, "counters": counters}
-        columns.sort(key=lambda pair: -pair[0])        # the widest first; otherwise as they came
-        return b"".join([_line(head), *(column.tobytes() for _, column in columns)])
+        return packed_block(head, columns)
 
 
-def _column(columns: list[tuple[int, array[int]]], numbers: list[int]) -> int:
+def add_column(columns: list[tuple[int, array[int]]], numbers: Sequence[int]) -> int:
     """Add a column to `columns`; how many bytes each of its numbers has."""
     bits = max(numbers, default=0).bit_length()
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
@@ -142,6 +141,12 @@ def _column(columns: list[tuple[int, array[int]]], numbers: list[int]) -> int:
     return width
 
 
+def packed_block(head: dict[str, Any], columns: list[tuple[int, array[int]]]) -> bytes:
+    """A line of JSON, and the columns: the widest first, otherwise as they came."""
+    columns.sort(key=lambda pair: -pair[0])
+    return b"".join([_line(head), *(column.tobytes() for _, column in columns)])
+
+
 def _line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
@@ -150,9 +155,12 @@ class SweepMessages:
     """The messages of one sweep; each is kept when its blocks are long enough."""
 
     def __init__(self, keep: Callable[[bytes], None], head: Callable[[], dict[str, Any]],
-                 longest: int) -> None:
-        """`keep`: takes a message; `head`: makes its head; `longest`: bytes before compression."""
-        self._keep, self._head, self._longest = keep, head, longest
+                 longest: int, magic: bytes = MAGIC) -> None:
+        """
+        `keep`: takes a message; `head`: makes its head; `longest`: bytes before compression;
+        `magic`: its kind.
+        """
+        self._keep, self._head, self._longest, self._magic = keep, head, longest, magic
         self._blocks: list[bytes] = []
         self._bytes = 0
 
@@ -162,16 +170,23 @@ class SweepMessages:
     def add(self, block: BlockEncoder, ended: bool, entries: int = 0, gone: Sequence[str] = (),
             unreadable: str = "") -> None:
         """Add a block; `ended`, `entries`, `gone`, `unreadable`: as in BlockHead."""
-        self._blocks.append(block.packed(ended, entries, gone, unreadable))
-        self._bytes += len(self._blocks[-1])
+        self.add_packed(block.packed(ended, entries, gone, unreadable), ended)
+
+    def add_packed(self, block: bytes, ended: bool) -> None:
+        """Add a block that is packed already; no other of its reading follows where it `ended`."""
+        self._blocks.append(block)
+        self._bytes += len(block)
         if self._bytes >= self._longest or not ended:
             self._send(last=False)
 
-    def end(self) -> None:
-        """Keep the last message, which may have no blocks: it says that the sweep is complete."""
-        self._send(last=True)
+    def end(self, last: bool = True) -> None:
+        """
+        Keep the rest, which may have no blocks; `last`: the sweep is complete with it, and no
+        messages of another kind follow.
+        """
+        self._send(last)
 
     def _send(self, last: bool) -> None:
         blocks, self._blocks, self._bytes = self._blocks, [], 0
         head = {"protocol": PROTOCOL, **self._head(), "last": last, "blocks": len(blocks)}
-        self._keep(zlib.compress(b"".join([MAGIC, _line(head), *blocks]), 1))
+        self._keep(zlib.compress(b"".join([self._magic, _line(head), *blocks]), 1))
