@@ -6,11 +6,14 @@ send them.
 import asyncio
 
 import msgspec
+from client_messages import ClientAgent, by_kind
 
 from iostats.base import config as site
+from iostats.base.cooperative import finished
 from iostats.site import harvest_intake, harvested_job
 from iostats.site.store import Store
-from iostats.wire.messages import sweep_json
+from iostats.wire.messages import clients_decoder, sweep_json
+from iostats.wire.messages.sweep_decoder import PackedSweep
 
 BOOT = "b" * 32
 NS = 1_000_000_000
@@ -26,7 +29,7 @@ class HarvestInside:
         for name, value in {"batch.system": "none", **choices}.items():
             self.config.take(name.replace("_", ".", 1), str(value), "a test")
         self.store = self.harvest = None
-        self.seqs = {}
+        self.seqs, self.client_agents = {}, {}
         self.open()
 
     def open(self):
@@ -49,6 +52,33 @@ class HarvestInside:
         answer = self.harvest.take(msgspec.convert(message, sweep_json.JsonSweep).received(), node)
         self.store.commit()
         return answer
+
+    def clients(self, node, file_system, gains, **how):
+        """
+        The exports of a storage server in the next sweep: {nid: what it has done since the one
+        before}, the amounts of CLIENT_METRICS, or without the last one; the answer.
+
+        A storage server that is new has a sweep in which its clients have done nothing before.
+        """
+        agent = self.client_agents.get(node)
+        if agent is None:
+            agent = self.client_agents[node] = ClientAgent(node)
+            self.tell(node, agent.message(self.now, by_kind(
+                file_system, {nid: [0] * len(amounts) for nid, amounts in gains.items()})))
+            self.turn()
+            self.now += agent.every
+        return self.tell(node, agent.message(self.now, by_kind(file_system, gains), **how))
+
+    def tell(self, node, message):
+        """A message of clients, compressed; the answer."""
+        taken = clients_decoder.decoded_clients(PackedSweep(2, message), 16 << 20)
+        answer = self.harvest.take(taken, node)
+        self.store.commit()
+        return answer
+
+    def did(self, since, until, **which):
+        """{(file system, NID): ClientTotals} of `harvest.clients.between`."""
+        return finished(self.harvest.clients.between(since, until, **which))
 
     def block(self, target="OST0000", ids=(), started=BEGAN, gone=(), ended=True, **counters):
         """

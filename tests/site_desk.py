@@ -13,8 +13,10 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from client_messages import ClientAgent, by_kind
 from processes import (
     AFTER,
     BEFORE,
@@ -99,6 +101,7 @@ class SiteDesk(Desk):
 
     def __init__(self, directory):
         super().__init__(directory)
+        self._client_agents = {}
         self.port, self._jobs = free_port(), 4710
         self.bin, self.hooks = self.directory / "bin", self.directory / "hooks"
         self.store, self.cfg = self.directory / "site.sqlite", self.directory / "site.cfg"
@@ -270,6 +273,26 @@ class SiteDesk(Desk):
     def signs(self):
         """What signs as root of a node."""
         return auth.client_credentials(self.config, protocol.SITE, str(self.site_secret))
+
+    def clients(self, node, file_system, gains):
+        """
+        The exports of a storage server in a sweep: {nid: what it has done since the one before},
+        the amounts of CLIENT_METRICS, or without the last one; what the server answers.
+
+        The sweeps are of every second, by the clock; a storage server that is new has one before in
+        which its clients have done nothing.
+        """
+        agent = self._client_agents.get(node)
+        if agent is None:
+            agent = self._client_agents[node] = ClientAgent(node, every=1)
+            self._tell(agent, by_kind(file_system, {
+                nid: [0] * len(amounts) for nid, amounts in gains.items()}))
+        return self._tell(agent, by_kind(file_system, gains))
+
+    def _tell(self, agent, gains):
+        time.sleep(1 - time.time() % 1)
+        return client.call("127.0.0.1", self.port, protocol.SITE, self.signs(), agent.node,
+                           "packed_clients", agent.params(int(time.time()), gains))
 
     def send(self, report):
         """Send a report (a dict) as its node; what the server answers."""

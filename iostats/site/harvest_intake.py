@@ -1,28 +1,29 @@
 """
 The harvest, on the site's server: sweeps of all storage servers -> what each job did there.
 
-    message  ->  its blocks in the store  ->  the targets, corrected  ->  the agent is answered
+    message  ->  its place in the agent's chain (agent_chains.py)
+             ->  its blocks in the store  ->  the targets, corrected  ->  the agent is answered
+             ->  of the kind that tells of clients: clients/
     the sweep of one moment has come from all agents that were in the last one, or the next is due
              ->  a SiteSweep: rates for screens and sinks, and the lives of jobs (job_lives.py)
     a job is settled  ->  its totals in the store; the targets forget it; its record is made
 
 A target's state is kept now and then (harvest_checkpoints.py), and what came since then is replayed
 after a restart: each message is taken once, or not at all.
-
-An agent's messages are a chain: each says something only with all that came before.  One that does
-not follow is refused, and the agent begins a new chain with a full sweep.
 """
 
 import asyncio
 import logging
 from collections import namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Optional, Union
 
 import msgspec
 
 from iostats.base.options import LONGEST_PAUSE_S
 from iostats.base.errors import StateError, WireError
+from iostats.site.agent_chains import AgentState, agent_of, following
+from iostats.site.clients.intake import ClientHarvest
 from iostats.site.harvest_checkpoints import Checkpoints
 from iostats.site.harvest_store import BlockRow, LoggedRow, SweepStore, decoded_row, encoded_row
 from iostats.site.job_lives import JobLives
@@ -30,7 +31,7 @@ from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
 from iostats.site.store import damage_reported
 from iostats.wire import protocol
-from iostats.wire.messages import sweep, sweep_decoder, sweep_json
+from iostats.wire.messages import clients, sweep, sweep_decoder, sweep_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ _WAITS = 0.9                    # of a pause: for an agent that was in the last 
 LATE_S = 5.0                    # two pauses and so long after a reading, the next one is overdue
 _UP_S = 5.0                     # some pauses and so long after its last message, an agent is not up
 _GONE_S = 86400.0               # an agent that is silent for longer keeps no job from settling
-_MOST_PAST = 16                 # runs of an agent that are known not to come again
 
 SiteSweep = namedtuple("SiteSweep", "slot every_s complete targets")
 SiteSweep.__doc__ = """
@@ -60,36 +60,7 @@ Attributes:
 """
 
 _Key = tuple[str, str]                          # file system, target
-
-
-class AgentState(msgspec.Struct):
-    """
-    What is known of one storage server's agent.
-
-    Attributes:
-        run, seq: of its last message: the chain, and the place in it.
-        past: runs before this one: a copy of theirs may be on its way.
-        slot: of its last whole sweep; `targets`: that sweep's.
-        every: seconds from one sweep to the next.
-        clock_ahead_s: its clock less the site's, when its last message was sent.
-        heard: when that came.
-    """
-
-    run: str = ""
-    seq: int = 0
-    past: list[str] = []
-    slot: float = 0.0
-    every: float = 60.0
-    clock_ahead_s: float = 0.0
-    heard: float = 0.0
-    targets: list[_Key] = []
-
-    def has_sent(self, slot: float) -> bool:
-        """Whether its part of the sweep of `slot` has come; a longer pause has fewer sweeps."""
-        return self.slot >= slot // self.every * self.every
-
-
-_agent_of = msgspec.json.Decoder(AgentState).decode
+Received = Union[sweep.ReceivedSweep, clients.ReceivedClients]
 
 
 class Harvest:
@@ -101,6 +72,7 @@ class Harvest:
         sweep: the last SiteSweep, or None.
         agents: {node: AgentState}.
         lives: the JobLives; `job_of`, `facts`: its methods.
+        clients: the ClientHarvest: what each client has done, where agents tell of them.
         sinks: what gets every SiteSweep, by `sweep(sweep, harvest)`; and `forget(ids)`.
     """
 
@@ -109,6 +81,7 @@ class Harvest:
         self.config, self._now, self.sinks = config, now, list(sinks)
         self._store = SweepStore(store)
         self.lives = JobLives(self._store, config, now)
+        self.clients = ClientHarvest(config, now)
         self.job_of, self.facts = self.lives.job_of, self.lives.facts
         self.reload()
 
@@ -121,6 +94,7 @@ class Harvest:
 
     def _reload(self) -> None:
         self._job_ids, self._done = JobIds(), 0.0
+        self.clients.reload()
         self.sweep: Optional[SiteSweep] = None
         # {node: targets of a sweep of which more messages are to come}
         self._fresh: dict[str, set[_Key]] = {}
@@ -129,7 +103,7 @@ class Harvest:
         now = self._now()
         self.agents: dict[str, AgentState] = {
             node: msgspec.structs.replace(agent, heard=now) for node, agent in (
-                self._store.understood("agents", self._store.agents(), _agent_of).items())}
+                self._store.understood("agents", self._store.agents(), agent_of).items())}
         for agent in self.agents.values():
             agent.every = min(agent.every, LONGEST_PAUSE_S)     # a release before took any
             self._slots.update(dict.fromkeys(agent.targets, agent.slot))
@@ -201,60 +175,35 @@ class Harvest:
 
     # -- sweeps ----------------------------------------------------------------------------------
 
-    def take(self, taken: sweep.ReceivedSweep, node: str) -> dict[str, Any]:
+    def take(self, taken: "Received", node: str) -> dict[str, Any]:
         """Take a message of the storage server `node`; the answer."""
         if not self._is_whole:
             self.reload()
         now, message = self._now(), taken.head
-        agent = self.agents.get(node) or AgentState()
-        if message.run == agent.run and message.seq <= agent.seq:
-            return {"taken": True, "why": "this message was taken before"}
-        follows = message.run == agent.run and message.seq == agent.seq + 1
-        # The first message of a past run is a copy that was late: it would turn the chain back.
-        begins = message.full and message.seq == 1 and message.run not in agent.past
-        if not follows and not begins:
-            return {"taken": False, "want": "full",
-                    "why": f"another agent sends as {node!r}: stop one of them, or name it by "
-                           f"--node" if message.run in agent.past else
-                           f"expected message {agent.seq + 1} of run {agent.run or '-'}, got "
-                           f"{message.seq} of run {message.run}"}
-        agent = msgspec.structs.replace(
-            agent, run=message.run, seq=message.seq, every=message.every, heard=now,
-            clock_ahead_s=taken.clock_ahead_s,
-            past=agent.past if follows else [*agent.past, agent.run][-_MOST_PAST:],
-            targets=agent.targets if follows else [])
+        agent, answer = following(self.agents.get(node) or AgentState(), taken, node, now)
+        if agent is None:
+            return answer
         # Those of one sweep go together: what the last one had counts until this one is whole.
         mine = self._fresh.setdefault(node, set())
-        if not follows:
+        if message.seq == 1:
             mine.clear()
-        blocks, others = [], {}
-        for block, kept in taken.blocks:
-            key = (block.head.file_system, block.head.target)
-            owner = self._owner(key, node, now)
-            if owner:
-                others[key] = owner
-            else:
-                blocks.append((key, block, kept))
-                mine.add(key)
+        read = _targets_of(taken)
+        others = {key: owner for key in read if (owner := self._owner(key, node, now))}
+        mine.update(key for key in read if key not in others)
         # An agent that has not yet heard of our clock may have planned in the future.
         slot = min(float(message.slot), now)
         if message.last:
             agent.slot, agent.targets = slot, sorted(mine)
             mine.clear()
-        # An agent that had not heard of our clock tells of it as soon as it has.
-        ahead = taken.clock_ahead_s if message.read_ahead_s is None else message.read_ahead_s
-        rows = [BlockRow.of(node, taken, slot, ahead, kept) for _, _, kept in blocks]
-        logged = [LoggedRow(*key, encoded_row(row)) for (key, _, _), row in zip(blocks, rows)]
         if others:
             # Not its blocks alone: the next message must bring everything again.
             agent.run = ""
-        self._store.add(node, msgspec.json.encode(agent), logged)
-        self.agents[node] = agent
-        for (key, block, _), row, (*_, body) in zip(blocks, rows, logged):
-            self.checkpoints.add(key, len(body))
-            target = self._target(key)
-            if self._take_block(target, block, row):
-                self.lives.note(target.changed(), slot)
+        # An agent that had not heard of our clock tells of it as soon as it has.
+        ahead = taken.clock_ahead_s if message.read_ahead_s is None else message.read_ahead_s
+        if isinstance(taken, clients.ReceivedClients):
+            self._take_clients(taken, agent, slot, ahead, bool(others))
+        else:
+            self._take_sweep(taken, agent, slot, ahead, others)
         if others:
             what = ", ".join(f"{fs}-{target} ({owner})"
                              for (fs, target), owner in sorted(others.items()))
@@ -263,10 +212,35 @@ class Harvest:
                            f"unless they have just moved"}
         return {"taken": True, "why": ""}
 
+    def _take_sweep(self, taken: sweep.ReceivedSweep, agent: AgentState, slot: float, ahead: float,
+                    others: Container[_Key]) -> None:
+        """Take what a message says of job_stats, but of the targets of `others`."""
+        node = taken.head.node
+        blocks = [(key, block, BlockRow.of(node, taken, slot, ahead, kept))
+                  for block, kept in taken.blocks
+                  if (key := (block.head.file_system, block.head.target)) not in others]
+        logged = [LoggedRow(*key, encoded_row(row)) for key, _, row in blocks]
+        self._store.add(node, msgspec.json.encode(agent), logged)
+        self.agents[node] = agent
+        for (key, block, row), (*_, body) in zip(blocks, logged):
+            self.checkpoints.add(key, len(body))
+            target = self._target(key)
+            if self._take_block(target, block, row):
+                self.lives.note(target.changed(), slot)
+
+    def _take_clients(self, taken: clients.ReceivedClients, agent: AgentState, slot: float,
+                      ahead: float, are_others: bool) -> None:
+        """Take what a message says of clients, unless targets of others are in its sums."""
+        node = taken.head.node
+        self._store.add(node, msgspec.json.encode(agent), ())
+        self.agents[node] = agent
+        if not are_others:
+            self.clients.take(taken, node, slot, ahead)
+
     def _owner(self, key: _Key, node: str, now: float) -> str:
         """The other storage server whose agent reads this target now; ""."""
         target = self.targets.get(key)
-        owner = target.node if target is not None else None
+        owner = target.node if target is not None else self.clients.reader_of(*key)
         if not owner or owner == node:
             return ""
         agent = self.agents.get(owner)
@@ -290,7 +264,11 @@ class Harvest:
 
     def _pause(self, target: CorrectedTarget) -> float:
         """Seconds between two readings of a target."""
-        agent = self.agents.get(target.node or "")
+        return self._pause_of(target.node or "")
+
+    def _pause_of(self, node: str) -> float:
+        """Seconds between two sweeps of a storage server."""
+        agent = self.agents.get(node)
         return agent.every if agent is not None else AgentState().every
 
     # -- what there is to do -----------------------------------------------------------------------
@@ -340,6 +318,7 @@ class Harvest:
             target for key, target in self.targets.items()
                             if self._slots.get(key, 0.0) >= slot // (pause := self._pause(target))
                             * pause])
+        self.clients.end_sweep(slot, every, not missing, self._pause_of)
         for sink in self.sinks:
             try:
                 sink.sweep(self.sweep, self)
@@ -380,15 +359,28 @@ class Harvest:
         self._store.forget(moment)
 
 
+def _targets_of(taken: Received) -> list[_Key]:
+    """The targets that a message tells of."""
+    if isinstance(taken, clients.ReceivedClients):
+        return [(block.head.file_system, target) for block, _ in taken.blocks
+                for target in block.head.targets]
+    return [(block.head.file_system, block.head.target) for block, _ in taken.blocks]
+
+
 def answer_to(harvest: Harvest, message: Union[sweep_json.JsonSweep, sweep_decoder.PackedSweep],
-              caller: "Caller") -> dict[str, Any]:
-    """The answer to a message of `caller`, of the methods `sweep` and `packed_sweep`; WireError."""
+              caller: "Caller",
+              decoded: "Callable[[Any, int], Received]" = sweep_decoder.decoded_sweep
+              ) -> dict[str, Any]:
+    """
+    The answer to a message of `caller`, of the methods `sweep`, `packed_sweep` and, with its
+    decoder, `packed_clients`; WireError.
+    """
     if isinstance(message, sweep_json.JsonSweep):
         protocol.check_protocol(message.protocol, "all servers")
-        taken = message.received()
+        taken: Received = message.received()
     else:
         try:
-            taken = sweep_decoder.decoded_sweep(message, harvest.config["server.max_message_bytes"])
+            taken = decoded(message, harvest.config["server.max_message_bytes"])
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise WireError(protocol.INVALID_PARAMS, str(error)) from None
     if taken.head.node != caller.node:

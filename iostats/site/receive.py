@@ -33,7 +33,7 @@ from iostats.site.publish import Publisher
 from iostats.site.records import Records, user_name
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method
-from iostats.wire.messages import sweep_decoder, sweep_json
+from iostats.wire.messages import clients_decoder, sweep_decoder, sweep_json
 from iostats.wire.messages.report import Name, check_report
 
 TYPE_CHECKING = False
@@ -98,6 +98,7 @@ class SiteServer(RpcServer):
         self.records = Records(store, config, self.open_jobs, self.harvest, self.publisher, now)
         self.methods.update(sweep=Method(self._sweep, sweep_json.JsonSweep),
                             packed_sweep=Method(self._sweep, sweep_decoder.PackedSweep),
+                            packed_clients=Method(self._clients, sweep_decoder.PackedSweep),
                             report=Method(self._report, SiteReport, keys_once=True),
                             record=Method(self._record, RecordParams),
                             latest=Method(self._latest, LatestParams),
@@ -157,6 +158,11 @@ class SiteServer(RpcServer):
                sender: Sender) -> dict[str, Any]:
         caller = self.require_authenticated(sender, self._reporters)
         return harvest_intake.answer_to(self.harvest, message, caller)
+
+    def _clients(self, message: sweep_decoder.PackedSweep, sender: Sender) -> dict[str, Any]:
+        caller = self.require_authenticated(sender, self._reporters)
+        return harvest_intake.answer_to(self.harvest, message, caller,
+                                        clients_decoder.decoded_clients)
 
     def send(self, transport: asyncio.Transport, data: bytes, keep: bool) -> None:
         """Send after the next commit, which is one for all answers of a turn of the event loop."""

@@ -4,6 +4,7 @@ Messages between nodes and servers: JSON-RPC, authentication, and the client tha
 It does not add up, and does not know whether a job still runs.
 
 Standard library only: all but jsonrpc, messages.report, messages.report_decoder,
-messages.totals, messages.sweep, messages.sweep_json, messages.sweep_decoder.
+messages.totals, messages.sweep, messages.sweep_json, messages.sweep_decoder, messages.clients,
+messages.clients_decoder.
 Pure: protocol, jsonrpc, messages.
 """

@@ -27,11 +27,11 @@ _MOST_GONE = 200_000
 _LARGEST_SUM = numpy.uint64(2**63 - 1)        # sums stay there from 2.17 on
 
 Array = numpy.typing.NDArray[Any]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Id = Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
-_Why = Annotated[str, msgspec.Meta(max_length=500)]
+Why = Annotated[str, msgspec.Meta(max_length=500)]
 Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
-_Name = Annotated[str, msgspec.Meta(pattern=r"\A[\w.-]{1,64}\Z")]
+TargetName = Annotated[str, msgspec.Meta(pattern=r"\A[\w.-]{1,64}\Z")]
 Counter = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{1,128}\Z")]
 Unit = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_]{0,32}\Z")]
 
@@ -52,15 +52,15 @@ class BlockHead(msgspec.Struct, kw_only=True):
         gone: ids that the reading before had, and this one has not.
     """
 
-    file_system: _Name
-    target: _Name
+    file_system: TargetName
+    target: TargetName
     read_at: Seconds
     ended: bool
-    cleanup_s: Optional[_Count] = None
-    entries: _Count = 0
-    bad: _Count = 0
-    why: _Why = ""
-    unreadable: _Why = ""
+    cleanup_s: Optional[Count] = None
+    entries: Count = 0
+    bad: Count = 0
+    why: Why = ""
+    unreadable: Why = ""
     ids: Annotated[list[_Id], msgspec.Meta(max_length=MOST_ROWS)] = []
     gone: Annotated[list[_Id], msgspec.Meta(max_length=_MOST_GONE)] = []
     refused: Annotated[list[_Id], msgspec.Meta(max_length=MOST_ROWS)] = []

@@ -49,7 +49,7 @@ class PackedSweep(msgspec.Struct):
     clock_ahead_s: Seconds = 0.0
 
 
-class _Head(SweepHead, kw_only=True):
+class PackedHead(SweepHead, kw_only=True):
     blocks: Annotated[int, msgspec.Meta(ge=0, le=MOST_BLOCKS)]
 
 
@@ -60,7 +60,7 @@ class _BlockHead(BlockHead, kw_only=True):
         msgspec.Meta(max_length=MOST_COUNTERS)] = {}
 
 
-_head_of = msgspec.json.Decoder(_Head).decode
+head_of = msgspec.json.Decoder(PackedHead).decode
 _block_head_of = msgspec.json.Decoder(_BlockHead).decode
 _old_of = msgspec.json.Decoder(JsonSweep).decode
 
@@ -71,24 +71,12 @@ def decoded_sweep(packed: PackedSweep, most: int) -> ReceivedSweep:
 
     An agent that was updated from release 0.1 has JSON in its spool, as of `sweep`.
     """
-    inflate = zlib.decompressobj()
-    try:
-        data = inflate.decompress(packed.sweep, most + 1)
-    except zlib.error as error:
-        raise ValueError(f"expected a whole compressed sweep, got: {error}") from None
-    if len(data) > most:
-        raise ValueError(f"expected at most {most} bytes, inflated (site.cfg: [server] "
-                         f"max_message_bytes)")
-    if not inflate.eof or inflate.unused_data:
-        raise ValueError("expected one whole compressed sweep, got "
-                         f"{'more' if inflate.eof else 'a part of one'}")
+    data = inflated(packed.sweep, most)
     if data[:len(MAGIC)] != MAGIC:
         return _old_of(data).received(packed.clock_ahead_s)
-    line, at = _line(data, len(MAGIC))
-    head, blocks = _head_of(line), []
-    if head.protocol != PROTOCOL:
-        raise ValueError(f"expected protocol {PROTOCOL}, got {head.protocol}; use one "
-                         f"release on all servers")
+    line, at = line_at(data, len(MAGIC))
+    head, blocks = head_of(line), []
+    check_protocol_of(head)
     for number in range(head.blocks):
         begin = at
         try:
@@ -101,6 +89,22 @@ def decoded_sweep(packed: PackedSweep, most: int) -> ReceivedSweep:
     return ReceivedSweep(head, packed.clock_ahead_s, blocks)
 
 
+def inflated(message: bytes, most: int) -> bytes:
+    """The bytes of a compressed message, of which no more than `most` are inflated; ValueError."""
+    inflate = zlib.decompressobj()
+    try:
+        data = inflate.decompress(message, most + 1)
+    except zlib.error as error:
+        raise ValueError(f"expected a whole compressed sweep, got: {error}") from None
+    if len(data) > most:
+        raise ValueError(f"expected at most {most} bytes, inflated (site.cfg: [server] "
+                         f"max_message_bytes)")
+    if not inflate.eof or inflate.unused_data:
+        raise ValueError("expected one whole compressed sweep, got "
+                         f"{'more' if inflate.eof else 'a part of one'}")
+    return data
+
+
 def decoded_block(data: bytes) -> BlockRows:
     """The BlockRows of one block; ValueError or msgspec.MsgspecError."""
     rows, end = _block(data, 0)
@@ -109,7 +113,14 @@ def decoded_block(data: bytes) -> BlockRows:
     return rows
 
 
-def _line(data: bytes, at: int) -> tuple[bytes, int]:
+def check_protocol_of(head: SweepHead) -> None:
+    """ValueError for a message of another release's form."""
+    if head.protocol != PROTOCOL:
+        raise ValueError(f"expected protocol {PROTOCOL}, got {head.protocol}; use one "
+                         f"release on all servers")
+
+
+def line_at(data: bytes, at: int) -> tuple[bytes, int]:
     """(a line of JSON, where the next byte is)."""
     end = data.find(b"\n", at)
     if end < 0:
@@ -119,7 +130,7 @@ def _line(data: bytes, at: int) -> tuple[bytes, int]:
 
 def _block(data: bytes, at: int) -> tuple[BlockRows, int]:
     """(the block that begins at `at`, where it ends)."""
-    line, at = _line(data, at)
+    line, at = line_at(data, at)
     head = _block_head_of(line)
     rows, columns = len(head.ids), []
     widths: list[int] = list(head.times)

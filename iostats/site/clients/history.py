@@ -1,0 +1,99 @@
+"""
+What clients did between two moments: gains by sweep, and what may be missing in them.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy
+
+from iostats.load.amounts import CLIENT_METRICS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy.typing
+
+    _Array = numpy.typing.NDArray[Any]
+
+ClientTotals = namedtuple("ClientTotals", "low high is_lower_bound why")
+ClientTotals.__doc__ = """
+What a client did in a file system between two moments.
+
+Attributes:
+    low: of CLIENT_METRICS, ints: what it certainly did in between.
+    high: the same with what it did in sweeps that one of the moments falls into.
+    is_lower_bound: something may be missing in both.
+    why: [reason].
+"""
+
+HistoryPart = namedtuple("HistoryPart", "since until numbers gains")
+HistoryPart.__doc__ = """
+What clients of a file system gained in one sweep, or one hour.
+
+Attributes:
+    since, until: by the site's clock.
+    numbers: of the clients; `gains`: int64 [client, of CLIENT_METRICS].
+"""
+
+_MOST_REASONS = 5
+WHOLE, EDGE, OUTSIDE = "whole", "edge", "outside"
+
+
+def place_of(since: float, until: float, began: float, ended: float) -> str:
+    """
+    Where what happened between `since` and `until` lies, of a question from `began` to `ended`.
+
+    >>> [place_of(20.0, 40.0, began, 60.0) for began in (20.0, 21.0, 40.0)]
+    ['whole', 'edge', 'outside']
+    """
+    if until <= began or since >= ended:
+        return OUTSIDE
+    return WHOLE if began <= since and until <= ended else EDGE
+
+
+class ClientSums:
+    """Adds up the parts of one file system between two moments."""
+
+    def __init__(self, began: float, ended: float, length: int) -> None:
+        """`length`: how many clients there are."""
+        self._began, self._ended = began, ended
+        self.low = numpy.zeros((length, len(CLIENT_METRICS)), numpy.int64)
+        self.edge = numpy.zeros((length, len(CLIENT_METRICS)), numpy.int64)
+        self.reasons: dict[int, list[str]] = {}         # of one client; -1: of all
+
+    def add(self, part: HistoryPart) -> None:
+        place = place_of(part.since, part.until, self._began, self._ended)
+        if place is not OUTSIDE:
+            # A client is in a part once.
+            (self.low if place is WHOLE else self.edge)[part.numbers] += part.gains
+
+    def mark(self, number: int, why: str) -> None:
+        """Something may be missing of this client; -1: of all."""
+        known = self.reasons.setdefault(number, [])
+        if why not in known and len(known) < _MOST_REASONS:
+            known.append(why)
+
+    def totals(self, number: int) -> ClientTotals:
+        """The ClientTotals of one client."""
+        low = self.low[number]
+        why = [*self.reasons.get(-1, ()), *self.reasons.get(number, ())]
+        return ClientTotals(low.tolist(), (low + self.edge[number]).tolist(), bool(why), why)
+
+    def having(self) -> list[int]:
+        """The numbers of clients of which there is something."""
+        some: list[int] = numpy.flatnonzero(
+            self.low.any(axis=1) | self.edge.any(axis=1)).tolist()
+        return sorted({*some, *(number for number in self.reasons if number >= 0)})
+
+
+def merged(parts: list[HistoryPart]) -> HistoryPart:
+    """All of them in one, from the first beginning to the last end."""
+    numbers = numpy.unique(numpy.concatenate([part.numbers for part in parts]))
+    gains = numpy.zeros((len(numbers), len(CLIENT_METRICS)), numpy.int64)
+    for part in parts:
+        gains[numpy.searchsorted(numbers, part.numbers)] += part.gains
+    return HistoryPart(min(part.since for part in parts), max(part.until for part in parts),
+                       numbers, gains)

@@ -1,0 +1,123 @@
+"""
+What each client does now: the rates of the last sweep.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy
+
+from iostats.load.amounts import CLIENT_METRICS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    import numpy.typing
+
+    from iostats.site.clients.nids import KnownNids
+    from iostats.site.clients.source import ClientReading, ClientSource
+
+    _Array = numpy.typing.NDArray[Any]
+
+ClientSweep = namedtuple("ClientSweep", "slot every_s complete file_systems")
+ClientSweep.__doc__ = """
+What all clients did in one sweep.
+
+Attributes:
+    slot, every_s, complete: as of SiteSweep.
+    file_systems: {name: ClientRates}.
+"""
+
+ClientRates = namedtuple("ClientRates", "nids rates is_lower_bound missing")
+ClientRates.__doc__ = """
+What each client of a file system did in one sweep.
+
+Attributes:
+    nids: of all clients that the storage servers know; "0@lo" is these themselves.
+    rates: float64 [nid, of CLIENT_METRICS], per second.
+    is_lower_bound: bool [nid]: something may be missing.
+    missing: {storage server: why what it has seen is missing, or a part of it}.
+"""
+
+_GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
+
+
+def columns_of(kind: str) -> list[int]:
+    """
+    Where the amounts of an "OST" or "MDT" belong in CLIENT_METRICS.
+
+    >>> columns_of("OST"), columns_of("MDT")
+    ([0, 1, 2, 3, 4], [0, 1, 2, 3, 5])
+    """
+    return [0, 1, 2, 3, 4 if kind == "OST" else 5]
+
+
+def readers_of(sources: Iterable[ClientSource]) -> dict[str, ClientSource]:
+    """{target: the source that has read it last}; one without targets stands for itself."""
+    found: dict[str, ClientSource] = {}
+    for one in sources:
+        for target in one.whole or (f"{one.node} {one.kind}",):
+            if target not in found or one.slot > found[target].slot:
+                found[target] = one
+    return found
+
+
+def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: float,
+             pause_of: Callable[[str], float]) -> ClientRates | None:
+    """
+    The ClientRates of a file system's sources in the sweep of `slot`; None where all are gone.
+
+    `pause_of`: seconds between two sweeps of a storage server.
+    """
+    readers = set(readers_of(sources).values())
+    current = [one for one in sources if one.last is not None and now - one.slot < _GONE_S]
+    if not current:
+        return None
+    rates = numpy.zeros((len(nids), len(CLIENT_METRICS)))
+    is_known, is_low = numpy.zeros(len(nids), bool), numpy.zeros(len(nids), bool)
+    missing: dict[str, str] = {}
+    for one in current:
+        pause, last = pause_of(one.node), one.last
+        assert last is not None
+        is_known[:len(one.is_known)] |= one.is_known
+        if last.slot < slot // pause * pause:
+            if one in readers:
+                missing[one.node] = "its last sweep has not come"
+            continue
+        why = _why_incomplete(last)
+        if why:
+            missing[one.node] = why
+        _add(rates, is_low, one, last, nids)
+    if missing:
+        is_low[:] = True
+    kept = numpy.flatnonzero(is_known)
+    return ClientRates([nids.names[number] for number in kept.tolist()], rates[kept], is_low[kept],
+                       missing)
+
+
+def _why_incomplete(last: ClientReading) -> str:
+    """Why all clients of a reading may have done more; ""."""
+    if last.since is None:
+        return "its first reading: there is none before it to compare with"
+    if last.unreadable:
+        target, why = next(iter(last.unreadable.items()))
+        return f"{target} cannot be read: {why}"
+    for loss in last.losses:
+        if not loss.nid:
+            return f"{loss.target}: {loss.why}" if loss.target else str(loss.why)
+    return ""
+
+
+def _add(rates: _Array, is_low: _Array, source: ClientSource, last: ClientReading,
+         nids: KnownNids) -> None:
+    columns = columns_of(source.kind)
+    for entry in last.entries:
+        span_s = last.at - entry.since              # a file is read at the same place of a reading
+        if span_s > 0:
+            rates[entry.numbers[:, None], columns] += entry.gains / span_s
+    for loss in last.losses:
+        if loss.nid and (number := nids.find(loss.nid)) >= 0:
+            is_low[number] = True

@@ -1,0 +1,235 @@
+"""
+What the clients of one storage server's OSTs, or MDTs, of one file system gained between readings.
+
+An agent tells what each client has done since its epoch began (wire/messages/clients.py), so a gain
+is the difference of two amounts, however many readings or messages were lost in between:
+
+    the first reading there is      tells where the amounts stand; nothing is gained
+    another epoch                   its amounts count from 0; what was done between the last reading
+                                    of the one before and the first one of it may be missing
+    a number went down              the larger one stays, and what it may lack is marked until it
+                                    is larger again: nothing is counted twice
+    a client that was not there     its amount is gained, as it began at 0 within the epoch
+
+A gain was made after the beginning of the reading before, and before the end of this one; where a
+target or a client could not be read before, after the last reading in which it could.  Times are by
+the site's clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+
+import numpy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy.typing
+
+    from iostats.site.clients.nids import KnownNids
+    from iostats.wire.messages.clients import ClientBlock
+
+    _Array = numpy.typing.NDArray[Any]
+
+AMOUNTS = 5                                         # of exports.ClientAmounts
+WENT_DOWN, NEW_EPOCH = "its amounts went down", "the agent began anew"
+MOST_NAMED = 1000               # clients of one reading that are marked one by one
+
+GainEntry = namedtuple("GainEntry", "since until numbers gains")
+GainEntry.__doc__ = """
+What some clients gained.
+
+Attributes:
+    since, until: when, by the site's clock.
+    numbers: of the clients, int32; `gains`: int64 [client, of exports.ClientAmounts].
+"""
+
+MarkedLoss = namedtuple("MarkedLoss", "since until target nid why")
+MarkedLoss.__doc__ = """
+As ClientLoss of wire/messages/clients.py, by the site's clock.
+"""
+
+ClientReading = namedtuple("ClientReading",
+                           "slot every since at until entries losses unreadable bad")
+ClientReading.__doc__ = """
+One whole reading.
+
+Attributes:
+    slot, every: the sweep that it is of, and seconds from one sweep to the next.
+    since: when the reading before began, None for the first; at, until: from when to when this one
+        went on.
+    entries: [GainEntry]; `losses`: [MarkedLoss].
+    unreadable: {target: why}; `bad`: clients whose files could not be understood.
+"""
+
+
+class ClientSource:
+    """
+    One storage server's OSTs, or MDTs, of a file system.
+
+    Attributes:
+        node, file_system, kind: "oss1", "scratch", "OST".
+        epoch: as the agent calls it; "" before the first reading.
+        amounts: int64 [client, of exports.ClientAmounts] since it began.
+        is_known: of each client: has been told of in this epoch.
+        behind: clients whose amounts are larger than what the agent tells.
+        first: when the first reading began; `read_from`: the last one; None before it.
+        read_until: when that ended.
+        whole: {target: when the last reading began in which it was read whole}.
+        doubtful: {client: since when its gains may be}: marked in the last reading.
+        last: the last ClientReading; `slot`: its sweep's.
+        unkept: [ClientReading] that are not in the history yet.
+    """
+
+    __slots__ = ("_gains", "_losses", "amounts", "behind", "doubtful", "epoch", "file_system",
+                 "first", "is_known", "kind", "last", "nids", "node", "read_from", "read_until",
+                 "unkept", "whole")
+
+    def __init__(self, node: str, file_system: str, kind: str, nids: KnownNids) -> None:
+        self.node, self.file_system, self.kind, self.nids = node, file_system, kind, nids
+        self.epoch = ""
+        self.amounts = numpy.zeros((0, AMOUNTS), numpy.int64)
+        self.is_known = numpy.zeros(0, bool)
+        self.behind, self.doubtful = set[int](), dict[int, float]()
+        self.first: float | None = None
+        self.read_from: float | None = None
+        self.read_until: float | None = None
+        self.whole: dict[str, float] = {}
+        self.last: ClientReading | None = None
+        self.unkept: list[ClientReading] = []
+        # Of a reading that has not ended: [(clients, gains)], [MarkedLoss].
+        self._gains: list[tuple[_Array, _Array]] = []
+        self._losses: list[MarkedLoss] = []
+
+    @property
+    def slot(self) -> float:
+        return -math.inf if self.last is None else float(self.last.slot)
+
+    # ---- what comes in
+
+    def take(self, block: ClientBlock, slot: float, every: float, full: bool,
+             ahead: float) -> bool:
+        """
+        Take a block of the sweep of `slot`; was it the last one of its reading?
+
+        `full`: of all clients; `ahead`: the agent's clock less the site's, when it was read, s.
+        """
+        head = block.head
+        if head.epoch != self.epoch:
+            self._begin(head.epoch, head.read_from - ahead)
+        numbers = self.nids.numbers(head.nids)
+        amounts = block.amounts
+        if len(numbers) and int(numbers.min()) < 0:
+            amounts, numbers = amounts[numbers >= 0], numbers[numbers >= 0]
+        if len(numbers):
+            self._grow(int(numbers.max()) + 1)
+            self._count(numbers, amounts, head.read_until - ahead)
+        self._losses += [MarkedLoss(min(one.since, one.until) - ahead,
+                                    max(one.since, one.until) - ahead, one.target, one.nid, one.why)
+                         for one in head.losses]
+        if head.ended:
+            self._end(head, slot, every, ahead)
+        return bool(head.ended)
+
+    def _begin(self, epoch: str, at: float) -> None:
+        """Another epoch."""
+        if self.read_from is not None:
+            self._losses.append(MarkedLoss(min(self.read_from, at), max(self.read_from, at), "", "",
+                                           NEW_EPOCH))
+        self.epoch = epoch
+        self.amounts[:] = 0
+        self.is_known[:] = False
+        self.behind.clear()
+
+    def _grow(self, length: int) -> None:
+        if length > len(self.amounts):
+            length = max(length, min(2 * len(self.amounts), len(self.nids)))
+            self.amounts = numpy.concatenate([self.amounts, numpy.zeros(
+                (length - len(self.amounts), AMOUNTS), numpy.int64)])
+            self.is_known = numpy.concatenate([self.is_known, numpy.zeros(
+                length - len(self.is_known), bool)])
+
+    def _count(self, numbers: _Array, amounts: _Array, until: float) -> None:
+        """Note what these clients gained up to now."""
+        before = self.amounts[numbers]
+        gains = amounts - before
+        is_down = gains.min(axis=1) < 0
+        if is_down.any() or self.behind:
+            down = set(numbers[is_down].tolist())
+            since = until if self.read_from is None else min(self.read_from, until)
+            marked = down | self.behind.intersection(numbers.tolist())
+            self._losses += [MarkedLoss(since, until, "", self.nids.names[one], WENT_DOWN)
+                             for one in sorted(marked)]
+            self.behind = (self.behind - marked) | down
+            numpy.maximum(gains, 0, out=gains)
+        self.amounts[numbers] = before + gains
+        self.is_known[numbers] = True
+        if self.read_from is None:                      # the first reading
+            return
+        some = gains.any(axis=1)
+        if some.any():
+            self._gains.append((numbers[some], gains[some]))
+
+    def _end(self, head: Any, slot: float, every: float, ahead: float) -> None:
+        """The end of a reading."""
+        at, until = head.read_from - ahead, head.read_until - ahead
+        since = self.read_from
+        entries = [] if since is None else self._entries(
+            min(since, at, *(self.whole.get(one, at) for one in head.targets)),
+            max(until, self.read_until or until))
+        losses = _bounded(self._losses)
+        reading = ClientReading(slot, every, since, at, until, entries, losses, head.unreadable,
+                                head.bad)
+        self._gains, self._losses = [], []
+        self.doubtful = {}
+        for loss in losses:
+            number = self.nids.find(loss.nid) if loss.nid else -1
+            if number >= 0:
+                self.doubtful[number] = min(loss.since, self.doubtful.get(number, loss.since))
+        # A target that is in neither has left; when it comes back, its files begin anew.
+        self.whole = {**{one: began for one, began in self.whole.items()
+                         if one in head.unreadable}, **dict.fromkeys(head.targets, at)}
+        if self.first is None:
+            self.first = at
+        self.read_from, self.read_until, self.last = at, until, reading
+        if entries or losses:
+            self.unkept.append(reading)
+
+    def _entries(self, since: float, until: float) -> list[GainEntry]:
+        """[GainEntry] of the reading that ends now."""
+        if not self._gains:
+            return []
+        numbers = numpy.concatenate([numbers for numbers, _ in self._gains])
+        gains = numpy.concatenate([gains for _, gains in self._gains])
+        entries = []
+        if self.doubtful:
+            early = numpy.isin(numbers, numpy.fromiter(self.doubtful, numpy.int32))
+            for at in numpy.flatnonzero(early).tolist():
+                entries.append(GainEntry(min(since, self.doubtful[int(numbers[at])]), until,
+                                         numbers[at:at + 1], gains[at:at + 1]))
+            numbers, gains = numbers[~early], gains[~early]
+        if len(numbers):
+            entries.append(GainEntry(since, until, numbers, gains))
+        return entries
+
+    # ---- what comes out
+
+    def known(self) -> _Array:
+        """The numbers of its clients."""
+        return numpy.flatnonzero(self.is_known)
+
+
+def _bounded(losses: list[MarkedLoss]) -> list[MarkedLoss]:
+    """The same; of a target and reason with too many clients, one for all of them."""
+    if len(losses) <= MOST_NAMED:
+        return losses
+    found: dict[tuple[str, str], list[MarkedLoss]] = {}
+    for one in losses:
+        found.setdefault((one.target, one.why), []).append(one)
+    return [loss for some in found.values() for loss in (
+        some if len(some) <= MOST_NAMED else
+        [MarkedLoss(min(one.since for one in some), max(one.until for one in some),
+                    some[0].target, "", some[0].why)])]
