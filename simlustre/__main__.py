@@ -9,15 +9,32 @@ import secrets
 import sys
 
 from . import daemon, static, tree
-from .client import Client
+from .client import Client, Stripes
 from .counters import RELEASES
+from .jobid import DEFAULT_NAME, JobIds
+from .network import COMMANDS, SERVER, Network, NetworkError, Wire
+from .target import NAME
+from .truth import Truth
 
 EPILOG = """\
-examples:
+examples, a client alone:
   python -m simlustre --backing /tmp/data --mount /tmp/node1 --fs scratch
   dd if=/dev/zero of=/tmp/node1/scratch/file bs=64k count=23
   cat /tmp/node1/root/sys/kernel/debug/lustre/llite/scratch-*/stats
   python -m simlustre --unmount /tmp/node1
+
+a storage server, and a client of it:
+  python -m simlustre --server oss1 --mount /tmp/oss1 --network /tmp/net \\
+                      --target scratch-OST0000 --target scratch-MDT0000
+  python -m simlustre --backing /tmp/data --mount /tmp/node1 --fs scratch \\
+                      --network /tmp/net --nid 10.77.0.11@tcp
+  SLURM_JOB_ID=4711 dd if=/dev/zero of=/tmp/node1/scratch/file bs=64k count=23
+  cat /tmp/oss1/root/proc/fs/lustre/obdfilter/scratch-OST0000/job_stats
+  echo clear > /tmp/oss1/root/proc/fs/lustre/obdfilter/scratch-OST0000/job_stats
+  python -m simlustre --ctl /tmp/oss1 evict 10.77.0.11@tcp
+
+what --ctl can do:
+  {COMMANDS}
 
 without FUSE:
   python -m simlustre --static --mount /tmp/node2 --fs scratch
@@ -33,7 +50,7 @@ def main(arguments=None) -> int:
     args = parser.parse_args(arguments)
     try:
         return _run(parser, args)
-    except (daemon.MountError, static.StaticError) as error:
+    except (daemon.MountError, static.StaticError, NetworkError) as error:
         reason = str(error)
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}"
@@ -48,7 +65,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> _Parser:
     parser = _Parser(
-        prog="simlustre", description="Simulate a Lustre client node.", epilog=EPILOG,
+        prog="simlustre", description="Simulate a Lustre client node, or a storage server.",
+        epilog=EPILOG.replace("{COMMANDS}", "\n  ".join(COMMANDS.values())),
         formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--mount", metavar="MNT", help="where the simulated node appears; an empty directory")
@@ -63,6 +81,26 @@ def _parser() -> _Parser:
     add("--static", action="store_true", help="without FUSE: plain files, changed by --move")
     add("--move", nargs="+", metavar=("MNT", "FS COUNTER=N"),
         help="add to the counters of a --static tree")
+    add("--network", metavar="DIR",
+        help="where storage servers and their clients find each other; made where it is missing")
+    add("--nid", default="", help="of this node (default: 10.77.0.1@tcp)")
+    add("--node", metavar="NAME", help="its host name, for jobid_name (default: MNT's last part)")
+    add("--jobid-var", metavar="VAR", default="SLURM_JOB_ID",
+        help="disable, procname_uid, nodelocal or a variable (default: SLURM_JOB_ID)")
+    add("--jobid-name", metavar="FORM", default=DEFAULT_NAME,
+        help="as in Lustre (default: %%e.%%u)")
+    add("--stripe-count", metavar="N", type=int, default=1, help="OSTs of a file (default: 1)")
+    add("--stripe-size", metavar="KIB", type=int, default=1024,
+        help="of a stripe; a multiple of 64 (default: 1024)")
+    add("--rpc-size", metavar="MIB", type=int, default=4, choices=(1, 2, 4, 8, 16),
+        help="what one read or write RPC moves at most (default: 4)")
+    add("--server", metavar="NAME", help="a storage server, not a client")
+    add("--target", metavar="FS-OSTxxxx", action="append", default=[],
+        help="an OST or MDT of the storage server; may be given again")
+    add("--cleanup-interval", metavar="S", type=int, default=600,
+        help="its job_cleanup_interval (default: 600)")
+    add("--ctl", nargs="+", metavar=("MNT", "COMMAND"),
+        help="tell a storage server to do something; see below")
     add("--unmount", metavar="MNT", help="unmount and wait until the process has gone")
     add("--check", action="store_true", help="say whether FUSE is available here")
     return parser
@@ -88,6 +126,10 @@ def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
             parser.error("--move needs MNT FS COUNTER=N ...")
         static.move(os.path.abspath(args.move[0]), args.move[1], args.move[2:])
         return 0
+    if args.ctl:
+        return _tell(parser, os.path.abspath(args.ctl[0]), args.ctl[1:])
+    if args.server:
+        return _serve_targets(parser, args)
     options = _options(parser, args)
     mount_point = os.path.abspath(args.mount)
     if args.static:
@@ -95,7 +137,7 @@ def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         return 0
     if not args.backing:
         parser.error("--backing DIR is needed (or --static)")
-    return _mount(mount_point, os.path.abspath(args.backing), options, args.foreground)
+    return _mount(mount_point, os.path.abspath(args.backing), options, args)
 
 
 def _options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict:
@@ -109,13 +151,107 @@ def _options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict:
         parser.error("--fs: the same name twice")
     if args.instance and not re.fullmatch(r"[0-9a-f]{16}", args.instance):
         parser.error(f"--instance {args.instance!r}: expected 16 hex digits")
+    if args.stripe_count < 1 or args.stripe_size < 64 or args.stripe_size % 64:
+        parser.error("--stripe-count: expected 1 or more; --stripe-size: a multiple of 64")
     if not 1 <= args.osts <= 65535 or not 1 <= args.mdts <= 65535:
         parser.error("--osts, --mdts: expected 1 to 65535")
     return {"fs": args.fs, "release": args.release, "osts": args.osts, "mdts": args.mdts,
             "instance": args.instance or "ffff" + secrets.token_hex(6)}
 
 
-def _mount(mount_point: str, backing: str, options: dict, foreground: bool) -> int:
+def _mount(mount_point: str, backing: str, options: dict, args: argparse.Namespace) -> int:
+    _check_mount_point(mount_point)
+    if (os.path.realpath(backing) + "/").startswith(os.path.realpath(mount_point) + "/"):
+        raise daemon.MountError(f"{backing}: the backing directory must be outside of the mount")
+    for fs in options["fs"]:
+        directory = os.path.join(backing, fs)
+        if not os.path.isdir(directory):
+            os.makedirs(directory)
+            os.chmod(directory, 0o1777)
+    network = Network(args.network) if args.network else None
+    counts = {fs: _targets_of(network, fs) if network else (options["osts"], options["mdts"])
+              for fs in options["fs"]}
+    job_ids = JobIds(args.jobid_var, args.jobid_name,
+                     args.node or os.path.basename(mount_point), options["release"])
+    stripes = Stripes(args.stripe_count, args.stripe_size << 10, args.rpc_size << 20)
+
+    def serve(ready):
+        from . import mount  # imports libfuse, which find_problem() has chosen
+        release = RELEASES[options["release"]]
+
+        def caller():
+            return job_ids.of_process(*mount.fuse_get_context())
+        truth = Truth(options["fs"], caller if network else None)
+
+        def wire(target, uuid):
+            return Wire(network, target, args.nid or "10.77.0.1@tcp", uuid, caller,
+                        truth) if network else None
+        clients = [Client(fs, options["instance"], release, *counts[fs], stripes, wire)
+                   for fs in options["fs"]]
+        files = tree.files_of(mount_point, release, clients, job_ids)
+        files[".sim.json"] = _about(dict(options, backing=backing))
+        node = mount.Node(backing, clients, files, ready, truth,
+                          caller if network else lambda: "")
+        mount.serve(node, mount_point)
+    return _begin(serve, mount_point, os.path.join(backing, "simlustre.log"), args.foreground)
+
+
+def _serve_targets(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    if not args.mount or not args.network or not args.target:
+        parser.error("--server NAME needs --mount MNT, --network DIR and --target FS-OSTxxxx")
+    if not SERVER.fullmatch(args.server):
+        parser.error(f"--server {args.server!r}: expected a host name")
+    for target in args.target:
+        if not NAME.fullmatch(target):
+            parser.error(f"--target {target!r}: expected such as scratch-OST0000, "
+                         f"scratch-MDT0000, in lower-case hex digits")
+    mount_point = os.path.abspath(args.mount)
+    _check_mount_point(mount_point)
+    network = Network(args.network)
+
+    def serve(ready):
+        from . import server_mount
+        from .storage_server import StorageServer
+        server = StorageServer(
+            args.server, args.nid or "10.77.1.1@tcp", args.release, network, args.target,
+            args.cleanup_interval, args.jobid_var)
+        about = _about({"server": args.server, "network": network.directory})
+        server_mount.serve(server_mount.ServerMount(server, {".sim.json": about}, ready),
+                           mount_point)
+    log = os.path.join(network.directory, f"{args.server}.log")
+    return _begin(serve, mount_point, log, args.foreground)
+
+
+def _tell(parser: argparse.ArgumentParser, mount_point: str, words: list) -> int:
+    if not words:
+        parser.error("--ctl needs MNT COMMAND ...")
+    try:
+        with open(os.path.join(mount_point, static.STATE)) as file:
+            about = json.load(file)
+        answer = Network(about["network"]).ask(f"{about['server']}.sock",
+                                               {"do": "ctl", "words": words})
+    except (OSError, KeyError):
+        raise NetworkError(f"{mount_point}: no simulated storage server is mounted there") from None
+    if answer["is"] != "ok":
+        raise NetworkError(answer["say"])
+    print(answer["say"])
+    return 0
+
+
+def _targets_of(network: Network, fs: str) -> tuple:
+    osts, mdts = network.targets(fs)
+    if not osts or not mdts:
+        raise NetworkError(f"{network.directory}: file system {fs!r} has {osts} OSTs and {mdts} "
+                           f"MDTs there; start its storage servers first (--server)")
+    return osts, mdts
+
+
+def _about(what: dict) -> tree.File:
+    """.sim.json, by which --unmount and --ctl find the process."""
+    return tree.File(lambda: json.dumps(dict(what, pid=os.getpid())) + "\n")
+
+
+def _check_mount_point(mount_point: str) -> None:
     problem = daemon.find_problem()
     if problem:
         raise daemon.MountError(problem)
@@ -124,26 +260,12 @@ def _mount(mount_point: str, backing: str, options: dict, foreground: bool) -> i
     os.makedirs(mount_point, exist_ok=True)
     if os.listdir(mount_point):
         raise daemon.MountError(f"{mount_point}: not empty; its files would be hidden")
-    if (os.path.realpath(backing) + "/").startswith(os.path.realpath(mount_point) + "/"):
-        raise daemon.MountError(f"{backing}: the backing directory must be outside of the mount")
-    for fs in options["fs"]:
-        directory = os.path.join(backing, fs)
-        if not os.path.isdir(directory):
-            os.makedirs(directory)
-            os.chmod(directory, 0o1777)
 
-    def serve(ready):
-        from . import mount  # imports libfuse, which find_problem() has chosen
-        release = RELEASES[options["release"]]
-        clients = [Client(fs, options["instance"], release, options["osts"], options["mdts"])
-                   for fs in options["fs"]]
-        files = tree.files_of(mount_point, release, clients)
-        about = json.dumps(dict(options, pid=os.getpid(), backing=backing)) + "\n"
-        files[".sim.json"] = tree.File(lambda: about)
-        mount.serve(mount.Node(backing, clients, files, ready), mount_point)
 
+def _begin(serve, mount_point: str, log: str, foreground: bool) -> int:
+    """Run serve(ready) in the background, until it is mounted, or here to its end."""
     if not foreground:
-        daemon.start(serve, mount_point, os.path.join(backing, "simlustre.log"))
+        daemon.start(serve, mount_point, log)
         return 0
     mounted = []
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from . import job_stats_text
+
 PRINTS_COUNT, PRINTS_SUM, PRINTS_SUMSQ = 0, 3, 4        # numbers after the unit
 
 
@@ -38,6 +40,11 @@ class Release:
         counts_libaio: so is libaio with O_DIRECT; no more since 2.14.
         flock_twice: `flock` is counted at the call, and at its success; since 2.17.
         llite_in, stats_in, rpc_in, info_in: directory of each kind of file; md_stats never moved.
+        job_stats: whose form of job_stats (job_stats_text.RELEASES) this one has.
+        exports_in: directory of a storage server's `exports` and `stats`; debugfs since 2.17.
+        cleanup_in: of job_cleanup_interval; sysfs since 2.13.
+        counts_evictions: a target has eviction_count; since 2.16.
+        counts_inside: exports count calls inside of the server as well; until 2.12 (LU-11052).
     """
 
     version: str
@@ -59,18 +66,28 @@ class Release:
     stats_in: str = "sys/kernel/debug/lustre"
     rpc_in: str = "proc/fs/lustre"
     info_in: str = "sys/fs/lustre"
+    job_stats: str = "2.15.2"
+    exports_in: str = "proc/fs/lustre"
+    cleanup_in: str = "sys/fs/lustre"
+    counts_evictions: bool = False
+    counts_inside: bool = False
 
 
 RELEASES = {
     "2.10": Release("2.10.8", usec="usec", ops_have_times=False, shows_start=False,
                     first_in_flight=0, mdc_bulk=False, llite_in="proc/fs/lustre",
                     stats_in="proc/fs/lustre", info_in="proc/fs/lustre", tiny_write=False,
-                    counts_tiny=True, counts_libaio=True),
+                    counts_tiny=True, counts_libaio=True, job_stats="2.8",
+                    cleanup_in="proc/fs/lustre", counts_inside=True),
     "2.12": Release("2.12.9", usec="usec", ops_have_times=False, shows_start=False,
-                    first_in_flight=0, counts_tiny=True, counts_libaio=True),
+                    first_in_flight=0, counts_tiny=True, counts_libaio=True, job_stats="2.12",
+                    cleanup_in="proc/fs/lustre"),
     "2.15": Release("2.15.8", rpc_start_known=False),
+    "2.16": Release("2.16.1", mdc_percent="%%", job_stats="2.16", counts_evictions=True),
     "2.17": Release("2.17.57", name_width=35, saturates=True, rpc_latency=True,
-                    mdc_percent="%%", rpc_in="sys/kernel/debug/lustre", flock_twice=True),
+                    mdc_percent="%%", rpc_in="sys/kernel/debug/lustre", flock_twice=True,
+                    job_stats="2.17", exports_in="sys/kernel/debug/lustre",
+                    counts_evictions=True),
 }
 
 # In the order of the file.  opencount and openclosetime came with 2.15.
@@ -101,6 +118,23 @@ def rpc_table(release: Release, *opcodes: str) -> dict:
 
 OSC_OPCODES = ("read_bytes", "write_bytes", "ost_read", "ost_write", "ost_punch", "ost_sync")
 MDC_OPCODES = ("ldlm_ibits_enqueue", "mds_close", "mds_readpage", "mds_statfs", "mds_sync")
+
+# Calls inside of an OST, which exports have besides requests, and which requests make them.
+INSIDE = ("preprw", "commitrw")
+TRANSFERS = ("read_bytes", "write_bytes")
+
+
+def target_table(release: Release, kind: str) -> dict:
+    """name -> (unit, numbers printed) of a target's `stats` and of `exports/NID/stats`."""
+    table = {}
+    for name, unit in job_stats_text.counters_of(release.job_stats, kind):
+        prints = PRINTS_COUNT
+        if job_stats_text.has_numbers(release.job_stats, name, unit):
+            prints = PRINTS_SUMSQ if release.ops_have_times else PRINTS_SUM
+        table[name] = (unit.strip(), prints)
+    return table
+
+
 MD_TABLE = {name: ("reqs", PRINTS_COUNT) for name in (
     "close", "create", "intent_lock", "link", "rename", "setattr", "fsync", "read_page",
     "unlink", "setxattr")}

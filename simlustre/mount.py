@@ -3,7 +3,7 @@ The FUSE side: passes file operations through to the backing directory and count
 
     MNT/<fs>/...       backing/<fs>/...
     MNT/root/...       counter files, rendered when opened (tree.py)
-    MNT/truth.json     what was asked of this layer (truth.py)
+    MNT/truth.json     what was asked of this layer, also by job: truth_by_job.json (truth.py)
 
 How exact: with direct_io each read() and write() of a program is one request, as long as it
 covers up to 256 pages, 1 MiB (libfuse 3), or 32 pages, 128 KiB (libfuse 2); measured.  Larger
@@ -27,9 +27,10 @@ import stat
 import time
 
 import mfusepy
+from mfusepy import fuse_get_context
 
 from . import tree
-from .client import PAGE_BYTES, Client, WriteRun
+from .client import PAGE_BYTES, Client, Unsent
 from .lookups import Lookups
 from .truth import Truth
 
@@ -53,8 +54,9 @@ class OpenFile:
         self.tiny = not (self.direct or flags & (os.O_APPEND | os.O_SYNC | os.O_DSYNC))
         self.cached = 0, 0                  # first and end of what is in memory
         self.inode = os.fstat(fd).st_ino
-        self.osc = client.osc_of(self.inode)
-        self.run = WriteRun(self.osc)
+        self.layout = client.layout_of(self.inode)
+        self.unsent = Unsent(self.layout)
+        self.job = node.job_of_caller()     # close() comes in nobody's name
         client.opened(self.inode)
 
     def read(self, size: int, offset: int) -> bytes:
@@ -62,7 +64,8 @@ class OpenFile:
         data = os.pread(self.fd, size, offset)
         end, (first, last) = offset + len(data), self.cached
         cached = min(last, end) - offset if first <= offset < last else 0
-        self.client.read(self.osc, offset, len(data), _us_since(start_ns), 1, cached, self.libaio)
+        us = _us_since(start_ns)
+        self.client.read(self.layout, offset, len(data), us, 1, cached, self.libaio)
         if data and not self.direct:
             first = (end - 1) // PAGE_BYTES * PAGE_BYTES
             self.cached = first, min(first + PAGE_BYTES, os.fstat(self.fd).st_size)
@@ -72,7 +75,7 @@ class OpenFile:
     def write(self, data: bytes, offset: int) -> int:
         start_ns = time.perf_counter_ns()
         size = os.pwrite(self.fd, data, offset)
-        self.client.wrote(self.run, offset, size, _us_since(start_ns), self.tiny, self.libaio)
+        self.client.wrote(self.unsent, offset, size, _us_since(start_ns), self.tiny, self.libaio)
         self.cached = 0, 0
         self.node.truth.moved(self.client.fs, "write", size)
         return size
@@ -93,30 +96,34 @@ class OpenFile:
         start_ns = time.perf_counter_ns()
         os.fsync(self.fd)
         us = _us_since(start_ns)
-        self.run.send()
-        self.osc.sent("ost_sync", us)
+        self.unsent.send()
+        for osc in self.layout.oscs:
+            osc.sent("ost_sync", us)
+        if self.unsent.was_lost():
+            raise OSError(errno.EIO, "evicted; what was not sent is lost")
         self.client.did("fsync", us, self.mdt)
         self.node.truth.asked(self.client.fs, "fsync")
 
     def close(self) -> None:
         start_ns = time.perf_counter_ns()
         os.close(self.fd)
-        self.run.send()
+        self.unsent.send()
         self.client.closed(self.inode)
-        self.client.did("close", _us_since(start_ns), self.mdt)
-        self.node.truth.asked(self.client.fs, "release")
+        self.client.did("close", _us_since(start_ns), self.mdt, job=self.job)
+        self.node.truth.asked(self.client.fs, "release", self.job)
 
 
 class OpenDirectory:
     def __init__(self, node: Node, client: Client, real: str, mdt: int):
         self.node, self.client, self.mdt = node, client, mdt
         self.inode = os.lstat(real).st_ino
+        self.job = node.job_of_caller()
         client.opened(self.inode)
 
     def close(self) -> None:
         self.client.closed(self.inode)
-        self.client.did("close", 0, self.mdt)
-        self.node.truth.asked(self.client.fs, "releasedir")
+        self.client.did("close", 0, self.mdt, job=self.job)
+        self.node.truth.asked(self.client.fs, "releasedir", self.job)
 
 
 class OpenText:
@@ -147,19 +154,28 @@ class Node(mfusepy.Operations):
 
     use_ns = True
 
-    def __init__(self, backing: str, clients: list, files: dict, ready):
-        """`files` is path below `root` -> tree.File; `ready()` is called when mounted."""
+    def __init__(self, backing: str, clients: list, files: dict, ready, truth: Truth,
+                 job_of_caller=lambda: ""):
+        """
+        Args:
+            files: path below `root` -> tree.File.
+            ready: called when mounted.
+            job_of_caller: the job id of the process whose request is served now.
+        """
         self.backing, self.files, self.ready = backing, files, ready
         self.clients = {client.fs: client for client in clients}
-        self.truth = Truth(self.clients)
-        self.lookups = Lookups(lambda client, us: client.did("getattr", us))
-        self.directories = {"": {*self.clients, "root", "truth.json"}}
+        self.truth, self.job_of_caller = truth, job_of_caller
+        self.lookups = Lookups(lambda asked, us: asked[0].did("getattr", us, job=asked[1]))
+        self.texts = {"truth.json": truth.render}
+        if truth.is_by_job:
+            self.texts["truth_by_job.json"] = truth.render_by_job
+        self.directories = {"": {*self.clients, "root", *self.texts}}
         for path in ["root/" + path for path in files]:
             while path:
                 path, _, name = path.rpartition("/")
                 self.directories.setdefault(path, set()).add(name)
         self.inodes = {path: (1 << 48) + number for number, path in enumerate(
-            sorted(self.directories) + ["root/" + path for path in files] + ["truth.json"])}
+            sorted(self.directories) + ["root/" + path for path in files] + list(self.texts))}
         self.started_ns = time.time_ns()
         self._handles: dict = {}
         self._next_handle = 1
@@ -173,6 +189,10 @@ class Node(mfusepy.Operations):
         if connection is not None:
             connection.max_background = 60000
         self.ready()
+
+    def destroy(self, path):
+        for client in self.clients.values():
+            client.left()
 
     # Paths
 
@@ -188,16 +208,20 @@ class Node(mfusepy.Operations):
             return 0
         return os.lstat(os.path.dirname(real)).st_ino % len(client.mdc)
 
-    def _do(self, operation, request: str, path: str, work, *more_paths: str):
-        """Run `work(real path)`, count `operation` (or nothing, if None) and its time."""
+    def _do(self, operation, request: str, path: str, work, *more_paths: str, also=(),
+            objects=lambda: ()):
+        """
+        Run `work(real path)`, count `operation` (or nothing, if None) and its time.  `also`,
+        and what `objects()` gives then: see Client.did.
+        """
         client, real = self._split(path)
-        self.lookups.used(mfusepy.fuse_get_context()[2], path, *more_paths)
+        self.lookups.used(fuse_get_context()[2], path, *more_paths)
         mdt = self._mdt(client, real)
         start_ns = time.perf_counter_ns()
         result = work(real)
         us = _us_since(start_ns)
         if operation:
-            client.did(operation, us, mdt)
+            client.did(operation, us, mdt, also=also, objects=objects())
         self.truth.asked(client.fs, request)
         return result
 
@@ -217,7 +241,7 @@ class Node(mfusepy.Operations):
     @staticmethod
     def _give(real: str) -> None:
         """A new file belongs to its maker; its group is the directory's if that is setgid."""
-        uid, gid, _ = mfusepy.fuse_get_context()
+        uid, gid, _ = fuse_get_context()
         directory = os.lstat(os.path.dirname(real))
         if directory.st_mode & stat.S_ISGID:
             gid = directory.st_gid
@@ -238,7 +262,7 @@ class Node(mfusepy.Operations):
             if client is None:
                 return self._attributes_of_ours(path[1:])
         client, real = self._split_or_missing(path)
-        pid = mfusepy.fuse_get_context()[2]
+        pid = fuse_get_context()[2]
         start_ns = time.perf_counter_ns()
         try:
             found = os.lstat(real)
@@ -246,7 +270,8 @@ class Node(mfusepy.Operations):
             self.lookups.missed(pid, path)
             raise
         if not ours:
-            self.lookups.saw(pid, path, client, _us_since(start_ns))
+            us = _us_since(start_ns)
+            self.lookups.saw(pid, path, (client, self.job_of_caller()), us)
             self.truth.asked(client.fs, "getattr")
         attributes = {name: getattr(found, name) for name in BASE_STAT}
         attributes.update(st_atime=found.st_atime_ns, st_mtime=found.st_mtime_ns,
@@ -263,7 +288,7 @@ class Node(mfusepy.Operations):
         """Sizes are 0, as in /proc and debugfs."""
         if path in self.directories:
             mode = stat.S_IFDIR | (tree.DEBUGFS_MODE if path == "root/" + tree.DEBUGFS else 0o555)
-        elif path == "truth.json":
+        elif path in self.texts:
             mode = stat.S_IFREG | 0o444
         else:
             mode = stat.S_IFREG | self.files[path[len("root/"):]].mode
@@ -296,7 +321,8 @@ class Node(mfusepy.Operations):
     def _truncated(self, path: str, length: int, request: str) -> None:
         client, real = self._split(path)
         self._do("truncate", request, path, lambda real: os.truncate(real, length))
-        client.osc_of(os.lstat(real).st_ino).sent("ost_punch", 0)
+        for osc in client.layout_of(os.lstat(real).st_ino).oscs:
+            osc.sent("ost_punch", 0)
 
     # Names
 
@@ -323,8 +349,9 @@ class Node(mfusepy.Operations):
         client, real = self._split(path)
         if os.path.basename(path).startswith(HIDDEN):
             return os.unlink(real)                  # counted when it was hidden
+        objects = self._freed(client, real)
         self._forget(client, real)
-        self._do("unlink", "unlink", path, os.unlink)
+        self._do("unlink", "unlink", path, os.unlink, objects=lambda: objects)
 
     def rmdir(self, path):
         client, real = self._split(path)
@@ -337,11 +364,32 @@ class Node(mfusepy.Operations):
         if found.st_nlink == 1 or stat.S_ISDIR(found.st_mode):
             client.forget(found.st_ino)
 
+    @staticmethod
+    def _freed(client: Client, real: str) -> tuple:
+        """The objects that go with this name, as of Client.did."""
+        try:
+            found = os.lstat(real)
+        except FileNotFoundError:
+            return ()
+        if found.st_nlink > 1 or not stat.S_ISREG(found.st_mode):
+            return ()
+        return "destroy", client.objects_of(found.st_ino)
+
     def rename(self, old, new):
-        if self._split(old)[0] is not self._split(new)[0]:
+        client, real = self._split(old)
+        if client is not self._split(new)[0]:
             raise OSError(errno.EXDEV, "other file system")
-        operation = "unlink" if os.path.basename(new).startswith(HIDDEN) else "rename"
-        self._do(operation, operation, old, lambda real: os.rename(real, self.backing + new), new)
+        if os.path.basename(new).startswith(HIDDEN):
+            operation, also, objects = "unlink", (), self._freed(client, real)
+        else:
+            # As mdt_rename_counter_tally() and mdt_reint_rename() of 2.16; others know fewer.
+            operation, objects = "rename", self._freed(client, self.backing + new)
+            same = os.path.dirname(old) == os.path.dirname(new)
+            kind = "dir" if stat.S_ISDIR(os.lstat(real).st_mode) else "file"
+            also = ["samedir_rename" if same else "crossdir_rename"]
+            also += [f"parallel_rename_{kind}"] if same or kind == "file" else []
+        self._do(operation, operation, old, lambda real: os.rename(real, self.backing + new), new,
+                 also=also, objects=lambda: objects)
 
     # Directories
 
@@ -394,8 +442,8 @@ class Node(mfusepy.Operations):
 
     def _open_ours(self, path: str, flags: int) -> int:
         self.lookups.settle()
-        if path == "truth.json":
-            return self._handle(OpenText(self.truth.render()))
+        if path in self.texts:
+            return self._handle(OpenText(self.texts[path]()))
         file = self.files[path[len("root/"):]]
         if flags & (os.O_WRONLY | os.O_RDWR) and not file.clear:
             raise OSError(errno.EACCES, path)       # root gets here in spite of mode 0444
@@ -410,9 +458,12 @@ class Node(mfusepy.Operations):
             fd = os.open(real, passed_on | os.O_EXCL, mode)
             self._give(real)
             return fd
+
+        def objects():
+            return "create", client.objects_of(os.lstat(real).st_ino)
         start_ns = time.perf_counter_ns()
         try:
-            fd = self._do("mknod", "create", path, create_and_give)
+            fd = self._do("mknod", "create", path, create_and_give, objects=objects)
             client.did("open", _us_since(start_ns), self._mdt(client, real))
         except FileExistsError:
             if flags & os.O_EXCL:
@@ -490,14 +541,19 @@ class Fuse(mfusepy.FUSE):
 
 def serve(node: Node, mount_point: str) -> None:
     """Mount, and answer until unmounted.  Errors of mounting go to stderr, by libfuse."""
+    os.umask(0)
+    Fuse(node, mount_point, foreground=True, nothreads=True, **options_of_mount())
+
+
+def options_of_mount() -> dict:
+    """What libfuse gets for each of our mounts."""
     options = dict(fsname="simlustre", subtype="simlustre", default_permissions=True,
                    entry_timeout=0, use_ino=True, direct_io=True)
     if os.geteuid() == 0 or _others_allowed():
         options["allow_other"] = True
     if mfusepy.fuse_version_major == 2:
         options["big_writes"] = True            # else writes come in pieces of 4 KiB
-    os.umask(0)
-    Fuse(node, mount_point, foreground=True, nothreads=True, **options)
+    return options
 
 
 def _others_allowed() -> bool:

@@ -12,8 +12,9 @@ import json
 import os
 
 from . import tree
-from .client import Client, WriteRun
+from .client import Client, Layout, Unsent
 from .counters import LLITE_OPERATIONS, RELEASES
+from .jobid import JobIds
 
 STATE = "root/.sim.json"
 BULK = ("read_bytes", "write_bytes")
@@ -102,12 +103,12 @@ def _count(client: Client, name: str, times: int, size_bytes: int) -> None:
     for index, osc in enumerate(client.osc):
         calls = (times - index + len(client.osc) - 1) // len(client.osc)
         if name == "read_bytes":
-            client.read(osc, 0, size_bytes, times=max(calls, 0))
+            client.read(Layout([osc]), 0, size_bytes, times=max(calls, 0))
             continue
-        run = WriteRun(osc)
+        unsent = Unsent(Layout([osc]))
         for call in range(calls):
-            client.wrote(run, call * size_bytes, size_bytes)
-        run.send()
+            client.wrote(unsent, call * size_bytes, size_bytes)
+        unsent.send()
 
 
 def _parsed(word: str):
@@ -128,7 +129,7 @@ def _write(mount_point: str, state: dict, clients: list) -> None:
     """Each file is replaced at once, so that a reader never sees half of one."""
     release = RELEASES[state["options"]["release"]]
     texts = {path: (file.render(), file.mode)
-             for path, file in tree.files_of(mount_point, release, clients).items()}
+             for path, file in tree.files_of(mount_point, release, clients, JobIds()).items()}
     texts[".sim.json"] = (json.dumps(state) + "\n", 0o644)
     for path, (content, mode) in texts.items():
         path = os.path.join(mount_point, "root", path)

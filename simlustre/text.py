@@ -28,9 +28,9 @@ def stats(file: CounterFile, release: Release, now_ns: int) -> str:
             continue
         line = f"{name:<{width}} {counter.samples} samples [{unit}]"
         if prints >= PRINTS_SUM:
-            line += f" {counter.min} {counter.max} {_sum(counter.sum, release)}"
+            line += f" {counter.min} {counter.max} {sum_of(counter.sum, release)}"
         if prints >= PRINTS_SUMSQ:
-            line += f" {_sumsq(counter.sumsq, release)}"
+            line += f" {sumsq_of(counter.sumsq, release)}"
         lines.append(line)
     return "\n".join(lines) + "\n"
 
@@ -79,13 +79,13 @@ def _seconds(ns: int) -> str:
     return f"{ns // 10**9}.{ns % 10**9:09d}"
 
 
-def _sum(value: int, release: Release) -> int:
+def sum_of(value: int, release: Release) -> int:
     if release.saturates:
         return min(value, MAX_S64)
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)          # %lld of a wrapped s64
 
 
-def _sumsq(value: int, release: Release) -> int:
+def sumsq_of(value: int, release: Release) -> int:
     return min(value, MAX_S64) if release.saturates else value % (1 << 64)      # %llu
 
 

@@ -14,6 +14,7 @@ from typing import Callable, Optional
 from . import text
 from .client import Client, Osc
 from .counters import Release
+from .jobid import JobIds
 
 # The root of debugfs is closed to all but root (DEBUGFS_DEFAULT_MODE in fs/debugfs/inode.c).
 DEBUGFS = "sys/kernel/debug"
@@ -22,24 +23,29 @@ DEBUGFS_MODE = 0o700
 
 @dataclass(frozen=True)
 class File:
-    """`render` gives the text of this moment; `clear` is what a write does, None: read-only."""
+    """
+    `render` gives the text (or bytes) of this moment; `clear` is what a write does, None:
+    read-only; `closed` is called when a reader closes it.
+    """
 
     render: Callable[[], str]
     clear: Optional[Callable[[bytes], None]] = None
+    closed: Optional[Callable[[], None]] = None
 
     @property
     def mode(self) -> int:
         return 0o644 if self.clear else 0o444
 
 
-def files_of(mount_point: str, release: Release, clients: list) -> dict:
+def files_of(mount_point: str, release: Release, clients: list, job_ids: JobIds) -> dict:
     """path -> File, for all files of a node."""
     in_sys = "sys/fs/lustre/"
     files = {
-        "proc/mounts": _fixed(text.mounts(mount_point, [client.fs for client in clients])),
-        in_sys + "version": _fixed(release.version + "\n"),
-        in_sys + "health_check": _fixed("healthy\n"),
-        in_sys + "jobid_var": _fixed("SLURM_JOB_ID\n"),
+        "proc/mounts": fixed(text.mounts(mount_point, [client.fs for client in clients])),
+        in_sys + "version": fixed(release.version + "\n"),
+        in_sys + "health_check": fixed("healthy\n"),
+        in_sys + "jobid_var": _setting(job_ids, "var"),
+        in_sys + "jobid_name": _setting(job_ids, "name"),
     }
     for client in clients:
         files.update(_files_of_client(release, client))
@@ -48,11 +54,11 @@ def files_of(mount_point: str, release: Release, clients: list) -> dict:
 
 def _files_of_client(release: Release, client: Client) -> dict:
     llite = f"{release.info_in}/llite/{client.name}"
-    files = {f"{llite}/uuid": _fixed(client.uuid + "\n"),
+    files = {f"{llite}/uuid": fixed(client.uuid + "\n"),
              f"{release.llite_in}/llite/{client.name}/stats":
                  _counters(text.stats, client.llite, release)}
     for what in ("pid", "ppid", "gid"):
-        files[f"{llite}/stats_track_{what}"] = _fixed("0 (all)\n")
+        files[f"{llite}/stats_track_{what}"] = fixed("0 (all)\n")
     if release.tiny_write:
         files[f"{llite}/tiny_write"] = File(lambda: f"{client.tiny_write:d}\n",
                                             lambda data: _set_tiny_write(client, data))
@@ -72,12 +78,18 @@ def _files_of_client(release: Release, client: Client) -> dict:
     return files
 
 
-def _fixed(content: str) -> File:
+def fixed(content: str) -> File:
     return File(lambda: content)
 
 
 def _counters(form, file, release: Release) -> File:
     return File(lambda: form(file, release, time.time_ns()), lambda data: file.clear())
+
+
+def _setting(job_ids: JobIds, name: str) -> File:
+    """jobid_var or jobid_name; writing sets it."""
+    return File(lambda: getattr(job_ids, name) + "\n",
+                lambda data: setattr(job_ids, name, data.decode("latin-1").strip("\n")))
 
 
 def _set_tiny_write(client: Client, data: bytes) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTANCE = "ff11000012345678"
-RELEASES = ["2.10", "2.12", "2.15", "2.17"]
+RELEASES = ["2.10", "2.12", "2.15", "2.16", "2.17"]
 
 PROC, DEBUGFS, SYSFS = "proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"
 LLITE = f"llite/scratch-{INSTANCE}"
@@ -33,6 +33,7 @@ PLACES = {
     "2.10": (PROC, PROC, PROC, PROC),
     "2.12": (DEBUGFS, DEBUGFS, PROC, SYSFS),
     "2.15": (DEBUGFS, DEBUGFS, PROC, SYSFS),
+    "2.16": (DEBUGFS, DEBUGFS, PROC, SYSFS),
     "2.17": (DEBUGFS, DEBUGFS, DEBUGFS, SYSFS),
 }
 
@@ -147,6 +148,8 @@ def test_each_release_has_its_files_where_lustre_has_them(static, release):
     ("2.10", ["snapshot_time             "]),
     ("2.12", ["snapshot_time             "]),
     ("2.15", ["snapshot_time             ", "start_time                ",
+              "elapsed_time              "]),
+    ("2.16", ["snapshot_time             ", "start_time                ",
               "elapsed_time              "]),
     ("2.17", ["snapshot_time                       ", "start_time                          ",
               "elapsed_time                        "]),

@@ -1,0 +1,221 @@
+"""
+A simulated OSS or MDS: some targets, and a thread that counts what clients ask of them.
+
+What it does by itself: an MDS asks the OSTs for objects when files are made and destroys them when
+they are unlinked, as `0@lo` where it has that OST itself, else by its own NID and without a job
+(a connection of an MDT has no job ids, so job_stats of OSTs show nothing of it).  Objects are made
+in advance, 32 at a time for each OST.  Nothing is sent by a timer: no ping, no statfs.
+"""
+from __future__ import annotations
+
+import socketserver
+import threading
+import time
+
+from .counters import RELEASES
+from .network import COMMANDS, Network, NetworkError, decoded, encoded
+from .target import Target
+
+PRECREATED = 32
+LOCAL = "0@lo"
+
+
+class StorageServer:
+    """
+    Attributes:
+        targets: name -> Target; those that are started.
+        lock: for all of them, between the thread that counts and the one that shows.
+    """
+
+    def __init__(self, name: str, nid: str, release: str, network: Network, targets: list,
+                 cleanup_s: int = 600, jobid_var: str = "SLURM_JOB_ID"):
+        self.name, self.nid, self.network = name, nid, network
+        self.release, self.jobid_var = RELEASES[release], jobid_var
+        self.lock = threading.RLock()
+        self.health = "healthy"
+        self.version = 0                    # goes up when targets come or go
+        self.targets: dict = {}
+        self._stopped: dict = {}            # name -> cleanup_s
+        self._objects: dict = {}            # (MDT, OST) -> objects that are made and not used
+        self._for_osts: list = []           # messages that wait for their OST
+        self._listening = network.listen(name)
+        for target in targets:
+            if network.server_of(target) not in ("", name) and self._runs(target):
+                raise NetworkError(f"{target}: {network.server_of(target)} has it")
+            self._start(target, cleanup_s)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _runs(self, target: str) -> bool:
+        try:
+            return target in self.network.ask(target, {"do": "hello"})["targets"]
+        except OSError:
+            return False
+
+    # -- targets
+
+    def _start(self, target: str, cleanup_s: int) -> None:
+        self.targets[target] = Target(target, self.release, time.time_ns(), cleanup_s)
+        self._stopped.pop(target, None)
+        self.network.announce(target, self.name)
+        self.version += 1
+
+    def _stop(self, target: str) -> int:
+        cleanup_s = self._stopped[target] = self._own(target).cleanup_s
+        del self.targets[target]
+        self.version += 1
+        return cleanup_s
+
+    def _own(self, target: str) -> Target:
+        if target not in self.targets:
+            raise NetworkError(f"{target}: not on {self.name}; there are: "
+                               + (", ".join(self.targets) or "none"))
+        return self.targets[target]
+
+    # -- what it is asked
+
+    def _serve(self) -> None:
+        server = self
+
+        class Client(socketserver.StreamRequestHandler):
+            def handle(self):
+                for line in self.rfile:
+                    try:
+                        self.wfile.write(encoded(server.answer(decoded(line))))
+                    except OSError:
+                        return
+        serving = socketserver.ThreadingUnixStreamServer("", Client, bind_and_activate=False)
+        serving.daemon_threads = True
+        serving.socket.close()
+        serving.socket = self._listening
+        serving.serve_forever()
+
+    def answer(self, message: dict) -> dict:
+        """The answer to one message of a client, another storage server, or --ctl."""
+        what = message["do"]
+        if what == "hello":
+            return {"is": "ok", "targets": list(self.targets)}
+        if what == "ctl":
+            try:
+                return {"is": "ok", "say": self._told(message["words"])}
+            except NetworkError as error:
+                return {"is": "refused", "say": str(error)}
+        if what == "take":
+            with self.lock:
+                self._start(message["target"], message["cleanup_s"])
+            return {"is": "ok"}
+        with self.lock:
+            answer = self._of_client(what, message)
+        if self._for_osts:
+            self._ask_osts()
+        return answer
+
+    def _of_client(self, what: str, message: dict) -> dict:
+        target = self.targets.get(message["target"])
+        if target is None:
+            return {"is": "elsewhere"}
+        nid, uuid = message["nid"], message["uuid"]
+        if what == "connect":
+            target.connect(nid, uuid)
+        elif what == "disconnect":
+            target.disconnect(nid, uuid)
+        elif target.was_evicted(uuid):
+            return {"is": "evicted"}
+        elif not target.is_connected(nid, uuid):
+            return {"is": "unknown"}
+        else:
+            target.count(time.time_ns(), nid, message["job"], message["counts"])
+            if message["objects"]:
+                self._plan(message["target"], *message["objects"])
+        return {"is": "ok"}
+
+    # -- an MDT's requests of OSTs
+
+    def _plan(self, mdt: str, what: str, osts: list) -> None:
+        for ost in osts:
+            if what == "create":
+                left = self._objects.get((mdt, ost), 0)
+                self._objects[mdt, ost] = (left or PRECREATED) - 1
+                if left:
+                    continue
+            self._for_osts.append((mdt, ost, what))
+
+    def _ask_osts(self) -> None:
+        """What cannot be asked now is asked later, with the next request."""
+        with self.lock:
+            waiting, self._for_osts = self._for_osts, []
+        for mdt, ost, what in waiting:
+            local = ost in self.targets
+            message = {"target": ost, "nid": LOCAL if local else self.nid,
+                       "uuid": f"{mdt}-mdtlov_UUID", "job": "", "objects": [],
+                       "counts": [[what, 0, 1]]}
+            try:
+                for do in ("connect", "count"):
+                    message["do"] = do
+                    said = self.answer(message) if local else self.network.ask(ost, message)
+                    if said["is"] != "ok":
+                        raise OSError
+            except OSError:
+                with self.lock:
+                    self._for_osts.append((mdt, ost, what))
+
+    # -- commands
+
+    def _told(self, words: list) -> str:
+        commands = {                        # words behind it: at least, at most
+            "stop": (self._told_stop, 1, 1), "start": (self._told_start, 1, 1),
+            "restart": (self._told_restart, 0, 1), "failover": (self._told_failover, 2, 2),
+            "evict": (self._told_evict, 1, 2), "health": (self._told_health, 1, 99)}
+        command, *rest = words
+        if command not in commands:
+            raise NetworkError(f"no command {command!r}; there are: {', '.join(commands)}")
+        do, least, most = commands[command]
+        if not least <= len(rest) <= most:
+            raise NetworkError(f"{' '.join(words)}: expected {COMMANDS[command]}")
+        return do(*rest)
+
+    def _told_stop(self, target: str) -> str:
+        with self.lock:
+            self._stop(target)
+        return f"{target}: stopped"
+
+    def _told_start(self, target: str) -> str:
+        with self.lock:
+            if target not in self._stopped:
+                raise NetworkError(f"{target}: was not stopped on {self.name}")
+            self._start(target, self._stopped[target])
+        return f"{target}: started"
+
+    def _told_restart(self, *targets: str) -> str:
+        with self.lock:
+            chosen = targets or tuple(self.targets)
+            for target in chosen:
+                self._start(target, self._stop(target))
+        return f"{', '.join(chosen)}: started again"
+
+    def _told_failover(self, target: str, server: str) -> str:
+        if server == self.name:
+            raise NetworkError(f"{target}: is on {server} already")
+        self._ask_server(server, {"do": "hello"})
+        with self.lock:
+            cleanup_s = self._stop(target)
+        self._ask_server(server, {"do": "take", "target": target, "cleanup_s": cleanup_s})
+        del self._stopped[target]
+        return f"{target}: now on {server}"
+
+    def _ask_server(self, server: str, message: dict) -> None:
+        try:
+            self.network.ask(f"{server}.sock", message)
+        except OSError:
+            raise NetworkError(f"no storage server {server!r} answers") from None
+
+    def _told_evict(self, nid: str, *targets: str) -> str:
+        with self.lock:
+            chosen = [self._own(one) for one in targets] or list(self.targets.values())
+            count = {one.name: one.evict(nid) for one in chosen}
+        if not any(count.values()):
+            raise NetworkError(f"{nid}: not connected to {', '.join(count)}")
+        return f"{nid}: evicted by {', '.join(name for name, had in count.items() if had)}"
+
+    def _told_health(self, *words: str) -> str:
+        self.health = " ".join(words)
+        return f"health_check: {self.health}"
