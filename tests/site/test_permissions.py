@@ -145,7 +145,7 @@ def test_metrics_are_served_only_where_site_cfg_says_so():
     """[prometheus] listen is empty; site.cfg says who sees what there, and names loopback."""
     config = site_config.load(environ={})
     assert [] == sinks.of(config, print) and "" == config["prometheus.listen"]
-    assert "such as 127.0.0.1:9464; whoever reaches it sees all" in (
+    assert "such as 127.0.0.1:9464; everyone who can connect sees" in (
         REPOSITORY / "site.cfg").read_text()
 
 

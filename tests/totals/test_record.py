@@ -404,4 +404,4 @@ def test_the_schema_is_what_the_classes_say():
     assert list(Record.__annotations__) == list(WHOLE["properties"])
     assert WHOLE["properties"]["coverage"]["properties"]["expected"] == {
         "type": ["integer", "null"], "minimum": 1,
-        "description": "nodes of the job; null when nobody told"}
+        "description": "nodes of the job; null when not known"}
