@@ -77,6 +77,9 @@ def free_port():
         return one.getsockname()[1]
 
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Server:
     """
     A child that listens on a port of the loopback; stopped at the end of the `with`.
@@ -89,10 +92,7 @@ class Server:
     def __init__(self, arguments, port):
         self.port, self.output, self.output_at = port, b"", None
         self._used = self._cpu_before_s = None
-        self._child = subprocess.Popen(arguments, env=environment(), stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, start_new_session=True)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._arguments = arguments
 
     def _read(self):
         while True:
@@ -103,7 +103,16 @@ class Server:
             self.output += part
 
     def __enter__(self):
+        # A signal between the child's start and the `try` would leave it running.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         try:
+            self._child = subprocess.Popen(
+                self._arguments, env=environment(), stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, start_new_session=True,
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING))
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
             self._wait_until_it_listens()
         except BaseException:                   # also of a signal that ends the benchmark
             self.__exit__()
