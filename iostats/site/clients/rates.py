@@ -42,7 +42,7 @@ Attributes:
     missing: {storage server: why what it has seen is missing, or a part of it}.
 """
 
-_GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
+GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
 
 
 def columns_of(kind: str) -> list[int]:
@@ -73,7 +73,7 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
     `pause_of`: seconds between two sweeps of a storage server.
     """
     readers = set(readers_of(sources).values())
-    current = [one for one in sources if one.last is not None and now - one.slot < _GONE_S]
+    current = [one for one in sources if one.last is not None and now - one.slot < GONE_S]
     if not current:
         return None
     rates = numpy.zeros((len(nids), len(CLIENT_METRICS)))
