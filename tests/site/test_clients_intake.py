@@ -67,3 +67,19 @@ def test_what_may_be_missing_is_said(desk):
     assert (True, ["oss1: its counters began again"], False, []) == (
         *found["scratch", NID][2:], *found["scratch", OTHER][2:])
     assert not desk.did(BEGAN + 6.0, BEGAN + 20.25)["scratch", NID].is_lower_bound
+
+
+def test_totals_since_the_servers_start_never_go_back(desk):
+    """For counters in databases: whatever epochs begin, clients leave or amounts go down."""
+    desk.clients("oss1", "scratch", {NID: (*SOME, 61)})
+    desk.turn()
+    totals = desk.harvest.clients.sweep.file_systems["scratch"].totals
+    assert [[*SOME, 61]] == totals.tolist()
+    desk.now += 20
+    desk.clients("oss1", "scratch", {NID: (3, 0, 1, 0, 0), OTHER: (5, 7, 11, 13, 17)})
+    desk.turn()
+    found = desk.harvest.clients.sweep.file_systems["scratch"]
+    assert {NID: [41_006, 53_007, 24, 37, 43, 61], OTHER: [5, 7, 11, 13, 17, 0]} == dict(
+        zip(found.nids, found.totals.tolist()))
+    desk.harvest.clients.reload()
+    assert desk.harvest.clients.sweep is None

@@ -7,10 +7,11 @@ from __future__ import annotations
 import numpy
 
 
+from iostats.site.clients.gained import GainedSinceStart
 from iostats.site.clients.history import OUTSIDE, ClientSums, HistoryPart, merged, place_of
 from iostats.site.clients.nids import KnownNids
 from iostats.site.clients.node_names import NodeNames
-from iostats.site.clients.rates import GONE_S, ClientSweep, columns_of, rates_of, readers_of
+from iostats.site.clients.rates import ClientSweep, columns_of, rates_of, readers_of
 from iostats.site.clients.source import ClientSource, MarkedLoss
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ class ClientHarvest:
     """
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
-        self._now = now
+        self._now, self._gained = now, GainedSinceStart()
         self.names = NodeNames(config, now)
         self.reload()
 
@@ -62,7 +63,8 @@ class ClientHarvest:
         for block, _ in taken.blocks:
             source = self._source((node, block.head.file_system, block.head.kind))
             known = len(source.nids)
-            source.take(block, slot, head.every, head.full, ahead)
+            if source.take(block, slot, head.every, head.full, ahead):
+                self._gained.add(source)
             self.names.see(source.nids.names[known:])
 
     def reader_of(self, file_system: str, target: str) -> str:
@@ -79,7 +81,7 @@ class ClientHarvest:
         found = {}
         for name, nids in self.nids.items():
             rates = rates_of(nids, [one for key, one in self.sources.items() if key[1] == name],
-                             slot, self._now(), pause_of)
+                             slot, self._now(), pause_of, self._gained.of(name, len(nids)))
             if rates is not None:
                 found[name] = rates
         self.sweep = ClientSweep(slot, every, complete, found) if found else None
@@ -110,14 +112,6 @@ class ClientHarvest:
     def latest_before(self, moment: float) -> Optional[float]:
         """The last sweep that was due at this moment, or before; None: there is none."""
         return max((one for one in self._moments if one <= moment), default=None)
-
-    def swept_until(self) -> Optional[float]:
-        """The moment up to which all clients were read, of all that are read; None for none."""
-        now = self._now()
-        found = [one.read_from for name in self.nids for one in readers_of(
-                     one for one in self.sources.values() if one.file_system == name).values()
-                 if one.read_from is not None and now - one.slot < GONE_S]
-        return min(found, default=None)
 
     def between(self, since: float, until: float, file_system: str = "",
                 nids: Iterable[str] | None = None
