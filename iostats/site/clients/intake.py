@@ -8,7 +8,14 @@ import numpy
 
 
 from iostats.site.clients.gained import GainedSinceStart
-from iostats.site.clients.history import OUTSIDE, ClientSums, HistoryPart, merged, place_of
+from iostats.site.clients.history import (
+    NO_SLACK,
+    OUTSIDE,
+    ClientSums,
+    HistoryPart,
+    merged,
+    place_of,
+)
 from iostats.site.clients.nids import KnownNids
 from iostats.site.clients.node_names import NodeNames
 from iostats.site.clients.rates import ClientSweep, columns_of, rates_of, readers_of
@@ -114,27 +121,30 @@ class ClientHarvest:
         return max((one for one in self._moments if one <= moment), default=None)
 
     def between(self, since: float, until: float, file_system: str = "",
-                nids: Iterable[str] | None = None
+                nids: Iterable[str] | None = None,
+                slack_s: tuple[float, float] = NO_SLACK
                 ) -> Generator[None, None, dict[tuple[str, str], ClientTotals]]:
         """
         {(file system, NID): ClientTotals} of what clients did between two moments; in steps.
 
         `nids`: these, as far as the file system knows them; None: all with something in it.
+        `slack_s`: a reading that is up to so far from `since`, or `until`, counts as made at it.
+        With a sweep's moment, and half the pause between two sweeps, nothing is at that edge.
         """
         found: dict[tuple[str, str], ClientTotals] = {}
         wanted = None if nids is None else list(nids)
         for name, known in self.nids.items():
             if file_system and name != file_system:
                 continue
-            sums = ClientSums(since, until, len(known))
+            sums = ClientSums(since, until, len(known), slack_s)
             for part in self._parts.get(name, ()):
                 sums.add(part)
                 yield
             for node, loss in self._losses.get(name, ()):
-                if place_of(loss.since, loss.until, since, until) is not OUTSIDE:
+                if place_of(loss.since, loss.until, since, until, slack_s) is not OUTSIDE:
                     where = f"{node}: {name}-{loss.target}" if loss.target else node
                     sums.mark(known.find(loss.nid) if loss.nid else -1, f"{where}: {loss.why}")
-            self._mark_unread(sums, name, since, until)
+            self._mark_unread(sums, name, since + slack_s[0], until - slack_s[1])
             yield
             numbers = sums.having() if wanted is None else [
                 number for nid in wanted if (number := known.find(nid)) >= 0]
