@@ -22,7 +22,7 @@ from iostats.base.job_facts import Facts
 from iostats.cli import mail, query
 from iostats.load import amounts, levels, query_table, ranking, table
 from iostats.load.ranking import LoadQuery
-from iostats.load.sums import TargetLoad, load_of
+from iostats.load.sums import ClientLoad, TargetLoad, load_of
 from iostats.lustre import job_tags
 from iostats.report import job_list
 from iostats.schedulers import commands as scheduler_commands
@@ -44,15 +44,18 @@ def is_harmless(text):
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("level", levels.LEVELS, ids=lambda level: level.name)
 def test_a_hostile_name_stays_text_in_top_and_query(level, text):
-    """Ids, users, accounts, nodes, targets, file systems, and what was looked for."""
+    """Ids, users, accounts, nodes, clients, targets, file systems, and what was looked for."""
     class Known:
         job_of = staticmethod(str)
+        node_of = staticmethod(lambda nid: text)
 
         @staticmethod
         def facts(id):
             return Facts(job=text, raw_job=text, user=text, account=text, name=text, nodes=text)
     part = TargetLoad(text, text, text, 20, [text], [[460], [740], [41], [23]])
     load = load_of([part], Known, at=1_795_225_060, span_s=20.0, missing={text: {text: text}})
+    load = load._replace(clients={text: ClientLoad([text], [[460, 740, 41, 23]], [True],
+                                                   {text: text})})
     for ask in (LoadQuery(level.name), LoadQuery(level.name, text=text, user=text, job=text,
                                                  file_system=text)):
         answer = ranking.answer(load, ask, Known)

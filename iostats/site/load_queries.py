@@ -3,8 +3,9 @@ The site server's answers about the storage servers: `load` (who loads the file 
 `query` (jobHarvest's levels of detail); docs/harvest.md has their forms.
 
 `harvest` is a harvest_intake.Harvest, or has the same members: targets, sweep, facts(id),
-job_of(id), age_s(target), is_overdue(target).  A sweep is added up with numpy at the first question
-about it, and kept until the next sweep.  The age of readings is that at the time of the question.
+job_of(id), age_s(target), is_overdue(target), clients.  A sweep is added up with numpy at the
+first question about it, and kept until the next sweep.  The age of readings is that at the time of
+the question.
 
 An answer about everything may take seconds, so it is made in steps, between which the server takes
 sweeps.  Rates are those of the last sweep when the answer was begun, on all targets.  Totals of a
@@ -26,10 +27,11 @@ from iostats.base.units import duration_in_words
 from iostats.load import levels, ranking
 from iostats.load.amounts import METRICS, MORE, SHOWN, SORT, columns_of, is_mdt, share
 from iostats.load.grouping import Filter, job_of
-from iostats.load.levels import BOTH, IDS, ONE_TARGET, RATES, TOTALS
+from iostats.load.levels import BOTH, CLIENTS, IDS, ONE_TARGET, RATES, TOTALS
 from iostats.load.ranking import MOST_ROWS, LoadQuery
 from iostats.load.sums import LastReading, Load, TargetLoad, load_in_steps
 from iostats.lustre.metrics import is_operation
+from iostats.site import client_load
 from iostats.wire import protocol
 
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
@@ -79,6 +81,10 @@ class QueryParams(msgspec.Struct):
     def __post_init__(self) -> None:
         if self.level not in levels.QUERY_WORDS:
             raise ValueError(f"level: expected one of {' '.join(levels.QUERY_WORDS)}")
+        level, query = levels.query_of(self.level)
+        if level.rows_of == CLIENTS and (self.user or self.job):
+            raise ValueError(f"level {query.letter}: expected neither `user` nor `job`: clients "
+                             f"are not counted by job")
 
 
 class LoadAnswers:
@@ -106,18 +112,33 @@ class LoadAnswers:
         """The answer to QueryParams, in steps; `user` as in `load`."""
         _check_user(ask.user, user)
         level, query = levels.query_of(ask.level)
+        if level.rows_of == CLIENTS and user is not None:
+            raise WireError(protocol.REFUSED, (
+                f"expected root or one of [site] readers for level {query.letter}, got user "
+                f"{user}: what a client did is of all who used it"))
         rates, known = yield from self._of_sweep(harvest)
+        if level.rows_of == CLIENTS and not rates.clients:
+            raise WireError(protocol.REFUSED, "no storage server tells of its clients: [harvest] "
+                            "exports of site.cfg there")
         wanted = LoadQuery(level.name, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count,
                            ask.after)
         is_part = (query.kind == TOTALS and level.rows_of == IDS
                    and bool(ask.job or ask.user or user is not None))
-        load = rates if query.kind == RATES else (
-            yield from _totals(harvest, rates, known, wanted, user, is_part))
+        whys: dict[tuple[str, str], list[str]] = {}
+        if query.kind == RATES:
+            load = rates
+        elif level.rows_of == CLIENTS:
+            load, whys = yield from client_load.of_today(harvest.clients, rates, ask.file_system)
+        else:
+            load = yield from _totals(harvest, rates, known, wanted, user, is_part)
         answer = yield from ranking.answer_in_steps(load, wanted, known, user)
         if is_part:
             answer["file_systems"] = []             # to add up everything for a few rows takes long
         if query.has_details:
             yield from _with_details(answer["rows"], harvest, known, level.over == ONE_TARGET)
+        for row in answer["rows"] if whys else ():
+            row["notes"] = [one_line(why) for why in whys.get((row["file_system"], row["client"]),
+                                                              ())]
         if query.kind == BOTH and user is None and not ask.user and not ask.job:
             every = wanted._replace(after=None, count=MOST_ROWS)
             of_now = yield from ranking.answer_in_steps(rates, every, known)
@@ -156,7 +177,8 @@ class LoadAnswers:
                 parts, known, RATES, sweep.slot,
                 max((part.span_s for part in parts), default=float(sweep.every_s)), {}, None,
                 added=added_by_id)
-            rates = rates._replace(more=more)
+            clients = yield from client_load.of_rates(harvest.clients, sweep)
+            rates = rates._replace(more=more, clients=clients)
             self._sweep, self._known, self._rates = sweep, known, rates
         readings = _readings(harvest)
         here = {(target.file_system, target.target) for target in sweep.targets}
@@ -171,7 +193,7 @@ class _KnownIds:
     def __init__(self, harvest: Any) -> None:
         self._harvest = harvest
         self._facts: dict[str, Optional[Facts]] = {}
-        self.job_of = harvest.job_of
+        self.job_of, self.node_of = harvest.job_of, harvest.clients.names.node_of
 
     def facts(self, id: str) -> Optional[Facts]:
         if id not in self._facts:

@@ -4,22 +4,28 @@ filled.
 """
 from __future__ import annotations
 
+import os
 from collections import namedtuple
 
 import kernel
 import msgspec
 import pytest
+from client_messages import ClientAgent, by_kind
 from test_ranking import MIB, Known, T, rows
 
+from iostats.base import config as site
 from iostats.base.cooperative import finished
 from iostats.base.errors import WireError
 from iostats.base.job_facts import Facts
 from iostats.load import table
 from iostats.site import load_queries
+from iostats.site.clients.intake import ClientHarvest
 from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
 from iostats.site.resets.gaps import CLEARED
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
+from iostats.wire.messages import clients_decoder
+from iostats.wire.messages.sweep_decoder import PackedSweep
 
 Sweep = namedtuple("Sweep", "slot every_s complete targets")
 
@@ -32,6 +38,21 @@ class Harvest:
     def __init__(self):
         self.names, self.targets, self.agents, self.sweep = JobIds(), {}, {}, None
         self.kernels, self.now, self.aheads = {}, T, {}     # aheads: {node: s}, of their clocks
+        self.clients = ClientHarvest(site.load(os.devnull, environ={}), lambda: self.now)
+        self.client_agents = {}
+
+    def told(self, node, at, gains, fs="scratch", **fields):
+        """A sweep of what clients did, {nid: amounts of CLIENT_METRICS}, of a storage server."""
+        self.now = at
+        agent = self.client_agents.setdefault(node, ClientAgent(node))
+        message = agent.message(at, by_kind(fs, gains), **fields)
+        taken = clients_decoder.decoded_clients(PackedSweep(2, message), 16 << 20)
+        self.clients.take(taken, node, float(at), 0.0)
+
+    def end(self, at, every=20):
+        """The sweep of `at` has come from all."""
+        self.clients.end_sweep(at, every, True, lambda node: every)
+        self.now = at + 3
 
     def age_s(self, target):
         return None if target.read_at is None else self.now - target.swept_until
