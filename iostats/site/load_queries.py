@@ -184,7 +184,7 @@ class LoadAnswers:
         here = {(target.file_system, target.target) for target in sweep.targets}
         return rates._replace(
             readings=readings, missing=_missing(readings, lambda key: key not in here, self._first),
-            is_old=all(harvest.is_overdue(target) for target in sweep.targets)), known
+            is_old=bool(sweep.targets) and all(map(harvest.is_overdue, sweep.targets))), known
 
 
 class _KnownIds:

@@ -26,7 +26,7 @@ from iostats.base.job_facts import Facts
 from iostats.base.job_id import checked_job_id
 from iostats.server.http import error_response
 from iostats.server.rpc_server import RpcServer, Sender
-from iostats.site import harvest_intake, load_queries
+from iostats.site import harvest_intake, load_queries, node_queries
 from iostats.site.job_index import JobsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
@@ -105,8 +105,10 @@ class SiteServer(RpcServer):
                             waiting=Method(self._waiting, WaitingParams),
                             jobs=Method(self._listed, JobsParams),
                             load=Method(self._load, load_queries.LoadParams),
-                            query=Method(self._query, load_queries.QueryParams))
+                            query=Method(self._query, load_queries.QueryParams),
+                            nodes=Method(self._nodes, node_queries.NodesParams))
         self._answers = load_queries.LoadAnswers()
+        self._of_nodes = node_queries.NodeAnswers()
 
     async def listen(self, host: str = "") -> None:
         """Listen on [site] port."""
@@ -251,6 +253,10 @@ class SiteServer(RpcServer):
     def _query(self, ask: load_queries.QueryParams,
                sender: Sender) -> Generator[None, None, dict[str, Any]]:
         return self._answers.query(self.harvest, ask, self._user(sender))
+
+    def _nodes(self, ask: node_queries.NodesParams,
+               sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._of_nodes.answer(self.harvest.clients, ask, self._user(sender))
 
 
 def _checked_job(job: str) -> str:
