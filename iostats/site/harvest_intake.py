@@ -22,7 +22,7 @@ import msgspec
 
 from iostats.base.options import LONGEST_PAUSE_S
 from iostats.base.errors import StateError, WireError
-from iostats.site.agent_chains import AgentState, agent_of, following
+from iostats.site.agent_chains import UP_S, AgentState, agent_of, following, those_up
 from iostats.site.clients.intake import ClientHarvest
 from iostats.site.harvest_checkpoints import Checkpoints
 from iostats.site.harvest_store import BlockRow, LoggedRow, SweepStore, decoded_row, encoded_row
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.server.rpc_server import Caller
     from iostats.site.job_lives import OnSettled
+    from iostats.site.relay.outgoing import Relays
     from iostats.site.store import Store
 
 log = logging.getLogger("iostats")
@@ -45,7 +46,6 @@ log = logging.getLogger("iostats")
 _LOOK_EVERY_S = 0.25
 _WAITS = 0.9                    # of a pause: for an agent that was in the last sweep
 LATE_S = 5.0                    # two pauses and so long after a reading, the next one is overdue
-_UP_S = 5.0                     # some pauses and so long after its last message, an agent is not up
 _GONE_S = 86400.0               # an agent that is silent for longer keeps no job from settling
 
 SiteSweep = namedtuple("SiteSweep", "slot every_s complete targets")
@@ -73,6 +73,7 @@ class Harvest:
         agents: {node: AgentState}.
         lives: the JobLives; `job_of`, `facts`: its methods.
         clients: the ClientHarvest: what each client has done, where agents tell of them.
+        relays: what tells other sites' servers of their clients, or None.
         sinks: what gets every SiteSweep, by `sweep(sweep, harvest)`; and `forget(ids)`.
     """
 
@@ -83,6 +84,7 @@ class Harvest:
         self.lives = JobLives(self._store, config, now)
         self.clients = ClientHarvest(config, now)
         self.job_of, self.facts = self.lives.job_of, self.lives.facts
+        self.relays: Optional[Relays] = None
         self.reload()
 
     def reload(self) -> None:
@@ -210,6 +212,8 @@ class Harvest:
             return {"taken": False, "want": "full",
                     "why": f"another agent reads the same targets: {what}; stop one of them, "
                            f"unless they have just moved"}
+        if self.relays is not None:
+            self.relays.heard(taken, ahead, self.clients)
         return {"taken": True, "why": ""}
 
     def _take_sweep(self, taken: sweep.ReceivedSweep, agent: AgentState, slot: float, ahead: float,
@@ -244,7 +248,7 @@ class Harvest:
         if not owner or owner == node:
             return ""
         agent = self.agents.get(owner)
-        if agent is None or now - agent.heard >= 2 * agent.every + _UP_S:
+        if agent is None or now - agent.heard >= 2 * agent.every + UP_S:
             return ""                               # it is not up
         return owner if key in agent.targets else ""
 
@@ -296,12 +300,11 @@ class Harvest:
         """Give the sinks the sweep that is complete, or as complete as it will be."""
         now = self._now()
         self._done = min(self._done, now)           # the clock may have been set back
-        up = [agent for agent in self.agents.values()
-              if now - agent.heard < 3 * agent.every + _UP_S and agent.slot]
+        up, pacing = those_up(self.agents, now)
         if not up:
             return
-        every = min(agent.every for agent in up)
-        slot = min(max(agent.slot for agent in up), now) // every * every
+        every = min(agent.every for agent in pacing)
+        slot = min(max(agent.slot for agent in pacing), now) // every * every
         if slot <= self._done:
             return
         missing = [agent for agent in up if not agent.has_sent(slot)]
@@ -324,6 +327,8 @@ class Harvest:
                 sink.sweep(self.sweep, self)
             except Exception:
                 log.exception("internal error; please report: a sweep was not written")
+        if self.relays is not None:
+            self.relays.catch_up(self.agents, self.clients)
 
     def swept_until(self) -> float:
         """The moment up to which sweeps of all storage servers have come."""

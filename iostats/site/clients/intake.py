@@ -80,6 +80,13 @@ class ClientHarvest:
                            if name == file_system).get(target)
         return "" if found is None else found.node
 
+    def losses_of(self, node: str, file_system: str, since: float) -> list[MarkedLoss]:
+        """What may be missing of a storage server in a file system, until after `since`."""
+        return [loss for name, loss in self._losses.get(file_system, ())
+                if name == node and loss.until > since] + [
+            loss for key, source in self.sources.items() if key[:2] == (node, file_system)
+            for reading in source.unkept for loss in reading.losses if loss.until > since]
+
     # -- sweeps ----------------------------------------------------------------------------------
 
     def end_sweep(self, slot: float, every: float, complete: bool,

@@ -9,6 +9,7 @@ is the difference of two amounts, however many readings or messages were lost in
                                     of the one before and the first one of it may be missing
     a number went down              the larger one stays, and what it may lack is marked until it
                                     is larger again: nothing is counted twice
+    other clients, of a relay       as for the first reading
     a client that was not there     its amount is gained, as it began at 0 within the epoch
 
 A gain was made after the beginning of the reading before, and before the end of this one; where a
@@ -23,6 +24,8 @@ from collections import namedtuple
 
 import numpy
 
+from iostats.wire.relays import is_relayed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 AMOUNTS = 5                                         # of exports.ClientAmounts
 WENT_DOWN, NEW_EPOCH = "its amounts went down", "the agent began anew"
+OTHER_CLIENTS = "the relay tells of other clients than before"
 MOST_NAMED = 1000               # clients of one reading that are marked one by one
 
 GainEntry = namedtuple("GainEntry", "since until numbers gains")
@@ -136,9 +140,13 @@ class ClientSource:
 
     def _begin(self, epoch: str, at: float) -> None:
         """Another epoch."""
+        # The second half is that of the relay's clients: relays.filtered_epoch.
+        is_other = is_relayed(self.node) and self.epoch[8:] != epoch[8:]
         if self.read_from is not None:
             self._losses.append(MarkedLoss(min(self.read_from, at), max(self.read_from, at), "", "",
-                                           NEW_EPOCH))
+                                           OTHER_CLIENTS if is_other else NEW_EPOCH))
+        if is_other:
+            self.read_from = None                   # where the amounts stand is known by it alone
         self.epoch = epoch
         self.amounts[:] = 0
         self.is_known[:] = False
