@@ -221,6 +221,10 @@ OPTIONS = {
         "When the waiting sweeps are larger than this, the oldest are dropped.")),
     "harvest.cpu_percent": number(1, 100, 25, (
         "A sweep uses up to this share of one core, on average.")),
+    "clients.jobs_interval": number(0, 3600, 60, (
+        "Where storage servers tell of their clients, the site's server asks the batch system for "
+        "all its jobs, by one command, with pauses of so many seconds: so it knows of jobs that "
+        "have no report and no job_stats, and which of them had their nodes alone.  0: never.")),
     "secret.dir": Option("~/.iostats", printable, "a directory", (
         "Where the server puts the job's secret; a directory that the nodes share.")),
     "report.format": choice("grid", FORMATS, "The form of the tables."),

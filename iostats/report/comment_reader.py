@@ -171,7 +171,7 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
         "job": {"id": job or decoded["job"] or "-", "attempt": decoded["attempt"], "user": None,
                 "started": started, "ended": ended, "elapsed_s": elapsed_s},
         "batch": None,
-        "harvest": None,
+        "harvest": None, "by_node": None,
         "coverage": {"expected": decoded["expected"], "reported": decoded["reported"],
                      "missing": {}, "missing_count": decoded["missing_count"],
                      "complete": decoded["missing_count"] == 0

@@ -41,6 +41,14 @@ A scheduler is a file with
                                absent
     FACTS_COME_LATE            `facts` has nothing of a job from its end until some seconds later;
                                may be absent: it has
+    job_list(run)              a job_facts.JobList of all users' jobs, by one command that a batch
+                               system can be asked once a minute; NotReadable; may be absent
+    list_settings(run)         the job_facts.ListSettings of these lists; may be absent
+    runs_between(since, until, run)   [Facts] of all runs at any moment of that time (seconds since
+                               1970, by its own clock), of its accounting; None where there is none;
+                               may be absent
+    TIME_STEP_S                times of jobs are multiples of so many seconds, rounded down; may be
+                               absent: 1
     parse_*(text)              what those commands print, as {raw job: Facts}; NotReadable
 
 and, where its accounting keeps comments of a job, all of

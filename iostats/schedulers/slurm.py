@@ -5,7 +5,7 @@ Job id: "4711", "143_1" for a task of an array, "12+1" for a part of a heterogen
 see another one of the last two, the raw id, a plain number; a script knows that as SLURM_JOB_ID.
 
 What a node needs is here; what Slurm's commands tell is in slurm_facts.py and slurm_output.py, the
-comments of its accounting are in slurm_comments.py.
+comments of its accounting are in slurm_comments.py, lists of all its jobs in slurm_list.py.
 
 Sources: srun(1), sbatch(1), prolog_epilog.html; Slurm 22.05.8 as observed; cgroup.conf(5).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from iostats.base.job_facts import Facts
+    from iostats.base.job_facts import Facts, JobList, ListSettings
     from iostats.schedulers.commands import Run
 
 NAME = "slurm"
@@ -147,6 +147,24 @@ def facts_source(run: Run | None = None) -> str:
     """Where facts() come from here, in words, each way having been tried; NotReadable for none."""
     from iostats.schedulers import slurm_facts
     return slurm_facts.source(run)
+
+
+def job_list(run: Run | None = None) -> JobList:
+    """The JobList of all jobs that slurmctld knows; see slurm_list.py."""
+    from iostats.schedulers import slurm_list
+    return slurm_list.job_list(run)
+
+
+def list_settings(run: Run | None = None) -> ListSettings:
+    """How long slurmctld keeps a job in it, and its clock."""
+    from iostats.schedulers import slurm_list
+    return slurm_list.settings(run)
+
+
+def runs_between(since: float, until: float, run: Run | None = None) -> list[Facts] | None:
+    """[Facts] of all runs at any moment of that time, by the accounting; None: there is none."""
+    from iostats.schedulers import slurm_list
+    return slurm_list.runs_between(since, until, run)
 
 
 # -- comments ------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from iostats.base.job_facts import Facts
 
-_NO_ACCOUNTING = "accounting storage is disabled"
 _LARGEST_ID = 0x7FFFFFFF
 _NO_SUCH_JOB = "invalid job id"
 
@@ -128,7 +127,7 @@ def _accounted(asked: Sequence[str], run: commands.Run | None) -> dict[str, Fact
              "--parsable2", "--format", slurm_output.ACCOUNTED]
     status, text, wrong = commands.ask(lines, run)
     if status:
-        if _NO_ACCOUNTING in wrong.lower():
+        if slurm_output.NO_ACCOUNTING in wrong.lower():
             return {}
         raise commands.refused(lines, status, wrong)
     found = _only(asked, slurm_output.parse_sacct_lines(text))
@@ -255,7 +254,7 @@ def _source_of_accounted(run: commands.Run | None) -> str:
         if not status:
             slurm_output.parse_sacct_lines(text)
             return "of older ones from sacct"
-        why = ("there is no accounting" if _NO_ACCOUNTING in wrong.lower() else
+        why = ("there is no accounting" if slurm_output.NO_ACCOUNTING in wrong.lower() else
                str(commands.refused(command[:1], status, wrong)))
     except NotReadable as error:
         why = str(error)

@@ -32,6 +32,7 @@ STATES = {
     **dict.fromkeys(("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"), RUNNING),
     **dict.fromkeys(("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
                      "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED", "LAUNCH_FAILED"), ENDED)}
+NO_ACCOUNTING = "accounting storage is disabled"      # sacct, in small letters
 _NO_TASK = "4294967294"              # what %a becomes in a job that is no array
 
 

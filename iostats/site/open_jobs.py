@@ -5,6 +5,7 @@ Jobs whose record is not made yet: what their nodes have said about them, and wh
     the last one of its nodes           due after SETTLES_S
     one that comes after the record     another record is due after LATE_S
     storage servers' totals are final   another record is due now
+    what its nodes did is known         another record is due now
 
 All of it is in the store, too, so that a server that was killed continues where it was.
 """
@@ -86,6 +87,7 @@ class OpenJob:
         ask_until: the batch system is asked again until then, if it has not seen the job end; None
             before the first question.
         facts: job_facts.Facts, as the harvest knows them; None.
+        is_told: the batch system has just told these.
         other_jobs: ids of other jobs that its reports name; None: not read from the reports yet.
     """
 
@@ -95,6 +97,7 @@ class OpenJob:
         self.reports = 0
         self.ask_until: Optional[float] = None
         self.facts: Optional[Facts] = None
+        self.is_told = False
         self.other_jobs: Optional[set[str]] = None
         self._max_nodes = max_nodes
         self._expand()
@@ -193,6 +196,30 @@ class OpenJobs:
             raise JobClosed(f"job {key.job} is closed: reports of a job are taken for "
                             f"{self._config['site.keep_reports_days']} days")
         return self._job(key, found.about, now + LATE_S)
+
+    def key_of(self, facts: Facts) -> Key:
+        """The Key of a run, as its nodes' reports have it, or as it has none."""
+        for key in self._store.runs_of(facts.raw_job):
+            if key.attempt == facts.restarts and (not key.cluster or not facts.cluster
+                                                  or key.cluster == facts.cluster):
+                return key
+        return Key(facts.cluster, facts.raw_job, facts.restarts)
+
+    def expect_runs(self, runs: dict[Key, Facts], scheduler: str) -> None:
+        """
+        Make another record due for each of these runs: what their nodes did is known.  StateError.
+        """
+        now, found = self._now(), {}
+        for key, facts in runs.items():
+            if key in self.jobs:                # it is due, and will have it
+                continue
+            kept = self._store.job(key)
+            found[key] = kept.about if kept is not None else msgspec.json.encode(AboutJob(
+                scheduler=scheduler, cluster=key.cluster, attempt=key.attempt, user=facts.user))
+        self._store.expect((key, about, runs[key].user, now, now) for key, about in found.items())
+        for key, about in found.items():
+            job = self.jobs[key] = self._job(key, about, now)
+            job.facts, job.is_told = runs[key], True
 
     def expect(self, jobs: dict[str, Optional[Facts]], scheduler: str) -> None:
         """

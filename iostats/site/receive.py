@@ -27,6 +27,7 @@ from iostats.base.job_id import checked_job_id
 from iostats.server.http import error_response
 from iostats.server.rpc_server import RelayCaller, RpcServer, Sender
 from iostats.site import harvest_intake, load_queries, node_queries
+from iostats.site.all_jobs import AllJobs
 from iostats.site.job_index import JobsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
@@ -81,6 +82,7 @@ class SiteServer(RpcServer):
         open_jobs: the jobs whose record is due.
         publisher: what shows records to their users.
         records: what makes them.
+        all_jobs: what the batch system says of all jobs.
     """
 
     def __init__(self, store: "Store", credentials: "Iterable[Credentials]", config: "Config",
@@ -97,6 +99,7 @@ class SiteServer(RpcServer):
         self.open_jobs = OpenJobs(store, config)
         self.publisher = Publisher(store, config)
         self.records = Records(store, config, self.open_jobs, self.harvest, self.publisher, now)
+        self.all_jobs = AllJobs(store, config, self.open_jobs, self.harvest, now)
         self.methods.update(sweep=Method(self._sweep, sweep_json.JsonSweep),
                             packed_sweep=Method(self._sweep, sweep_decoder.PackedSweep),
                             packed_clients=Method(self._clients, sweep_decoder.PackedSweep),
@@ -133,7 +136,8 @@ class SiteServer(RpcServer):
         """Make the records that are due, and look after the harvest, until cancelled."""
         try:
             await self.publisher.begin()
-            await asyncio.gather(self.records.work(), self.harvest.work(self.on_settled))
+            await asyncio.gather(self.records.work(), self.harvest.work(self.on_settled),
+                                 self.all_jobs.work())
         finally:
             self.publisher.close()
 

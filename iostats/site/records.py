@@ -32,6 +32,7 @@ from iostats.schedulers import commands as scheduler_commands
 from iostats.server.job_server import totals_options
 from iostats.site import harvested_job, open_jobs
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
+from iostats.site.run_store import RunStore
 from iostats.site.store import Key, damage_reported
 from iostats.totals import node_report
 from iostats.totals.job_totals import Totals
@@ -83,6 +84,7 @@ class Records:
                  publisher: Publisher, now: Callable[[], float]) -> None:
         self._store, self._config, self._now, self._store_now = store, config, now, store.now
         self._jobs, self._harvest, self._publisher = jobs.jobs, harvest, publisher
+        self._runs = RunStore(store)
         # Node -> starts that it still has of jobs that are over, to be told with its next report.
         self._over: OrderedDict[str, list[OtherJob]] = OrderedDict()
 
@@ -110,6 +112,7 @@ class Records:
             self._store.forget(now - 86400 * self._config["site.keep_reports_days"],
                                now - 86400 * self._config["site.keep_days"])
             self._harvest.forget_before(now - 86400 * self._config["site.keep_days"])
+            self._runs.forget(now - 86400 * self._config["site.keep_days"])
         except StateError as error:
             log.error("%s", error)
 
@@ -236,7 +239,7 @@ class Records:
                 record = Record.of(msgspec.json.decode(next(self._store.records_of([key]))))
         else:
             record = with_facts(totals.record(), key, job.about, facts)
-        record = self._with_harvest(record, key)
+        record = self._with_harvest(record.replaced(by_node=self._runs.by_node(key)), key)
         return MadeRecord(key, job, reports, facts, record, msgspec.json.encode(record),
                           summary_of(record))
 
@@ -259,7 +262,8 @@ class Records:
         by_system: dict[str, list[Key]] = {}
         found: dict[Key, Facts] = {}
         others: dict[Key, Facts] = {}
-        abouts = {key: self._jobs[key].about for key in keys if is_askable(key.job)}
+        abouts = {key: self._jobs[key].about for key in keys
+                  if is_askable(key.job) and not self._jobs[key].is_told}
         for key, about in abouts.items():
             by_system.setdefault(about.scheduler, []).append(key)
         for name, some in by_system.items():

@@ -24,7 +24,9 @@ TABLES = {"jobs": "jobs (records, and those without one yet)", "reports": "repor
           "summaries": "rows of `iostats jobs`", "harvests": "settled totals of storage servers",
           "lives": "jobs at the storage servers", "agents": "agents", "targets": "targets",
           "blocks": "parts of sweeps", "damaged_reports": "damaged reports, put aside",
-          "damaged": "damaged rows, put aside", "clock": "clock"}
+          "damaged": "damaged rows, put aside", "clock": "clock",
+          "by_node": "what jobs' nodes did", "job_runs": "runs of jobs",
+          "job_lists": "times that lists of jobs cover"}
 # These are right together only; agents send all of it again.
 _TOGETHER = ("targets", "blocks", "agents")
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)

@@ -6,7 +6,8 @@ The tables of the site's store, and the upgrade of a store that an older release
     damaged_reports     reports that could not be read, put aside
     clock     one row: the store's own time, store_clock.py; `first` and `due` are in it
 
-job_index.py has the table `summaries`, harvest_store.py says what those of the harvest are for.
+job_index.py has the table `summaries`; harvest_store.py says what those of the harvest are for,
+run_store.py those of runs.
 """
 
 from __future__ import annotations
@@ -69,6 +70,13 @@ CREATE TABLE IF NOT EXISTS damaged_reports (
 CREATE TABLE IF NOT EXISTS clock (
     one INTEGER PRIMARY KEY CHECK (one = 1), passed REAL NOT NULL, wall REAL NOT NULL,
     boot_id TEXT NOT NULL, up REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS job_runs (
+    job TEXT NOT NULL, started REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY (job, started));
+CREATE TABLE IF NOT EXISTS job_lists (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS by_node (
+    cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL, made REAL NOT NULL,
+    body BLOB NOT NULL, PRIMARY KEY (cluster, job, attempt));
+CREATE INDEX IF NOT EXISTS by_node_made ON by_node (made);
 CREATE INDEX IF NOT EXISTS jobs_unclosed ON jobs (first) WHERE due IS NULL AND NOT closed;
 CREATE INDEX IF NOT EXISTS jobs_closed ON jobs (first) WHERE closed
 """

@@ -388,7 +388,7 @@ class Totals:
             job=RecordedJob(
                 id=self.job, attempt=None, user=self._user[1] if self._user else None,
                 started=_round(started), ended=_round(ended), elapsed_s=elapsed_s),
-            batch=None, harvest=None,
+            batch=None, harvest=None, by_node=None,
             coverage=Coverage(
                 expected=self.expected_count, reported=self.reported, missing=self.missing(),
                 missing_count=self.missing_count,

@@ -453,6 +453,85 @@ class ServersRecord(RecordPart):
     lower_bound: bool
 
 
+# -- at the storage servers, by node --------------------------------------------------------------
+
+@dataclass
+class ClientsIO(RecordPart):
+    """
+    What some clients of one file system have asked its storage servers for.
+
+    Attributes:
+        read_bytes: bytes that OSTs (and MDTs with data) sent them
+        write_bytes: bytes that they took
+        reads: requests that moved the bytes read
+        writes: requests that moved the bytes written
+        ost_operations: all other requests to OSTs
+        mdt_operations: all other requests to MDTs
+    """
+
+    read_bytes: Count
+    write_bytes: Count
+    reads: Count
+    writes: Count
+    ost_operations: Count
+    mdt_operations: Count
+
+
+@dataclass
+class NodesFileSystem(RecordPart):
+    """
+    What the job's nodes have asked one file system for while the job had them.
+
+    Attributes:
+        low: in the intervals between two sweeps that lie wholly in the job's time
+        high: with those that began before the job, or ended after it; null where something may be
+            missing, so that there is no upper bound
+        later_write_bytes: what the same nodes have written in whole intervals of the minute after
+            that, before another job began there: the job's own data, as far as it was still in the
+            nodes' memory at its end; null where that is not known
+        lower_bound: something may be missing in `low`; the notes say what
+    """
+
+    name: str
+    label: str
+    low: ClientsIO
+    high: ClientsIO | None
+    later_write_bytes: Count | None
+    lower_bound: bool
+    notes: list[str]
+
+
+@dataclass
+class NodesRecord(RecordPart):
+    """
+    What the job's nodes have asked the storage servers for (exports), where it had them alone.
+
+    Attributes:
+        why_none: why there are no numbers, such as "it shared node7 with job 4712"; "" where there
+            are
+        alone: how it is known that it had its nodes alone.  exclusive: the batch system had given
+            it whole nodes; listed: no other job ran on any of them, of all that the batch system
+            knows; "" where there are no numbers
+        began: seconds since 1970 by the site's clock, of the batch system's start of the job; null
+            where it is not known
+        ended: the same of its end
+        clocks_within_s: by how much the two clocks may differ from what was taken; null where that
+            could not be measured
+        unknown_nodes: the job's nodes of which no client is known, as node[1-3]; they are not in
+            the numbers
+        notes: what is true of all file systems
+    """
+
+    why_none: str
+    alone: str
+    began: Moment | None
+    ended: Moment | None
+    clocks_within_s: Seconds | None
+    unknown_nodes: str
+    file_systems: list[NodesFileSystem]
+    notes: list[str]
+
+
 # -- of the job ----------------------------------------------------------------------------------
 
 @dataclass
@@ -583,16 +662,19 @@ class Record(RecordPart):
             job's own server, which does not ask
         harvest: what the storage servers counted under the job's id (job_stats); null where there
             is no harvest, or it has not seen the job
+        by_node: what its nodes have asked the storage servers for (exports), between two bounds;
+            null where there are no exports, or the job is not over
         phases: parts of the job, from `mark`; empty for a job in one piece
     """
 
-    _absent = {"harvest": None}
+    _absent = {"harvest": None, "by_node": None}
 
     schema: SchemaNumber
     short: bool
     job: RecordedJob
     batch: BatchRecord | None
     harvest: ServersRecord | None
+    by_node: NodesRecord | None
     coverage: Coverage
     file_systems: list[FileSystemRecord]
     phases: list[PhaseRecord]

@@ -25,7 +25,8 @@ from iostats.report import (
     json_and_csv,
     node_sets,
 )
-from iostats.site import harvested_job, open_jobs, records
+from iostats.site import by_node, harvested_job, open_jobs, records
+from iostats.site.clients.history import ClientTotals
 from iostats.site.store import Key
 from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
@@ -84,6 +85,9 @@ def at_servers():
                                       {"scratch": fs}, ["home: OST0003: no sweep"], True)
 
 
+AT_EDGES = {("scratch", "10.77.0.11@tcp"): ClientTotals([23] * 6, [37] * 6, False, [])}
+
+
 class OfASite:
     """The record that a site's server makes of everything: with what the batch system says."""
 
@@ -93,6 +97,9 @@ class OfASite:
                       outcome="FAILED", exit_status=37, exit_signal=0)
         record = records.with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
                                      facts)
+        record = {**record, "by_node": by_node.with_numbers(
+            "listed", by_node.window_of(1_795_225_000.0, 1_795_225_060.0, 1.0, 0.0, 0.5),
+            AT_EDGES, AT_EDGES, AT_EDGES, {"10.77.0.11@tcp"}, "", [])}
         return {**record, "harvest": client_vs_server.compared(
             record, harvested_job.as_record(at_servers(), node_sets.folded),
             {("scratch", "OST0000")})}

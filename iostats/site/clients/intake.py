@@ -18,7 +18,7 @@ from iostats.site.clients.history import (
 )
 from iostats.site.clients.nids import KnownNids
 from iostats.site.clients.node_names import NodeNames
-from iostats.site.clients.rates import ClientSweep, columns_of, rates_of, readers_of
+from iostats.site.clients.rates import GONE_S, ClientSweep, columns_of, rates_of, readers_of
 from iostats.site.clients.source import ClientSource, MarkedLoss
 
 TYPE_CHECKING = False
@@ -126,6 +126,14 @@ class ClientHarvest:
     def latest_before(self, moment: float) -> Optional[float]:
         """The last sweep that was due at this moment, or before; None: there is none."""
         return max((one for one in self._moments if one <= moment), default=None)
+
+    def swept_until(self) -> Optional[float]:
+        """The moment up to which all clients were read, of all that are read; None for none."""
+        now = self._now()
+        found = [one.read_from for name in self.nids for one in readers_of(
+                     one for one in self.sources.values() if one.file_system == name).values()
+                 if one.read_from is not None and now - one.slot < GONE_S]
+        return min(found, default=None)
 
     def between(self, since: float, until: float, file_system: str = "",
                 nids: Iterable[str] | None = None,

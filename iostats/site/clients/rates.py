@@ -44,7 +44,7 @@ Attributes:
         than before.
 """
 
-_GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
+GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
 
 
 def columns_of(kind: str) -> list[int]:
@@ -76,7 +76,7 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
     `nids`.
     """
     readers = set(readers_of(sources).values())
-    current = [one for one in sources if one.last is not None and now - one.slot < _GONE_S]
+    current = [one for one in sources if one.last is not None and now - one.slot < GONE_S]
     if not current:
         return None
     rates = numpy.zeros((len(nids), len(CLIENT_METRICS)))
