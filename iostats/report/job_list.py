@@ -13,9 +13,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from iostats.base.errors import one_line
+from iostats.base.units import bytes_in, range_text
 from iostats.report import listing
 from iostats.report.job_fields import TABLE
-from iostats.report.job_summary import NODES, OF_PROGRAMS, SERVERS
+from iostats.report.job_summary import BY_NODE, EXPORTS, NODES, OF_PROGRAMS, SERVERS
 from iostats.report.listing import AS_FITS, Field, FieldColumn, NumberForm, number_text
 from iostats.totals.bounds import mark_of
 
@@ -31,7 +32,9 @@ def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
     """The text of a field of a row."""
     if field.kind == "note":
         return note_of(row)
-    value = row[field.name]
+    value = row.get(field.name)
+    if field.name in BY_NODE and row["source"] == EXPORTS:
+        return _range(row, field, how)
     if value is None or value == "" or value == []:
         return "-"
     if field.kind == "text":
@@ -47,11 +50,22 @@ def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
     return _mark(row, field) + number_text(value, field.kind, how)
 
 
+def _range(row: dict[str, Any], field: Field, how: NumberForm) -> str:
+    """What the job's nodes did: "1.2-1.4 TiB"."""
+    low, high = row[f"by_node_{field.name}"], row[f"by_node_{field.name}_max"]
+    if field.kind == "bytes" and how.unit and not how.raw:
+        first, last = (bytes_in(value, how.unit, how.units) if value is not None else None
+                       for value in (low, high))
+        return f">= {first}" if last is None else (
+            str(first) if first == last else f"{str(first).partition(' ')[0]}-{last}")
+    return range_text(low, high, "" if how.raw else field.name, how.units)
+
+
 def note_of(row: dict[str, Any]) -> str:
     """
     Why a row's numbers are not all of the job's, or not the job's alone; "" where they are.
 
-        3 of 4 nodes; 2 shared; storage servers only; not final; >= gaps in the harvest
+        3 of 4 nodes; 2 shared; storage servers only; not final; >= gaps in the harvest; by node
     """
     found = []
     if row["source"] == NODES and row["nodes"] is not None and row["reported"] < row["nodes"]:
@@ -62,8 +76,12 @@ def note_of(row: dict[str, Any]) -> str:
         found.append(f"{row['shared']} shared")
     if row["source"] == SERVERS:
         found.append("storage servers only")
+    elif row["source"] == EXPORTS:
+        found.append("by node")
     elif not row["source"]:
         found.append("no report")
+        if row.get("by_node_why"):
+            found.append(one_line(row["by_node_why"]))
     if not row["final"]:
         found.append("not final")
     elif row["source"] == SERVERS and row["lower_bound"]:
@@ -79,7 +97,9 @@ def _mark(row: dict[str, Any], field: Field) -> str:
     """Which way the number of a field may be wrong."""
     if not field.bound:
         return ""
-    low = row[field.bound]
+    low = row.get(field.bound)
+    if field.bound.endswith("_max"):
+        return ">= " if low is None or low > row[field.name] else ""
     if field.bound == "lower_bound":
         low = low and field.name in _too_low(row)
     return mark_of(low, field.name in (row.get("too_high") or ()))

@@ -32,7 +32,8 @@ Attributes:
     column: its name in tables, and with -o.
     name: its name in rows, and in JSON.
     kind: text, names, count, bytes, time, duration, seconds, yes, note.
-    bound: the name that says whether it may be too low; "" for what never is.
+    bound: the name that says whether it may be too low, or that has the most that it can be; ""
+        for what never is.
     help: for --helpformat and the documents.
 """
 FieldColumn = namedtuple("FieldColumn", "field width left")

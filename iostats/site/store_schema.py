@@ -108,6 +108,10 @@ def upgrade(connection: sqlite3.Connection, path: str) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
     for statement in _MAKE_MORE.split(";"):
         connection.execute(statement)
+    there = {name for _, name, *_ in connection.execute("PRAGMA table_info(summaries)")}
+    for name, kind in job_index.ADDED.items():
+        if name not in there:
+            connection.execute(f"ALTER TABLE summaries ADD COLUMN {name} {kind}")
 
 
 def _summarize(connection: sqlite3.Connection, path: str) -> None:

@@ -238,7 +238,11 @@ def test_json_has_what_was_counted(site):
                                          "operations"], "too_high": [],
         "source": "nodes", "net_read_bytes": None, "net_write_bytes": None,
         "net_lower_bound": False, "server_read_bytes": None, "server_write_bytes": None,
-        "server_operations": None, "server_lower_bound": False, "final": True}] == document["jobs"]
+        "server_operations": None, "server_lower_bound": False,
+        "by_node_read_bytes": None, "by_node_read_bytes_max": None,
+        "by_node_write_bytes": None, "by_node_write_bytes_max": None,
+        "by_node_operations": None, "by_node_operations_max": None, "by_node_why": "",
+        "final": True}] == document["jobs"]
 
 
 IS_OF_KIND = {
