@@ -53,8 +53,8 @@ Attributes:
 
 class Level(namedtuple(
         "Level", "name title words rows_of over group key option help member split details "
-                 "needs_batch_system is_in_top queries client_group",
-        defaults=("", "", "", "", None, (), False, True, (), None))):
+                 "needs_batch_system is_in_top queries client_group least",
+        defaults=("", "", "", "", None, (), False, True, (), None, 8))):
     """
     One level.
 
@@ -78,6 +78,7 @@ class Level(namedtuple(
         queries: [Query].
         client_group: the name of the row to which a client belongs, of (NID, node).  With IDS: file
             systems of which clients are known are shown by them; None where that says nothing.
+        least: characters that the names of its rows may be narrowed to.
     """
 
     __slots__ = ()
@@ -139,7 +140,7 @@ LEVELS = (
           help="compute nodes: what the servers count by client; where they do not, each of a "
                "job's nodes has an equal part of its load: ~",
           split=_each_node, details=(_JOBS, _JOBS_ON_IT, _USERS_ON_IT), needs_batch_system=True,
-          client_group=lambda nid, node: node),
+          client_group=lambda nid, node: node, least=20),
     Level("server", "OSS/MDS", "storage server", TARGETS, FILE_SYSTEM,
           lambda file_system, target, server: server, "s", option="storage-server",
           details=(_TARGETS, _JOBS, _NO_JOB, _SWEPT)),
@@ -159,9 +160,10 @@ LEVELS = (
           details=_OF_JOBS, is_in_top=False, queries=(
               Query("d", "rates-summed", RATES, "rates of each job, all file systems together"),)),
     Level("client", "CLIENT", "client", CLIENTS, FILE_SYSTEM, None,
-          details=(Detail("NODE", lambda row: row["node"], 8),), is_in_top=False, queries=(
+          details=(Detail("NODE", lambda row: "-" if row["node"] == row["client"] else row["node"],
+                          8),), is_in_top=False, queries=(
               Query("f", "clients", BOTH, "totals of today, and rates, of each client (NID)"),),
-          client_group=lambda nid, node: nid),
+          client_group=lambda nid, node: nid, least=24),
 )
 
 OF_TOP = tuple(level for level in LEVELS if level.is_in_top)

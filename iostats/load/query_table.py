@@ -70,7 +70,7 @@ def _columns(answer: dict[str, Any], units: str,
     level, (_, query) = levels.named(answer["by"]), levels.query_of(answer["level"])
     row = (answer["rows"] or [{}])[0]
     found: list[CellsOf] = [
-        (level.title, lambda row: name_of(row, level.row_member, labels), 8, None)]
+        (level.title, lambda row: name_of(row, level.row_member, labels), level.least, None)]
     if level.over != EVERYTHING and level.row_member != "file_system":
         found.append(_file_system(labels))
     if level.rows_of == IDS and level.over == ONE_TARGET:

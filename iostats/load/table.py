@@ -152,7 +152,7 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
     is_fs = level.row_member == "file_system"
     columns = [TextColumn(level.title, [f"{name} {fs}" if is_fs else name
                                         for name, fs, *_ in sums] + [
-        name_of(row, level.row_member, labels) for row in rows], 8, False)]
+        name_of(row, level.row_member, labels) for row in rows], level.least, False)]
     if not is_fs:
         columns.append(TextColumn("FS", [fs for _, fs, *_ in sums] + [
             label_of(row["file_system"], labels) for row in rows], 8, False))

@@ -5,14 +5,15 @@ What clients did, as load/ takes it: rates of the last sweep, and totals of toda
     harvest.clients.between(...)     ->  a Load of totals
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import numpy
 
 from iostats.base.cooperative import AT_ONCE
-from iostats.load.amounts import amounts_of_client
+from iostats.base.errors import one_line
+from iostats.load.amounts import METRICS, amounts_of_client
 from iostats.load.levels import TOTALS
 from iostats.load.sums import ClientLoad, Load
 
@@ -80,3 +81,24 @@ def of_today(clients: Any, rates: Load,
         kind=TOTALS, span_s=None, parts=[], by_id={}, sums=[], missing={}, began=began, more=(),
         clients={fs: ClientLoad(*lists, rates.clients[fs].missing if fs in rates.clients else {})
                  for fs, lists in columns.items()}), whys
+
+
+def complete(rows: list[dict[str, Any]], rates: Load,
+             whys: Mapping[tuple[str, str], Sequence[str]]) -> Generator[None, None, None]:
+    """Add the rates of a client to its row of totals, and `notes` (why they may be too low)."""
+    places: dict[str, dict[str, int]] = {}
+    for fs, clients in rates.clients.items():
+        places[fs] = {nid: place for place, nid in enumerate(clients.nids)}
+        yield
+    for number, row in enumerate(rows):
+        if number % AT_ONCE == 0:
+            yield
+        fs, nid = row["file_system"], row["client"]
+        place = places.get(fs, {}).get(nid)
+        amounts, is_low = [None] * len(METRICS), True
+        if place is not None:
+            clients = rates.clients[fs]
+            amounts, is_low = clients.amounts[place], bool(
+                clients.missing or clients.is_low[place])
+        row.update({f"{metric}_per_s": amount for metric, amount in zip(METRICS, amounts)},
+                   rates_lower_bound=is_low, notes=list(map(one_line, whys.get((fs, nid), ()))))

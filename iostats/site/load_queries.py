@@ -136,10 +136,9 @@ class LoadAnswers:
             answer["file_systems"] = []             # to add up everything for a few rows takes long
         if query.has_details:
             yield from _with_details(answer["rows"], harvest, known, level.over == ONE_TARGET)
-        for row in answer["rows"] if whys else ():
-            row["notes"] = [one_line(why) for why in whys.get((row["file_system"], row["client"]),
-                                                              ())]
-        if query.kind == BOTH and user is None and not ask.user and not ask.job:
+        if level.rows_of == CLIENTS:
+            yield from client_load.complete(answer["rows"], rates, whys)
+        elif query.kind == BOTH and user is None and not ask.user and not ask.job:
             every = wanted._replace(after=None, count=MOST_ROWS)
             of_now = yield from ranking.answer_in_steps(rates, every, known)
             now = {(row[level.row_member], row["file_system"]): row for row in of_now["rows"]}

@@ -38,7 +38,8 @@ def site(tmp_path_factory):
             ONE: (0, 23 * MIB, 0, 37, 3, 0), OTHER: (53_000, 0, 7, 0, 0, 0),
             "0@lo": (0, 61 * MIB, 0, 61, 0, 0)})["taken"], what="oss1's sweep")
         desk.clients("mds1", "scratch", {ONE: (0, 0, 0, 0, 0, 41)})
-        until(lambda: len(listed(desk)) == 2, what="two nodes")
+        until(lambda: [41, 0] == [row["mdt_operations"] for row in listed(desk)],
+              what="the sweep of mds1")
         yield desk
 
 

@@ -438,8 +438,9 @@ def test_totals_of_clients_are_those_of_today(with_clients):
         with_clients.told("mds1", at, {OTHER: (0, 0, 0, 0, 0, 0)})
         with_clients.end(at)
     answer = finished(LoadAnswers().query(with_clients, QueryParams("f"), None))
-    assert [(NID, 40 * MIB, 6 * MIB, 50, 0, 0.25), (OTHER, 0, 0, 30, 30, None)] == rows(
+    assert [(NID, 40 * MIB, 6 * MIB, 50, 0, 0.25), (OTHER, 0, 0, 30, 30, 0.0)] == rows(
         answer, "client", "write_bytes", "read_bytes", "requests", "metadata", "requests_per_s")
+    assert {False} == {row["rates_lower_bound"] for row in answer["rows"]}
     assert "totals" == answer["kind"] and answer["began"] < T
     assert all(row["lower_bound"] and any("not read before" in note for note in row["notes"])
                for row in answer["rows"])
