@@ -78,14 +78,12 @@ def fitting(rows: Sequence[dict[str, Any]], columns: Sequence[FieldColumn], how:
 
 def notes(rows: Sequence[dict[str, Any]], width: int | None) -> Iterator[str]:
     """Lines on why numbers may be too low, or are not known; each reason once."""
-    of: dict[str, dict[str, None]] = {}
+    of: dict[tuple[str, bool], dict[str, None]] = {}
     for row in rows:
         for why in row["notes"]:
-            of.setdefault(why, {})[row["node"]] = None
-    for why, nodes in of.items():
+            of.setdefault((why, row["lower_bound"]), {})[row["node"]] = None
+    for (why, is_low), nodes in of.items():
         named = " ".join(list(nodes)[:_MOST_NAMED])
         more = len(nodes) - _MOST_NAMED
         yield from wrapped(one_line(f"note: {named}{f' and {more} more' if more > 0 else ''}: "
-                                    f"{why}"), width)
-    if any(row["lower_bound"] for row in rows):
-        yield from wrapped("note: >=: there may be more than that", width)
+                                    f"{why}{': lower bounds (>=)' if is_low else ''}"), width)

@@ -49,8 +49,10 @@ def test_what_is_not_known_is_a_dash_and_nothing_is_0():
 def test_each_reason_is_one_note_with_its_first_nodes():
     rows = [row(f"nid{number}", lower_bound=True, notes=["oss1: its counters began again"])
             for number in range(7)]
-    assert ["note: nid0 nid1 nid2 nid3 nid4 and 2 more: oss1: its counters began again",
-            "note: >=: there may be more than that"] == list(node_list.notes(rows, None))
+    assert ["note: nid0 nid1 nid2 nid3 nid4 and 2 more: oss1: its counters began again: lower "
+            "bounds (>=)"] == list(node_list.notes(rows, None))
+    assert ["note: nid9: no such node"] == list(node_list.notes(
+        [row("nid9", low=None, notes=["no such node"])], None))
     assert [] == list(node_list.notes([row()], None))
 
 
