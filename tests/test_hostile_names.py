@@ -48,6 +48,7 @@ def test_a_hostile_name_stays_text_in_top_and_query(level, text):
     class Known:
         job_of = staticmethod(str)
         node_of = staticmethod(lambda nid: text)
+        running = staticmethod(lambda: [(text, text, (text,))])
 
         @staticmethod
         def facts(id):
@@ -127,6 +128,7 @@ def test_a_hostile_name_of_a_node_stays_text_in_a_narrow_table(text):
         job_of = staticmethod(str)
         facts = staticmethod(lambda id: None)
         node_of = staticmethod(lambda nid: text)
+        running = staticmethod(lambda: [(text, text, (text,))])
     load = load_of([], Known, at=1_795_225_060, span_s=20.0)._replace(
         clients={"scratch": ClientLoad(["10.0.0.1@tcp"], [[460, 740, 41, 23]], [False], {})})
     for width in (80, 120, 200):

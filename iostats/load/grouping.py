@@ -259,7 +259,7 @@ def _of_clients(level: Level, load: Load, clients: dict[str, ClientLoad], wanted
 
 def _jobs_of_nodes(load: Load,
                    wanted: Filter) -> Generator[None, None, dict[str, dict[str, str]]]:
-    """{node: {job: its user}} of those that the batch system knows; in steps."""
+    """{node: {job: its user}} of those that are there as the batch system says; in steps."""
     found: dict[str, dict[str, str]] = {}
     ids = dict.fromkeys(id for ids in load.by_id.values() for id in ids)
     for number, id in enumerate(ids):
@@ -269,6 +269,11 @@ def _jobs_of_nodes(load: Load,
         if facts is not None and facts.state != ENDED:
             for node in nodes_of(facts.nodes):
                 found.setdefault(node, {})[facts.job] = facts.user
+    for number, (job, user, nodes) in enumerate(list(wanted.known.running())):
+        if number % AT_ONCE == 0:
+            yield None
+        for node in nodes:
+            found.setdefault(node, {})[job] = user
     return found
 
 

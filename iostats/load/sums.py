@@ -8,7 +8,11 @@ an id in job_stats the batch system's Facts are asked: `known` is an object with
 
     job_of(id)   the job that it stands for; "" for what is none: "cp.0", "kworker", ""
     facts(id)    the job_facts.Facts of that job, or None
-    node_of(nid) the compute node of a client; asked only where a Load has clients
+
+and, where a Load has clients,
+
+    node_of(nid) the compute node of a client
+    running()    [(job, its user, its nodes)] of what runs now, as far as the batch system was asked
 
 Numbers are whole or a fraction a second; what is not known is None.  Besides the four METRICS a
 Load may have more columns, `more`, of MORE: amounts.py has them.

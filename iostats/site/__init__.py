@@ -9,5 +9,5 @@ It knows no command line and no terminal.  Sinks are given to it: it hands them 
 know which they are.
 
 Pure: resets, job_lifecycle, job_times, job_index, load_queries, client_load, node_queries,
-narrow_columns.
+query_details, narrow_columns.
 """

@@ -116,7 +116,7 @@ class SiteServer(RpcServer):
                             for name in self.methods} | {
             "hello": self.methods["hello"],
             "packed_clients": Method(self._relayed, sweep_decoder.PackedSweep)}
-        self._answers = load_queries.LoadAnswers()
+        self._answers = load_queries.LoadAnswers(lambda: self.all_jobs.runs.running())
         self._of_nodes = node_queries.NodeAnswers()
 
     async def listen(self, host: str = "") -> None:

@@ -27,6 +27,10 @@ class KnownNodes(Known):
     def node_of(nid):
         return NODES.get(nid, nid)
 
+    @staticmethod
+    def running():
+        return ()
+
 
 def clients(missing=(), low=(), found=SCRATCH):
     return ClientLoad(list(found), [list(one) for one in found.values()],
@@ -102,6 +106,17 @@ def test_a_job_that_has_ended_is_not_on_its_nodes():
             return facts and facts._replace(state=ENDED)
     [first, *_] = ranking.answer(with_clients(), LoadQuery("node", "scratch"), Over)["rows"]
     assert (None, []) == (first["jobs"], first["job_names"])
+
+
+def test_jobs_that_job_stats_do_not_know_are_on_their_nodes_too():
+    """A site without jobid_var: 4717 is carol's, on nid007; 4711 is listed as well."""
+    class Listed(KnownNodes):
+        @staticmethod
+        def running():
+            return [("4717", "carol", ("nid007", "nid008")), ("4711", "alice", ("nid001",))]
+    first, second, _ = ranking.answer(with_clients(), LoadQuery("node", "scratch"), Listed)["rows"]
+    assert ["12345_10", "4711"] == first["job_names"]
+    assert (1, ["4717"], ["carol"]) == (second["jobs"], second["job_names"], second["users"])
 
 
 def test_a_storage_server_that_is_missing_makes_lower_bounds_of_all_of_its_file_system():
