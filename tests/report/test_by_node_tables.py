@@ -34,7 +34,7 @@ def file_system(low, high, name="scratch", later=None, notes=()):
 
 def by_node(*file_systems, why_none="", notes=()):
     return NodesRecord(why_none=why_none, alone="" if why_none else "listed", began=BEGAN,
-                       ended=BEGAN + 1867, clocks_within_s=0.5, unknown_nodes="",
+                       ended=BEGAN + 1867, clocks_within_s=0.5, unknown_nodes="", jobs_before=[],
                        file_systems=list(file_systems), notes=list(notes))
 
 
