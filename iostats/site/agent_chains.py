@@ -11,6 +11,8 @@ from typing import Any, Optional
 
 import msgspec
 
+from iostats.wire.messages.clients import ReceivedClients
+
 from iostats.wire.relays import is_relayed
 
 TYPE_CHECKING = False
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Union
 
-    from iostats.wire.messages.clients import ReceivedClients
     from iostats.wire.messages.sweep import ReceivedSweep
 
 UP_S = 5.0                      # some pauses and so long after its last message, an agent is not up
@@ -91,3 +92,11 @@ def following(agent: AgentState, taken: Union[ReceivedSweep, ReceivedClients], n
         clock_ahead_s=taken.clock_ahead_s,
         past=agent.past if follows else [*agent.past, agent.run][-_MOST_PAST:],
         targets=agent.targets if follows else []), {}
+
+
+def targets_of(taken: Union[ReceivedSweep, ReceivedClients]) -> list[tuple[str, str]]:
+    """The targets that a message tells of."""
+    if isinstance(taken, ReceivedClients):
+        return [(block.head.file_system, target) for block, _ in taken.blocks
+                for target in block.head.targets]
+    return [(block.head.file_system, block.head.target) for block, _ in taken.blocks]

@@ -22,7 +22,7 @@ import msgspec
 
 from iostats.base.options import LONGEST_PAUSE_S
 from iostats.base.errors import StateError, WireError
-from iostats.site.agent_chains import UP_S, AgentState, agent_of, following, those_up
+from iostats.site.agent_chains import UP_S, AgentState, agent_of, following, targets_of, those_up
 from iostats.site.clients.intake import ClientHarvest
 from iostats.site.harvest_checkpoints import Checkpoints
 from iostats.site.harvest_store import BlockRow, LoggedRow, SweepStore, decoded_row, encoded_row
@@ -82,7 +82,7 @@ class Harvest:
         self.config, self._now, self.sinks = config, now, list(sinks)
         self._store = SweepStore(store)
         self.lives = JobLives(self._store, config, now)
-        self.clients = ClientHarvest(config, now)
+        self.clients = ClientHarvest(store, config, now)
         self.job_of, self.facts = self.lives.job_of, self.lives.facts
         self.relays: Optional[Relays] = None
         self.reload()
@@ -96,7 +96,6 @@ class Harvest:
 
     def _reload(self) -> None:
         self._job_ids, self._done = JobIds(), 0.0
-        self.clients.reload()
         self.sweep: Optional[SiteSweep] = None
         # {node: targets of a sweep of which more messages are to come}
         self._fresh: dict[str, set[_Key]] = {}
@@ -115,6 +114,8 @@ class Harvest:
         self.checkpoints = Checkpoints(self._store, self.targets,
                                        {key: len(saved[key]) for key in self.targets})
         changed = self._replay(saved.keys() - self.targets.keys())
+        if self.clients.reload():
+            self._ask_for_full(())
         self.lives.reload(self.targets, changed)
 
     def _replay(self, damaged: set[Any]) -> dict[str, float]:
@@ -155,11 +156,15 @@ class Harvest:
                 damaged.add(key)
                 is_damaged = True
         if is_damaged:
-            for agent in self.agents.values():
-                agent.run = ""
-            self._store.drop(useless, {node: msgspec.json.encode(agent)
-                                       for node, agent in self.agents.items()})
+            self._ask_for_full(useless)
         return changed
+
+    def _ask_for_full(self, useless: Iterable[int]) -> None:
+        """What is in the store is damaged: all agents are to begin anew, without these rows."""
+        for agent in self.agents.values():
+            agent.run = ""
+        self._store.drop(useless, {node: msgspec.json.encode(agent)
+                                   for node, agent in self.agents.items()})
 
     def _take_block(self, target: CorrectedTarget, block: Any, row: BlockRow) -> bool:
         """Let a target have one of its blocks, which is kept as `row`; was it a reading's last?"""
@@ -189,7 +194,7 @@ class Harvest:
         mine = self._fresh.setdefault(node, set())
         if message.seq == 1:
             mine.clear()
-        read = _targets_of(taken)
+        read = targets_of(taken)
         others = {key: owner for key in read if (owner := self._owner(key, node, now))}
         mine.update(key for key in read if key not in others)
         # An agent that has not yet heard of our clock may have planned in the future.
@@ -285,8 +290,9 @@ class Harvest:
                     self.reload()
                 self.end_sweep()
                 self.lives.ask_in_turn()
+                self.clients.names.look()
                 await self.lives.look(self.swept_until(), on_settled, self.forget)
-                while self.checkpoints.step():
+                while self.checkpoints.step() or self.clients.step():
                     await asyncio.sleep(0)
             except StateError as error:
                 log.error("%s", error)
@@ -358,18 +364,11 @@ class Harvest:
         """Before an orderly end."""
         if self._is_whole:
             self.checkpoints.close()
+            self.clients.close()
 
     def forget_before(self, moment: float) -> None:
         """Remove what was counted for jobs that were settled before this moment."""
         self._store.forget(moment)
-
-
-def _targets_of(taken: Received) -> list[_Key]:
-    """The targets that a message tells of."""
-    if isinstance(taken, clients.ReceivedClients):
-        return [(block.head.file_system, target) for block, _ in taken.blocks
-                for target in block.head.targets]
-    return [(block.head.file_system, block.head.target) for block, _ in taken.blocks]
 
 
 def answer_to(harvest: Harvest, message: Union[sweep_json.JsonSweep, sweep_decoder.PackedSweep],

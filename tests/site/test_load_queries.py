@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
+from types import SimpleNamespace
 
 import kernel
 import msgspec
@@ -20,10 +21,12 @@ from iostats.base.job_facts import Facts
 from iostats.load import table
 from iostats.site import load_queries
 from iostats.site.clients.intake import ClientHarvest
+from iostats.site.clients.node_names import NodeNames
 from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
 from iostats.site.resets.gaps import CLEARED
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
+from iostats.site.store import Store
 from iostats.wire.messages import clients_decoder
 from iostats.wire.messages.sweep_decoder import PackedSweep
 
@@ -35,11 +38,15 @@ class Harvest:
 
     job_of, facts = staticmethod(Known.job_of), staticmethod(Known.facts)
 
-    def __init__(self):
+    def __init__(self, directory=None):
         self.names, self.targets, self.agents, self.sweep = JobIds(), {}, {}, None
         self.kernels, self.now, self.aheads = {}, T, {}     # aheads: {node: s}, of their clocks
-        self.clients = ClientHarvest(site.load(os.devnull, environ={}), lambda: self.now)
-        self.client_agents = {}
+        self.clients, self.client_agents = SimpleNamespace(
+            sweep=None, names=NodeNames(site.load(os.devnull, environ={}))), {}
+        if directory is not None:
+            self.clients = ClientHarvest(Store(str(directory / "site.sqlite")),
+                                         site.load(os.devnull, environ={}), lambda: self.now)
+            self.clients.reload()
 
     def told(self, node, at, gains, fs="scratch", **fields):
         """A sweep of what clients did, {nid: amounts of CLIENT_METRICS}, of a storage server."""
@@ -81,9 +88,9 @@ class Harvest:
 
 
 @pytest.fixture
-def harvest():
+def harvest(tmp_path):
     """Between two sweeps, 20 s apart: 4711 wrote 40 x 1 MiB, cp.0 read, 12366 opened."""
-    one = Harvest()
+    one = Harvest(tmp_path)
     ost = one.add("OST", "scratch", "OST0000", "oss1")
     mdt = one.add("MDT", "scratch", "MDT0000", "mds1")
     for job in ("4711", "cp.0"):

@@ -25,7 +25,7 @@ def desk(tmp_path):
     """
     desk = HarvestInside(tmp_path / "site.sqlite")
     desk.nodes = {ONE: "nid001", TWO: "nid001"}
-    names = desk.harvest.clients.names
+    desk.call_nodes(desk.nodes)
     desk.clients("oss1", "scratch", {ONE: SOME, TWO: (7, 0, 1, 0, 0, 3), "0@lo": SOME})
     desk.now -= 20                                          # mds1 begins in the same sweep
     desk.clients("mds1", "home", {OTHER: (0, 0, 0, 0, 0, 0)})
@@ -34,8 +34,6 @@ def desk(tmp_path):
     desk.clients("oss1", "scratch", {ONE: (0, 1000, 0, 1, 0, 0)})
     desk.clients("mds1", "home", {OTHER: (0, 0, 0, 0, 0, 17)})
     desk.turn()
-    for nid, node in desk.nodes.items():
-        names._name(nid, node)
     return desk
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     import numpy.typing
 
+    from iostats.site.clients.nids import KnownNids
+    from iostats.site.clients.readings import MarkedLoss
+
     _Array = numpy.typing.NDArray[Any]
 
 ClientTotals = namedtuple("ClientTotals", "low high is_lower_bound why")
@@ -85,6 +88,16 @@ class ClientSums:
         known = self.reasons.setdefault(number, [])
         if why not in known and len(known) < _MOST_REASONS:
             known.append(why)
+
+    def mark_loss(self, loss: MarkedLoss, node: str, file_system: str, known: KnownNids) -> None:
+        """Mark what `node` may have lost, as far as that was in between."""
+        if place_of(loss.since, loss.until, self._began, self._ended, self._slack_s) is OUTSIDE:
+            return
+        number = known.find(loss.nid) if loss.nid else -1
+        if loss.nid and number < 0:
+            return
+        where = [node, *([f"{file_system}-{loss.target}"] if loss.target else ())]
+        self.mark(number, ": ".join(filter(None, (*where, loss.why))))
 
     def totals(self, number: int) -> ClientTotals:
         """The ClientTotals of one client."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from iostats.site.clients.nids import KnownNids
-    from iostats.site.clients.source import ClientReading, ClientSource
+    from iostats.site.clients.readings import ClientReading
+    from iostats.site.clients.source import ClientSource
 
     _Array = numpy.typing.NDArray[Any]
 

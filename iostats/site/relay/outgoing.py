@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import numpy
 
-from iostats.site.clients.source import MarkedLoss
+from iostats.site.clients.readings import MarkedLoss
 from iostats.site.relay.destination import RelayDestination
 from iostats.wire import relays
 from iostats.wire.messages.clients import ReceivedClients
