@@ -16,6 +16,7 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
+from exports_kernel import messages_of
 from job_stats_text import Job, Value, text
 from processes import CLIENT, Desk, Done, free_port, until
 from site_desk import SiteDesk
@@ -58,6 +59,7 @@ class SiteOfTest(RpcServer):
         """`ahead_s`: its clock is so far ahead of this machine's; `known`: another's messages."""
         self.messages, self.heard, self.refusal = list(known or ()), [], None
         self.packed = []                        # the bytes of each packed_sweep
+        self.clients = []                       # those of each packed_clients
         self._loop, self._ready = None, threading.Event()
         config = site.load(os.devnull, environ={})
         super().__init__(protocol.SITE, [Secret(protocol.SITE, SECRET.encode(), now=self._clock)],
@@ -65,6 +67,7 @@ class SiteOfTest(RpcServer):
                          self._clock)
         self._ahead_s = ahead_s
         self.methods["packed_sweep"] = Method(self._sweep, PackedSweep)
+        self.methods["packed_clients"] = Method(self._clients, PackedSweep)
         self.methods["sweep"] = Method(self._sweep, JsonSweep)              # of agents of 0.1
         self._wanted = port
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -97,9 +100,19 @@ class SiteOfTest(RpcServer):
             self.packed.append(params.sweep)
         taken = (params.received() if isinstance(params, JsonSweep)
                  else decoded_sweep(params, 16 << 20))
-        message = Message(**{name: getattr(taken.head, name) for name in _OF_HEAD},
-                          clock_ahead_s=taken.clock_ahead_s,
-                          targets=[_listed(rows) for rows, _ in taken.blocks])
+        return self._take(Message(**{name: getattr(taken.head, name) for name in _OF_HEAD},
+                                  clock_ahead_s=taken.clock_ahead_s,
+                                  targets=[_listed(rows) for rows, _ in taken.blocks]), sender)
+
+    def _clients(self, params, sender):
+        head, _ = messages_of(params.sweep)
+        answer = self._take(Message(**{name: head[name] for name in _OF_HEAD},
+                                    clock_ahead_s=params.clock_ahead_s, targets=[]), sender)
+        if answer["why"] == "":
+            self.clients.append(params.sweep)
+        return answer
+
+    def _take(self, message, sender):
         assert message.node == self.require_authenticated(sender).node
         here = (message.run, message.seq)
         if self.refusal is not None:
@@ -200,7 +213,7 @@ class StorageDesk(Desk):
         self.choices = {
             "site.host": "127.0.0.1", "site.port": self.port, "harvest.interval": 1,
             "site.secret": self.directory / "site.secret", "harvest.spool_dir": self.spool,
-            "harvest.cpu_percent": 100, "node.retry_timeout": 60}
+            "harvest.cpu_percent": 100, "harvest.exports": "no", "node.retry_timeout": 60}
         self._sites = []
 
     def write_config(self, **choices):

@@ -56,6 +56,7 @@ class StorageServer:
         directory = self.root / "proc/fs/lustre" / kind / f"{file_system}-{target}"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "job_cleanup_interval").write_text(f"{self.cleanup_s}\n")
+        (directory / "exports").mkdir(exist_ok=True)
         now = time.time_ns()
         for job in [one for where, one in self._began if where == target]:
             if job not in jobs or job in anew:

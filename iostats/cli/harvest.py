@@ -48,6 +48,7 @@ def main(given: dict[str, Any], config: Config, root: str) -> int:
 
     def end(*_: object) -> None:
         raise _Ended
+    agent = None
     try:
         signal.signal(signal.SIGTERM, end)
         if not os.isatty(0):                            # else: whose terminal has gone
@@ -65,6 +66,10 @@ def main(given: dict[str, Any], config: Config, root: str) -> int:
             agent.run()
     except _Ended:
         pass
+    finally:
+        if agent is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            agent.end()
     return DONE
 
 

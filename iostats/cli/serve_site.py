@@ -18,7 +18,6 @@ from iostats.base.errors import DONE
 from iostats.cli.parser import say
 from iostats.server import process
 from iostats.site.receive import SiteServer
-from iostats.site.relay.outgoing import Relays
 from iostats.site.store import Store
 from iostats.wire import auth, protocol, secret
 
@@ -42,15 +41,12 @@ def run(options: argparse.Namespace, config: Config) -> int:
     checks = auth.with_timeout(
         auth.MUNGED_TIMEOUT_S, auth.MUNGED_ANSWER, lambda: auth.server_credentials(
             config, protocol.SITE, config["site.secret"], say, uids=auth.ANYONE))
-    store, outlets, told = Store(config["site.store"]), [], None
+    store, outlets = Store(config["site.store"]), []
     process.use_uvloop()
     try:
         outlets = sinks.of(config, say)
-        told = Relays(config, say, time.time)
-        asyncio.run(_serve(store, checks, config, options, outlets, told))
+        asyncio.run(_serve(store, checks, config, options, outlets))
     finally:
-        if told is not None:
-            told.close()
         for outlet in outlets:
             outlet.close()
         store.close()
@@ -58,10 +54,9 @@ def run(options: argparse.Namespace, config: Config) -> int:
 
 
 async def _serve(store: Store, checks: Sequence[auth.Credentials], config: Config,
-                 options: argparse.Namespace, outlets: list[Any], told: Relays) -> None:
+                 options: argparse.Namespace, outlets: list[Any]) -> None:
     process.raise_limits(config, 64 + sum(outlet.connections for outlet in outlets))
     server = SiteServer(store, checks, config, time.time, outlets)
-    server.harvest.relays = told
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

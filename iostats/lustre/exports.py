@@ -45,6 +45,18 @@ Attributes:
 Each is None where it is not known: a line of it cannot be understood.
 """
 
+Glance = namedtuple("Glance", "start_ns amounts counts why")
+Glance.__doc__ = """
+What one file says of its client, for who compares it with an earlier reading.
+
+Attributes:
+    start_ns: when the file began, ns of the wall clock; 0 where it does not show that.
+    amounts: ClientAmounts since then.
+    counts: {counter: (samples,), or (samples, min, max, sum) of bytes}, where start_ns is 0: what
+        shows that the file began anew; None where a line of it cannot be understood.
+    why: what cannot be understood, the first of it; "".
+"""
+
 _LONGEST_NID = 64                   # LNET_NIDSTR_SIZE; 32 before IPv6
 _NID = re.compile(r"[0-9A-Za-z.:]+@[a-z][a-z0-9]*")
 # Lines and header as nearly all releases print them; what is of another form, stats.parse reads.
@@ -54,6 +66,16 @@ _HEADER = re.compile(rb"snapshot_time +(\d{10})\.(\d{9}) secs\.nsecs\n"
                      rb"(?:start_time +(\d{10})\.(\d{9}) secs\.nsecs\n"
                      rb"elapsed_time +-?\d{1,10}\.\d{9} secs\.nsecs\n)?")
 _NAME = re.compile(r"\s*(\S.*?)\s+\d+ samples \[")
+# What `glance` needs of lines and header; what is of another form, or impossible, parse() reads.
+_COUNTS = re.compile(rb"^(\w{1,100}) +(\d{1,18}) samples \[(?:"
+                     rb"\w{1,20}\] (\d{1,18}) (\d{1,18}) (\d{1,18})(?: \d{1,20})?|"
+                     rb"(?!bytes\]|usecs?\])\w{1,20}\])$", re.M)
+_TIMES = re.compile(rb"snapshot_time +\d{1,10}\.\d{1,9} secs\.[un]secs\n"
+                    rb"(?:start_time +(\d{1,10})\.(\d{9}) secs\.nsecs\n"
+                    rb"elapsed_time +-?\d{1,10}\.\d{9} secs\.nsecs\n)?")
+_READ, _WRITTEN, _OPERATION, _OTHER = range(4)
+_kinds: dict[bytes, int] = {}
+_LARGEST = 2**63 - 1
 _HAVE_SUMS = (BYTES_UNIT, *TIME_UNITS)
 _names: dict[tuple[bytes, bytes], tuple[str, str]] = {}        # (name, unit), as text
 _MOST_NAMES = 2000                  # there are some 50 in a release
@@ -149,6 +171,82 @@ def _as_text(name: bytes, unit: bytes) -> tuple[str, str]:
 
 def _unit(name: str, printed: str) -> str:
     return BYTES_UNIT if name in ("read_bytes", "write_bytes") else printed
+
+
+def glance(data: bytes, origin: str = "stats") -> Glance:
+    """
+    The Glance of the bytes of one file: what parse() and amounts_of() say of it, for less.
+
+    >>> glance(b"snapshot_time 7.5 secs.usecs\\nread_bytes 23 samples [bytes] 2 9 94\\n").counts
+    {'read_bytes': (23, 2, 9, 94)}
+    """
+    return _at_a_glance(data) or _after_all(data, origin)
+
+
+def _at_a_glance(data: bytes) -> Glance | None:
+    times = _TIMES.match(data)
+    if times is None or not data.endswith(b"\n"):
+        return None
+    lines = _COUNTS.findall(data, times.end())
+    if len(lines) != data.count(b"\n", times.end()):
+        return None
+    read_bytes = write_bytes = reads = writes = operations = 0
+    names = set()
+    for name, samples, low, high, total in lines:
+        kind = _kinds.get(name)
+        if kind is None:
+            kind = _kind_of(name)
+        if low:
+            if int(total) > int(samples) * int(high) or int(high) < int(low):
+                return None
+        elif kind <= _WRITTEN:                      # without the sum that it has in each release
+            return None
+        if kind == _OPERATION:
+            operations += int(samples)
+        elif kind == _READ:
+            read_bytes, reads = int(total), int(samples)
+        elif kind == _WRITTEN:
+            write_bytes, writes = int(total), int(samples)
+        names.add(name)
+    if len(names) != len(lines):
+        return None
+    seconds, ns = times.groups()
+    start_ns = int(seconds + ns) if seconds else 0
+    amounts = ClientAmounts(read_bytes, write_bytes, reads, writes, operations)
+    if start_ns >= stats.FIRST_WALL_CLOCK_NS:
+        return Glance(start_ns, amounts, None, "")
+    return Glance(0, amounts, {
+        name.decode(): (int(samples), int(low), int(high), int(total))
+        if _kinds.get(name, _OTHER) <= _WRITTEN else (int(samples),)
+        for name, samples, low, high, total in lines}, "")
+
+
+def _kind_of(name: bytes) -> int:
+    text = name.decode("ascii")
+    kind = (_READ if text == "read_bytes" else _WRITTEN if text == "write_bytes" else
+            _OPERATION if is_operation(text) else _OTHER)
+    if len(_kinds) < _MOST_NAMES:
+        _kinds[name] = kind
+    return kind
+
+
+def _after_all(data: bytes, origin: str) -> Glance:
+    reading = parse(data, origin)
+    if reading.snapshot_ns is None:
+        shown = data.decode("utf-8", "replace").partition("\n")[0][:60]
+        return Glance(0, ClientAmounts(*[None] * 5), None,
+                      f"{origin}:1: expected snapshot_time, got {shown!r}")
+    amounts = ClientAmounts(*(None if one is None or not 0 <= one <= _LARGEST else one
+                              for one in amounts_of(reading)))
+    why = next(iter(reading.bad.values()), "")
+    if None in amounts and not why:
+        why = f"{origin}: expected amounts below 2**63, got larger ones"
+    counts = None
+    if not reading.start_ns and not why:
+        counts = {name: counter[:1] + counter[2:5] if counter.unit == BYTES_UNIT and
+                  name in ("read_bytes", "write_bytes") else counter[:1]
+                  for name, counter in reading.counters.items()}
+    return Glance(reading.start_ns or 0, amounts, counts, why)
 
 
 def amounts_of(reading: Reading) -> ClientAmounts:

@@ -1,17 +1,20 @@
 """
 The agent on a storage server: what changed in job_stats, to the site's server, sweep after sweep.
 
-    targets.py   which OSTs and MDTs are here  ->  encoding.py  messages of what changed
-                 ->  delivery.py  kept on the disk, sent to the site's server
+    targets.py   which OSTs and MDTs are here  ->  encoding.py  messages of what changed, of jobs
+                 and (clients.py) of clients  ->  delivery.py  kept on the disk, sent to the site's
+                 server
 
 schedule.py says when.  The agent itself keeps no totals.
 """
 
 from __future__ import annotations
 
+import os
 import time
 
 from iostats.base.errors import IostatsError, NotDelivered
+from iostats.storage.clients import STATE, Clients
 from iostats.storage.delivery import Delivery, SweepNotKept
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.schedule import Pace, SweepClock, next_slot, pause_s
@@ -38,6 +41,7 @@ class Agent:
 
     Attributes:
         encoder, delivery: what makes the messages, and what sends them.
+        clients: what exports say; None where they are not read.
     """
 
     def __init__(self, config: Config, root: str, node: str, server: tuple[str, int],
@@ -50,6 +54,9 @@ class Agent:
             node, min(_PART_BYTES, config["server.max_message_bytes"] // 5), self._clock,
             self._pace, self._say)
         self.delivery = Delivery(config, node, server, self._pace, self._say, self.encoder.lost)
+        self.clients = None if config["harvest.exports"] == "no" else Clients(
+            os.path.join(self.delivery.spool.directory, STATE), file_systems, self._clock,
+            self._pace, self._say)
 
     def run(self) -> None:
         """Sweep until a signal ends it."""
@@ -69,7 +76,18 @@ class Agent:
             except Exception as error:         # a bug is no reason to leave all jobs uncounted
                 self.encoder.is_broken = True
                 self._say(f"internal error; please report: {error!r}")
-            self.delivery.deliver(time.monotonic() + max(2.0, every / 2))
+            self._deliver(time.monotonic() + max(2.0, every / 2))
+
+    def end(self) -> None:
+        """Keep what another agent goes on from."""
+        if self.clients is not None:
+            self.clients.keep()
+
+    def _deliver(self, until: float) -> bool:
+        is_all = self.delivery.deliver(until)
+        if is_all and not self.encoder.is_broken and self.clients is not None:
+            self.clients.delivered()
+        return is_all
 
     def once(self) -> None:
         """One sweep now, and all that waits; NotDelivered where the server did not take it."""
@@ -78,7 +96,7 @@ class Agent:
         every = self._every()
         self.sweep(int(delivery.clock.now() // every) * every, every)
         until, delivery.refused = time.monotonic() + self._config["node.retry_timeout"], ""
-        while not delivery.deliver(max(until, time.monotonic() + 1)):
+        while not self._deliver(max(until, time.monotonic() + 1)):
             left = until - time.monotonic()
             if left <= 0:
                 raise NotDelivered(f"{len(delivery.spool)} messages wait in "
@@ -92,6 +110,7 @@ class Agent:
         Read all targets, and let what changed wait; `slot`: when that was due, seconds since 1970.
         """
         self._pace.begin()
+        began_s = time.process_time()
         found = local_targets(self._root, self._file_systems)
         if not found and not self._file_systems:
             self._say("no OST and no MDT on this machine, or none that this user may see; waiting "
@@ -108,10 +127,15 @@ class Agent:
         server = self.delivery.clock
         ahead_s = round(self._clock.now() - server.now(), 3) if server.is_known else None
         try:
-            self.encoder.sweep(found, slot, every, ahead_s, self.delivery.keep)
+            self.encoder.sweep(found, slot, every, ahead_s, self.delivery.keep, self.clients)
         except SweepNotKept:
             self.delivery.spool.drop(self.encoder.run, self.encoder.began)
             raise
+        # A full sweep parses every file, and is no measure of those that follow.
+        if (self.clients is not None and self._config["harvest.exports"] == "auto"
+                and self.encoder.began > 1):
+            self.clients.took(time.process_time() - began_s, every,
+                              self._config["harvest.cpu_percent"])
 
     def _every(self) -> int:
         return pause_s(self._config["harvest.interval"],
@@ -133,7 +157,7 @@ class Agent:
                 return None
             if len(delivery.spool) and left > 0.5 and time.monotonic() >= delivery.retry_at:
                 self._pace.begin()
-                delivery.deliver(time.monotonic() + left - 0.3)
+                self._deliver(time.monotonic() + left - 0.3)
                 continue
             step = min(left, _STEP_S)
             if len(delivery.spool) and delivery.retry_at > time.monotonic():

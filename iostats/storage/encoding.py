@@ -1,5 +1,5 @@
 """
-A storage server's sweeps as messages: what changed in job_stats since the one before.
+A storage server's sweeps as messages: what changed since the one before.
 
     job_stats -> pieces -> changed? -> parse -> blocks -> messages of at most 1 MB
 
@@ -20,8 +20,10 @@ from iostats.lustre.job_stats_rows import Rows
 from iostats.node import identity as this_node
 from iostats.storage.fingerprints import Fingerprints
 from iostats.storage.targets import booted_at_ns, chunks, open_job_stats
+from iostats.wire.messages import clients_encoder
 from iostats.wire.messages.sweep_encoder import (
     LONGEST_WHY,
+    MAGIC,
     BlockEncoder,
     SweepMessages,
     json_length,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from iostats.storage.clients import Clients
     from iostats.storage.schedule import Pace, SweepClock
     from iostats.storage.targets import LocalTarget
 
@@ -63,12 +66,14 @@ class SweepEncoder:
             self.is_broken = True
 
     def sweep(self, found: Sequence[LocalTarget], slot: int, every: int, ahead_s: float | None,
-              keep: Callable[[str, int, bytes, bool], None]) -> None:
+              keep: Callable[[str, int, bytes, bool], None],
+              clients: Clients | None = None) -> None:
         """
         Read the targets `found`; each message goes to `keep(run, seq, message, is it of a full
         sweep)`, whose exceptions end the sweep and its chain.
 
-        `ahead_s`: our clock less the server's; None where that is not known.
+        `ahead_s`: our clock less the server's; None where that is not known.  `clients`: what they
+        have done is read as well, and follows in messages of its own.
         """
         keys = {(one.file_system, one.name) for one in found}
         for key in self._prints.keys() - keys:
@@ -79,15 +84,24 @@ class SweepEncoder:
             self.is_broken = False
         self.began = self._seq + 1
         is_full = self.began == 1
-        parts = SweepMessages(lambda message: keep(self.run, self._seq, message, is_full),
-                      lambda: self._head(full=is_full, slot=slot, every=every,
-                                         read_ahead_s=ahead_s),
-                      self._longest)
+
+        def messages(magic: bytes) -> SweepMessages:
+            return SweepMessages(
+                lambda message: keep(self.run, self._seq, message, is_full),
+                lambda: self._head(full=is_full, slot=slot, every=every, read_ahead_s=ahead_s),
+                self._longest, magic)
+        parts = messages(MAGIC)
         gc.disable()                           # rows are no cycles, and are looked at in vain
         try:
             for target in found:
                 self._add(target, parts)
-            parts.end()
+            if clients is not None:            # before the last message of the jobs is kept
+                clients.read(found)
+            parts.end(last=clients is None)
+            if clients is not None:
+                parts = messages(clients_encoder.MAGIC)
+                clients.send(parts, is_full)
+                parts.end()
         except BaseException:
             self.is_broken = True
             raise

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 KINDS = ("obdfilter", "mdt")
+_DIRECTORY = {"OST": "obdfilter", "MDT": "mdt"}
 _CHUNK = 1 << 16
 # Of one job_stats, whose entries have 2.3 kB (an OST's) to 3.9 kB (an MDT's of 2.17; 4.8 kB with
 # histograms): 800,000 of the longest; and how long read(2) may take for all of it.
@@ -36,7 +37,8 @@ One OST or MDT of this machine.
 
 Attributes:
     name: "OST000a", "MDT0000".
-    directories: where its job_stats may be, the best place first.
+    directories: where its files may be, the best place first, and those that are closed to us
+        last.
     cleanup_s: its job_cleanup_interval in seconds, 0 for never; None where it can't be read.
 """
 
@@ -56,16 +58,23 @@ def local_targets(root: str, file_systems: Sequence[str] = ()) -> list[LocalTarg
     """[LocalTarget], of these file systems or of all, in the order of their names."""
     found: dict[tuple[str, str], list[str]] = {}
     for kind in KINDS:
+        closed: list[str] = []
         for place in PLACES:
             directory = os.path.join(root, place, kind)
             try:
                 names = os.listdir(directory)
+            except PermissionError:                 # debugfs, of which 2.17 has the exports in
+                closed.append(directory)
+                continue
             except OSError:
                 continue
             for name in names:
                 key = split_name(name)
                 if key is not None and (not file_systems or key[0] in file_systems):
                     found.setdefault(key, []).append(os.path.join(directory, name))
+        for (file_system, target), directories in found.items():
+            if _DIRECTORY[target[:3]] == kind:
+                directories += [f"{directory}/{file_system}-{target}" for directory in closed]
     return [LocalTarget(*key, found[key], _cleanup_s(found[key])) for key in sorted(found)]
 
 
@@ -98,6 +107,32 @@ def _cleanup_s(directories: Iterable[str]) -> int | None:
 def booted_at_ns() -> int:
     """When this machine was booted, ns of the wall clock; 2.15.0 counts from then."""
     return time.time_ns() - round(seconds_since_boot() * 1e9)
+
+
+def exports_of(target: LocalTarget) -> str:
+    """The directory of its exports, in the first place that has it; OSError."""
+    failed: OSError | None = None
+    for directory in target.directories:
+        path = os.path.join(directory, "exports")
+        try:
+            os.stat(path)
+            return path
+        except OSError as error:
+            if failed is None or isinstance(failed, FileNotFoundError):
+                failed = error                 # "permission denied" says more
+    raise failed  # type: ignore[misc]     # a target has directories
+
+
+def instance_of(target: LocalTarget) -> str:
+    """How often it was started, on whatever storage server; "" where that cannot be read."""
+    for directory in target.directories:
+        try:
+            text = read_text(os.path.join(directory, "instance")).strip()
+        except OSError:
+            continue
+        if text.isascii() and text.isdigit() and len(text) < 20:
+            return text
+    return ""
 
 
 def open_job_stats(target: LocalTarget) -> tuple[int, str]:

@@ -33,7 +33,7 @@ _ROW = 8 * len(ClientAmounts._fields)
 # Why something may be missing: all that agents and servers say, in the words that people read.
 # By what was found in the files of a target:
 RESET = "its counters began again"
-ALL_RESET = "the target's counters may have been cleared"
+MAYBE_RESET = "its counters may have begun again"
 REMOVED = "its counters were removed"
 RESTARTED = "the target was restarted"
 LEFT = "the target left this storage server"
@@ -43,9 +43,8 @@ TOO_MANY = "more clients than are read"
 # By what was lost on the way:
 NEW_EPOCH = "the agent began anew"
 WENT_DOWN = "its amounts went down"
-OTHER_CLIENTS = "the relay tells of other clients than before"
-LOSSES = (RESET, ALL_RESET, REMOVED, RESTARTED, LEFT, UNREADABLE, NOT_UNDERSTOOD, TOO_MANY,
-          NEW_EPOCH, WENT_DOWN, OTHER_CLIENTS)
+LOSSES = (RESET, MAYBE_RESET, REMOVED, RESTARTED, LEFT, UNREADABLE, NOT_UNDERSTOOD, TOO_MANY,
+          NEW_EPOCH, WENT_DOWN)
 
 
 def packed_clients(head: dict[str, Any], nids: Sequence[str], amounts: Sequence[Sequence[int]],

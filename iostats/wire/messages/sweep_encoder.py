@@ -159,13 +159,15 @@ class SweepMessages:
         """
         `keep`: takes a message; `head`: makes its head; `longest`: bytes before compression;
         `magic`: its kind.
+
+        Attribute `longest`: as given.
         """
-        self._keep, self._head, self._longest, self._magic = keep, head, longest, magic
+        self._keep, self._head, self.longest, self._magic = keep, head, longest, magic
         self._blocks: list[bytes] = []
         self._bytes = 0
 
     def has_place_for(self, block: BlockEncoder) -> bool:
-        return self._bytes + block.bytes < self._longest
+        return self._bytes + block.bytes < self.longest
 
     def add(self, block: BlockEncoder, ended: bool, entries: int = 0, gone: Sequence[str] = (),
             unreadable: str = "") -> None:
@@ -176,7 +178,7 @@ class SweepMessages:
         """Add a block that is packed already; no other of its reading follows where it `ended`."""
         self._blocks.append(block)
         self._bytes += len(block)
-        if self._bytes >= self._longest or not ended:
+        if self._bytes >= self.longest or not ended:
             self._send(last=False)
 
     def end(self, last: bool = True) -> None:

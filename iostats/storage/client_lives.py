@@ -1,0 +1,176 @@
+"""
+What a client did to a target between two readings of its exports/NID/stats: pure rules.
+
+What the kernel does, read in v2_5_3, v2_10_8, v2_12_9, v2_15_8, v2_16_1 and v2_17_0
+(lustre/obdclass/lprocfs_status_server.c; lprocfs_status.c before 2.6):
+
+* A NID's file is made when the first export of that NID connects (lprocfs_exp_setup()), with all
+  counters at 0.  Each later export of the NID finds it and shares it.
+* An export keeps the file of the NID from which it connected first, whatever NID it reconnects
+  from: exp_nid_stats is set once.
+* Disconnection and eviction let go of the file (lprocfs_exp_cleanup()) and no more: it stays, and
+  counts on with the next export of the NID.
+* A write to exports/clear (lprocfs_nid_stats_clear_seq_write()) removes the files of NIDs without
+  an export, and sets the counters of the others to 0.  So does a write to the file itself, to it
+  alone (lprocfs_stats_seq_write()).
+* When the target stops all files go (lprocfs_free_per_client_stats()); `instance` of the target
+  counts its starts, on whatever storage server (tgt_server_data_init()).
+* start_time is set when a file is made and when it is cleared, both by the wall clock (ls_init;
+  2.15.2 and later).  Before that, a clear shows by a number that went back alone.
+* The counters are read one after the other, each under the lock that a clear holds for all of them:
+  a reading into which a clear falls has the old start_time, old numbers in its first lines, and new
+  ones in the rest.
+
+So: another start_time, or another `instance`, is another life, which began at 0 after the last
+reading.  The same start_time is the same life; if a number went back in it, a clear fell into this
+reading, which then says nothing.  Without start_time each counter is looked at by itself: one that
+went back has begun again, one that did not has gained the difference, which is too little at most.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+from iostats.lustre.exports import ClientAmounts
+from iostats.lustre.metrics import is_operation
+from iostats.wire.messages.clients_encoder import (
+    MAYBE_RESET,
+    NOT_UNDERSTOOD,
+    RESET,
+    UNREADABLE,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Optional
+
+    from iostats.lustre.exports import Glance
+
+    Amounts = Sequence[Optional[int]]
+    Counts = Mapping[str, tuple[int, ...]]
+
+# Where the clocks of a file and of its reader are the same one, and a reading takes microseconds.
+SLACK_NS = 1_000_000_000
+SUMMED = ("read_bytes", "write_bytes")         # counters with min, max and sum in Glance.counts
+NOTHING = (0, 0, 0, 0, 0)
+NOT_KNOWN = ClientAmounts(*[None] * 5)
+
+Life = namedtuple("Life", "start_ns amounts counts")
+Life.__doc__ = """
+What a file said when it was last read.
+
+Attributes:
+    start_ns, counts: as in exports.Glance.
+    amounts: ClientAmounts; None for what could not be read, or understood.
+"""
+
+ClientGain = namedtuple("ClientGain", "amounts life why")
+ClientGain.__doc__ = """
+What came in between two readings.
+
+Attributes:
+    amounts: five integers: not more than was done since the reading before.
+    life: the Life to compare the next reading with.
+    why: where it may be less: one of clients_encoder.LOSSES; else "".
+"""
+
+
+def first(now: Glance) -> ClientGain:
+    """Of a file that was there before anybody looked: nothing is known of what was done when."""
+    return ClientGain(NOTHING, Life(*now[:3]), NOT_UNDERSTOOD if now.why else "")
+
+
+def whole(now: Glance) -> ClientGain:
+    """Of a file that was made after the last reading."""
+    return ClientGain(_known(now.amounts), Life(*now[:3]), NOT_UNDERSTOOD if now.why else "")
+
+
+def unreadable(before: Life) -> ClientGain:
+    """Of a file that cannot be read now."""
+    return ClientGain(NOTHING, Life(before.start_ns, NOT_KNOWN, None), UNREADABLE)
+
+
+def between(before: Life, now: Glance, is_restarted: bool, read_ns: tuple[int, int]) -> ClientGain:
+    """
+    The ClientGain of a file that was there before.
+
+    Args:
+        is_restarted: the target was started since then, by its `instance`.
+        read_ns: when the reading before began and ended, ns of the wall clock.
+    """
+    if before.start_ns and now.start_ns:
+        if before.start_ns == now.start_ns:
+            return _same_life(before, now)
+        return _another_life(before, now, read_ns)._replace(why="" if is_restarted else RESET)
+    if is_restarted:
+        return whole(now)
+    if before.start_ns or now.start_ns:
+        return _header_changed(before, now, read_ns)
+    return _by_counters(before, now)
+
+
+def _known(amounts: Amounts) -> tuple[int, ...]:
+    return tuple(one or 0 for one in amounts)
+
+
+def _differences(before: Amounts, now: Amounts) -> tuple[int, ...]:
+    return tuple(0 if old is None or new is None else new - old for old, new in zip(before, now))
+
+
+def _lacks(before: Life, now: Glance) -> str:
+    """Why the difference of two readings of one life is too little; ""."""
+    return NOT_UNDERSTOOD if now.why else UNREADABLE if None in before.amounts else ""
+
+
+def _same_life(before: Life, now: Glance) -> ClientGain:
+    gained = _differences(before.amounts, now.amounts)
+    if min(gained) < 0:
+        return ClientGain(NOTHING, Life(now.start_ns, NOT_KNOWN, None), RESET)
+    return ClientGain(gained, Life(*now[:3]), _lacks(before, now))
+
+
+def _another_life(before: Life, now: Glance, read_ns: tuple[int, int]) -> ClientGain:
+    amounts = _known(now.amounts)
+    if read_ns[0] - SLACK_NS <= now.start_ns <= read_ns[1] + SLACK_NS:
+        # The clear may have fallen into the reading before: that one may have counted some.
+        amounts = tuple(max(0, new - (old or 0)) for new, old in zip(amounts, before.amounts))
+    return ClientGain(amounts, Life(*now[:3]), RESET)
+
+
+def _header_changed(before: Life, now: Glance, read_ns: tuple[int, int]) -> ClientGain:
+    """enable_stats_header was set, or unset, in between: only one of the two has a start_time."""
+    if now.start_ns > read_ns[0] - SLACK_NS:
+        return _another_life(before, now, read_ns)
+    gained = _differences(before.amounts, now.amounts)
+    if min(gained) < 0:
+        return ClientGain(NOTHING, Life(*now[:3]), RESET)
+    return ClientGain(gained, Life(*now[:3]),
+                _lacks(before, now) or ("" if now.start_ns else MAYBE_RESET))
+
+
+def _by_counters(before: Life, now: Glance) -> ClientGain:
+    if before.counts is None or now.counts is None:
+        return ClientGain(NOTHING, Life(*now[:3]), NOT_UNDERSTOOD if now.why else UNREADABLE)
+    found = dict.fromkeys(ClientAmounts._fields, 0)
+    began_again = any(name not in now.counts for name in before.counts)
+    for name, numbers in now.counts.items():
+        old = before.counts.get(name)
+        samples, total = numbers[0], numbers[-1]
+        if old is not None and _went_back(old, numbers):
+            began_again = True
+        elif old is not None:
+            samples, total = samples - old[0], total - old[-1]
+        if name == "read_bytes":
+            found["reads"], found["read_bytes"] = samples, total
+        elif name == "write_bytes":
+            found["writes"], found["write_bytes"] = samples, total
+        elif is_operation(name):
+            found["operations"] += samples
+    return ClientGain(tuple(found.values()), Life(*now[:3]), RESET if began_again else "")
+
+
+def _went_back(old: tuple[int, ...], now: tuple[int, ...]) -> bool:
+    """Whether a counter began again: (samples,), or (samples, min, max, sum)."""
+    return now[0] < old[0] or (len(now) == len(old) == 4 and (
+        now[1] > old[1] or now[2] < old[2] or now[3] < old[3]))

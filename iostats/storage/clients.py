@@ -1,0 +1,284 @@
+"""
+What each client does to the targets of this storage server, by their exports, sweep after sweep.
+
+    exports/NID/stats of each target  --client_table.py-->  what each client gained
+        --sums over the targets, since the epoch began-->  a message with the clients that have news
+
+An epoch begins where nothing vouches for what came before: with the first reading, and where the
+state that was kept on the disk (client_state.py) is gone or damaged.  What the files have by then
+is no one's; from there on every number goes up by what was done, and where some of it may be
+missing, that is said (losses).  Since the numbers are cumulative, an agent that is killed and goes
+on from an older state comes to the same ones; where it would not (a life ended: cleared, removed,
+restarted), the state is kept before that is told to anybody.
+
+What came in while a file or a target could not be read is left out, and said: it would be booked
+on a sweep in which it was not done.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from iostats.base import private_files
+from iostats.base.errors import StateError, one_line
+from iostats.node import identity as this_node
+from iostats.storage import client_state
+from iostats.storage.client_table import NidSums, ClientTable
+from iostats.storage.targets import exports_of, instance_of
+from iostats.wire.messages.clients_encoder import (
+    LEFT,
+    REMOVED,
+    RESET,
+    RESTARTED,
+    UNREADABLE,
+    block_head,
+    fewer,
+    packed_clients,
+)
+from iostats.wire.messages.sweep_encoder import LONGEST_WHY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from iostats.storage.schedule import Pace, SweepClock
+    from iostats.storage.targets import LocalTarget
+    from iostats.wire.messages.sweep_encoder import SweepMessages
+
+    Key = tuple[str, str]                      # (file system, "OST" or "MDT", or a target's name)
+
+STATE = "clients.state"                        # in [harvest] spool_dir
+KEEP_EVERY_S = 600.0
+MOST_KNOWN = 200_000                           # NIDs of a file system; then another epoch begins
+_ENDED = (RESET, REMOVED, RESTARTED, LEFT)     # an older state would not come to the same numbers
+_TOO_LONG = 3                                  # sweeps in a row
+
+
+class Clients:
+    """
+    The clients of one storage server.
+
+    Args:
+        path: of the state; `file_systems`: the choice of these, [] for all.
+        clock: the agent's; `wall_ns`: that of the kernel, which start_time is of.
+        say: gets a line, and what it is about where the line has numbers.
+
+    Attributes:
+        epoch: 16 hex digits.
+        is_on: exports are read.
+        cpu_s: seconds of CPU that the last reading took.
+    """
+
+    def __init__(self, path: str, file_systems: Sequence[str], clock: SweepClock, pace: Pace,
+                 say: Callable[..., None], wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self._path, self._file_systems = path, list(file_systems)
+        self._clock, self._pace, self._say, self._wall_ns = clock, pace, say, wall_ns
+        self._boot_id = this_node.boot_id()
+        self.is_on, self.cpu_s, self._why_off, self._too_long = True, 0.0, "", 0
+        self._begin()
+        self._load()
+
+    def _begin(self) -> None:
+        """Begin another epoch."""
+        self.epoch = os.urandom(8).hex()
+        self._tables: dict[Key, ClientTable] = {}
+        self._sums: dict[Key, NidSums] = {}
+        self._is_first, self._must_keep, self._is_whole = True, True, True
+        self._swept_at, self._swept_ns = 0.0, (0, 0)
+        self._kept_at = 0.0
+        self._heads: list[dict[str, Any]] = []             # of this sweep's blocks
+        # Losses that the site's server may not have.
+        self._untold: dict[Key, list[dict[str, Any]]] = {}
+
+    # -- reading
+
+    def read(self, found: Sequence[LocalTarget]) -> None:
+        """Read the exports of the targets `found`; what fails there fails nothing else."""
+        if not self.is_on:
+            self._leave_out(found)
+            return
+        self._is_whole = False
+        try:
+            self._read(found)
+        except Exception as error:
+            self._say(f"internal error; please report: {error!r}; clients' amounts begin anew")
+            self._begin()
+
+    def _read(self, found: Sequence[LocalTarget]) -> None:
+        began = time.process_time()
+        if any(len(sums.rows) > MOST_KNOWN for sums in self._sums.values()):
+            self._say(f"more than {MOST_KNOWN} clients were seen: their amounts begin anew")
+            self._begin()
+        swept_at, wall_ns = self._clock.now(), self._wall_ns()
+        losses: dict[Key, list[dict[str, Any]]] = {}
+        parts: dict[Key, dict[str, Any]] = {}
+        here = {(one.file_system, one.name) for one in found}
+        for key in sorted(self._tables.keys() - here):
+            self._lost(losses, key, self._tables.pop(key), [("", LEFT)], swept_at)
+        for target in found:
+            key = target.file_system, target.name
+            part = parts.setdefault(_of(key), {"from": self._clock.now(), "targets": [],
+                                               "unreadable": {}, "bad": 0, "why": ""})
+            self._read_target(key, target, part, losses)
+            part["until"] = self._clock.now()
+        self._heads = []
+        for key in sorted({*parts, *losses, *self._sums}):
+            part = parts.get(key) or {"from": swept_at, "until": self._clock.now(), "targets": [],
+                                      "unreadable": {}, "bad": 0, "why": ""}
+            some = losses.get(key, [])
+            self._untold[key] = fewer([*self._untold.get(key, ()), *some])
+            self._heads.append(block_head(
+                *key, self.epoch, part["from"], part["until"], len(self._of_kind(key).rows),
+                part["targets"], part["unreadable"], some, part["bad"], part["why"]))
+        self._swept_at, self._swept_ns = swept_at, (wall_ns, self._wall_ns())
+        self._is_first = False
+        self._must_keep |= any(one["why"] in _ENDED for some in losses.values() for one in some)
+        self.cpu_s, self._is_whole = time.process_time() - began, True
+        if self._must_keep:
+            self.keep()
+
+    def _read_target(self, key: Key, target: LocalTarget, part: dict[str, Any],
+                     losses: dict[Key, list[dict[str, Any]]]) -> None:
+        table, at = self._tables.get(key), self._clock.now()
+        if table is None:
+            # One that was not here at the last sweep has come since then: its files began at 0.
+            table = self._tables[key] = ClientTable(
+                None if self._is_first else (self._swept_at, self._swept_ns))
+            if self._is_first:
+                table.read_from = at
+        name, was_read, found = target.name, table.is_read, []
+        instance = instance_of(target)
+        is_restarted = table.is_stopped or bool(
+            instance and table.instance and instance != table.instance)
+        try:
+            reading = table.read(exports_of(target), is_restarted, self._of_kind(_of(key)),
+                                 self._pace.rest, self._wall_ns)
+        except OSError as error:
+            table.not_read()
+            why = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
+        else:
+            why = reading.refused
+            found = reading.losses
+            part["bad"] += reading.bad
+            part["why"] = part["why"] or reading.why
+            if reading.bad:
+                self._say(f"{key[0]}-{name}: {reading.bad} of the exports could not be read, the "
+                          f"first: {one_line(reading.why)}", (key, "bad"))
+        if why:
+            part["unreadable"][name] = why[:LONGEST_WHY]
+            self._say(f"{key[0]}-{name}: its exports cannot be read: {one_line(why)}", (key, "no"))
+            found = [("", UNREADABLE)] if was_read else []
+        else:
+            part["targets"].append(name)
+            table.instance, table.is_stopped = instance or table.instance, False
+            if is_restarted and was_read:
+                found = [("", RESTARTED), *found]
+        self._lost(losses, key, table, found, self._clock.now())
+        table.read_from = at
+
+    def _of_kind(self, key: Key) -> NidSums:
+        return self._sums.setdefault(key, NidSums())
+
+    @staticmethod
+    def _lost(losses: dict[Key, list[dict[str, Any]]], key: Key, table: ClientTable,
+              found: Sequence[tuple[str, str]], until: float) -> None:
+        since = round(min(table.read_from, until), 6)
+        losses.setdefault(_of(key), []).extend(
+            {"since": since, "until": round(until, 6), "target": key[1], "nid": nid, "why": why}
+            for nid, why in found)
+
+    # -- sending
+
+    def send(self, parts: SweepMessages, is_full: bool) -> None:
+        """Put what was read into messages: the clients with news, or all of them."""
+        for head in self._heads:
+            key = head["file_system"], head["kind"]
+            sums = self._of_kind(key)
+            nids = list(sums.rows)
+            rows = range(len(nids)) if is_full else sorted(sums.news)
+            told = {**head, "losses": self._untold.get(key, [])} if is_full else head
+            for block, ended in packed_clients(
+                    told, [nids[row] for row in rows],
+                    [[column[row] for row in rows] for column in sums.columns], parts.longest):
+                parts.add_packed(block, ended)
+            sums.news.clear()
+        self._heads = []
+        if self._clock.now() - self._kept_at > KEEP_EVERY_S:
+            self.keep()
+
+    def delivered(self) -> None:
+        """The site's server has all that was sent."""
+        self._untold = {}
+
+    # -- the cost
+
+    def took(self, cpu_s: float, every: int, percent: float) -> None:
+        """
+        A whole sweep took so much CPU.  Exports are left out from now on where it is more than
+        `percent` of the time between two sweeps, again and again: it would not end before the next.
+        """
+        is_too_long = cpu_s > every * percent / 100
+        self._too_long = self._too_long + 1 if is_too_long else 0
+        if self._too_long < _TOO_LONG or not self.is_on:
+            return
+        self.is_on, self._why_off = False, (
+            f"left out: a sweep takes {cpu_s:.1f} s of CPU, {self.cpu_s:.1f} s of it for exports, "
+            f"and has {every * percent / 100:.1f} s ([harvest] cpu_percent of {every} s)")
+        self._say(f"exports are {self._why_off}, until the agent is started again; [harvest] "
+                  f"exports = yes reads them all the same")
+        private_files.forget(self._path)
+        self._begin()
+
+    def _leave_out(self, found: Sequence[LocalTarget]) -> None:
+        """Once they are off: say so in the messages."""
+        at, why = self._clock.now(), self._why_off
+        names: dict[Key, dict[str, str]] = {}
+        for one in found:
+            names.setdefault(_of((one.file_system, one.name)), {})[one.name] = why
+        self._heads = [block_head(*key, self.epoch, at, at, 0, (), unreadable)
+                       for key, unreadable in sorted(names.items())]
+
+    # -- the state
+
+    def keep(self) -> None:
+        """Keep the state on the disk; a line where that fails."""
+        if not self._is_whole or not self.is_on or self._is_first:
+            return
+        self._kept_at = self._clock.now()
+        try:
+            client_state.save(self._path, {
+                "epoch": self.epoch, "boot_id": self._boot_id, "file_systems": self._file_systems,
+                "swept_at": self._swept_at, "swept_ns": self._swept_ns}, self._tables, self._sums,
+                self._untold)
+            self._must_keep = False
+        except OSError as error:
+            self._say(f"{self._path}: cannot be kept: {error.strerror}; clients' amounts may begin "
+                      f"anew when the agent does")
+
+    def _load(self) -> None:
+        try:
+            kept = client_state.load(self._path)
+        except StateError as error:
+            self._say(f"{error}; clients' amounts begin anew")
+            return
+        if kept is None:
+            return
+        head, tables, sums, untold = kept
+        if head["file_systems"] != self._file_systems:
+            self._say("other file systems were chosen: clients' amounts begin anew")
+            return
+        self.epoch, self._tables, self._sums, self._untold = (head["epoch"], tables, sums,
+                                                              untold)
+        self._swept_at, self._swept_ns = head["swept_at"], tuple(head["swept_ns"])
+        self._is_first = self._must_keep = False
+        self._kept_at = self._clock.now()
+        if head["boot_id"] != self._boot_id:
+            for table in self._tables.values():
+                table.is_stopped = True
+
+
+def _of(key: Key) -> Key:
+    """(file system, kind) of (file system, target)."""
+    return key[0], key[1][:3]
