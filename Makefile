@@ -1,5 +1,6 @@
 # make demo    what it needs (FUSE, a virtual environment), then a real job over four simulated nodes,
 #              with its table
+# make demo-site  the same for a site: storage servers, agents, jobs and nodes of two users; half a minute
 # make quick   lint, types, and the tests of the pure modules, which start no process: under a minute on two cores
 # make test    all set-up (Slurm, Grid Engine, databases, ... from Debian), then all tests
 # make pythons the tests of the node side and of the pure modules with Python 3.9 and the newest one that is found
@@ -39,7 +40,7 @@ SITE          ?=
 PACKAGES      ?=
 PURGE         ?=
 
-.PHONY: fuzz demo quick test pythons coverage bench chaos clean setup lock audit
+.PHONY: fuzz demo demo-site quick test pythons coverage bench chaos clean setup lock audit
 
 setup: $(VENV)/ready
 
@@ -53,6 +54,9 @@ $(VENV)/demo: pyproject.toml tools/setup
 
 demo: $(VENV)/demo
 	$(BIN)/python tools/demo.py
+
+demo-site: $(VENV)/demo
+	@$(BIN)/python tools/demo_site.py
 
 quick: setup
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats report [options] JOB ...       what finished jobs did; iostats JOB, too
        iostats jobs [options]                 a line for each job, as sacct has it
        iostats top [options]                  who loads the file systems now
+       iostats nodes [options] [NODES]        what each compute node did
        iostats query LEVEL [options]          what storage servers counted, in detail
        iostats start|stop|show [options]      on a node; as iostats_client.py
        iostats doctor [options]               what is in the way here; likewise

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from .network import NetworkError
+
 READY = b"\0ready\n"
 GONE_WITHIN_S = 10
 
@@ -107,6 +109,8 @@ def _become_daemon(serve, reading: int, writing: int, log: str):
         status = 0
     except RuntimeError:                # mfusepy's; libfuse has printed the reason on stderr
         pass
+    except NetworkError as error:
+        os.write(2, f"{error}\n".encode())
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

@@ -13,9 +13,10 @@ import base64
 import json
 import zlib
 
-MAGIC = b"iostats clients 1\n"
+from iostats.wire.messages.clients_encoder import MAGIC, RESET
+
 BOOT = "b" * 32
-A_LOSS = {"target": "", "nid": "", "why": "its counters began again"}
+A_LOSS = {"target": "", "nid": "", "why": RESET}
 
 
 def client_block(nids=(), columns=((), (), (), (), ()), **fields):

@@ -76,6 +76,13 @@ class HarvestInside:
         self.store.commit()
         return answer
 
+    def call_nodes(self, names):
+        """Let nodes have these names, {NID: node}, as [clients] names has them."""
+        path = self.path.with_name("nodes")
+        path.write_text("".join(f"{nid} {node}\n" for nid, node in names.items()))
+        self.config.take("clients.names", str(path), "a test")
+        self.again()
+
     def did(self, since, until, **which):
         """{(file system, NID): ClientTotals} of `harvest.clients.between`."""
         return finished(self.harvest.clients.between(since, until, **which))
@@ -104,7 +111,7 @@ class HarvestInside:
             self.harvest.end_sweep()
             await self.harvest.lives.settle(self.harvest.swept_until(), self.settled.update,
                                             self.harvest.forget)
-            while self.harvest.checkpoints.step():
+            while self.harvest.checkpoints.step() or self.harvest.clients.step():
                 pass
         asyncio.run(look())
 

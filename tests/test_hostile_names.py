@@ -22,9 +22,9 @@ from iostats.base.job_facts import Facts
 from iostats.cli import mail, query
 from iostats.load import amounts, levels, query_table, ranking, table
 from iostats.load.ranking import LoadQuery
-from iostats.load.sums import TargetLoad, load_of
+from iostats.load.sums import ClientLoad, TargetLoad, load_of
 from iostats.lustre import job_tags
-from iostats.report import job_list
+from iostats.report import job_list, listing, node_fields, node_list
 from iostats.schedulers import commands as scheduler_commands
 from iostats.sinks.influxdb import lines as influx_lines
 from iostats.site import records
@@ -44,15 +44,19 @@ def is_harmless(text):
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("level", levels.LEVELS, ids=lambda level: level.name)
 def test_a_hostile_name_stays_text_in_top_and_query(level, text):
-    """Ids, users, accounts, nodes, targets, file systems, and what was looked for."""
+    """Ids, users, accounts, nodes, clients, targets, file systems, and what was looked for."""
     class Known:
         job_of = staticmethod(str)
+        node_of = staticmethod(lambda nid: text)
+        running = staticmethod(lambda: [(text, text, (text,))])
 
         @staticmethod
         def facts(id):
             return Facts(job=text, raw_job=text, user=text, account=text, name=text, nodes=text)
     part = TargetLoad(text, text, text, 20, [text], [[460], [740], [41], [23]])
     load = load_of([part], Known, at=1_795_225_060, span_s=20.0, missing={text: {text: text}})
+    load = load._replace(clients={text: ClientLoad([text], [[460, 740, 41, 23]], [True],
+                                                   {text: text})})
     for ask in (LoadQuery(level.name), LoadQuery(level.name, text=text, user=text, job=text,
                                                  file_system=text)):
         answer = ranking.answer(load, ask, Known)
@@ -103,6 +107,34 @@ def test_a_hostile_name_stays_text_in_jobs(field, text):
         heading, *_, last = list(lines)
         assert is_harmless(heading) and is_harmless(last) and 1 == last.count("\n")
         assert last.rstrip().endswith("23")
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "x\x1b" * 2048])
+def test_a_hostile_name_stays_text_in_nodes(text):
+    """Of a node that DNS or a file names, a NID, a file system, and a reason."""
+    row = {**dict.fromkeys(node_fields.METRICS, 23), "node": text, "nids": [text], "nid_count": 1,
+           "file_systems": [text], "at_most": {}, "lower_bound": True, "notes": [text]}
+    columns = node_fields.TABLE.columns_of("Node%9,NIDs%9,FileSystems%9,Note%9,Reads")
+    cell = node_list.cell_of(listing.AS_FITS)
+    for lines in (listing.table([row], columns, cell), listing.parsable([row], columns, cell)):
+        *_, last = list(lines)
+        assert is_harmless(last) and 1 == last.count("\n") and last.endswith("23\n")
+    assert all(is_harmless(line) and len(line) <= 80 for line in node_list.notes([row], 80))
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "x" * 4096])
+def test_a_hostile_name_of_a_node_stays_text_in_a_narrow_table(text):
+    class Known:
+        job_of = staticmethod(str)
+        facts = staticmethod(lambda id: None)
+        node_of = staticmethod(lambda nid: text)
+        running = staticmethod(lambda: [(text, text, (text,))])
+    load = load_of([], Known, at=1_795_225_060, span_s=20.0)._replace(
+        clients={"scratch": ClientLoad(["10.0.0.1@tcp"], [[460, 740, 41, 23]], [False], {})})
+    for width in (80, 120, 200):
+        lines = table.lines(ranking.answer(load, LoadQuery("node"), Known), width)
+        assert all(is_harmless(line) and len(line) <= width for line in lines)
+        assert any("41.0" in line for line in lines[4:])
 
 
 @pytest.mark.parametrize("text", HOSTILE)

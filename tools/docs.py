@@ -19,11 +19,11 @@ import rooms
 
 from iostats import __main__, sinks
 from iostats.base import config as site
-from iostats.cli import jobs, mail, node, query, report, run, server, store, top
+from iostats.cli import jobs, mail, node, nodes, query, report, run, server, store, top
 from iostats.load import levels
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.lustre.metrics import INSIDE, NOT_OPERATIONS
-from iostats.report.job_fields import FIELDS
+from iostats.report import job_fields, node_fields
 from iostats.sinks.prometheus import page
 
 
@@ -42,11 +42,11 @@ def not_operations():
         name for name, why in NOT_OPERATIONS.items() if why == INSIDE or name in ("read", "write")))
 
 
-def fields_table():
-    """One line for each field of `iostats jobs`."""
+def fields_table(fields):
+    """One line for each field of a list."""
     lines = ["| -o, --sort | JSON | form | meaning |", "|---|---|---|---|"]
     lines += [f"| {one.column} | {'' if one.kind == 'note' else f'`{one.name}`'} "
-              f"| {KINDS[one.kind]} | {one.help} |" for one in FIELDS]
+              f"| {KINDS[one.kind]} | {one.help} |" for one in fields]
     return "\n".join(lines)
 
 
@@ -126,13 +126,15 @@ PARTS = {
     "docs/commands.md": {
         "usage": lambda: block(__main__.USAGE), "run-help": lambda: block(run.HELP),
         "report-help": lambda: block(report.HELP), "jobs-help": lambda: block(jobs.HELP),
-        "top-help": lambda: block(top.HELP), "query-help": lambda: block(query.HELP),
+        "nodes-help": lambda: block(nodes.HELP), "top-help": lambda: block(top.HELP),
+        "query-help": lambda: block(query.HELP),
         "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
         "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP)},
     "docs/harvest.md": {"query-levels": query_levels},
     "docs/wire.md": {"load-levels": load_levels},
     "docs/architecture.md": {"rooms": rooms_table},
-    "docs/jobs.md": {"fields": fields_table},
+    "docs/jobs.md": {"fields": lambda: fields_table(job_fields.FIELDS)},
+    "docs/clients.md": {"node-fields": lambda: fields_table(node_fields.FIELDS)},
     "docs/sinks.md": {"sinks": sinks_table, "prometheus-metrics": metrics_of_prometheus},
 }
 

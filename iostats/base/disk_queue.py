@@ -70,9 +70,11 @@ class Spool:
 
     Args:
         most_bytes: up to this much waits.
-        section: of site.cfg, "[harvest]", whose spool_dir and spool_bytes these are, for messages.
+        section: of site.cfg, "[harvest]", whose spool_dir and spool_bytes these are, for messages;
+            `prefix`: what the names of these keys begin with.
         ending: of the files' names.
-        is_private: the directory has to be this user's alone, and one process has it at a time.
+        is_private: the directory has to be this user's alone, and one process has it at a time;
+            `other`: what another one does.
 
     Attributes:
         directory: where it is.
@@ -80,9 +82,11 @@ class Spool:
     """
 
     def __init__(self, directory: str, most_bytes: int, section: str, ending: str = _MESSAGE,
-                 is_private: bool = True) -> None:
-        self.directory, self._most, self._section = directory, most_bytes, section
-        self._how = f"in site.cfg: {section} spool_dir"
+                 is_private: bool = True, prefix: str = "",
+                 other: str = "another agent harvests") -> None:
+        self.directory, self._most, self._other = directory, most_bytes, other
+        self._keys = f"{section} {prefix}"
+        self._how = f"in site.cfg: {self._keys}spool_dir"
         self._ending, self._is_private = ending, is_private
         self._make_directory()
         self._lock = self._locked() if is_private else None
@@ -109,11 +113,15 @@ class Spool:
         Raises Full, or OSError where the disk does not take it.
         """
         gone = self.make_room(data, run)
-        if self.size + _size(data) > self._most:
-            raise Full(f"{self.directory}: expected at most {self._most} bytes, and one sweep is "
-                       f"more; set {self._section} spool_bytes to more in site.cfg")
+        self.require_room(data)
         self.add(self.write(run, mark, data))
         return len(gone)
+
+    def require_room(self, data: bytes) -> None:
+        """Full where `data` has no place beside what waits."""
+        if self.size + _size(data) > self._most:
+            raise Full(f"{self.directory}: expected at most {self._most} bytes, and one sweep is "
+                       f"more; set {self._keys}spool_bytes to more in site.cfg")
 
     def make_room(self, data: bytes, run: str = "") -> list[Spooled]:
         """
@@ -244,7 +252,7 @@ class Spool:
         except OSError:
             other = os.read(handle, 32).decode("ascii", "replace").strip()
             os.close(handle)
-            raise StateError(f"{path}: another agent harvests on this machine (process "
+            raise StateError(f"{path}: {self._other} on this machine (process "
                              f"{other or 'unknown'}); stop it first") from None
         os.ftruncate(handle, 0)
         try:

@@ -45,6 +45,10 @@ def _absolute(value: str) -> str:
     return printable(value)
 
 
+def _absolute_or_empty(value: str) -> str:
+    return _absolute(value) if value else value
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
@@ -224,6 +228,18 @@ OPTIONS = {
         "When the waiting sweeps are larger than this, the oldest are dropped.")),
     "harvest.cpu_percent": number(1, 100, 25, (
         "A sweep uses up to this share of one core, on average.")),
+    "clients.names": Option("", _absolute_or_empty, "a file whose path begins with /", (
+        "On the site's server: which node a client is, a line `NID NAME` each, such as "
+        "10.0.0.11@o2ib node11; a node may have several.  It is read again when it changes.  What "
+        "is not in it: /etc/hosts and DNS.")),
+    "clients.remove_suffixes": Option("-ib0 -ib -opa -hsn0", str.split, "ends of names", (
+        "The interface in names of /etc/hosts and DNS: with -ib0, node11-ib0 is node11.")),
+    "clients.short_names": choice("yes", ("yes", "no"), (
+        "yes: names of /etc/hosts and DNS without their domain, as most batch systems have "
+        "them.")),
+    "clients.detail_hours": number(1, 24 * 366, 48, (
+        "For how many hours what clients did is kept by sweep; after that by hour.")),
+    "clients.keep_days": number(1, 36500, 90, "How many days what clients did is kept."),
     "clients.jobs_interval": number(0, 3600, 60, (
         "Where storage servers tell of their clients, the site's server asks the batch system for "
         "all its jobs, by one command, with pauses of so many seconds: so it knows of jobs that "

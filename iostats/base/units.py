@@ -39,6 +39,25 @@ def amount_text(metric: str, number: int, units: str = "binary") -> str:
     return f"{number / 1e6:.3f} s" if metric.endswith("_us") else str(number)
 
 
+def range_text(low: int, high: int | None, metric: str, units: str = "binary") -> str:
+    """
+    What is at least `low` and at most `high` of a metric; None: with no upper bound.
+
+    >>> range_text(1319413953331, 1539316278886, "read_bytes"), range_text(23, None, "reads")
+    ('1.2-1.4 TiB', '>= 23')
+    >>> range_text(37, 1024, "read_bytes"), range_text(23, 23, "reads"), range_text(0, 41, "reads")
+    ('37 bytes-1.0 KiB', '23', '0-41')
+    """
+    first = amount_text(metric, low, units)
+    if high is None:
+        return f">= {first}"
+    last = amount_text(metric, high, units)
+    if first == last:
+        return first
+    number, _, unit = first.partition(" ")
+    return f"{number if unit == last.partition(' ')[2] or not low else first}-{last}"
+
+
 def bytes_in(number: int, unit: str, units: str = "binary") -> str:
     """
     `number` bytes in one unit: K, M, G, T or P; what is not 0 is never shown as 0.

@@ -12,11 +12,18 @@ from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
 from iostats.cli import unfinished
-from iostats.cli.parser import parser, put_out, status_of, whole_number
+from iostats.cli.list_options import (
+    ListOptions,
+    command_line,
+    limit_of,
+    moments_of,
+    number_form,
+    without_descending,
+)
+from iostats.cli.parser import put_out, status_of
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import job_fields, job_list, json_and_csv
-from iostats.report.job_list import FieldColumn, NumberForm
-from iostats.report.sacct_time import moment
+from iostats.report.listing import ALL, FieldColumn, NumberForm
 from iostats.site import job_index
 
 TYPE_CHECKING = False
@@ -25,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-_UNITS = "KMGTP"
-_NO_LIMIT = 10**9
 _MOST_LINES = 5                 # on jobs without a row
 
 HELP = """\
@@ -91,23 +96,13 @@ exit status:
   2 bad usage or site.cfg        3 the site's server was not reached, or refused
 """
 
-_Options = tuple[tuple[tuple[str, ...], str], ...]         # ((names, the attribute), ...)
-VALUES: _Options = (
-    (("-S", "--starttime", "--since"), "since"), (("-E", "--endtime", "--until"), "until"),
-    (("--sort",), "sort"), (("--limit",), "limit"), (("--delimiter",), "delimiter"),
-    (("--units",), "units"), (("--config",), "config"))
-LISTS: _Options = (                                       # given twice they add up, as with sacct
-    (("-o", "--format"), "format"),
+LISTS: ListOptions = (
     (("-u", "--user", "--uid"), "users"), (("-A", "--account", "--accounts"), "accounts"),
     (("-r", "--partition"), "partitions"), (("-M", "--cluster", "--clusters"), "clusters"),
     (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"))
-FLAGS: _Options = (
+FLAGS: ListOptions = (
     (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
-    (("-l", "--long"), "long"), (("-b", "--brief"), "brief"),
-    (("-e", "--helpformat"), "helpformat"),
-    (("--reverse",), "reverse"), (("-n", "--noheader"), "noheader"),
-    (("-p", "--parsable"), "parsable"), (("-P", "--parsable2"), "parsable2"),
-    (("--noconvert",), "noconvert"), (("--json",), "json"), (("-X", "--allocations"), "steps"))
+    (("-b", "--brief"), "brief"), (("-X", "--allocations"), "steps"))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -116,18 +111,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    command_line = parser("iostats jobs", HELP, (), ())
-    for names, attribute in VALUES:
-        command_line.add_argument(*names, dest=attribute)
-    for names, attribute in LISTS:
-        command_line.add_argument(*names, dest=attribute, action="append", default=[])
-    for names, attribute in FLAGS:
-        command_line.add_argument(*names, dest=attribute, action="store_true")
-    arguments = list(arguments)
-    if "--sort" in arguments[:-1]:                   # argparse takes -FIELD for an option
-        at = arguments.index("--sort")
-        arguments[at:at + 2] = [f"--sort={arguments[at + 1]}"]
-    return command_line.parse_args(arguments)
+    return command_line("iostats jobs", HELP, lists=LISTS, flags=FLAGS).parse_args(
+        without_descending(arguments))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -135,10 +120,10 @@ def _run(options: argparse.Namespace) -> int:
         put_out([job_fields.field_help()])
         return DONE
     config = site.load(options.config)
-    columns, how = _columns(options, config), _how(options, config)
+    columns, how = _columns(options, config), number_form(options, config)
     delimiter = job_list.checked_delimiter("|" if options.delimiter is None else options.delimiter)
     question = _question(options, time.time())
-    rows = _rows(config, question, _limit(options))
+    rows = _rows(config, question, limit_of(options))
     with form_checked("a job"):
         columns, without = _for_the_terminal(rows, columns, how, options, config)
         put_out(_lines(rows, question, columns, how, delimiter, options, config))
@@ -215,28 +200,12 @@ def _columns(options: argparse.Namespace, config: site.Config) -> list[FieldColu
     if options.format:
         return job_list.columns_of(",".join(options.format))
     if options.long:
-        return job_list.columns_of(job_fields.ALL)
+        return job_list.columns_of(ALL)
     if options.brief:
         return job_list.columns_of(job_fields.BRIEF)
     where = config.origin["report.job_fields"]
     return job_list.columns_of(config["report.job_fields"] or job_fields.DEFAULT,
                                f"{where}: [report] job_fields")
-
-
-def _how(options: argparse.Namespace, config: site.Config) -> NumberForm:
-    unit = options.units
-    if unit is not None:
-        if len(unit) != 1 or unit.upper() not in _UNITS:
-            raise UsageError(f"--units: expected one of K, M, G, T, P, got {unit[:40]!r}")
-        unit = unit.upper()
-    # As with sacct, --units wins over --noconvert.
-    return NumberForm(config["report.units"], unit, options.noconvert and unit is None)
-
-
-def _limit(options: argparse.Namespace) -> int:
-    if options.limit is None:
-        return _NO_LIMIT
-    return whole_number("--limit", options.limit, 999_999_999)
 
 
 def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
@@ -245,15 +214,8 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
     jobs = [checked_batch_job(job, "--jobs") for job in _words(
         [job for text in options.jobs for job in tasks_of(text, "--jobs")], "--jobs",
         job_index.MOST_JOBS)]
-    if options.since is not None:
-        since: float | None = moment(options.since, now, "--since")
-    else:
-        since = None if jobs else moment("today", now)
     # No limit without -E: a node's clock may be ahead of ours.
-    until = None if options.until is None else moment(options.until, now, "--until")
-    if until is not None and since is not None and since > until:
-        raise UsageError(f"expected --since before --until, got {(options.since or 'today')[:40]!r}"
-                         f" and {options.until[:40]!r}")
+    since, until = moments_of(options, now, None if jobs else "today")
     if options.all_users and options.users:
         raise UsageError("expected --allusers or --user, got both")
     return {

@@ -18,6 +18,7 @@ from iostats.base.errors import DONE
 from iostats.cli.parser import say
 from iostats.server import process
 from iostats.site.receive import SiteServer
+from iostats.site.relay.outgoing import Relays
 from iostats.site.store import Store
 from iostats.wire import auth, protocol, secret
 
@@ -41,12 +42,15 @@ def run(options: argparse.Namespace, config: Config) -> int:
     checks = auth.with_timeout(
         auth.MUNGED_TIMEOUT_S, auth.MUNGED_ANSWER, lambda: auth.server_credentials(
             config, protocol.SITE, config["site.secret"], say, uids=auth.ANYONE))
-    store, outlets = Store(config["site.store"]), []
+    store, outlets, told = Store(config["site.store"]), [], None
     process.use_uvloop()
     try:
         outlets = sinks.of(config, say)
-        asyncio.run(_serve(store, checks, config, options, outlets))
+        told = Relays(config, say, time.time)
+        asyncio.run(_serve(store, checks, config, options, outlets, told))
     finally:
+        if told is not None:
+            told.close()
         for outlet in outlets:
             outlet.close()
         store.close()
@@ -54,9 +58,10 @@ def run(options: argparse.Namespace, config: Config) -> int:
 
 
 async def _serve(store: Store, checks: Sequence[auth.Credentials], config: Config,
-                 options: argparse.Namespace, outlets: list[Any]) -> None:
+                 options: argparse.Namespace, outlets: list[Any], told: Relays) -> None:
     process.raise_limits(config, 64 + sum(outlet.connections for outlet in outlets))
     server = SiteServer(store, checks, config, time.time, outlets)
+    server.harvest.relays = told
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

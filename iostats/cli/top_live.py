@@ -267,10 +267,12 @@ class LiveTable:
             return table.parts(answer, width, self._view.units, self._view.labels, most,
                                self._source.origin, self._view.shares)
         most = self._ask.count if self._view.is_counted else height
-        title, heading, sums, rows, notes = parts(most)
-        room = max(0, height - 2 - len(sums) - min(len(notes) or 1, 4))
-        if len(rows) > room:
-            title, heading, sums, rows, notes = parts(room)
+        while True:
+            title, heading, sums, rows, notes = parts(most)
+            room = max(0, height - 2 - len(sums) - min(len(notes) or 1, 4))
+            if len(rows) <= room:
+                break
+            most = room                             # a note will say how many more there are
         return [(title, "bold"), (heading, "reverse"), *((line, "bold") for line in sums),
                 *((line, "") for line in rows), *((line, "dim") for line in notes[:4])]
 

@@ -32,12 +32,6 @@ TIMES = ("us", "timed")
 MORE = (*SINGLE_OPERATIONS, *TIMES)                 # all more that a Load may have
 
 
-# What the exports tell of a client: bytes and requests that moved them, of OSTs and MDTs together,
-# and all other requests.
-CLIENT_METRICS = ("read_bytes", "write_bytes", "reads", "writes", "ost_operations",
-                  "mdt_operations")
-
-
 def amounts_of(counters: Mapping[str, tuple[int, int | None]],
                target: str) -> tuple[int, int, int, int]:
     """

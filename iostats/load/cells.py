@@ -9,7 +9,7 @@ from iostats.base.units import duration_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 _NAMELESS = {True: "(not known)", False: "(no job)"}
@@ -36,6 +36,19 @@ def ago(seconds: float | None) -> str:
 
 def count_text(number: int | None) -> str:
     return "-" if number is None else str(number)
+
+
+def names_text(names: Sequence[str] | None, most: int = 3) -> str:
+    """
+    Some names, and how many more there are.
+
+    >>> names_text(["4711", "4713", "4715", "4717", "4719"])
+    '4711 4713 4715 +2'
+    """
+    if not names:
+        return "-"
+    more = len(names) - most
+    return " ".join(names[:most]) + (f" +{more}" if more > 0 else "")
 
 
 def share_text(part: float | None) -> str:

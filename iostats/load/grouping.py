@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from iostats.base.cooperative import AT_ONCE
 from iostats.base.errors import one_line
+from iostats.base.job_facts import ENDED
 from iostats.load.amounts import METRICS, share
-from iostats.load.levels import EVERYTHING, IDS, ONE_TARGET, nodes_of
+from iostats.load.levels import CLIENTS, EVERYTHING, IDS, ONE_TARGET, nodes_of
 from iostats.load.sums import add_amounts, plain_number
+from iostats.lustre.exports import is_server_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Generator, Iterator, Sequence
     from typing import Any, Optional
 
     from iostats.base.job_facts import Facts
     from iostats.load.levels import Level
     from iostats.load.ranking import LoadQuery
-    from iostats.load.sums import Load, TargetLoad
+    from iostats.load.sums import ClientLoad, Load, TargetLoad
 
     Found = tuple[str, Optional[Facts], bool]         # what job_of gives
     Rows = Iterator[Optional["LoadRow"]]
+
+_MOST_NAMES = 20                # NIDs and jobs of a node that are named in a row
 
 
 def job_of(known: Any, id: str) -> Found:
@@ -36,21 +40,28 @@ def job_of(known: Any, id: str) -> Found:
 
 
 class Filter:
-    """Which file systems and ids are asked for; `user`: of this one alone, "" for all."""
+    """
+    Which file systems and ids are asked for; `user`: of this one alone, "" for all.
+
+    Attributes:
+        known: who is asked about ids and clients, see sums.py.
+        is_whole: nothing but file systems is left out.
+    """
 
     def __init__(self, load: Load | None, query: LoadQuery, known: Any, user: str) -> None:
         self._load: Any = load                      # None where no rows are asked for
-        self._query, self._known, self._user = query, known, user
+        self._query, self.known, self._user = query, known, user
         self._found: dict[str, Found | None] = {}   # an id is on many targets
         self.is_whole = not user and not query.job
 
     def file_system(self, name: str) -> bool:
         return not self._query.file_system or self._query.file_system == name
 
-    def rows(self) -> Iterator[tuple[str, list[float], str, Facts | None, bool]]:
-        """(file system, amounts, job, facts, is it a job) of all that is wanted."""
+    def rows(self, without: Collection[str] = (),
+             ) -> Iterator[tuple[str, list[float], str, Facts | None, bool]]:
+        """(file system, amounts, job, facts, is it a job) of all that is wanted; `without` some."""
         for fs, ids in self._load.by_id.items():
-            if self.file_system(fs):
+            if self.file_system(fs) and fs not in without:
                 for id, amounts in ids.items():
                     found = self.id(id)
                     if found:
@@ -65,7 +76,7 @@ class Filter:
             return found
 
     def _look_up(self, id: str) -> Found | None:
-        job, facts, is_job = job_of(self._known, id)
+        job, facts, is_job = job_of(self.known, id)
         if self._user and (facts is None or facts.user != self._user):
             return None
         # A whole array, a raw id, and what users call it are one job's names.
@@ -101,7 +112,7 @@ class LoadRow:
     """One row, while it is added up."""
 
     __slots__ = ("level", "name", "file_system", "target", "server", "amounts", "no_job", "facts",
-                 "is_job", "is_shared", "jobs", "of", "read")
+                 "is_job", "is_shared", "jobs", "of", "read", "nids", "node", "users", "is_low")
 
     def __init__(self, level: Level, name: str | None, file_system: str, target: str = "",
                  server: str = "", facts: Facts | None = None, is_job: bool = True) -> None:
@@ -113,6 +124,10 @@ class LoadRow:
         self.of: list[tuple[str, str]] = []         # its (file system, target)
         self.read = 0                               # how many of these were read
         self.jobs: Any = set()                      # their ids; or how many
+        self.users: set[str] = set()                # of these, by node alone
+        self.nids: list[str] = []                   # of clients, where it is added up from these
+        self.node = ""                              # of a client
+        self.is_low = False                         # some I/O of its clients may be missing
 
     @property
     def is_known(self) -> bool:
@@ -127,11 +142,14 @@ class LoadRow:
     def words(self) -> Iterator[str]:
         """All words that a filter may match."""
         facts = self.facts
-        yield from filter(None, (self.name, self.file_system, self.target, self.server))
+        yield from filter(None, (self.name, self.file_system, self.target, self.server, self.node,
+                                 *self.nids))
         if not self.is_job:
             yield "(no job)"
         if facts is not None:
             yield from (facts.user, facts.account, facts.name)
+        if self.level.client_group is not None:
+            yield from (*self.jobs, *self.users)
 
     def row(self, suffix: str, load: Load) -> dict[str, Any]:
         """The row in JSON, as docs/wire.md has it; `suffix`: "_per_s" of rates."""
@@ -146,6 +164,7 @@ class LoadRow:
         row.update({metric + suffix: amount if self.is_known else None
                     for metric, amount in zip(METRICS, self.amounts)})
         row["lower_bound"] = bool(
+            self.is_low if self.nids else
             any(target in load.missing.get(fs, ()) for fs, target in self.of) if self.of else
             any(load.missing.values()) if level.over == EVERYTHING else
             load.missing.get(self.file_system))
@@ -159,12 +178,20 @@ class LoadRow:
             row.update(user=facts.user if facts else "", account=facts.account if facts else "",
                        name=one_line(facts.name) if facts else "",
                        nodes=node_count(facts) if facts else None)
+        elif level.rows_of == CLIENTS:
+            row["node"] = one_line(self.node)
+            return row
+        elif self.nids:                             # which jobs are there is not known for sure
+            row["jobs"] = len(self.jobs) or None
         elif not self.is_known:
             row["jobs"] = None
         else:
             row["jobs"] = self.jobs if isinstance(self.jobs, int) else len(self.jobs)
         if level.split:
             row["is_shared"] = self.is_shared
+            row["nids"] = [one_line(nid) for nid in sorted(self.nids)[:_MOST_NAMES]]
+            row["job_names"] = [one_line(job) for job in sorted(self.jobs)[:_MOST_NAMES]]
+            row["users"] = [one_line(user) for user in sorted(self.users)[:_MOST_NAMES]]
         if level.rows_of != IDS:
             if level.over != ONE_TARGET:
                 row["targets"] = len(self.of)
@@ -177,19 +204,85 @@ def node_count(facts: Facts) -> int | None:
     return facts.node_count or len(nodes_of(facts.nodes)) or None
 
 
+def by_client(level: Level, load: Load, wanted: Filter) -> dict[str, ClientLoad]:
+    """
+    {file system: ClientLoad} of those whose rows are added up from clients.
+
+    A client's counters are of all who use it, so a user's part of them is not known.
+    """
+    if level.client_group is None or not wanted.is_whole:
+        return {}
+    return {fs: clients for fs, clients in load.clients.items() if wanted.file_system(fs)}
+
+
 def rows_of(level: Level, load: Load, wanted: Filter) -> Rows:
     """[LoadRow or None] of a level, in steps."""
+    clients = by_client(level, load, wanted)
+    if clients:
+        yield from _of_clients(level, load, clients, wanted)
+    if level.rows_of == CLIENTS:
+        return
     if level.rows_of != IDS:
-        return _of_targets(level, load, wanted)
-    return _of_ids_on_targets(level, wanted) if level.over == ONE_TARGET else _of_ids(level, wanted)
+        yield from _of_targets(level, load, wanted)
+    elif level.over == ONE_TARGET:
+        yield from _of_ids_on_targets(level, wanted)
+    else:
+        yield from _of_ids(level, wanted, clients)
 
 
-def _of_ids(level: Level, wanted: Filter) -> Rows:
+def _of_clients(level: Level, load: Load, clients: dict[str, ClientLoad], wanted: Filter) -> Rows:
+    node_of, group_of = wanted.known.node_of, level.client_group
+    on_it: dict[str, dict[str, str]] = {}
+    if level.split is not None:
+        on_it = yield from _jobs_of_nodes(load, wanted)
+    for fs, found in clients.items():
+        groups: dict[str, LoadRow] = {}
+        for number, (nid, amounts, is_low) in enumerate(zip(found.nids, found.amounts,
+                                                            found.is_low)):
+            if number % AT_ONCE == 0:
+                yield None
+            if is_server_itself(nid):
+                continue
+            node = node_of(nid)
+            name = group_of(nid, node)
+            row = groups.get(name)
+            if row is None:
+                row = groups[name] = LoadRow(level, name, fs)
+                row.is_low, row.node = bool(found.missing), node
+                jobs = on_it.get(name, {})
+                row.jobs, row.users = set(jobs), {*jobs.values()} - {""}
+            row.nids.append(nid)
+            row.is_low |= is_low
+            add_amounts(row.amounts, amounts)
+        yield from groups.values()
+
+
+def _jobs_of_nodes(load: Load,
+                   wanted: Filter) -> Generator[None, None, dict[str, dict[str, str]]]:
+    """{node: {job: its user}} of those that are there as the batch system says; in steps."""
+    found: dict[str, dict[str, str]] = {}
+    ids = dict.fromkeys(id for ids in load.by_id.values() for id in ids)
+    for number, id in enumerate(ids):
+        if number % AT_ONCE == 0:
+            yield None
+        _, facts, _ = job_of(wanted.known, id)
+        if facts is not None and facts.state != ENDED:
+            for node in nodes_of(facts.nodes):
+                found.setdefault(node, {})[facts.job] = facts.user
+    for number, (job, user, nodes) in enumerate(list(wanted.known.running())):
+        if number % AT_ONCE == 0:
+            yield None
+        for node in nodes:
+            found.setdefault(node, {})[job] = user
+    return found
+
+
+def _of_ids(level: Level, wanted: Filter, without: Collection[str]) -> Rows:
     groups: dict[Any, LoadRow] = {}
     group_of, split = level.group, level.split
     split_names: dict[Any, list[str | None]] = {}       # group -> [name]
     are_jobs, is_over_all = level.is_of_jobs, level.over == EVERYTHING
-    for number, (fs, amounts, job, facts, is_job) in enumerate(wanted.rows()):
+    for number, (fs, amounts, job, facts, is_job) in enumerate(wanted.rows(without)):
         if number % AT_ONCE == 0:
             yield None
         name = group_of(job, facts)
@@ -209,6 +302,8 @@ def _of_ids(level: Level, wanted: Filter) -> Rows:
                 group.is_shared |= len(names) > 1
                 if is_job:
                     group.jobs.add(job)
+                if split is not None and facts is not None and facts.user:
+                    group.users.add(facts.user)
     yield from groups.values()
 
 

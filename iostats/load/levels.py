@@ -12,7 +12,7 @@ import textwrap
 from collections import namedtuple
 
 from iostats.base.node_list import expanded
-from iostats.load.cells import ago, count_text, share_text
+from iostats.load.cells import ago, count_text, names_text, share_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 RATES, TOTALS, GAINS = "rates", "totals", "gains"   # GAINS: it is not known how long it took
 BOTH = "totals and rates"
 
-# What a row is added up from: the ids of jobs, or all that a target has.
-IDS, TARGETS = "ids", "targets"
+# What a row is added up from: the ids of jobs, all that a target has, or what clients did.
+IDS, TARGETS, CLIENTS = "ids", "targets", "clients"
 # Over what it is added up.
 ONE_TARGET, FILE_SYSTEM, EVERYTHING = "one target", "file system", "everything"
 
@@ -53,8 +53,8 @@ Attributes:
 
 class Level(namedtuple(
         "Level", "name title words rows_of over group key option help member split details "
-                 "needs_batch_system is_in_top queries",
-        defaults=("", "", "", "", None, (), False, True, ()))):
+                 "needs_batch_system is_in_top queries client_group least",
+        defaults=("", "", "", "", None, (), False, True, (), None, 8))):
     """
     One level.
 
@@ -62,10 +62,11 @@ class Level(namedtuple(
         name: in the params of `load`.
         title: the heading of its column.
         words: what stands after "by", in the title of a table and in `top --help`.
-        rows_of: IDS or TARGETS.
+        rows_of: IDS, TARGETS or CLIENTS.
         over: ONE_TARGET, FILE_SYSTEM or EVERYTHING.
         group: the name of the row to which something belongs; None where that is not known.  With
-            IDS of (job, its Facts or None), with TARGETS of (file system, target, storage server).
+            IDS of (job, its Facts or None), with TARGETS of (file system, target, storage server);
+            None with CLIENTS.
         key: that chooses it in a live `top`; "" for none.
         option: as in `top --by`, where it is not `name`; that stays accepted.
         help: what `top --help` says of it in brackets.
@@ -75,6 +76,9 @@ class Level(namedtuple(
         needs_batch_system: it cannot be made from job_stats alone.
         is_in_top: False for one of `query` alone.
         queries: [Query].
+        client_group: the name of the row to which a client belongs, of (NID, node).  With IDS: file
+            systems of which clients are known are shown by them; None where that says nothing.
+        least: characters that the names of its rows may be narrowed to.
     """
 
     __slots__ = ()
@@ -98,6 +102,8 @@ class Level(namedtuple(
 _JOBS = Detail("JOBS", lambda row: count_text(row["jobs"]))
 _TARGETS = Detail("TARGETS", lambda row: count_text(row["targets"]))
 _STORAGE_SERVER = Detail("OSS/MDS", lambda row: row["server"], 6)
+_JOBS_ON_IT = Detail("JOB", lambda row: names_text(row["job_names"]), 8)
+_USERS_ON_IT = Detail("USER", lambda row: names_text(row["users"]), 6)
 _NO_JOB = Detail("NO JOB", lambda row: share_text(row["no_job_share"]))
 _SWEPT = Detail("SWEPT", lambda row: ago(row.get("age_s")))
 _OF_JOBS = (Detail("USER", lambda row: row["user"] if row["is_job"] else "(no job)", 8),
@@ -131,9 +137,10 @@ LEVELS = (
           needs_batch_system=True),
     Level("node", "NODE", "compute node", IDS, FILE_SYSTEM,
           lambda job, facts: facts.nodes if facts else "", "n",
-          help="compute nodes: job_stats do not tell a job's nodes apart, so each has an equal "
-               "part of it: ~",
-          split=_each_node, details=(_JOBS,), needs_batch_system=True),
+          help="compute nodes: what the servers count by client; where they do not, each of a "
+               "job's nodes has an equal part of its load: ~",
+          split=_each_node, details=(_JOBS, _JOBS_ON_IT, _USERS_ON_IT), needs_batch_system=True,
+          client_group=lambda nid, node: node, least=20),
     Level("server", "OSS/MDS", "storage server", TARGETS, FILE_SYSTEM,
           lambda file_system, target, server: server, "s", option="storage-server",
           details=(_TARGETS, _JOBS, _NO_JOB, _SWEPT)),
@@ -152,6 +159,11 @@ LEVELS = (
     Level("job-summed", "JOB", "job, file systems together", IDS, EVERYTHING, _job, member="job",
           details=_OF_JOBS, is_in_top=False, queries=(
               Query("d", "rates-summed", RATES, "rates of each job, all file systems together"),)),
+    Level("client", "CLIENT", "client", CLIENTS, FILE_SYSTEM, None,
+          details=(Detail("NODE", lambda row: "-" if row["node"] == row["client"] else row["node"],
+                          8),), is_in_top=False, queries=(
+              Query("f", "clients", BOTH, "totals of today, and rates, of each client (NID)"),),
+          client_group=lambda nid, node: nid, least=24),
 )
 
 OF_TOP = tuple(level for level in LEVELS if level.is_in_top)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     # (title, text of a row, what it is narrowed to at the least, its metric)
     CellsOf = tuple[str, Cell, Optional[int], Optional[str]]
 
-_MOST_JOBS = 5                  # that a note names
+_MOST_NAMED = 5                 # rows that a note names
 _TARGET: tuple[CellsOf, ...] = (("TARGET", lambda row: row["target"], 7, None),
                                 ("OSS/MDS", lambda row: row["server"], 6, None))
 
@@ -70,7 +70,7 @@ def _columns(answer: dict[str, Any], units: str,
     level, (_, query) = levels.named(answer["by"]), levels.query_of(answer["level"])
     row = (answer["rows"] or [{}])[0]
     found: list[CellsOf] = [
-        (level.title, lambda row: name_of(row, level.row_member, labels), 8, None)]
+        (level.title, lambda row: name_of(row, level.row_member, labels), level.least, None)]
     if level.over != EVERYTHING and level.row_member != "file_system":
         found.append(_file_system(labels))
     if level.rows_of == IDS and level.over == ONE_TARGET:
@@ -119,12 +119,13 @@ def _number(value: float | None, low: bool, is_rate: bool = False) -> str:
 
 
 def _notes(answer: dict[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
-    of: dict[str, dict[str, None]] = {}                 # note -> its jobs, each once
+    of: dict[str, dict[str, None]] = {}                 # note -> its jobs or clients, each once
+    member = levels.named(answer["by"]).row_member
     for row in answer["rows"]:
         for note in row.get("notes", ()):
-            of.setdefault(note, {})[row["job"]] = None
-    for note, jobs in of.items():
-        names = " ".join(list(jobs)[:_MOST_JOBS]) + (" ..." if len(jobs) > _MOST_JOBS else "")
+            of.setdefault(note, {})[row[member]] = None
+    for note, rows in of.items():
+        names = " ".join(list(rows)[:_MOST_NAMED]) + (" ..." if len(rows) > _MOST_NAMED else "")
         yield f"{names}: {note}: lower bounds (>=)"
     yield from table.notes_of(answer, labels)
 

@@ -12,17 +12,18 @@ from collections import namedtuple
 from iostats.base.cooperative import AT_ONCE, finished
 from iostats.load import levels
 from iostats.load.amounts import LATENCY, METRICS, SORT, columns_of, share
-from iostats.load.grouping import Filter, rows_of
-from iostats.load.levels import IDS, RATES
+from iostats.load.grouping import Filter, by_client, rows_of
+from iostats.load.levels import RATES, TARGETS
 from iostats.load.sums import add_amounts
+from iostats.lustre.exports import is_server_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Any
 
     from iostats.load.grouping import LoadRow
-    from iostats.load.sums import Load
+    from iostats.load.sums import ClientLoad, Load
 
 MOST_ROWS = 10_000
 
@@ -59,25 +60,27 @@ def answer_in_steps(load: Load, query: LoadQuery, known: Any,
     def rank(amounts: Sequence[float]) -> float:
         return _value(query.sort, amounts, load) or 0
     best, words = _Best(rank, query.count, query.after), query.text.casefold()
-    level = levels.named(query.by)
-    needs_amounts = level.rows_of == IDS
-    for number, group in enumerate(rows_of(level, load, Filter(load, query, known, wanted))):
+    level, chosen = levels.named(query.by), Filter(load, query, known, wanted)
+    clients = by_client(level, load, chosen)
+    missing = {**load.missing, **{fs: found.missing for fs, found in clients.items()}}
+    needs_amounts = level.rows_of != TARGETS
+    for number, group in enumerate(rows_of(level, load, chosen)):
         if group is None or number % AT_ONCE == 0:
             yield
         if group is not None and (any(group.amounts) or not needs_amounts) and (
                 not words or any(words in word.casefold() for word in group.words())):
             best.add(group)
     ranked = yield from best.ranked()
-    file_systems = yield from _file_systems(load, query, "_per_s" if load.kind == RATES else "")
     suffix = "_per_s" if load.kind == RATES else ""
+    file_systems = yield from _file_systems(load, query, suffix, clients)
     ages = [reading.age_s for (fs, target), reading in dict(load.readings).items()
             if query.file_system in ("", fs) and reading.age_s is not None]
     return {
         "at": load.at, "span_s": load.span_s, "kind": load.kind, "began": load.began,
         "newest_reading_s": min(ages, default=None), "oldest_reading_s": max(ages, default=None),
         "is_old": load.is_old,
-        "missing": {fs: dict(targets) for fs, targets in sorted(load.missing.items())
-                    if targets and query.file_system in ("", fs)},
+        "missing": {fs: dict(places) for fs, places in sorted(missing.items())
+                    if places and query.file_system in ("", fs)},
         "by": query.by, "sort": query.sort, "file_system": query.file_system, "user": wanted or "",
         "text": query.text, "only": only or "",
         "file_systems": file_systems,
@@ -169,9 +172,9 @@ def _shown(query: LoadQuery, amounts: Sequence[float] | None, load: Load,
             None if amounts is None else _value(name, amounts, load) for name in query.show}
 
 
-def _file_systems(load: Load, query: LoadQuery,
-                  suffix: str) -> Generator[None, None, list[dict[str, Any]]]:
-    """[sums of a file system]: of all ids, which every user may see; in steps."""
+def _file_systems(load: Load, query: LoadQuery, suffix: str, clients: Mapping[str, ClientLoad],
+                  ) -> Generator[None, None, list[dict[str, Any]]]:
+    """[sums of a file system]: of all ids or clients, which every user may see; in steps."""
     found: dict[str, tuple[Any, Any, list[str]]] = {}
     for number, (part, (amounts, no_job)) in enumerate(zip(load.parts, load.sums)):
         if number % AT_ONCE == 0:
@@ -182,14 +185,36 @@ def _file_systems(load: Load, query: LoadQuery,
         one[2].append(part.target)
     for fs in load.missing:
         found.setdefault(fs, (None, None, []))
-    return [{"file_system": fs, **_named(amounts, suffix), **_shown(query, amounts, load, suffix),
-             "targets": len(targets),
-             "missing": dict(load.missing.get(fs, {})),
-             "lower_bound": bool(load.missing.get(fs)),
-             "no_job": {**_named(no_job, suffix), **_shown(query, no_job, load, suffix)},
-             "no_job_share": share(no_job[2], amounts[2]) if amounts else None}
-            for fs, (amounts, no_job, targets) in sorted(found.items())
-            if not query.file_system or query.file_system == fs]
+    rows = {fs: {"file_system": fs, **_named(amounts, suffix),
+                 **_shown(query, amounts, load, suffix), "targets": len(targets),
+                 "missing": dict(load.missing.get(fs, {})),
+                 "lower_bound": bool(load.missing.get(fs)),
+                 "no_job": {**_named(no_job, suffix), **_shown(query, no_job, load, suffix)},
+                 "no_job_share": share(no_job[2], amounts[2]) if amounts else None}
+            for fs, (amounts, no_job, targets) in found.items()}
+    for fs, these in clients.items():
+        nodes, servers, is_low = yield from _sums_of_clients(these)
+        row = rows.setdefault(fs, {"file_system": fs, "targets": 0})
+        row.update({**_named(nodes, suffix), **_shown(query, None, load, suffix),
+                    "missing": dict(these.missing), "lower_bound": is_low,
+                    "no_job": {**_named(None, suffix), **_shown(query, None, load, suffix)},
+                    "no_job_share": None,
+                    "storage_servers": {**_named(servers, suffix),
+                                        **_shown(query, None, load, suffix)}})
+    return [row for fs, row in sorted(rows.items()) if not query.file_system
+            or query.file_system == fs]
+
+
+def _sums_of_clients(
+        clients: ClientLoad) -> Generator[None, None, tuple[list[float], list[float], bool]]:
+    """(amounts of all nodes, those of the storage servers themselves, may some be missing)."""
+    nodes: list[float] = [0, 0, 0, 0]
+    servers: list[float] = [0, 0, 0, 0]
+    for number, (nid, amounts) in enumerate(zip(clients.nids, clients.amounts)):
+        if number % AT_ONCE == 0:
+            yield
+        add_amounts(servers if is_server_itself(nid) else nodes, amounts)
+    return nodes, servers, bool(clients.missing) or any(clients.is_low)
 
 
 def _named(amounts: Sequence[float] | None, suffix: str) -> dict[str, Any]:

@@ -9,6 +9,11 @@ an id in job_stats the batch system's Facts are asked: `known` is an object with
     job_of(id)   the job that it stands for; "" for what is none: "cp.0", "kworker", ""
     facts(id)    the job_facts.Facts of that job, or None
 
+and, where a Load has clients,
+
+    node_of(nid) the compute node of a client
+    running()    [(job, its user, its nodes)] of what runs now, as far as the batch system was asked
+
 Numbers are whole or a fraction a second; what is not known is None.  Besides the four METRICS a
 Load may have more columns, `more`, of MORE: amounts.py has them.
 """
@@ -40,7 +45,7 @@ Attributes:
 """
 
 Load = namedtuple("Load", "kind at span_s parts by_id no_jobs sums missing began readings is_old "
-                          "more", defaults=((), False, ()))
+                          "more clients", defaults=((), False, (), {}))
 Load.__doc__ = """
 All that is known of one moment.
 
@@ -57,6 +62,18 @@ Attributes:
         are not kept.
     is_old: rates of a moment that is more than two sweeps ago.
     more: names of the columns besides METRICS, of MORE.
+    clients: {file system: ClientLoad} of those whose storage servers count by client.
+"""
+
+ClientLoad = namedtuple("ClientLoad", "nids amounts is_low missing")
+ClientLoad.__doc__ = """
+What each client did on one file system.
+
+Attributes:
+    nids: each stands there once; 0@lo is the storage servers themselves.
+    amounts: [[METRICS]], as long as `nids`.
+    is_low: [True where some of it may be missing], likewise.
+    missing: {storage server: why nothing is known of what was done there}.
 """
 
 LastReading = namedtuple("LastReading", "server age_s")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    _Sum = tuple[str, str, dict[str, Any], bool, str]
+    _Sum = tuple[str, str, dict[str, Any], bool, str, str]
 
 _UNIT = {"binary": ("MiB", 1 << 20), "decimal": ("MB", 10**6), "bytes": ("B", 1)}
 _MOST_SUMS = 4                # file systems that have their sums on top; more have them together
@@ -60,7 +60,7 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
     columns = _columns(answer, sums, rows, units, labels, shares)
     gap = fitted(columns, width, answer["sort"])
     found = drawn(columns, gap)
-    for place, (*_, part) in enumerate(sums, 1):
+    for place, (*_, part, _) in enumerate(sums, 1):
         for text in (f"{part} of requests", part) if part else ():
             longer = f"{found[place]}{gap}{text}"
             if width is None or len(longer) <= width:
@@ -127,6 +127,9 @@ def notes_of(answer: dict[str, Any], labels: Mapping[str, str],
         yield (f"rows are {answer['only']}'s jobs only; (all) and (no job) are everybody's")
     if any(row.get("is_shared") for row in answer["rows"]):
         yield "~ job_stats do not tell a job's nodes apart: each has an equal share of its load"
+    if any(row["lower_bound"] and row.get("nids") and not answer["missing"].get(row["file_system"])
+           for row in answer["rows"]):
+        yield (">=: some I/O of these nodes may not have been counted (iostats nodes says why)")
     if answer.get("is_old"):
         yield (f"no sweep for {duration_in_words(answer['newest_reading_s'])}: these rates are "
                f"that old")
@@ -149,7 +152,7 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
     is_fs = level.row_member == "file_system"
     columns = [TextColumn(level.title, [f"{name} {fs}" if is_fs else name
                                         for name, fs, *_ in sums] + [
-        name_of(row, level.row_member, labels) for row in rows], 8, False)]
+        name_of(row, level.row_member, labels) for row in rows], level.least, False)]
     if not is_fs:
         columns.append(TextColumn("FS", [fs for _, fs, *_ in sums] + [
             label_of(row["file_system"], labels) for row in rows], 8, False))
@@ -166,7 +169,7 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
         columns.append(TextColumn(title, [
             _part_of(amounts[name], wholes.get(fs, amounts)[name]) if shares else
             _amount(amounts[name], place, per_second, units, low)
-            for (_, _, amounts, low, _), fs in zip(sums, _sum_of(answer))] + [
+            for _, _, amounts, low, _, fs in sums] + [
             _part_of(row[name], wholes[row["file_system"]][name]) if shares else
             _amount(row[name], place, per_second, units, row["lower_bound"], row.get("is_shared"))
             for row in rows], metric=metric))
@@ -179,25 +182,23 @@ def _columns(answer: dict[str, Any], sums: list[_Sum], rows: list[dict[str, Any]
 
 
 def _sums(answer: dict[str, Any], labels: Mapping[str, str], suffix: str) -> list[_Sum]:
-    """[(name, file system, amounts, is a lower bound, share of no jobs)]."""
+    """[(name, file system in words, amounts, is a lower bound, share of no jobs, file system)]."""
     found = answer["file_systems"]
     if levels.named(answer["by"]).row_member == "file_system" and not answer["user"]:
         return []                                   # the rows are the sums
     if len(found) > _MOST_SUMS:
         found = [_together(found, suffix)]
-    lines = []
+    lines: list[_Sum] = []
     for fs in found:
-        name = label_of(fs["file_system"], labels)
-        lines.append(("(all)", name, fs, fs["lower_bound"], ""))
-        lines.append(("(no job)", name, fs["no_job"], fs["lower_bound"],
-                      "" if fs["no_job_share"] is None else share_text(fs["no_job_share"])))
+        name, low = label_of(fs["file_system"], labels), fs["lower_bound"]
+        key = fs["file_system"] if len(answer["file_systems"]) <= _MOST_SUMS else ""
+        lines.append(("(all)", name, fs, low, "", key))
+        if fs.get("storage_servers"):
+            lines.append(("(storage servers)", name, fs["storage_servers"], low, "", key))
+        elif fs["no_job"]:
+            lines.append(("(no job)", name, fs["no_job"], low, ""
+                          if fs["no_job_share"] is None else share_text(fs["no_job_share"]), key))
     return lines
-
-
-def _sum_of(answer: dict[str, Any]) -> list[str]:
-    """The file system of each line of _sums; "" for all together."""
-    found = [fs["file_system"] for fs in answer["file_systems"]]
-    return [fs for fs in (found if len(found) <= _MOST_SUMS else [""]) for _ in range(2)]
 
 
 def _part_of(part: float | None, whole: float | None) -> str:
@@ -222,13 +223,18 @@ def _together(found: list[dict[str, Any]], suffix: str) -> dict[str, Any]:
     known = [fs for fs in found if fs[names[0]] is not None]
 
     def added(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        return {name: sum(row[name] for row in rows) if known else None for name in names}
-    whole, no_job = added(known), added([fs["no_job"] for fs in known])
-    # A mean of means is none, and how many requests were timed is not known.
-    return {"file_system": f"({len(found)})", **whole, "latency_ms": None,
-            "no_job": {**no_job, "latency_ms": None},
+        # A mean of means is none, and how many requests were timed is not known.
+        return {"latency_ms": None, **{
+            name: None if not known or any(row[name] is None for row in rows)
+            else sum(row[name] for row in rows) for name in names}}
+    by_client = [fs for fs in known if fs.get("storage_servers")]
+    whole, no_job, servers = added(known), added([fs["no_job"] for fs in known]), added(
+        [fs["storage_servers"] for fs in by_client])
+    return {"file_system": f"({len(found)})", **whole,
+            "no_job": {} if by_client else no_job,
+            "storage_servers": servers if len(by_client) == len(known) and known else None,
             "lower_bound": any(fs["lower_bound"] for fs in found),
-            "no_job_share": share(no_job[names[2]], whole[names[2]])}
+            "no_job_share": None if by_client else share(no_job[names[2]], whole[names[2]])}
 
 
 # -- cells -------------------------------------------------------------------------------------

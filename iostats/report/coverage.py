@@ -21,10 +21,12 @@ def line(record: Record) -> str:
         Job 4712: from the storage servers, alice, 00:31:07, TIMEOUT; no node has reported
     """
     coverage, job = record.coverage, record.job
-    expected, alone = coverage.expected, has_storage_servers_only(record)
+    expected, by_node = coverage.expected, is_known_by_node_only(record)
+    alone = has_storage_servers_only(record) or by_node
     text = f"Job {job.id}: "
     if alone:
-        text += "from the storage servers" + (f", {job.user}" if job.user else "")
+        text += "by its nodes, from the storage servers" if by_node else "from the storage servers"
+        text += f", {job.user}" if job.user else ""
     else:
         text += f"{coverage.reported} "
         text += f"of {expected} nodes reported" if expected is not None else "nodes reported"
@@ -33,7 +35,7 @@ def line(record: Record) -> str:
     outcome = record.batch.outcome if record.batch else ""
     if outcome != "" and (alone or outcome != "COMPLETED"):
         text += f", {outcome}"
-    if alone and not coverage.missing:
+    if alone and (by_node or not coverage.missing):
         return f"{text}; no node has reported"
     if expected is None and not alone:
         text += " (the job's number of nodes is not known)"
@@ -51,6 +53,12 @@ def line(record: Record) -> str:
 def has_storage_servers_only(record: Record) -> bool:
     """Whether nothing but the storage servers knows what the job did."""
     return bool(record.harvest) and not record.coverage.reported
+
+
+def is_known_by_node_only(record: Record) -> bool:
+    """Whether nothing but its nodes' exports tells what the job did."""
+    return bool(record.by_node and not record.by_node.why_none and not record.coverage.reported
+                and not (record.harvest and record.harvest.file_systems))
 
 
 def notes_on_shared_nodes(shared: dict[str, int]) -> list[str]:

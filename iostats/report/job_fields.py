@@ -4,21 +4,8 @@ What can be asked of a job in a list: the fields of `iostats jobs`, their names 
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 from iostats.base.errors import UsageError
-
-Field = namedtuple("Field", "column name kind bound help")
-Field.__doc__ = """
-What can be asked for.
-
-Attributes:
-    column: its name in tables, and with -o.
-    name: its name in rows, and in JSON.
-    kind: text, names, count, bytes, time, duration, seconds, yes, note.
-    bound: the name that says whether it may be too low; "" for what never is.
-    help: for --helpformat and docs/jobs.md.
-"""
+from iostats.report.listing import Field, FieldTable
 
 
 def _of_programs(column: str, name: str, kind: str, help: str) -> Field:
@@ -53,7 +40,8 @@ FIELDS = (
     Field("LowerBound", "lower_bound", "yes", "", "some of the five before may be too low"),
     Field("TooLow", "too_low", "names", "", "which of them may be"),
     Field("TooHigh", "too_high", "names", "", "which of them may be too high (evictions)"),
-    Field("Source", "source", "text", "", "who counted these: nodes, or (storage) servers"),
+    Field("Source", "source", "text", "",
+          "who counted these: nodes, (storage) servers; exports: by node"),
     Field("NetReadBytes", "net_read_bytes", "bytes", "net_lower_bound",
           "that came over the network, as the nodes counted it"),
     Field("NetWriteBytes", "net_write_bytes", "bytes", "net_lower_bound",
@@ -66,48 +54,31 @@ FIELDS = (
     Field("ServerOperations", "server_operations", "count", "server_lower_bound",
           "other operations that the storage servers counted"),
     Field("ServerLowerBound", "server_lower_bound", "yes", "", "the three before may be too low"),
+    Field("ByNodeReadBytes", "by_node_read_bytes", "bytes", "by_node_read_bytes_max",
+          "at least so much was read by its nodes (exports)"),
+    Field("ByNodeReadMax", "by_node_read_bytes_max", "bytes", "", "at most so much"),
+    Field("ByNodeWriteBytes", "by_node_write_bytes", "bytes", "by_node_write_bytes_max",
+          "at least so much was written by its nodes"),
+    Field("ByNodeWriteMax", "by_node_write_bytes_max", "bytes", "", "at most so much"),
+    Field("ByNodeOperations", "by_node_operations", "count", "by_node_operations_max",
+          "at least so many other requests of its nodes"),
+    Field("ByNodeOperMax", "by_node_operations_max", "count", "", "at most so many"),
+    Field("ByNodeWhyNone", "by_node_why", "text", "",
+          "why not, such as: it shared node7 with job 4712"),
     Field("Final", "final", "yes", "", "no: the storage servers may still count more"),
     Field("Note", "note", "note", "", "what to know of the numbers, in short"),
 )
 DEFAULT = ("JobID,JobName%-10,User,NNodes,State,Elapsed,ReadBytes,WriteBytes,Opens,Operations,Note")
-ALL = "ALL"
 BRIEF = "JobID,State,ReadBytes,WriteBytes"
-_BY_NAME: dict[str, Field] = {}
-for _field in FIELDS:
-    for _name in (_field.column, _field.name):
-        _BY_NAME.setdefault(_name.lower().replace("_", ""), _field)
-NUMBERS = ("count", "bytes", "time", "duration", "seconds")     # at the right, and never cut
-
-# What a row of the site's server has; `note` and ElapsedRaw are made of it.
-NAMES = tuple(dict.fromkeys(one.name for one in FIELDS if one.kind != "note"))
+TABLE = FieldTable(FIELDS, "iostats jobs")
+NAMES = TABLE.names                 # what a row of the site's server has
+field_of, sort_of, field_help = TABLE.field_of, TABLE.sort_of, TABLE.help
 
 # sacct(1), JOB STATE CODES.
 STATES = {"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED",
           "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RQ": "REQUEUED",
           "TO": "TIMEOUT"}
 _OUTCOMES = sorted({*STATES.values(), "KILLED", "LAUNCH_FAILED", "REVOKED"})
-
-
-def field_of(name: str, what: str) -> Field:
-    """
-    The Field of a name, or the first of FIELDS that begins so, as with sacct; UsageError names
-    `what` it stood in.
-    """
-    key = name.strip().lower().replace("_", "")
-    found = _BY_NAME.get(key) or next((one for one in FIELDS if key and one.column.lower()
-                                       .startswith(key)), None)
-    if not found:
-        raise UsageError(f"{what}: expected a field, got {name[:40]!r}; `iostats jobs -e` lists "
-                         f"them")
-    return found
-
-
-def sort_of(text: str, what: str = "--sort") -> tuple[str, bool]:
-    """(name of a row's field, is descending) of "write_bytes" or "-write_bytes"; UsageError."""
-    field = field_of(text[1:] if text[:1] in ("-", "+") else text, what)
-    if field.kind == "note":
-        raise UsageError(f"{what}: expected a field other than {field.column}, which is no order")
-    return field.name, text[:1] == "-"
 
 
 def state_of(text: str, what: str = "--state") -> str:
@@ -117,9 +88,3 @@ def state_of(text: str, what: str = "--state") -> str:
         raise UsageError(f"{what}: expected how a job ended, {', '.join(_OUTCOMES)}, or F, TO ..., "
                          f"got {text[:40]!r}")
     return state
-
-
-def field_help() -> str:
-    """What --helpformat prints."""
-    widest = max(len(one.column) for one in FIELDS)
-    return "".join(f"{one.column:<{widest}}  {one.help}\n" for one in FIELDS)

@@ -10,15 +10,14 @@ Unknown is "-", a lower bound begins with ">=".
 
 from __future__ import annotations
 
-import re
-from collections import namedtuple
 from datetime import datetime
 
-from iostats.base.errors import UsageError, one_line
-from iostats.base.text import cut, padded, width_of
-from iostats.base.units import bytes_in, bytes_text
-from iostats.report.job_fields import ALL, FIELDS, NUMBERS, Field, field_of
-from iostats.report.job_summary import NODES, OF_PROGRAMS, SERVERS
+from iostats.base.errors import one_line
+from iostats.base.units import bytes_in, range_text
+from iostats.report import listing
+from iostats.report.job_fields import TABLE
+from iostats.report.job_summary import BY_NODE, EXPORTS, NODES, OF_PROGRAMS, SERVERS
+from iostats.report.listing import AS_FITS, Field, FieldColumn, NumberForm, number_text
 from iostats.totals.bounds import mark_of
 
 TYPE_CHECKING = False
@@ -26,60 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-FieldColumn = namedtuple("FieldColumn", "field width left")
-FieldColumn.__doc__ = """
-A column of the table.
-
-Attributes:
-    width: in characters; None for as wide as it needs.
-    left: at the left; None as its kind is.
-"""
-
-_WIDEST = 1000
-
-
-def columns_of(text: str, what: str = "--format") -> list[FieldColumn]:
-    """[FieldColumn] of "JobID,User%-8,ReadBytes%12"; UsageError names `what`."""
-    found = []
-    for part in text.split(","):
-        if not part.strip():
-            continue
-        if part.strip().upper() == ALL:
-            found += [FieldColumn(field, None, None) for field in FIELDS]
-            continue
-        name, percent, width = part.partition("%")
-        column = FieldColumn(field_of(name, what), None, None)
-        if percent:
-            sized = re.fullmatch(r"(-?)(\d{1,4})", width.strip(), re.ASCII)
-            if not sized or not 1 <= int(sized[2]) <= _WIDEST:
-                raise UsageError(f"{what}: expected a width from 1 to {_WIDEST} as in "
-                                 f"{name.strip()[:40]}%12 or %-12, got {part[:40]!r}")
-            column = column._replace(width=int(sized[2]), left=bool(sized[1]))
-        found.append(column)
-    if not found:
-        raise UsageError(f"{what}: expected names of fields with commas between, got {text[:40]!r}")
-    return found
-
-
-# -- cells -----------------------------------------------------------------------------------------
-
-NumberForm = namedtuple("NumberForm", "units unit raw", defaults=("binary", None, False))
-NumberForm.__doc__ = """
-How numbers are shown.
-
-Attributes:
-    units: as [report] units in site.cfg.
-    unit: all bytes in this one: K, M, G, T or P; None for what fits.
-    raw: bytes as they are, without a word.
-"""
-AS_FITS = NumberForm()
+columns_of, checked_delimiter = TABLE.columns_of, listing.checked_delimiter
 
 
 def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
     """The text of a field of a row."""
     if field.kind == "note":
         return note_of(row)
-    value = row[field.name]
+    value = row.get(field.name)
+    if field.name in BY_NODE and row["source"] == EXPORTS:
+        return _range(row, field, how)
     if value is None or value == "" or value == []:
         return "-"
     if field.kind == "text":
@@ -92,18 +47,25 @@ def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
         return _time_text(value)
     if field.kind == "duration":
         return ("~" if _is_seen(row) else "") + _duration_text(value)
-    bound = _mark(row, field)
-    if field.kind == "bytes" and not how.raw:
-        return bound + (bytes_in(value, how.unit, how.units) if how.unit else
-                        bytes_text(value, how.units))
-    return f"{bound}{int(value)}"
+    return _mark(row, field) + number_text(value, field.kind, how)
+
+
+def _range(row: dict[str, Any], field: Field, how: NumberForm) -> str:
+    """What the job's nodes did: "1.2-1.4 TiB"."""
+    low, high = row[f"by_node_{field.name}"], row[f"by_node_{field.name}_max"]
+    if field.kind == "bytes" and how.unit and not how.raw:
+        first, last = (bytes_in(value, how.unit, how.units) if value is not None else None
+                       for value in (low, high))
+        return f">= {first}" if last is None else (
+            str(first) if first == last else f"{str(first).partition(' ')[0]}-{last}")
+    return range_text(low, high, "" if how.raw else field.name, how.units)
 
 
 def note_of(row: dict[str, Any]) -> str:
     """
     Why a row's numbers are not all of the job's, or not the job's alone; "" where they are.
 
-        3 of 4 nodes; 2 shared; storage servers only; not final; >= gaps in the harvest
+        3 of 4 nodes; 2 shared; storage servers only; not final; >= gaps in the harvest; by node
     """
     found = []
     if row["source"] == NODES and row["nodes"] is not None and row["reported"] < row["nodes"]:
@@ -114,8 +76,12 @@ def note_of(row: dict[str, Any]) -> str:
         found.append(f"{row['shared']} shared")
     if row["source"] == SERVERS:
         found.append("storage servers only")
+    elif row["source"] == EXPORTS:
+        found.append("by node")
     elif not row["source"]:
         found.append("no report")
+        if row.get("by_node_why"):
+            found.append(one_line(row["by_node_why"]))
     if not row["final"]:
         found.append("not final")
     elif row["source"] == SERVERS and row["lower_bound"]:
@@ -131,7 +97,9 @@ def _mark(row: dict[str, Any], field: Field) -> str:
     """Which way the number of a field may be wrong."""
     if not field.bound:
         return ""
-    low = row[field.bound]
+    low = row.get(field.bound)
+    if field.bound.endswith("_max"):
+        return ">= " if low is None or low > row[field.name] else ""
     if field.bound == "lower_bound":
         low = low and field.name in _too_low(row)
     return mark_of(low, field.name in (row.get("too_high") or ()))
@@ -167,21 +135,8 @@ def _duration_text(seconds: float) -> str:
 
 def table(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn], how: NumberForm = AS_FITS,
           header: bool = True) -> Iterator[str]:
-    """
-    Lines, each ending with a newline: a column is as wide as -o says, or as what is in it.
-
-    A text that is too long ends with "+", as with sacct; a number is never cut.  Not by tabulate,
-    which knows no fixed widths, and makes each column two wider than its heading.
-    """
-    lines = [[cell(row, column.field, how) for column in columns] for row in rows]
-    names = [column.field.column for column in columns]
-    widths = [column.width or max([len(name) * header, 1, *(width_of(line[at]) for line in lines)])
-              for at, (column, name) in enumerate(zip(columns, names))]
-    if header:
-        yield _line(names, columns, widths, True)
-        yield " ".join("-" * width for width in widths) + "\n"
-    for line in lines:
-        yield _line(line, columns, widths)
+    """Lines, each ending with a newline."""
+    return listing.table(rows, columns, lambda row, field: cell(row, field, how), header)
 
 
 # What a narrow terminal can do without, the first one first; and the user, where all are one's.
@@ -191,51 +146,15 @@ _LEFT_OFF = ("nodes", "opens", "elapsed_s", "name")
 def fitting(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn], how: NumberForm,
             room: int) -> tuple[list[FieldColumn], list[str]]:
     """(columns of a table that is up to `room` wide, names of those that were left out for it)."""
-    rows, found, without = list(rows), list(columns), []
+    rows = list(rows)
     of_one = len({row["user"] for row in rows}) < 2
-    for name in (("user", *_LEFT_OFF) if of_one else _LEFT_OFF):
-        if max(map(width_of, "".join(table(rows, found, how)).split("\n"))) <= room:
-            break
-        without += [column.field.column for column in found if column.field.name == name]
-        found = [column for column in found if column.field.name != name]
-    return found, without
-
-
-def _line(cells: Sequence[str], columns: Sequence[FieldColumn], widths: Sequence[int],
-          is_header: bool = False) -> str:
-    found = []
-    for text, column, width in zip(cells, columns, widths):
-        is_number = column.field.kind in NUMBERS
-        left = not is_number if column.left is None else column.left
-        if is_header or not is_number:
-            text = cut(text, width)
-        found.append(padded(text, width, right=not left))
-    return " ".join(found).rstrip() + "\n"
+    return listing.fitting(rows, columns, lambda row, field: cell(row, field, how), room,
+                           ("user", *_LEFT_OFF) if of_one else _LEFT_OFF)
 
 
 def parsable(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn],
              how: NumberForm = AS_FITS, header: bool = True, delimiter: str = "|",
              ends: bool = False) -> Iterator[str]:
-    """
-    Lines with a delimiter between the cells, and after the last one where it `ends` lines, too.
-
-    A delimiter's first character is written as \\x7c within a cell, so that there is no column too
-    many.
-    """
-    first = delimiter[0]
-    escaped = "".join(f"\\x{byte:02x}" for byte in first.encode())
-    end = delimiter * ends + "\n"
-    if header:
-        yield delimiter.join(column.field.column for column in columns) + end
-    for row in rows:
-        yield delimiter.join(cell(row, column.field, how).replace(first, escaped)
-                             for column in columns) + end
-
-
-def checked_delimiter(text: str, what: str = "--delimiter") -> str:
-    """`text`, when it can stand between cells; UsageError."""
-    if not 1 <= len(text) <= 8 or any(c.isalnum() or c in "\\_" or not (c.isprintable() or
-                                                                        c == "\t") for c in text):
-        raise UsageError(f"{what}: expected up to 8 characters that are no letters, no digits and "
-                         f"no backslash, got {text[:40]!r}")
-    return text
+    """Lines with a delimiter between the cells."""
+    return listing.parsable(rows, columns, lambda row, field: cell(row, field, how), header,
+                            delimiter, ends)

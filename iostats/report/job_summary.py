@@ -4,7 +4,7 @@ question over 100,000 jobs is one look at an index.
 
 ReadBytes, WriteBytes, Opens, Creates and Operations are what programs asked for, as the nodes have
 reported it; of a job of which no node has, what the storage servers counted for it (`source` says
-which).
+which).  Bounds of what its nodes did are never in these: they have members of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import namedtuple
 
 from iostats.lustre.metrics import operations_in
 from iostats.report.accounting_comment import OTHERS
+from iostats.report.storage_server_tables import bounds_of
 from iostats.totals.bounds import numbers_too_low
 from iostats.totals.record import Record
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from iostats.totals.record import (
         FileSystemRecord,
+        NodesRecord,
         OperationRow,
         ServersFileSystem,
         TimedCount,
@@ -30,15 +32,17 @@ if TYPE_CHECKING:
 
 _MOST = 2**63 - 1                   # what SQLite can keep as an integer
 _LONGEST_NAME = 256
-NODES, SERVERS = "nodes", "servers"
+NODES, SERVERS, EXPORTS = "nodes", "servers", "exports"
 
 Summary = namedtuple("Summary", (
     "account partition name outcome exit_code started ended elapsed_s nodes reported shared "
     "file_systems source read_bytes write_bytes opens creates operations lower_bound "
     "net_read_bytes net_write_bytes net_lower_bound server_read_bytes server_write_bytes "
-    "server_operations server_lower_bound final began over"), defaults=(
+    "server_operations server_lower_bound final began over by_node_read_bytes "
+    "by_node_read_bytes_max by_node_write_bytes by_node_write_bytes_max by_node_operations "
+    "by_node_operations_max by_node_why"), defaults=(
     *("",) * 5, *(None,) * 4, 0, 0, "", "", *(None,) * 5, 0, None, None, 0, None, None, None, 0, 1,
-    None, None))
+    *(None,) * 8, ""))
 Summary.__doc__ = """
 A job's record in short, as SQLite keeps it: text "" and number None where it is not known.
 
@@ -48,6 +52,7 @@ between; `began` and `over` are when it ran as far as it was seen, by its nodes 
 storage servers, to find it by.
 """
 
+BY_NODE = ("read_bytes", "write_bytes", "operations")
 OF_PROGRAMS = ("read_bytes", "write_bytes", "opens", "creates", "operations")
 # Bits of `lower_bound`: all of these may be too low, or one alone; one may be too high.
 _ALL_LOW, _ALONE, _HIGH = 1, {"read_bytes": 2, "write_bytes": 4}, {"write_bytes": 8}
@@ -80,7 +85,9 @@ def summary_of(form: Mapping[str, Any]) -> Summary:
     nodes, servers = record.file_systems, harvest.get("file_systems", ())
     by_nodes = _of_nodes(nodes)
     by_servers = _of_servers(servers, harvest.get("lower_bound", False))
-    source = NODES if coverage.reported else SERVERS if servers else ""
+    by_node = _by_node(record.by_node)
+    source = (NODES if coverage.reported else SERVERS if servers else
+              EXPORTS if by_node.get("by_node_read_bytes") is not None else "")
     shown = by_servers if source == SERVERS else by_nodes
     network: list[Mapping[str, Any]] = [fs.network or {} for fs in nodes]
     net = {way: [one.get(way) for one in network] for way in ("read_bytes", "write_bytes")}
@@ -94,7 +101,9 @@ def summary_of(form: Mapping[str, Any]) -> Summary:
             job.elapsed_s is None) else job.elapsed_s,
         nodes=coverage.expected, reported=coverage.reported,
         shared=len(coverage.shared),
-        file_systems=",".join(sorted({fs.name for fs in (*nodes, *servers)})), source=source,
+        file_systems=",".join(sorted({fs.name for fs in (
+            *nodes, *servers, *(record.by_node.file_systems if record.by_node else ()))})),
+        source=source,
         **{name: shown[name] for name in ("read_bytes", "write_bytes", "opens", "creates",
                                           "operations", "lower_bound")},
         net_read_bytes=network_bytes["read_bytes"],
@@ -105,7 +114,26 @@ def summary_of(form: Mapping[str, Any]) -> Summary:
         server_lower_bound=by_servers["lower_bound"],
         final=int(harvest.get("final", True)),
         began=harvest.get("began") if job.started is None else job.started,
-        over=harvest.get("ended") if job.ended is None else job.ended)
+        over=harvest.get("ended") if job.ended is None else job.ended, **by_node)
+
+
+def _by_node(found: NodesRecord | None) -> dict[str, Any]:
+    """What the job's nodes did on all file systems together: at least, and at most."""
+    if found is None or found.why_none:
+        return {"by_node_why": found.why_none if found else ""}
+    sums: dict[str, Any] = {"by_node_why": ""}
+    pairs: dict[str, list[tuple[int, int | None]]] = {}
+    for fs in found.file_systems:
+        for metric, low, high in bounds_of(fs):
+            pairs.setdefault(metric, []).append((low, high))
+    for metric in BY_NODE:
+        lows = [low for low, _ in pairs.get(metric, ())]
+        highs = [high for _, high in pairs.get(metric, ())]
+        most = sum(high for high in highs if high is not None)
+        sums[f"by_node_{metric}"] = min(sum(lows), _MOST) if lows else None
+        sums[f"by_node_{metric}_max"] = most if lows and None not in highs and (
+            most <= _MOST) else None
+    return sums
 
 
 def _of_nodes(file_systems: list[FileSystemRecord]) -> dict[str, Any]:

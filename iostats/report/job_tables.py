@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from iostats.totals.record import FileSystemRecord, ServersFileSystem
+    from iostats.totals.record import FileSystemRecord, NodesFileSystem, ServersFileSystem
 
 
 def labelled(form: Mapping[str, Any], config: Any) -> Record:
@@ -39,7 +39,8 @@ def labelled(form: Mapping[str, Any], config: Any) -> Record:
     record = Record.of(form)
     found: Record = named(record)
     return found.replaced(phases=[named(phase) for phase in record.phases],
-                          harvest=record.harvest and named(record.harvest))
+                          harvest=record.harvest and named(record.harvest),
+                          by_node=record.by_node and named(record.by_node))
 
 
 def text(record: Record, config: Any, form: str = "grid", long: bool = False,
@@ -78,24 +79,25 @@ def _in_markdown(text: str) -> str:
 def _tables(record: Record, config: Any, form: str, long: bool, explain: bool) -> str:
     shown, idle = _busy_and_idle(record, config)
     harvested = file_systems_of(record.harvest, config) if record.harvest else []
+    by_node = _busy_by_node(record, config, {fs.name for fs in (*shown, *harvested)})
     units = config["report.units"]
     parts = [coverage.line(record)]
     alone = coverage.has_storage_servers_only(record)
-    if alone:
+    if alone or coverage.is_known_by_node_only(record):
         parts.append(storage_server_tables.period(record))
     elif not shown:
         parts.append("No Lustre file system was seen." if record.coverage.reported else
                      "No numbers: no node has reported.")
     else:
         parts += _tables_of_nodes(record, shown, idle, config, form, long)
-    if record.harvest:
-        parts += storage_server_tables.both_sides(shown, harvested, long, units, form)
+    if record.harvest or by_node:
+        parts += storage_server_tables.both_sides(shown, harvested, by_node, long, units, form)
         if alone:
             parts += storage_server_tables.mean_rates(record, harvested, units)
             parts += storage_server_tables.targets_table(harvested, long, units, form)
     if explain:
         parts += explanation.lines([*shown, *idle], config)
-    parts += _notes(record, shown, harvested, long, units)
+    parts += _notes(record, shown, harvested, by_node, long, units)
     # Markdown takes a line right below a table for a row of it.
     return ("\n\n" if form == "markdown" else "\n").join(parts) + "\n"
 
@@ -141,7 +143,7 @@ def _sources_table(shown: list[FileSystemRecord], units: str, form: str) -> list
 
 
 def _notes(record: Record, shown: list[FileSystemRecord], harvested: list[ServersFileSystem],
-           long: bool, units: str) -> list[str]:
+           by_node: list[NodesFileSystem], long: bool, units: str) -> list[str]:
     """What to know of the numbers, a line each."""
     missing, found = record.coverage.missing_count, []
     if missing and shown:
@@ -156,6 +158,10 @@ def _notes(record: Record, shown: list[FileSystemRecord], harvested: list[Server
         found += [f"note: {fs.label}: {line}" for fs in shown if fs.name in both and not long
                   for line in why_network_differs(fs, units)]
         found += storage_server_tables.notes(record.harvest, harvested)
+    if record.by_node:
+        found += storage_server_tables.notes_by_node(
+            record.by_node, by_node, bool(record.coverage.reported or harvested) and not long,
+            units)
     refused = record.coverage.refused
     if refused:
         found.append("note: messages refused: "
@@ -176,6 +182,14 @@ def _busy_and_idle(record: Record,
     if len(idle) == len(shown):
         return shown, []
     return [fs for fs in shown if fs not in idle], idle
+
+
+def _busy_by_node(record: Record, config: Any, names: set[str]) -> list[NodesFileSystem]:
+    """What its nodes did: on file systems that are in the tables anyway, or where they did much."""
+    found: list[NodesFileSystem] = file_systems_of(record.by_node, config) if record.by_node else []
+    busy = [fs for fs in found if fs.name in names or fs.high is None
+            or any(high for _, _, high in storage_server_tables.bounds_of(fs))]
+    return busy or found
 
 
 def _is_idle(fs: FileSystemRecord) -> bool:

@@ -57,6 +57,13 @@ def as_csv(record: Record) -> str:
         for metric, value in counted.items():
             writer.writerow((job, csv_cell(there.label), "servers", csv_cell(metric), value,
                              int(there.lower_bound), 0))
+    for nodes in record.by_node.file_systems if record.by_node else ():
+        for metric, least in nodes.low.items():
+            most = None if nodes.high is None else nodes.high[metric]
+            writer.writerow((job, csv_cell(nodes.label), "by_node", metric, least,
+                             int(least != most), 0))
+            writer.writerow((job, csv_cell(nodes.label), "by_node", f"{metric}_max",
+                             "" if most is None else most, 0, int(least != most)))
     return out.getvalue()
 
 

@@ -1,12 +1,12 @@
 """
-What the storage servers counted for a job: beside what its nodes did, or alone.
+What the storage servers counted for a job, and for its nodes: beside what these did, or alone.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from iostats.base.units import bytes_text, duration_text
+from iostats.base.units import bytes_text, duration_text, range_text
 from iostats.lustre.metrics import is_operation, operations_in
 from iostats.report.text_table import moved, table
 from iostats.totals.bounds import mark, mark_of_layer
@@ -15,34 +15,52 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from iostats.totals.record import FileSystemRecord, Record, ServersFileSystem, ServersRecord
+    from iostats.totals.record import (
+        ClientsIO,
+        FileSystemRecord,
+        NodesFileSystem,
+        NodesRecord,
+        Record,
+        ServersFileSystem,
+        ServersRecord,
+    )
 
 _MOST_TARGETS = 8
 
 
-def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem], long: bool,
-                units: str, form: str) -> list[str]:
-    """What the storage servers counted under the job's id, below what its nodes counted."""
-    rows, here = [], {fs.name: fs for fs in shown}
-    align = ("left", "left") + ("right",) * 5
-    for fs in harvested:
-        sides: list[tuple[Any, ...]] = [("On OSS and MDS", fs, "rpcs", fs.operations)]
-        if fs.name in here:
-            nodes = here[fs.name]
-            sides = [("By the application", nodes.application, "calls", nodes.operations),
-                     ("Over the network", nodes.network, "rpcs", None), *sides]
+def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem],
+               by_node: list[NodesFileSystem], long: bool, units: str, form: str) -> list[str]:
+    """
+    What the storage servers counted under the job's id, and of its nodes, below what these counted.
+    """
+    here, there = {fs.name: fs for fs in shown}, {fs.name: fs for fs in harvested}
+    nodes = {fs.name: fs for fs in by_node}
+    rows: list[tuple[str, ...]] = []
+    for name in dict.fromkeys([*there, *nodes]):
+        sides: list[tuple[Any, ...]] = []
+        if name in here:
+            fs = here[name]
+            sides = [("By the application", fs.application, "calls", fs.operations),
+                     ("Over the network", fs.network, "rpcs", None)]
+        if name in there:
+            sides.append(("On OSS and MDS", there[name], "rpcs", there[name].operations))
+        label = there[name].label if name in there else nodes[name].label
         for side, numbers, calls, operations in sides:
-            of_programs = here[fs.name] if calls == "calls" else None
-            rows.append((fs.label, side, *(
-                "-" if count is None else _mark_of(of_programs, numbers, name) + (
-                    bytes_text(count, units) if name.endswith("_bytes") else str(count))
-                for name, count in moved(numbers, calls)),
+            of_programs = here[name] if calls == "calls" else None
+            rows.append((label, side, *(
+                "-" if count is None else _mark_of(of_programs, numbers, metric) + (
+                    bytes_text(count, units) if metric.endswith("_bytes") else str(count))
+                for metric, count in moved(numbers, calls)),
                 "-" if operations is None else _mark_of(of_programs, numbers, "operations")
                 + str(operations_in(operations))))
+        if name in nodes:
+            rows.append((label, "By its nodes", *_ranges(nodes[name], units)))
     parts = ["The nodes and the storage servers compared:" if shown else
-             "At the storage servers, under this job's id:",
+             "At the storage servers, under this job's id:" if not nodes else
+             "At the storage servers, under this job's id and by its nodes:" if there else
+             "At the storage servers, by its nodes, which it had alone:",
              table(("File System", "Counted", "Read", "Written", "Reads", "Writes", "Operations"),
-                    rows, form, align)]
+                    rows, form, ("left", "left") + ("right",) * 5)]
     if long:
         rows = [(fs.label, name, f"{mark_of_layer(fs)}{row.count}",
                  "-" if row.seconds is None else f"{mark_of_layer(fs)}{row.seconds:.3f}")
@@ -51,6 +69,25 @@ def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem]
                   table(("File System", "Operation", "Count", "Seconds"), rows, form,
                          ("left", "left", "right", "right"))] if rows else []
     return parts
+
+
+def _ranges(fs: NodesFileSystem, units: str) -> list[str]:
+    """Bytes, requests that moved them, and others, each as a range."""
+    return [range_text(low, high, metric, units) for metric, low, high in bounds_of(fs)]
+
+
+def bounds_of(fs: NodesFileSystem) -> list[tuple[str, int, int | None]]:
+    """[(metric, at least, at most or None)] of what a job's nodes did on a file system."""
+    low, high = fs.low, fs.high
+    return [
+        *((metric, low[metric], None if high is None else high[metric])
+          for metric in ("read_bytes", "write_bytes", "reads", "writes")),
+        ("operations", operations_of(low), None if high is None else operations_of(high))]
+
+
+def operations_of(io: ClientsIO) -> int:
+    """All requests but reads and writes."""
+    return io.ost_operations + io.mdt_operations
 
 
 def _mark_of(of_programs: dict[str, Any] | None, numbers: dict[str, Any] | None,
@@ -69,12 +106,27 @@ def notes(harvest: ServersRecord, harvested: list[ServersFileSystem]) -> list[st
     return notes
 
 
+def notes_by_node(found: NodesRecord, file_systems: list[NodesFileSystem], is_better: bool,
+                  units: str) -> list[str]:
+    """What to know of the bounds, a line each; `is_better`: something better is known."""
+    if found.why_none:
+        return [] if is_better else [f"note: by its nodes: no numbers, as {found.why_none}"]
+    notes = [f"note: by its nodes: {note}" for note in found.notes]
+    for fs in file_systems:
+        if fs.later_write_bytes:
+            later = bytes_text(fs.later_write_bytes, units)
+            notes.append(f"note: {fs.label}, by its nodes: {later} more were written in the minute "
+                         f"after its end, while no other job was on them")
+        notes += [f"note: {fs.label}, by its nodes: {note}" for note in fs.notes]
+    return notes
+
+
 def period(record: Record) -> str:
     """When a job of the storage servers ran, as far as anybody knows."""
     job, harvest = record.job, record.harvest
-    assert harvest is not None                             # of which this job is
     if job.started is not None and job.ended is not None:
         return f"It ran from {_moment(job.started)} to {_moment(job.ended)}."
+    assert harvest is not None                             # of which this job is
     began = ("" if job.started is None else
              f"It began at {_moment(job.started)}; its end is not known.  ")
     return (f"{began}Sweeps of the storage servers saw I/O of it from {_moment(harvest.began)} "

@@ -42,6 +42,13 @@ Attributes:
     uid: its user, as munge says; None where it was authenticated by the secret.
 """
 
+
+class RelayCaller(Caller):
+    """Another site's server, authenticated by a secret of its own; `node` is its name."""
+
+    __slots__ = ()
+
+
 # Of an unauthenticated message: why it is; None for one without Authorization.
 Sender = Union[Caller, AuthenticationError, None]
 
@@ -81,6 +88,10 @@ class RpcServer(HttpServer):
 
     def before_answer(self, body: bytes, sender: Sender) -> None:
         """What `body` asks was done; its answer leaves after this."""
+
+    def credentials_for(self, authorization: str) -> "Optional[Credentials]":
+        """What checks this header; None where nothing does; AuthenticationError."""
+        return self._credentials.get(authorization.partition(" ")[0])
 
     def require_authenticated(self, sender: Sender,
                               uids: Optional[Container[int]] = None) -> Caller:
@@ -124,8 +135,12 @@ class RpcServer(HttpServer):
         sender: Sender = None
         by, nonce = None, ""
         if authorization:
-            by = self._credentials.get(authorization.partition(" ")[0])
-            sender, nonce = yield from self._authenticate(by, body, authorization)
+            try:
+                by = self.credentials_for(authorization)
+            except AuthenticationError as error:
+                sender = error.with_traceback(None)
+            else:
+                sender, nonce = yield from self._authenticate(by, body, authorization)
         reply = None
         if is_deflated:
             body, reply = self._inflated(body, sender)
@@ -179,7 +194,7 @@ class RpcServer(HttpServer):
                 f"{self.long_answers.blocking_timeout_s:g} s", None), ""
         except AuthenticationError as error:
             return error.with_traceback(None), error.nonce     # its frames have the message
-        return Caller(node, uid), nonce
+        return (RelayCaller if by.SCHEME == protocol.RELAY_SCHEME else Caller)(node, uid), nonce
 
     def _rejection(self, sender: Sender) -> Optional[bytes]:
         """The answer to an unauthenticated message, whatever it asks; None for a Caller."""

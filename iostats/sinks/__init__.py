@@ -28,7 +28,7 @@ and the sink itself
 
 Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.
 
-Pure: gains, influxdb.lines, prometheus.page.
+Pure: gains, nodes, ganglia.packet, ganglia.datagrams, influxdb.lines, prometheus.page.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@ The server of all jobs: receives reports and sweeps, stores them, answers questi
 
     report of a node    receive -> open_jobs -> records -> publish (write_as_user)
     sweep of an agent   receive -> harvest_intake -> resets -> job_lives -> records
-    question            receive -> store (job_index), load_queries
+    question            receive -> store (job_index), load_queries, node_queries
 
 It knows no command line and no terminal.  Sinks are given to it: it hands them sweeps, and does not
 know which they are.
 
-Pure: resets, job_lifecycle, job_times, job_index, load_queries, narrow_columns.
+Pure: resets, job_lifecycle, job_times, job_index, load_queries, client_load, node_queries,
+query_details, narrow_columns.
 """

@@ -11,13 +11,18 @@ from typing import Any, Optional
 
 import msgspec
 
+from iostats.wire.messages.clients import ReceivedClients
+
+from iostats.wire.relays import is_relayed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Union
 
-    from iostats.wire.messages.clients import ReceivedClients
     from iostats.wire.messages.sweep import ReceivedSweep
 
+UP_S = 5.0                      # some pauses and so long after its last message, an agent is not up
 _MOST_PAST = 16                 # runs of an agent that are known not to come again
 
 
@@ -51,6 +56,19 @@ class AgentState(msgspec.Struct):
 agent_of = msgspec.json.Decoder(AgentState).decode
 
 
+def those_up(agents: Mapping[str, AgentState],
+             now: float) -> tuple[list[AgentState], list[AgentState]]:
+    """
+    ([those that are up], [those of them that set the pace]) of {node: AgentState}.
+
+    A relay's storage servers set the pace where there are none of our own.
+    """
+    up = {node: agent for node, agent in agents.items()
+          if now - agent.heard < 3 * agent.every + UP_S and agent.slot}
+    own = [agent for node, agent in up.items() if not is_relayed(node)]
+    return list(up.values()), own or list(up.values())
+
+
 def following(agent: AgentState, taken: Union[ReceivedSweep, ReceivedClients], node: str,
               now: float) -> tuple[Optional[AgentState], dict[str, Any]]:
     """
@@ -74,3 +92,11 @@ def following(agent: AgentState, taken: Union[ReceivedSweep, ReceivedClients], n
         clock_ahead_s=taken.clock_ahead_s,
         past=agent.past if follows else [*agent.past, agent.run][-_MOST_PAST:],
         targets=agent.targets if follows else []), {}
+
+
+def targets_of(taken: Union[ReceivedSweep, ReceivedClients]) -> list[tuple[str, str]]:
+    """The targets that a message tells of."""
+    if isinstance(taken, ReceivedClients):
+        return [(block.head.file_system, target) for block, _ in taken.blocks
+                for target in block.head.targets]
+    return [(block.head.file_system, block.head.target) for block, _ in taken.blocks]

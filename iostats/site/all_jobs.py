@@ -267,12 +267,21 @@ class AllJobs:
         inside = await self._between(window.since, window.until, every)
         around = await self._between(window.first, window.last, every)
         later = await self._between(window.last, window.later, every)
-        notes = [f"{folded(nodes)} had job {job} up to less than a minute before: what it had not "
-                 f"written back by then is in these numbers"
-                 for job, nodes in sorted(self.runs.just_before(run).items())]
+        before = {job: folded(nodes)
+                  for job, nodes in sorted(self.runs.just_before(run).items())}
         free = {nid for node in self.runs.free_after(run) for nid in nids[node]}
         return by_node.with_numbers(alone.how, window, inside, around, later, free,
-                                    folded(unknown) if unknown else "", notes)
+                                    folded(unknown) if unknown else "", before,
+                                    self._unread(window))
+
+    def _unread(self, window: by_node.RunWindow) -> dict[str, str]:
+        """{file system: targets} that have job_stats, and of whose clients nobody tells."""
+        found: dict[str, list[str]] = {}
+        for (name, target), one in self._harvest.targets.items():
+            if one.swept_until is not None and one.swept_until >= window.since and not (
+                    self._harvest.clients.reader_of(name, target)):
+                found.setdefault(name, []).append(target)
+        return {name: folded(targets) for name, targets in found.items()}
 
     async def _between(self, since: float, until: float, nids: list[str]) -> dict[Any, Any]:
         if since >= until:

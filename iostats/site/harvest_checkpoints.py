@@ -15,11 +15,21 @@ from iostats.base.errors import StateError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Protocol
 
-    from iostats.site.harvest_store import SweepStore
-    from iostats.site.resets.target import CorrectedTarget
+    _Key = tuple[str, ...]                  # file system, target; or what else has a state
 
-    _Key = tuple[str, str]                  # file system, target
+    class Kept(Protocol):
+        """What has a state: a target."""
+
+        def state(self) -> bytes:
+            """It as bytes."""
+
+    class KeepsStates(Protocol):
+        """A store of states."""
+
+        def checkpoint(self, states: Mapping[Any, bytes]) -> None:
+            """{key: state} replaces all that came of these so far; StateError."""
 
 log = logging.getLogger("iostats")
 
@@ -37,9 +47,10 @@ class Checkpoints:
     `states`: {(file system, target): bytes of its state in the store}.
     """
 
-    def __init__(self, store: SweepStore, targets: Mapping[_Key, CorrectedTarget],
-                 states: Mapping[_Key, int]) -> None:
-        self._store, self._targets, self._states = store, targets, dict(states)
+    def __init__(self, store: KeepsStates, targets: Mapping[Any, Kept],
+                 states: Mapping[Any, int]) -> None:
+        self._store, self._targets = store, targets
+        self._states: dict[_Key, int] = dict(states)
         self._logged: dict[_Key, int] = {}
         self._grown: set[_Key] = set()          # targets that may be due for a checkpoint
 
@@ -47,6 +58,12 @@ class Checkpoints:
         """`size` more bytes of this target's blocks are in the store."""
         self._logged[key] = self._logged.get(key, 0) + size
         self._grown.add(key)
+
+    def drop(self, key: _Key) -> None:
+        """It is no more."""
+        self._logged.pop(key, None)
+        self._states.pop(key, None)
+        self._grown.discard(key)
 
     def step(self) -> bool:
         """Write some of the states that are due; False when there is no more to do."""

@@ -22,7 +22,7 @@ import msgspec
 
 from iostats.base.options import LONGEST_PAUSE_S
 from iostats.base.errors import StateError, WireError
-from iostats.site.agent_chains import AgentState, agent_of, following
+from iostats.site.agent_chains import UP_S, AgentState, agent_of, following, targets_of, those_up
 from iostats.site.clients.intake import ClientHarvest
 from iostats.site.harvest_checkpoints import Checkpoints
 from iostats.site.harvest_store import BlockRow, LoggedRow, SweepStore, decoded_row, encoded_row
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
     from iostats.server.rpc_server import Caller
     from iostats.site.job_lives import OnSettled
+    from iostats.site.relay.outgoing import Relays
     from iostats.site.store import Store
 
 log = logging.getLogger("iostats")
@@ -45,7 +46,6 @@ log = logging.getLogger("iostats")
 _LOOK_EVERY_S = 0.25
 _WAITS = 0.9                    # of a pause: for an agent that was in the last sweep
 LATE_S = 5.0                    # two pauses and so long after a reading, the next one is overdue
-_UP_S = 5.0                     # some pauses and so long after its last message, an agent is not up
 _GONE_S = 86400.0               # an agent that is silent for longer keeps no job from settling
 
 SiteSweep = namedtuple("SiteSweep", "slot every_s complete targets")
@@ -73,6 +73,7 @@ class Harvest:
         agents: {node: AgentState}.
         lives: the JobLives; `job_of`, `facts`: its methods.
         clients: the ClientHarvest: what each client has done, where agents tell of them.
+        relays: what tells other sites' servers of their clients, or None.
         sinks: what gets every SiteSweep, by `sweep(sweep, harvest)`; and `forget(ids)`.
     """
 
@@ -81,8 +82,9 @@ class Harvest:
         self.config, self._now, self.sinks = config, now, list(sinks)
         self._store = SweepStore(store)
         self.lives = JobLives(self._store, config, now)
-        self.clients = ClientHarvest(config, now)
+        self.clients = ClientHarvest(store, config, now)
         self.job_of, self.facts = self.lives.job_of, self.lives.facts
+        self.relays: Optional[Relays] = None
         self.reload()
 
     def reload(self) -> None:
@@ -94,7 +96,6 @@ class Harvest:
 
     def _reload(self) -> None:
         self._job_ids, self._done = JobIds(), 0.0
-        self.clients.reload()
         self.sweep: Optional[SiteSweep] = None
         # {node: targets of a sweep of which more messages are to come}
         self._fresh: dict[str, set[_Key]] = {}
@@ -113,6 +114,8 @@ class Harvest:
         self.checkpoints = Checkpoints(self._store, self.targets,
                                        {key: len(saved[key]) for key in self.targets})
         changed = self._replay(saved.keys() - self.targets.keys())
+        if self.clients.reload():
+            self._ask_for_full(())
         self.lives.reload(self.targets, changed)
 
     def _replay(self, damaged: set[Any]) -> dict[str, float]:
@@ -153,11 +156,15 @@ class Harvest:
                 damaged.add(key)
                 is_damaged = True
         if is_damaged:
-            for agent in self.agents.values():
-                agent.run = ""
-            self._store.drop(useless, {node: msgspec.json.encode(agent)
-                                       for node, agent in self.agents.items()})
+            self._ask_for_full(useless)
         return changed
+
+    def _ask_for_full(self, useless: Iterable[int]) -> None:
+        """What is in the store is damaged: all agents are to begin anew, without these rows."""
+        for agent in self.agents.values():
+            agent.run = ""
+        self._store.drop(useless, {node: msgspec.json.encode(agent)
+                                   for node, agent in self.agents.items()})
 
     def _take_block(self, target: CorrectedTarget, block: Any, row: BlockRow) -> bool:
         """Let a target have one of its blocks, which is kept as `row`; was it a reading's last?"""
@@ -187,7 +194,7 @@ class Harvest:
         mine = self._fresh.setdefault(node, set())
         if message.seq == 1:
             mine.clear()
-        read = _targets_of(taken)
+        read = targets_of(taken)
         others = {key: owner for key in read if (owner := self._owner(key, node, now))}
         mine.update(key for key in read if key not in others)
         # An agent that has not yet heard of our clock may have planned in the future.
@@ -210,6 +217,8 @@ class Harvest:
             return {"taken": False, "want": "full",
                     "why": f"another agent reads the same targets: {what}; stop one of them, "
                            f"unless they have just moved"}
+        if self.relays is not None:
+            self.relays.heard(taken, ahead, self.clients)
         return {"taken": True, "why": ""}
 
     def _take_sweep(self, taken: sweep.ReceivedSweep, agent: AgentState, slot: float, ahead: float,
@@ -244,7 +253,7 @@ class Harvest:
         if not owner or owner == node:
             return ""
         agent = self.agents.get(owner)
-        if agent is None or now - agent.heard >= 2 * agent.every + _UP_S:
+        if agent is None or now - agent.heard >= 2 * agent.every + UP_S:
             return ""                               # it is not up
         return owner if key in agent.targets else ""
 
@@ -281,8 +290,9 @@ class Harvest:
                     self.reload()
                 self.end_sweep()
                 self.lives.ask_in_turn()
+                self.clients.names.look()
                 await self.lives.look(self.swept_until(), on_settled, self.forget)
-                while self.checkpoints.step():
+                while self.checkpoints.step() or self.clients.step():
                     await asyncio.sleep(0)
             except StateError as error:
                 log.error("%s", error)
@@ -296,12 +306,11 @@ class Harvest:
         """Give the sinks the sweep that is complete, or as complete as it will be."""
         now = self._now()
         self._done = min(self._done, now)           # the clock may have been set back
-        up = [agent for agent in self.agents.values()
-              if now - agent.heard < 3 * agent.every + _UP_S and agent.slot]
+        up, pacing = those_up(self.agents, now)
         if not up:
             return
-        every = min(agent.every for agent in up)
-        slot = min(max(agent.slot for agent in up), now) // every * every
+        every = min(agent.every for agent in pacing)
+        slot = min(max(agent.slot for agent in pacing), now) // every * every
         if slot <= self._done:
             return
         missing = [agent for agent in up if not agent.has_sent(slot)]
@@ -324,6 +333,8 @@ class Harvest:
                 sink.sweep(self.sweep, self)
             except Exception:
                 log.exception("internal error; please report: a sweep was not written")
+        if self.relays is not None:
+            self.relays.catch_up(self.agents, self.clients)
 
     def swept_until(self) -> float:
         """The moment up to which sweeps of all storage servers have come."""
@@ -353,18 +364,11 @@ class Harvest:
         """Before an orderly end."""
         if self._is_whole:
             self.checkpoints.close()
+            self.clients.close()
 
     def forget_before(self, moment: float) -> None:
         """Remove what was counted for jobs that were settled before this moment."""
         self._store.forget(moment)
-
-
-def _targets_of(taken: Received) -> list[_Key]:
-    """The targets that a message tells of."""
-    if isinstance(taken, clients.ReceivedClients):
-        return [(block.head.file_system, target) for block, _ in taken.blocks
-                for target in block.head.targets]
-    return [(block.head.file_system, block.head.target) for block, _ in taken.blocks]
 
 
 def answer_to(harvest: Harvest, message: Union[sweep_json.JsonSweep, sweep_decoder.PackedSweep],

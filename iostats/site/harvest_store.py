@@ -81,10 +81,16 @@ StoredRow.__doc__ = """A LoggedRow as it is kept: its row's id, and the same."""
 # Rows of each table, in words.
 _IN_WORDS = {"agents": "what is known of the agent", "targets": "the saved entries",
              "blocks": "a part of a sweep, row", "lives": "what is known of job",
-             "harvests": "what was counted for job"}
+             "harvests": "what was counted for job", "client_sources": "the clients",
+             "client_blocks": "a part of a message of clients, row",
+             "client_gains": "what clients did in a sweep, row",
+             "client_losses": "what may be missing of clients, row"}
 # The key of a row, and the column with its bytes.
 _ROWS = {"agents": (("node",), "body"), "targets": (("file_system", "target"), "state"),
-         "blocks": (("id",), "body"), "lives": (("job",), "body"), "harvests": (("job",), "body")}
+         "blocks": (("id",), "body"), "lives": (("job",), "body"), "harvests": (("job",), "body"),
+         "client_sources": (("node", "file_system", "kind"), "state"),
+         "client_blocks": (("id",), "body"), "client_gains": (("id",), "body"),
+         "client_losses": (("id",), "why")}
 
 
 class SweepStore:

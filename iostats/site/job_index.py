@@ -14,12 +14,15 @@ from typing import Annotated, Any, Optional, Union
 import msgspec
 
 from iostats.report.job_fields import NAMES
-from iostats.report.job_summary import SOME_LOW, Summary, bits_of, wrong_of
+from iostats.report.job_summary import BY_NODE, EXPORTS, SOME_LOW, Summary, bits_of, wrong_of
 
 MOST_ROWS = 5_000                   # in one answer
 MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 accepts 999 values
 
-# Part of version 2 of the store: to change the columns is to change the version.
+# Columns that version 2 has got later: an older release leaves them as they are.
+ADDED = {**{f"by_node_{name}{end}": "INTEGER" for name in BY_NODE for end in ("", "_max")},
+         "by_node_why": "TEXT NOT NULL DEFAULT ''"}
+# Part of version 2 of the store: to change the other columns is to change the version.
 MAKE = """
 CREATE TABLE summaries (
     cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL,
@@ -32,10 +35,11 @@ CREATE TABLE summaries (
     net_write_bytes INTEGER, net_lower_bound INTEGER NOT NULL, server_read_bytes INTEGER,
     server_write_bytes INTEGER, server_operations INTEGER, server_lower_bound INTEGER NOT NULL,
     final INTEGER NOT NULL, began REAL NOT NULL, over REAL NOT NULL,
+    %s,
     PRIMARY KEY (cluster, job, attempt)) WITHOUT ROWID;
 CREATE INDEX summaries_over ON summaries (over);
 CREATE INDEX summaries_user ON summaries (user, over);
-"""
+""" % ", ".join(map(" ".join, ADDED.items()))
 
 _RUN = ("cluster", "job", "attempt", "shown_as", "user")
 _OF_SUMMARY = {**dict.fromkeys(Summary._fields, "?"), "began": "coalesce(?, min(first, made))",
@@ -85,6 +89,9 @@ class JobsParams(msgspec.Struct):
 # Member of a row of `jobs` -> column, where they differ.
 _SQL = {"job_id": "shown_as", "raw_job_id": "job", "too_low": "lower_bound",
         "too_high": "lower_bound", "lower_bound": f"(lower_bound & {SOME_LOW} != 0)"}
+# What it is sorted by, where that is not the column: its nodes' lower bound stands for a number.
+_SORT = {name: f"CASE source WHEN '{EXPORTS}' THEN by_node_{name} ELSE {name} END"
+         for name in BY_NODE}
 _FLAGS = ("lower_bound", "net_lower_bound", "server_lower_bound", "final")
 # List in JobsParams -> column.
 _ONE_OF = {"users": "user", "accounts": "account", "partitions": "partition",
@@ -105,7 +112,7 @@ def select(question: JobsParams) -> tuple[str, list[Any]]:
     if question.sort not in NAMES:
         raise ValueError(f"sort: expected one of {', '.join(NAMES)}, got {question.sort!r}")
     where, values = _conditions(question)
-    key = _SQL.get(question.sort, question.sort)
+    key = _SORT.get(question.sort) or _SQL.get(question.sort, question.sort)
     if question.after is not None:
         last, *run = question.after
         behind = "(cluster, job, attempt) > (?, ?, ?)"
@@ -165,6 +172,8 @@ def row_of(values: Iterable[Any]) -> dict[str, Any]:
 def mark_of(row: dict[str, Any], question: JobsParams) -> tuple[Any, str, str, int]:
     """The `after` with which the next question continues behind this row."""
     last = row[question.sort]
+    if question.sort in _SORT and row["source"] == EXPORTS:
+        last = row[f"by_node_{question.sort}"]
     if question.sort in ("too_low", "too_high"):
         last = bits_of(row["too_low"], row["too_high"])
     last = (",".join(last) if isinstance(last, list) else int(last) if isinstance(last, bool)

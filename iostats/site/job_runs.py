@@ -190,6 +190,12 @@ class JobRuns:
         self.put(run)
         self.changed.add(run.key)
 
+    def running(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """(job, its user, its nodes) of all runs that were in the last list."""
+        for key, run in self.runs.items():
+            if run.ended is None and run.gone is None:
+                yield run.shown_as, str(run.facts.get("user") or ""), self._nodes[key]
+
     def put(self, run: JobRun) -> None:
         """A run that was kept, or whose nodes have changed."""
         self.runs[run.key] = run

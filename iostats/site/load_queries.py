@@ -3,8 +3,9 @@ The site server's answers about the storage servers: `load` (who loads the file 
 `query` (jobHarvest's levels of detail); docs/harvest.md has their forms.
 
 `harvest` is a harvest_intake.Harvest, or has the same members: targets, sweep, facts(id),
-job_of(id), age_s(target), is_overdue(target).  A sweep is added up with numpy at the first question
-about it, and kept until the next sweep.  The age of readings is that at the time of the question.
+job_of(id), age_s(target), is_overdue(target), clients.  A sweep is added up with numpy at the
+first question about it, and kept until the next sweep.  The age of readings is that at the time of
+the question.
 
 An answer about everything may take seconds, so it is made in steps, between which the server takes
 sweeps.  Rates are those of the last sweep when the answer was begun, on all targets.  Totals of a
@@ -12,24 +13,25 @@ target are those of its last reading when the answer gets to it: to copy all of 
 block the server for as long, and take twice the memory.
 """
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import Annotated, Any, Literal, Optional, Union
 
 import msgspec
 import numpy
 import numpy.typing
 
-from iostats.base.cooperative import AT_ONCE
 from iostats.base.errors import WireError, one_line
 from iostats.base.job_facts import Facts
 from iostats.base.units import duration_in_words
 from iostats.load import levels, ranking
 from iostats.load.amounts import METRICS, MORE, SHOWN, SORT, columns_of, is_mdt, share
-from iostats.load.grouping import Filter, job_of
-from iostats.load.levels import BOTH, IDS, ONE_TARGET, RATES, TOTALS
+from iostats.load.grouping import Filter
+from iostats.load.levels import BOTH, CLIENTS, IDS, ONE_TARGET, RATES, TOTALS
 from iostats.load.ranking import MOST_ROWS, LoadQuery
 from iostats.load.sums import LastReading, Load, TargetLoad, load_in_steps
 from iostats.lustre.metrics import is_operation
+from iostats.site import client_load
+from iostats.site.query_details import with_details
 from iostats.wire import protocol
 
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
@@ -40,6 +42,7 @@ _Rows = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
 _Array = numpy.typing.NDArray[Any]
 _Answer = Generator[None, None, dict[str, Any]]
 _Key = tuple[str, str]                          # file system, target
+_Running = tuple[str, str, Iterable[str]]       # job, user, nodes
 _RATES = tuple(f"{metric}_per_s" for metric in METRICS)
 _GONE_S = 86400.0               # a target that was not seen for longer counts as removed
 
@@ -79,12 +82,21 @@ class QueryParams(msgspec.Struct):
     def __post_init__(self) -> None:
         if self.level not in levels.QUERY_WORDS:
             raise ValueError(f"level: expected one of {' '.join(levels.QUERY_WORDS)}")
+        level, query = levels.query_of(self.level)
+        if level.rows_of == CLIENTS and (self.user or self.job):
+            raise ValueError(f"level {query.letter}: expected neither `user` nor `job`: clients "
+                             f"are not counted by job")
 
 
 class LoadAnswers:
-    """Answers `load` and `query`; remembers the last sweep, added up."""
+    """
+    Answers `load` and `query`; remembers the last sweep, added up.
 
-    def __init__(self) -> None:
+    `running`: [(job, its user, its nodes)] of what the batch system says is running now.
+    """
+
+    def __init__(self, running: Callable[[], Iterable[_Running]] = tuple) -> None:
+        self._running = running
         self._sweep: Any = None                     # that the others are of
         self._rates: Optional[Load] = None
         self._known: Optional[_KnownIds] = None
@@ -106,19 +118,33 @@ class LoadAnswers:
         """The answer to QueryParams, in steps; `user` as in `load`."""
         _check_user(ask.user, user)
         level, query = levels.query_of(ask.level)
+        if level.rows_of == CLIENTS and user is not None:
+            raise WireError(protocol.REFUSED, (
+                f"expected root or one of [site] readers for level {query.letter}, got user "
+                f"{user}: what a client did is of all who used it"))
         rates, known = yield from self._of_sweep(harvest)
+        if level.rows_of == CLIENTS and not rates.clients:
+            raise WireError(protocol.REFUSED, "no storage server tells of its clients: [harvest] "
+                            "exports of site.cfg there")
         wanted = LoadQuery(level.name, ask.file_system, ask.user, ask.job, "", ask.sort, ask.count,
                            ask.after)
         is_part = (query.kind == TOTALS and level.rows_of == IDS
                    and bool(ask.job or ask.user or user is not None))
-        load = rates if query.kind == RATES else (
-            yield from _totals(harvest, rates, known, wanted, user, is_part))
+        whys: dict[tuple[str, str], list[str]] = {}
+        if query.kind == RATES:
+            load = rates
+        elif level.rows_of == CLIENTS:
+            load, whys = yield from client_load.of_today(harvest.clients, rates, ask.file_system)
+        else:
+            load = yield from _totals(harvest, rates, known, wanted, user, is_part)
         answer = yield from ranking.answer_in_steps(load, wanted, known, user)
         if is_part:
             answer["file_systems"] = []             # to add up everything for a few rows takes long
         if query.has_details:
-            yield from _with_details(answer["rows"], harvest, known, level.over == ONE_TARGET)
-        if query.kind == BOTH and user is None and not ask.user and not ask.job:
+            yield from with_details(answer["rows"], harvest, known, level.over == ONE_TARGET)
+        if level.rows_of == CLIENTS:
+            yield from client_load.complete(answer["rows"], rates, whys)
+        elif query.kind == BOTH and user is None and not ask.user and not ask.job:
             every = wanted._replace(after=None, count=MOST_ROWS)
             of_now = yield from ranking.answer_in_steps(rates, every, known)
             now = {(row[level.row_member], row["file_system"]): row for row in of_now["rows"]}
@@ -144,7 +170,7 @@ class LoadAnswers:
             more = tuple(name for name in MORE if name in more or name in rates.more)
         if self._sweep is not sweep or known is None or rates is None or not (
                 set(more) <= set(rates.more)):
-            known, parts, self._first = _KnownIds(harvest), [], set()
+            known, parts, self._first = _KnownIds(harvest, self._running), [], set()
             # In one step: they are of one sweep, and a target does not change what it has returned.
             for target, gains in [(target, target.gains()) for target in sweep.targets]:
                 if gains is None or not gains.span_s:
@@ -156,22 +182,23 @@ class LoadAnswers:
                 parts, known, RATES, sweep.slot,
                 max((part.span_s for part in parts), default=float(sweep.every_s)), {}, None,
                 added=added_by_id)
-            rates = rates._replace(more=more)
+            clients = yield from client_load.of_rates(harvest.clients, sweep)
+            rates = rates._replace(more=more, clients=clients)
             self._sweep, self._known, self._rates = sweep, known, rates
         readings = _readings(harvest)
         here = {(target.file_system, target.target) for target in sweep.targets}
         return rates._replace(
             readings=readings, missing=_missing(readings, lambda key: key not in here, self._first),
-            is_old=all(harvest.is_overdue(target) for target in sweep.targets)), known
+            is_old=bool(sweep.targets) and all(map(harvest.is_overdue, sweep.targets))), known
 
 
 class _KnownIds:
     """What a harvest knows about ids, asked once per sweep."""
 
-    def __init__(self, harvest: Any) -> None:
-        self._harvest = harvest
+    def __init__(self, harvest: Any, running: Callable[[], Iterable[_Running]]) -> None:
+        self._harvest, self.running = harvest, running
         self._facts: dict[str, Optional[Facts]] = {}
-        self.job_of = harvest.job_of
+        self.job_of, self.node_of = harvest.job_of, harvest.clients.names.node_of
 
     def facts(self, id: str) -> Optional[Facts]:
         if id not in self._facts:
@@ -280,90 +307,6 @@ def _part_of_totals(target: Any, totals: Any) -> TargetLoad:
     return TargetLoad(target.file_system, target.target, target.node or "", None, totals.ids,
                 [sums("write_bytes"), sums("read_bytes"), transfers + operations,
                  operations if is_mdt(target.target) else zero])
-
-
-def _with_details(rows: list[dict[str, Any]], harvest: Any, known: _KnownIds,
-                  are_of_targets: bool) -> Generator[None, None, None]:
-    """
-    Add `counters` and `notes` (why they may be too low) to each row; in steps.
-
-    `are_of_targets`: each row is of one target; otherwise of a file system.
-    """
-    by_key = {}
-    everywhere: dict[str, dict[str, dict[str, Any]]] = {}       # file system -> {id: row}
-    for row in rows:
-        row["counters"], row["notes"] = {}, {}
-        by_key[row["file_system"], row.get("target"), row["job"], row["is_job"]] = row
-    first: dict[tuple[str, str], float] = {}        # file system, id -> its first entry
-    targets = sorted(harvest.targets.items())
-    places = {key[:2] for key in by_key}
-    called: dict[str, tuple[str, bool]] = {}        # id -> as in by_key; an id is on many targets
-    for (fs, name), target in targets:
-        if (fs, name if are_of_targets else None) not in places:
-            continue
-        rows_of = {}                                # id -> row
-        for number, id in enumerate(target.ids()):
-            if number % AT_ONCE == 0:
-                yield
-            if id not in called:
-                job, _, is_job = job_of(known, id)
-                called[id] = one_line(job), is_job
-            wanted = by_key.get((fs, name if are_of_targets else None, *called[id]))
-            if wanted is not None:
-                rows_of[id] = wanted
-        everywhere.setdefault(fs, {}).update(rows_of)
-        totals = target.totals(list(rows_of))
-        for counter, column in totals.counters.items():
-            for place in column.samples.nonzero()[0].tolist():
-                mine = rows_of[totals.ids[place]]["counters"]
-                mine[counter] = mine.get(counter, 0) + int(column.samples[place])
-        for number, (id, row) in enumerate(rows_of.items()):
-            if number % AT_ONCE == 0:
-                yield
-            if not row["is_job"]:
-                continue
-            made = target.origin(id)
-            first[fs, id] = min(made, first.get((fs, id), made))
-            for why in _reasons_too_low(target, id, known.facts(id), made):
-                row["notes"].setdefault(why, set()).add(name)
-    if not are_of_targets:              # a target may have lost all of a job's counters
-        earliest = min((facts.started for ids in everywhere.values()
-                        for facts in map(known.facts, ids)
-                        if facts is not None and facts.started), default=None)
-        for (fs, name), target in targets:
-            yield
-            since = target.swept_since
-            if not target.gaps and None not in (since, target.cleanup_s) and (
-                    earliest is None or earliest >= since):
-                continue                # most have no gap, and there may be thousands
-            known_here = set(target.ids())
-            for id, row in everywhere.get(fs, {}).items():
-                if row["is_job"] and id not in known_here:
-                    for why in _reasons_too_low(target, id, known.facts(id), first.get((fs, id))):
-                        row["notes"].setdefault(why, set()).add(name)
-    for row in rows:
-        row["lower_bound"] = row["lower_bound"] or bool(row["notes"])
-        row["notes"] = [f"{why} ({' '.join(sorted(names))})"
-                        for why, names in sorted(row["notes"].items())]
-
-
-def _reasons_too_low(target: Any, id: str, facts: Optional[Facts],
-                     first: Optional[float]) -> list[str]:
-    """
-    [why] the total of a job may be too low on a target, up to its last reading.
-
-    `first`: when its first entry was made; where the start of the job is unknown, the total is of
-    what came since then.
-    """
-    whys: list[str]
-    if target.read_at is None:                      # its first reading is not complete
-        whys = target.marks(id, 0.0, 0.0)
-        return whys
-    began = facts.started if facts is not None and facts.started else max(
-        target.swept_since, target.swept_since if first is None else first)
-    ended = facts.ended if facts is not None and facts.ended else target.swept_until
-    whys = target.marks(id, min(began, ended), ended)
-    return whys
 
 
 def _shares(load: Load, file_system: str) -> list[dict[str, Any]]:

@@ -25,13 +25,14 @@ from iostats.base.errors import NotDelivered, StateError, UsageError, WireError
 from iostats.base.job_facts import Facts
 from iostats.base.job_id import checked_job_id
 from iostats.server.http import error_response
-from iostats.server.rpc_server import RpcServer, Sender
-from iostats.site import harvest_intake, load_queries
+from iostats.server.rpc_server import RelayCaller, RpcServer, Sender
+from iostats.site import harvest_intake, load_queries, node_queries
 from iostats.site.all_jobs import AllJobs
 from iostats.site.job_index import JobsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
 from iostats.site.records import Records, user_name
+from iostats.site.relay.incoming import RelaysFrom
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method
 from iostats.wire.messages import clients_decoder, sweep_decoder, sweep_json
@@ -108,8 +109,15 @@ class SiteServer(RpcServer):
                             waiting=Method(self._waiting, WaitingParams),
                             jobs=Method(self._listed, JobsParams),
                             load=Method(self._load, load_queries.LoadParams),
-                            query=Method(self._query, load_queries.QueryParams))
-        self._answers = load_queries.LoadAnswers()
+                            query=Method(self._query, load_queries.QueryParams),
+                            nodes=Method(self._nodes, node_queries.NodesParams))
+        self._relays = RelaysFrom(config, now)
+        self._for_relays = {name: Method(self._not_for_relays, msgspec.Raw)
+                            for name in self.methods} | {
+            "hello": self.methods["hello"],
+            "packed_clients": Method(self._relayed, sweep_decoder.PackedSweep)}
+        self._answers = load_queries.LoadAnswers(lambda: self.all_jobs.runs.running())
+        self._of_nodes = node_queries.NodeAnswers()
 
     async def listen(self, host: str = "") -> None:
         """Listen on [site] port."""
@@ -167,6 +175,22 @@ class SiteServer(RpcServer):
         caller = self.require_authenticated(sender, self._reporters)
         return harvest_intake.answer_to(self.harvest, message, caller,
                                         clients_decoder.decoded_clients)
+
+    def credentials_for(self, authorization: str) -> "Optional[Credentials]":
+        if authorization.startswith(f"{protocol.RELAY_SCHEME} "):
+            return self._relays.secret_of(authorization)
+        return super().credentials_for(authorization)
+
+    def methods_for(self, sender: Sender) -> dict[str, Method]:
+        if isinstance(sender, RelayCaller):
+            return self._for_relays
+        return super().methods_for(sender)
+
+    def _relayed(self, message: sweep_decoder.PackedSweep, sender: Sender) -> dict[str, Any]:
+        return self._relays.answer(self.harvest, message, self.require_authenticated(sender))
+
+    def _not_for_relays(self, params: msgspec.Raw, sender: Sender) -> None:
+        self._relays.refuse_method(self.require_authenticated(sender).node)
 
     def send(self, transport: asyncio.Transport, data: bytes, keep: bool) -> None:
         """Send after the next commit, which is one for all answers of a turn of the event loop."""
@@ -255,6 +279,10 @@ class SiteServer(RpcServer):
     def _query(self, ask: load_queries.QueryParams,
                sender: Sender) -> Generator[None, None, dict[str, Any]]:
         return self._answers.query(self.harvest, ask, self._user(sender))
+
+    def _nodes(self, ask: node_queries.NodesParams,
+               sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._of_nodes.answer(self.harvest.clients, ask, self._user(sender))
 
 
 def _checked_job(job: str) -> str:

@@ -239,12 +239,14 @@ class Records:
                 record = Record.of(msgspec.json.decode(next(self._store.records_of([key]))))
         else:
             record = with_facts(totals.record(), key, job.about, facts)
-        record = self._with_harvest(record.replaced(by_node=self._runs.by_node(key)), key)
+        record = self._with_harvest(record, key)
+        record = record.replaced(by_node=client_vs_server.nodes_compared(record))
         return MadeRecord(key, job, reports, facts, record, msgspec.json.encode(record),
                           summary_of(record))
 
     def _with_harvest(self, record: Record, key: Key) -> Record:
-        """`record`, with what the storage servers counted."""
+        """`record`, with what the storage servers counted of the job, and of its nodes."""
+        record = record.replaced(by_node=self._runs.by_node(key))
         counted = self._harvest.lives.harvested(key.job, record.job.started, record.job.ended)
         if counted is None:
             return record.replaced(harvest=None)

@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 TABLES = {"jobs": "jobs (records, and those without one yet)", "reports": "reports",
           "summaries": "rows of `iostats jobs`", "harvests": "settled totals of storage servers",
           "lives": "jobs at the storage servers", "agents": "agents", "targets": "targets",
-          "blocks": "parts of sweeps", "damaged_reports": "damaged reports, put aside",
+          "blocks": "parts of sweeps", "client_nids": "names of clients",
+          "client_gains": "what clients did, by sweep or hour",
+          "client_losses": "times when something may be missing of clients",
+          "client_sources": "clients of storage servers",
+          "client_blocks": "parts of messages of clients",
+          "damaged_reports": "damaged reports, put aside",
           "damaged": "damaged rows, put aside", "clock": "clock",
           "by_node": "what jobs' nodes did", "job_runs": "runs of jobs",
           "job_lists": "times that lists of jobs cover"}
-# These are right together only; agents send all of it again.
-_TOGETHER = ("targets", "blocks", "agents")
+# These are right together only; agents send again what they know.
+_TOGETHER = (("targets", "blocks", "agents"), ("client_sources", "client_blocks", "agents"),
+             ("client_nids", "client_gains"))
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 TableContent = namedtuple("TableContent", "count why")
@@ -77,11 +83,12 @@ def rebuild(path: str) -> tuple[str, dict[str, TableContent]]:
                 [(made,)] = old.execute("SELECT sql FROM sqlite_master WHERE name = 'damaged'")
                 file.execute(made)
             found[table] = _copied(old, file, table)
-        if any(found[table].why for table in _TOGETHER if table in found):
-            for table in _TOGETHER:
-                file.execute(f"DELETE FROM {table}")
-                why = found[table].why if table in found else ""
-                found[table] = TableContent(0, why or "not whole")
+        for tables in _TOGETHER:
+            if any(found[table].why for table in tables if table in found):
+                for table in tables:
+                    file.execute(f"DELETE FROM {table}")
+                    why = found[table].why if table in found else ""
+                    found[table] = TableContent(0, why or "not whole")
         file.execute("COMMIT")
     for end in reversed(ENDS):                         # the file itself last
         with contextlib.suppress(FileNotFoundError):

@@ -7,7 +7,7 @@ The tables of the site's store, and the upgrade of a store that an older release
     clock     one row: the store's own time, store_clock.py; `first` and `due` are in it
 
 job_index.py has the table `summaries`; harvest_store.py says what those of the harvest are for,
-run_store.py those of runs.
+run_store.py those of runs, clients/client_store.py those of clients.
 """
 
 from __future__ import annotations
@@ -77,6 +77,28 @@ CREATE TABLE IF NOT EXISTS by_node (
     cluster TEXT NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL, made REAL NOT NULL,
     body BLOB NOT NULL, PRIMARY KEY (cluster, job, attempt));
 CREATE INDEX IF NOT EXISTS by_node_made ON by_node (made);
+CREATE TABLE IF NOT EXISTS client_nids (
+    file_system TEXT NOT NULL, number INTEGER NOT NULL, nid TEXT NOT NULL,
+    PRIMARY KEY (file_system, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS client_sources (
+    node TEXT NOT NULL, file_system TEXT NOT NULL, kind TEXT NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (node, file_system, kind));
+CREATE TABLE IF NOT EXISTS client_blocks (
+    id INTEGER PRIMARY KEY, node TEXT NOT NULL, file_system TEXT NOT NULL, kind TEXT NOT NULL,
+    body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS client_blocks_source ON client_blocks (node, file_system, kind);
+CREATE TABLE IF NOT EXISTS client_gains (
+    id INTEGER PRIMARY KEY, file_system TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,
+    made REAL NOT NULL, merged INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS client_gains_until ON client_gains (file_system, until, since);
+CREATE INDEX IF NOT EXISTS client_gains_made ON client_gains (merged, made);
+CREATE TABLE IF NOT EXISTS client_losses (
+    id INTEGER PRIMARY KEY, file_system TEXT NOT NULL, node TEXT NOT NULL, target TEXT NOT NULL,
+    nid TEXT NOT NULL, why TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL,
+    made REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS client_losses_until ON client_losses (file_system, until, since);
+CREATE INDEX IF NOT EXISTS client_losses_same ON client_losses (
+    file_system, node, target, nid, why);
 CREATE INDEX IF NOT EXISTS jobs_unclosed ON jobs (first) WHERE due IS NULL AND NOT closed;
 CREATE INDEX IF NOT EXISTS jobs_closed ON jobs (first) WHERE closed
 """
@@ -108,6 +130,10 @@ def upgrade(connection: sqlite3.Connection, path: str) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
     for statement in _MAKE_MORE.split(";"):
         connection.execute(statement)
+    there = {name for _, name, *_ in connection.execute("PRAGMA table_info(summaries)")}
+    for name, kind in job_index.ADDED.items():
+        if name not in there:
+            connection.execute(f"ALTER TABLE summaries ADD COLUMN {name} {kind}")
 
 
 def _summarize(connection: sqlite3.Connection, path: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.config import Config
+    from iostats.base.disk_queue import Spooled
     from iostats.storage.schedule import Pace
 
 HOW = "in site.cfg: [harvest] spool_dir"
@@ -44,7 +45,9 @@ class Delivery:
     Keeps messages and sends them.  StateError where the directory for them can't be used.
 
     `server`: (host, port) of the site's server; `say`: gets a line, and what it is about where the
-    line has numbers; `lost`: gets the run of a message that will not reach the server.
+    line has numbers; `lost`: gets the run of a message that will not reach the server.  For another
+    site's server: `spool`: where messages wait; `signs`: makes the credentials; `who`: what it is
+    called; `taken`: gets the Spooled that it has acknowledged.
 
     Attributes:
         spool: the messages that wait.
@@ -55,10 +58,18 @@ class Delivery:
     """
 
     def __init__(self, config: Config, node: str, server: tuple[str, int], pace: Pace,
-                 say: Callable[..., None], lost: Callable[[str], None]) -> None:
+                 say: Callable[..., None], lost: Callable[[str], None],
+                 spool: Spool | None = None,
+                 signs: Callable[[], list[auth.Credentials]] | None = None,
+                 who: str = "the site's server",
+                 taken: Callable[[Spooled], object] = lambda one: None) -> None:
         self._config, self._node, self._pace, self._say, self._lost = config, node, pace, say, lost
         self._host, self.port = server
-        self.spool = Spool(config["harvest.spool_dir"], config["harvest.spool_bytes"], "[harvest]")
+        self.spool = spool if spool is not None else Spool(
+            config["harvest.spool_dir"], config["harvest.spool_bytes"], "[harvest]")
+        self._who, self._taken = who, taken
+        self._sign = signs or (lambda: auth.client_credentials(
+            config, protocol.SITE, config["site.secret"], self._say))
         self.clock, self.refused, self.retry_at = ServerClock(), "", 0.0
         self._grown = 0                        # bytes of changes that the spool has grown by
         self._credentials: list[auth.Credentials] | None = None
@@ -129,6 +140,7 @@ class Delivery:
                 return False
             if outcome is TAKEN:
                 self.spool.remove(one)
+                self._taken(one)
             else:                              # nor is what follows it in its chain
                 self.spool.drop(one.run)
                 self._lost(one.run)
@@ -151,19 +163,22 @@ class Delivery:
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             self._is_away = True
             if getattr(error, "code", None) == protocol.METHOD_NOT_FOUND:
-                error = NotDelivered(f"the site's server is of an older release, which does not "
+                error = NotDelivered(f"{self._who} is of an older release, which does not "
                                      f"know `{method}`: update it")
             self._say(f"{error}; {len(self.spool)} messages wait in {self.spool.directory}",
                       "".join(c for c in str(error) if not c.isdigit()))
             return LATER
         if self._is_away:
             self._is_away = False
-            self._say(f"the site's server is back; {len(self.spool)} messages wait")
+            self._say(f"{self._who} is back; {len(self.spool)} messages wait")
         self.retry_at, self._pause_s, self.refused = 0.0, _FIRST_PAUSE_S, ""
         if isinstance(answer, dict) and answer.get("taken") is True:
+            if answer.get("left_out"):
+                self._say(f"{self._who} has left out: "
+                          f"{one_line(answer['left_out'])[:LONGEST_WHY]}")
             return TAKEN
         why = answer.get("why", "") if isinstance(answer, dict) else answer
-        why = f"the site's server asks for a full sweep: {one_line(why)[:LONGEST_WHY]}"
+        why = f"{self._who} asks for a full sweep: {one_line(why)[:LONGEST_WHY]}"
         self.refused = why
         self._say(why, "".join(c for c in why if not c.isdigit()))
         return USELESS
@@ -172,8 +187,7 @@ class Delivery:
         """What the site's server answers, in one try; IostatsError."""
         def ask() -> Any:
             if self._credentials is None:
-                self._credentials = auth.client_credentials(
-                    self._config, protocol.SITE, self._config["site.secret"], self._say)
+                self._credentials = self._sign()
             return client.call(self._host, self.port, protocol.SITE, self._credentials, self._node,
                                method, params, within_s, learn=self.clock.learn)
         return auth.with_timeout(within_s + 0.5, f"answer of {self._host}", ask)

@@ -519,6 +519,8 @@ class NodesRecord(RecordPart):
             could not be measured
         unknown_nodes: the job's nodes of which no client is known, as node[1-3]; they are not in
             the numbers
+        jobs_before: jobs that had one of its nodes up to less than a minute before: what they had
+            not written back by then is in the numbers
         notes: what is true of all file systems
     """
 
@@ -528,6 +530,7 @@ class NodesRecord(RecordPart):
     ended: Moment | None
     clocks_within_s: Seconds | None
     unknown_nodes: str
+    jobs_before: list[str]
     file_systems: list[NodesFileSystem]
     notes: list[str]
 

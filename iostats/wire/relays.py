@@ -16,16 +16,20 @@ the one side, and NAME.secret with the same content on the other.
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import os
 import re
 from collections import namedtuple
 
 from iostats.base.errors import ConfigError, UsageError
+from iostats.base.job_id import LONGEST_NODE_NAME
 from iostats.lustre.nids import lnet, lnet_of
 from iostats.wire import client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from iostats.base.config import Config
 
 Destination = namedtuple("Destination", "cluster host port lnets secret")
@@ -149,6 +153,29 @@ def sources(config: Config) -> dict[str, Source]:
         found[name] = Source(name, frozenset(names.split()), frozenset(networks), tuple(nids),
                              secret_file(config, name))
     return found
+
+
+def relayed_name(server: str, relay: str) -> str:
+    """What a cluster's server calls a storage server of which a relay tells it: oss1@alkindi."""
+    return f"{server[:LONGEST_NODE_NAME - 1 - len(relay)]}@{relay}"
+
+
+def is_relayed(node: str) -> bool:
+    """Whether `node` is such a name; no agent's is."""
+    return "@" in node
+
+
+def filtered_epoch(epoch: str, words: Iterable[str]) -> str:
+    """
+    The epoch of amounts of those clients alone that `words` stand for, of an agent's epoch.
+
+    Its second half is that of `words`: where it is another one than before, a client may be new
+    that was only not told of before, and its amounts are no gains (ClientSource).
+
+    >>> [filtered_epoch(epoch, ["o2ib2"]) for epoch in ("0123456789abcdef", "2323232323232323")]
+    ['0123456771db90d8', '2323232371db90d8']
+    """
+    return epoch[:8] + hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
 
 
 def secret_file(config: Config, name: str) -> str:

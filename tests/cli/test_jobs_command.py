@@ -22,7 +22,7 @@ from site_inside import answer_to
 from test_client import python_for_nobody
 from test_munge import NOBODY, as_root, munged  # noqa: F401
 
-from iostats.cli import jobs
+from iostats.cli import jobs, list_options
 from iostats.cli.site_client import ask_site
 from iostats.report import job_fields
 from iostats.server.rpc_server import Caller
@@ -238,7 +238,11 @@ def test_json_has_what_was_counted(site):
                                          "operations"], "too_high": [],
         "source": "nodes", "net_read_bytes": None, "net_write_bytes": None,
         "net_lower_bound": False, "server_read_bytes": None, "server_write_bytes": None,
-        "server_operations": None, "server_lower_bound": False, "final": True}] == document["jobs"]
+        "server_operations": None, "server_lower_bound": False,
+        "by_node_read_bytes": None, "by_node_read_bytes_max": None,
+        "by_node_write_bytes": None, "by_node_write_bytes_max": None,
+        "by_node_operations": None, "by_node_operations_max": None, "by_node_why": "",
+        "final": True}] == document["jobs"]
 
 
 IS_OF_KIND = {
@@ -456,7 +460,9 @@ def test_the_help_names_every_option_and_fits_a_terminal(site):
     done = site.list("--help")
     assert 0 == done.status and done.out.startswith("usage: iostats jobs")
     assert max(map(len, done.out.splitlines())) <= 80
-    taken = {name for names, _ in (*jobs.VALUES, *jobs.LISTS, *jobs.FLAGS) for name in names}
+    taken = {name for names, _ in (
+        *list_options.VALUES, *list_options.LISTS, *list_options.FLAGS, *jobs.LISTS, *jobs.FLAGS)
+        for name in names}
     named = set(re.findall(r"(?<![\w-])(--?[a-zA-Z][a-z0-9]*)\b(?!\w)", jobs.HELP.partition(
         "examples:")[0])) - {"-FIELD", "-10", "-h", "--help"}
     assert named <= taken

@@ -4,6 +4,7 @@ Fuzzing: every byte that comes from the network or from a file, and what is made
     tools      data -> edited JSON, mutated bytes; what an input may cost
     texts      counter files, job_stats, node lists, times, site.cfg, batch systems' output, records
     messages   JSON-RPC, HTTP, headers, answers of hostile servers, sweeps, sinks
+    datagrams  what Ganglia is sent
     disk       state files, spools, SQLite, command lines
     long       `make fuzz`: each target for as long as it is asked to
 

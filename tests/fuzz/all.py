@@ -1,3 +1,3 @@
 """All targets, by their names."""
-from . import disk, messages, texts  # noqa: F401
+from . import datagrams, disk, messages, texts  # noqa: F401
 from .tools import TARGETS  # noqa: F401

@@ -4,11 +4,12 @@ The table of levels: names, keys and letters are unambiguous, and each level has
 from __future__ import annotations
 
 import pytest
-from test_ranking import Known, two_targets
+from test_node_rows import KnownNodes, with_clients
+from test_ranking import two_targets
 
 from iostats.base.job_facts import Facts
 from iostats.load import levels, query_table, ranking, table
-from iostats.load.levels import BOTH, IDS, LEVELS, OF_TOP, QUERIES
+from iostats.load.levels import BOTH, CLIENTS, IDS, LEVELS, OF_TOP, QUERIES
 from iostats.load.ranking import LoadQuery
 
 _FACTS = Facts(job="4711", user="alice", nodes="nid[001-002]")
@@ -37,7 +38,8 @@ def test_each_level_can_be_seen_and_found_by_its_name(level):
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 def test_each_level_has_rows_and_tables(level):
     """Each row has its name, as the table says in the first column."""
-    answer = ranking.answer(two_targets(), LoadQuery(level.name), Known)
+    load = with_clients() if level.rows_of == CLIENTS else two_targets()
+    answer = ranking.answer(load, LoadQuery(level.name), KnownNodes)
     assert answer["rows"] and all(level.row_member in row for row in answer["rows"])
     if level.is_in_top:
         _, heading, *_ = table.lines(answer)

@@ -80,7 +80,8 @@ def test_a_jobs_load_on_its_nodes_is_marked_and_explained():
     """4711 writes 46 MiB/s on four nodes, 12366 reads 37 MiB/s on two of them."""
     lines = table.lines(answer(LoadQuery("node", "scratch")))
     [line] = [line for line in lines if line.startswith("nid004 ")]
-    assert ["nid004", "scratch", "~11.5", "~0.0", "~20.5", "~0.0", "1"] == line.split()
+    assert ["nid004", "scratch", "~11.5", "~0.0", "~20.5", "~0.0", "1", "4711",
+            "alice"] == line.split()
     assert lines[-1] == ("note: ~ job_stats do not tell a job's nodes apart: each has an equal "
                          "share of its load")
 

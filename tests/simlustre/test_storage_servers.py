@@ -13,7 +13,9 @@ import subprocess
 import sys
 
 import pytest
-from test_simlustre import counters_of, no_fuse, simlustre
+from harvest_desk import StorageDesk
+from processes import until
+from test_simlustre import REPOSITORY, counters_of, no_fuse, simlustre
 from trees import shared
 
 PROC, DEBUGFS, SYSFS = "proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"
@@ -85,15 +87,21 @@ def jobs_of(text):
     return found
 
 
-@pytest.fixture(params=["2.17"])
-def site(request, tmp_path):
-    """A Site that runs, with node1 and node2."""
+def started(directory, request, release="2.17"):
+    """A Site with its storage servers, and no client."""
     if no_fuse():
         pytest.skip(no_fuse())
-    one = Site(tmp_path, request.param)
+    one = Site(directory, release)
     request.addfinalizer(one.close)
     one.server("oss1", "OST0000", "OST0001")
     one.server("mds1", "MDT0000", nid=MDS)
+    return one
+
+
+@pytest.fixture(params=["2.17"])
+def site(request, tmp_path):
+    """A Site that runs, with node1 and node2."""
+    one = started(tmp_path, request, request.param)
     one.node1 = one.client("node1", NODE1)
     one.node2 = one.client("node2", NODE2)
     return one
@@ -254,3 +262,339 @@ def test_a_storage_server_counts_what_the_program_did(site):
     client = site.of_client(NODE1, MDT0)
     assert expected == {
         name: client[name][0] - before.get(name, (0,))[0] for name in expected}
+
+
+@fuse
+def test_stripes_share_a_file_among_osts(tmp_path, request):
+    """
+    23 MiB in stripes of 1 MiB: 12 on the first OST, 11 on the other; by RPCs of 1 MiB.
+    """
+    site = started(tmp_path, request)
+    node = site.client("node3", "10.77.0.13@tcp", stripe_count=2, rpc_size=1)
+    sent = do(node, "open('file', 'wb', buffering=0).write(bytes(23 << 20))")["4711"]["sent"]
+    first = (node / "scratch/file").stat().st_ino % 2
+    for ost, count in ((first, 12), (1 - first, 11)):
+        assert (count, count << 20) == site.of_jobs((OST0, OST1)[ost])["4711"]["write_bytes"]
+        assert [count, count << 20] == sent[f"OST000{ost}"]["write_bytes"]
+    # one object on each OST, and the 31 others that were made with it
+    for ost in (OST0, OST1):
+        assert 1 == site.of_client(MDS, ost)["create"][0]
+    do(node, "os.unlink('file')")
+    for ost in (OST0, OST1):
+        assert 1 == site.of_client(MDS, ost)["destroy"][0]
+        assert "destroy" not in site.of_jobs(ost)["4711"]
+
+
+@fuse
+def test_a_write_and_a_read_that_cross_a_stripe(tmp_path, request):
+    """64 KiB stripes, 100 KiB at 37 KiB: 27 + 9 KiB on the first OST, 64 KiB on the other."""
+    site = started(tmp_path, request)
+    node = site.client("node3", "10.77.0.13@tcp", stripe_count=2, stripe_size=64)
+    do(node, """
+fd = os.open("file", os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, bytes(100 << 10), 37 << 10)
+os.fsync(fd)
+""")
+    first = (node / "scratch/file").stat().st_ino % 2
+    targets = (OST0, OST1)[first], (OST0, OST1)[1 - first]
+    assert [(1, 36 << 10), (1, 64 << 10)] == [site.of_jobs(one)["4711"]["write_bytes"]
+                                              for one in targets]
+    assert [1, 1] == [site.of_jobs(one)["4711"]["sync"][0] for one in targets]
+
+
+@fuse
+def test_an_mds_that_has_the_ost_itself_is_0_at_lo(tmp_path, request):
+    if no_fuse():
+        pytest.skip(no_fuse())
+    site = Site(tmp_path, "2.17")
+    request.addfinalizer(site.close)
+    site.server("oss1", "OST0000", "MDT0000")
+    node = site.client("node1", NODE1)
+    do(node, "for number in range(37): open(str(number), 'w').close()")
+    exports = site.root(OST0) / DEBUGFS / OST0 / "exports"
+    assert {NODE1, "0@lo", "clear"} == set(os.listdir(exports))
+    assert 2 == counters_of(exports / "0@lo/stats")["create"][0]        # of 32 objects each
+
+
+# -- job ids -------------------------------------------------------------------------------------
+
+JOB_IDS = [
+    ("SLURM_JOB_ID", "%e.%u", "2.17", "4711"),
+    ("PBS_JOBID", "%e.%u", "2.17", "4733.pbs01"),
+    ("NOT_SET", "%e.%u", "2.17", "{comm}.{uid}"),
+    ("NOT_SET", "%e.%u", "2.10", None),
+    ("NOT_SET", "%H:%j:%g", "2.15", "node3::{gid}"),
+    ("SLURM_JOB_ID", "%j@%h.%u", "2.16", "4711@node3.site.{uid}"),
+    ("NOT_SET", "%j?%H", "2.17", "node3"),
+    ("SLURM_JOB_ID", "%j?%H", "2.17", "4711"),
+    ("NOT_SET", "%.3e %z%u", "2.17", "pyt{uid}"),
+    ("procname_uid", "x", "2.12", "{comm}.{uid}"),
+    ("nodelocal", "site1", "2.15", "site1"),
+    ("nodelocal", "%e", "2.10", "%e"),
+    ("LONG", "%e.%u", "2.17", "a" * 31),
+    ("disable", "%e.%u", "2.17", None),
+]
+
+
+@pytest.mark.parametrize("var, name, release, expected", JOB_IDS)
+def test_the_job_id_of_a_process(var, name, release, expected):
+    """As lustre_get_jobid() makes it; %z is none of its letters, and a blank is left out."""
+    from simlustre.jobid import JobIds
+    environ = {"SLURM_JOB_ID": "4711", "PBS_JOBID": "4733.pbs01", "LONG": "a" * 37}
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "print(flush=True); input()"],
+                          env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        found = JobIds(var, name, "node3.site", release).of_process(1009, 1013, process.pid)
+        process.communicate(b"\n")
+    comm = os.path.basename(sys.executable)[:15]
+    assert (expected or "").format(comm=comm, uid=1009, gid=1013) == found
+
+
+@fuse
+def test_jobid_var_can_be_set_while_it_runs(site):
+    (site.node1 / "root" / SYSFS / "jobid_var").write_text("nodelocal\n")
+    (site.node1 / "root" / SYSFS / "jobid_name").write_text("%h-%j\n")
+    do(site.node1, "os.mkdir('directory')")
+    assert {"node1-"} == {job for job in site.of_jobs(MDT0) if "node" in job}
+
+
+@fuse
+def test_what_is_written_belongs_to_the_job_that_wrote_it(site):
+    """Whoever closes the file: 37 KiB of 4711, which 4733 has opened, and inherits."""
+    name = file_on(site.node1, 0)
+    do(site.node1, f"""
+import subprocess, sys
+file = open({name!r}, "wb", buffering=0)
+subprocess.run([sys.executable, "-I", "-S", "-c", "import os; os.write(1, bytes(37 << 10))"],
+               stdout=file, env={{"SLURM_JOB_ID": "4711"}}, check=True)
+""", job="4733")
+    assert (1, 37 << 10) == site.of_jobs()["4711"]["write_bytes"]
+    assert "write_bytes" not in site.of_jobs().get("4733", {})
+    assert 1 == site.of_jobs(MDT0)["4733"]["open"][0]
+
+
+# -- what happens to it --------------------------------------------------------------------------
+
+def ctl(site, server, *words, check=True):
+    return simlustre("--ctl", site.directory / server, *words, check=check)
+
+
+WRITES = "open({name!r}, 'r+b', buffering=0).write(bytes({size}))"
+
+
+@each_release
+def test_clear_and_a_jobs_id_empty_job_stats(site):
+    """`clear` removes all entries, an id its own; exports stay as they are."""
+    name = file_on(site.node1, 0)
+    for job in ("4711", "4712"):
+        do(site.node1, WRITES.format(name=name, size=23), job)
+    assert {"4711", "4712"} == set(site.of_jobs())
+    site.job_stats().write_text("4711\n")
+    assert {"4712"} == set(site.of_jobs())
+    with pytest.raises(OSError):
+        site.job_stats().write_text("4711\n")
+    site.job_stats().write_text("clear\n")
+    assert {} == site.of_jobs()
+    assert (2, 46) == site.of_client(NODE1)["write_bytes"]
+    do(site.node1, WRITES.format(name=name, size=37))
+    assert (1, 37) == site.of_jobs()["4711"]["write_bytes"]
+
+
+@each_release
+def test_clearing_exports_keeps_those_of_mounted_clients(site):
+    """node2 was unmounted: its directory goes; node1's begins anew, and so does the MDS's."""
+    name = file_on(site.node1, 0)
+    do(site.node1, WRITES.format(name=name, size=23))
+    simlustre("--unmount", site.node2)
+    assert (site.exports() / NODE2 / "stats").exists()
+    with pytest.raises(OSError):
+        (site.exports() / NODE2 / "uuid").read_text()
+    (site.exports() / "clear").write_text("1")
+    assert {NODE1, MDS, "clear"} == set(os.listdir(site.exports()))
+    assert {} == site.of_client(NODE1)
+    do(site.node1, WRITES.format(name=name, size=37))
+    assert (1, 37) == site.of_client(NODE1)["write_bytes"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_entry_expires_when_it_was_silent_and_somebody_looks(release):
+    """
+    600 s: 4711's last request was at 0, 4712's at 400.  A reader at 500 is too early for 4711; one
+    at 601 removes it, and the next look is not before 901.
+    """
+    from simlustre.counters import RELEASES as FORMS
+    from simlustre.target import Target
+    second = 1_795_225_320 * 10**9
+    target = Target("scratch-OST0000", FORMS[release], second)
+    target.connect(NODE1, "uuid")
+
+    def at(seconds, job=""):
+        now = second + seconds * 10**9
+        if job:
+            target.count(now, NODE1, job, [["write_bytes", 37, 1]])
+        else:
+            target.expire(now)
+        return set(jobs_of(target.job_stats().decode()))
+    assert {"4711"} == at(0, "4711")
+    assert {"4711", "4712"} == at(400, "4712")
+    assert {"4711", "4712"} == at(500)
+    assert {"4711", "4712"} == at(601)              # it was looked at 500: not before 800
+    assert {"4712"} == at(801)
+    assert {"4712", "4711"} == at(900, "4711")
+    assert (1, 37) == jobs_of(target.job_stats().decode())["4711"]["write_bytes"]
+    target.cleanup_s = 0
+    assert {"4712", "4711"} == at(10_000)
+
+
+@fuse
+def test_a_readers_close_removes_what_was_silent(site):
+    site.node1.joinpath("scratch", "file").touch()
+    interval = site.root(MDT0) / SYSFS / MDT0 / "job_cleanup_interval"
+    assert site.of_jobs(MDT0)
+    interval.write_text("1\n")
+    until(lambda: not site.of_jobs(MDT0), what="an empty job_stats")
+    with pytest.raises(OSError):
+        interval.write_text("soon\n")
+    assert site.of_client(NODE1, MDT0)
+
+
+@fuse
+def test_a_restarted_target_begins_anew_and_nothing_is_counted_twice(site):
+    name = file_on(site.node1, 0)
+    do(site.node1, WRITES.format(name=name, size=23))
+    ctl(site, "oss1", "restart", "scratch-OST0000")
+    assert {} == site.of_jobs()
+    assert {"clear"} == set(os.listdir(site.exports()))
+    sent = do(site.node1, WRITES.format(name=name, size=37))["4711"]["sent"]
+    assert (1, 37) == site.of_jobs()["4711"]["write_bytes"] == site.of_client(NODE1)["write_bytes"]
+    assert [2, 60] == sent["OST0000"]["write_bytes"]
+    assert {NODE1, "clear"} == set(os.listdir(site.exports()))
+
+
+@fuse
+def test_a_client_waits_for_a_stopped_target(site):
+    name = file_on(site.node1, 0)
+    ctl(site, "oss1", "stop", "scratch-OST0000")
+    environ = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "4711"}
+    with subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", "import os\n" + WRITES.format(name=name, size=41)
+             + f"\nos.close(os.open({name!r}, os.O_RDONLY))"],
+            cwd=site.node1 / "scratch", env=environ) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        ctl(site, "oss1", "start", "scratch-OST0000")
+        assert 0 == process.wait(60)
+    assert [1, 41] == truth(site.node1)["4711"]["sent"]["OST0000"]["write_bytes"]
+    assert (1, 41) == site.of_jobs()["4711"]["write_bytes"]
+
+
+@fuse
+def test_a_target_fails_over_to_another_storage_server(site):
+    """What comes after that is counted there, with its job_cleanup_interval."""
+    name = file_on(site.node1, 0)
+    do(site.node1, WRITES.format(name=name, size=23))
+    (site.root(OST0) / SYSFS / OST0 / "job_cleanup_interval").write_text("37\n")
+    ctl(site, "oss1", "failover", "scratch-OST0000", "mds1")
+    assert not site.job_stats().exists()
+    do(site.node1, WRITES.format(name=name, size=37))
+    there = site.root(MDT0)
+    assert (1, 37) == jobs_of((there / PROC / OST0 / "job_stats").read_text())["4711"][
+        "write_bytes"]
+    assert "37\n" == (there / SYSFS / OST0 / "job_cleanup_interval").read_text()
+    ctl(site, "mds1", "failover", "scratch-OST0000", "oss1")
+    do(site.node1, WRITES.format(name=name, size=41))
+    assert (1, 41) == site.of_jobs()["4711"]["write_bytes"]
+
+
+@pytest.mark.parametrize("site", ["2.16", "2.17"], indirect=True)
+@fuse
+def test_an_evicted_client_loses_what_it_had_not_sent(site):
+    """
+    37 bytes were written and not sent: they are lost, and fsync says so.  Its counters stay, and
+    the next write counts on them.
+    """
+    first, other = file_on(site.node1, 0), file_on(site.node1, 0)
+    do(site.node1, WRITES.format(name=first, size=23))
+    said = do(site.node1, f"""
+import errno, subprocess
+fd = os.open({first!r}, os.O_WRONLY)
+os.write(fd, bytes(37))
+subprocess.run({[sys.executable, '-m', 'simlustre', '--ctl', str(site.directory / 'oss1'),
+                 'evict', NODE1, 'scratch-OST0000']!r}, check=True, cwd={str(REPOSITORY)!r})
+try:
+    os.fsync(fd)
+except OSError as error:
+    assert error.errno == errno.EIO
+else:
+    raise AssertionError
+os.fsync(fd)
+open({other!r}, "wb", buffering=0).write(bytes(41))
+""")
+    eviction_count = site.root(OST0) / SYSFS / OST0 / "eviction_count"
+    assert "1\n" == eviction_count.read_text()
+    assert (2, 64) == site.of_client(NODE1)["write_bytes"] == site.of_jobs()["4711"]["write_bytes"]
+    assert [2, 64] == said["4711"]["sent"]["OST0000"]["write_bytes"]
+    assert {"calls": 3, "bytes": 101} == said["4711"]["asked"]["write"]
+    history = (site.node1 / "root" / (DEBUGFS if site.release == "2.17" else PROC)).glob(
+        "osc/scratch-OST0000-*/state")
+    assert "EVICTED" in next(history).read_text()
+    assert "0\n" == (site.root(OST1) / SYSFS / OST1 / "eviction_count").read_text()
+
+
+@fuse
+@pytest.mark.parametrize("words, said", [
+    (("stop", "scratch-OST0007"), "scratch-OST0007: not on oss1; there are: scratch-OST0000, "
+                                  "scratch-OST0001"),
+    (("evict", "10.9.9.9@tcp"), "10.9.9.9@tcp: not connected to scratch-OST0000, scratch-OST0001"),
+    (("failover", "scratch-OST0000", "oss7"), "no storage server 'oss7' answers"),
+    (("start", "scratch-OST0000"), "scratch-OST0000: was not stopped on oss1"),
+    (("stop",), "stop: expected stop TARGET: nobody has it, so its clients wait"),
+    (("dance",), "no command 'dance'; there are: stop, start, restart, failover, evict, health"),
+], ids=lambda words: words[0] if isinstance(words, tuple) else "")
+def test_a_command_that_is_not_possible_says_why(site, words, said):
+    done = ctl(site, "oss1", *words, check=False)
+    assert (1, f"simlustre: {said}\n", "") == (done.returncode, done.stderr, done.stdout)
+
+
+@fuse
+def test_what_is_wrong_at_the_start_is_one_line(site):
+    where = site.directory / "again"
+    network = site.directory / "net"
+    done = simlustre("--server", "oss1", "--mount", where, "--network", network, "--target",
+                     "scratch-OST0005", check=False)
+    assert 1 == done.returncode and "a storage server 'oss1' runs there already" in done.stderr
+    done = simlustre("--server", "oss2", "--mount", where, "--network", network, "--target",
+                     "scratch-OST0000", check=False)
+    assert 1 == done.returncode and "scratch-OST0000: oss1 has it" in done.stderr
+    done = simlustre("--backing", site.directory / "data", "--mount", where, "--fs", "home",
+                     "--network", network, check=False)
+    assert (1, f"simlustre: {network}: file system 'home' has 0 OSTs and 0 MDTs there; start its "
+               "storage servers first (--server)\n") == (done.returncode, done.stderr)
+    done = simlustre("--ctl", site.node1, "stop", "scratch-OST0000", check=False)
+    assert (1, f"simlustre: {site.node1}: no simulated storage server is mounted there\n") == (
+        done.returncode, done.stderr)
+    ctl(site, "oss1", "health", "NOT", "HEALTHY")
+    assert "NOT HEALTHY\n" == (site.root(OST0) / SYSFS / "health_check").read_text()
+
+
+# -- the real agent ------------------------------------------------------------------------------
+
+@each_release
+def test_the_agent_reads_it_as_a_storage_server(site, tmp_path):
+    """harvest --list, and a sweep that a site's server takes: 23, 37 and 41 bytes of three jobs."""
+    names = file_on(site.node1, 0), file_on(site.node1, 1)
+    for job, size, name in (("4711", 23, names[0]), ("4712", 37, names[0]),
+                            ("4713", 41, names[1])):
+        do(site.node1, WRITES.format(name=name, size=size), job)
+    (tmp_path / "desk").mkdir()
+    with StorageDesk(tmp_path / "desk") as desk:
+        desk.root = site.directory / "oss1/root"
+        done = desk.client("harvest", "--list", "--root", desk.root)
+        assert ["scratch    OST0000  cleanup 600 s   2 entries",
+                "scratch    OST0001  cleanup 600 s   1 entries"] == done.out.splitlines(), done
+        taken = desk.site()
+        done = desk.once()
+        assert (0, "") == (done.status, done.err)
+        found = {target: {job: counters["write_bytes"][1:5:3] for job, (_, _, counters)
+                          in entries.items()} for (_, target), entries in taken.entries().items()}
+    assert {"OST0000": {"4711": (1, 23), "4712": (1, 37)}, "OST0001": {"4713": (1, 41)}} == found

@@ -19,13 +19,14 @@ from iostats.sinks.influxdb import lines
 from iostats.sinks.prometheus import page
 
 NAMES = sinks.names()
-ON = {"influxdb": {"influxdb_url": "http://127.0.0.1:1"},
+ON = {"ganglia": {"ganglia_send_to": "127.0.0.1:9"},
+      "influxdb": {"influxdb_url": "http://127.0.0.1:1"},
       "prometheus": {"prometheus_listen": "127.0.0.1:0"}}
 
 
 def test_the_directory_is_the_list():
     """A file is a sink, but for those that begin with an underscore."""
-    assert ["influxdb", "prometheus"] == NAMES
+    assert ["ganglia", "influxdb", "prometheus"] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -117,6 +118,33 @@ def test_the_sites_server_gives_them_its_sweeps(tmp_path):
     assert re.search(r'lustre_job_stats_total{.*jobid="4711",operation="open".*} 37.0', text)
 
 
+def test_the_sites_server_gives_them_its_clients(tmp_path):
+    """A real Harvest, with messages as agents send them, and Ganglia's sink."""
+    from ganglia_desk import UdpReceiver, values_of
+    from harvest_inside import HarvestInside
+    to, desk = UdpReceiver(), HarvestInside(tmp_path / "site.sqlite")
+    [sink] = sinks.of(config_of(ganglia_send_to=f"127.0.0.1:{to.port}", ganglia_unnamed="yes"),
+                      Said(), lambda: desk.now)
+
+    async def turn():
+        desk.harvest.end_sweep()
+        await sink.walking
+        while not sink.is_sent():
+            await asyncio.sleep(0.001)
+    try:
+        desk.clients("oss1", "scratch", {"10.0.0.7@tcp": (41_000, 0, 23, 0, 37, 61)})
+        desk.harvest.sinks.append(sink)
+        asyncio.run(turn())
+        values = values_of(to.received())
+    finally:
+        sink.close()
+        to.close()
+        desk.store.close()
+    assert {"scratch_read_bytes": "2050", "scratch_write_bytes": "0", "scratch_oss_ops": "3",
+            "scratch_mds_ops": "3.05"} == {name: value for (host, name), value in values.items()
+                                           if host == "10.0.0.7:10.0.0.7"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_only_its_own_module_names_a_sink(name):
     """The directory is the list: what needs to know of a sink reads its module's attributes."""
@@ -129,6 +157,8 @@ def test_only_its_own_module_names_a_sink(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_lists_of_packages_for_developers_have_its_extra(name):
     """Those that are not made from the modules: CI's lock file, and the tests' environment."""
+    if not sinks.named(name).REQUIRES:
+        return
     assert f"--extra {name} " in (ROOT / "Makefile").read_text()
     assert re.search(rf"extras.*\b{name}\b", (ROOT / "tools" / "setup").read_text())
 
@@ -186,12 +216,12 @@ def test_a_missing_package_is_one_line(name, monkeypatch):
 
 def test_the_documents_name_every_metric_that_is_there(tmp_path):
     """docs/sinks.md's table is made of these; here it is compared with a real page."""
-    both = sinks.of(config_of(**ON["influxdb"], **ON["prometheus"], influxdb_spool_dir=tmp_path),
-                    Said())
+    every = sinks.of(config_of(**{key: value for one in ON.values() for key, value in one.items()},
+                               influxdb_spool_dir=tmp_path), Said())
     try:
-        own = set(re.findall(r"(?m)^# HELP (\S+)", both[1].page()[0].decode()))
+        own = set(re.findall(r"(?m)^# HELP (\S+)", every[-1].page()[0].decode()))
     finally:
-        for sink in both:
+        for sink in every:
             sink.close()
     jobs = set(re.findall(r"(?m)^# HELP (\S+)", page.page_of(page.job_families(
         page.Amounts(1, False), {})).decode()))

@@ -20,9 +20,11 @@ def totals(*read_bytes, why=(), metric=0):
     return ClientTotals(low, high, bool(why), list(why))
 
 
-def member(around, inside=None, later=None, free=(NID1, NID2), unknown="", notes=()):
+def member(around, inside=None, later=None, free=(NID1, NID2), unknown="", before=(),
+           unread=None):
     return with_numbers("listed", WINDOW, around if inside is None else inside, around,
-                        later or {}, free, unknown, notes)
+                        later or {}, free, unknown,
+                        dict(before), unread or {})
 
 
 def test_the_sum_of_a_jobs_nodes_is_between_two_bounds():
@@ -64,6 +66,16 @@ def test_a_loss_at_the_edge_counts():
     assert fs.high is None
 
 
+def test_a_target_whose_clients_nobody_tells_of_leaves_no_upper_bound():
+    """Its storage server's agent is older, or does not read exports; of that file system alone."""
+    around = {("scratch", NID1): totals(23, 37), ("home", NID1): totals(41, 43)}
+    home, scratch = member(around, unread={"scratch": "OST[0003-0005]"}).file_systems
+
+    assert (None, True, ["no storage server tells of the clients of OST[0003-0005]"]) == (
+        scratch.high, scratch.lower_bound, scratch.notes)
+    assert (43, False) == (home.high.read_bytes, home.lower_bound)
+
+
 def test_many_reasons_are_few():
     [fs] = member({("scratch", NID1): totals(23, 37, why=[f"reason {n}" for n in range(9)])}
                   ).file_systems
@@ -86,6 +98,14 @@ def test_what_was_written_later_is_told_of_free_nodes_alone():
 
     assert [84, 41, None] == [member(around, later=later, free=free).file_systems[0]
                               .later_write_bytes for free in ((NID1, NID2), (NID1,), ())]
+
+
+def test_jobs_that_may_have_left_something_to_write_are_named():
+    found = member({("scratch", NID1): totals(23, 37)}, before={"4709": "node[1-2]"})
+
+    assert (["4709"], ["node[1-2] had job 4709 up to less than a minute before: what that had not "
+                       "written back by then is in these numbers"]) == (
+                           found.jobs_before, found.notes)
 
 
 def test_a_job_without_numbers_says_why_and_when():

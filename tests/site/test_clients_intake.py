@@ -58,6 +58,19 @@ def test_a_question_has_whole_sweeps_and_those_at_its_edges(desk):
     assert ([0, 0, 0, 0, 0, 0], [0, 5, 0, 1, 0, 0]) == (totals.low, totals.high)
 
 
+def test_a_question_from_sweep_to_sweep_has_nothing_at_its_edges(desk):
+    """Readings are 0.25 s after the moment of their sweep."""
+    for number in (3, 5, 7):
+        desk.clients("oss1", "scratch", {NID: (0, number, 0, 1, 0)})
+        desk.turn()
+        desk.now += 20
+    for since, until, written in ((0, 60, 15), (20, 60, 12), (20, 40, 5), (40, 60, 7)):
+        [totals] = desk.did(BEGAN + since, BEGAN + until, slack_s=(10.0, 10.0)).values()
+        assert (written, written, False) == (totals.low[1], totals.high[1], totals.is_lower_bound)
+    [totals] = desk.did(BEGAN + 35.0, BEGAN + 60.0, slack_s=(0.0, 5.0)).values()
+    assert (7, 12) == (totals.low[1], totals.high[1])
+
+
 def test_what_may_be_missing_is_said(desk):
     desk.clients("oss1", "scratch", {NID: SOME, OTHER: SOME}, losses=[
         {**A_LOSS, "since": BEGAN + 3.0, "until": BEGAN + 5.0, "nid": NID}])
@@ -67,3 +80,19 @@ def test_what_may_be_missing_is_said(desk):
     assert (True, ["oss1: its counters began again"], False, []) == (
         *found["scratch", NID][2:], *found["scratch", OTHER][2:])
     assert not desk.did(BEGAN + 6.0, BEGAN + 20.25)["scratch", NID].is_lower_bound
+
+
+def test_totals_since_the_servers_start_never_go_back(desk):
+    """For counters in databases: whatever epochs begin, clients leave or amounts go down."""
+    desk.clients("oss1", "scratch", {NID: (*SOME, 61)})
+    desk.turn()
+    totals = desk.harvest.clients.sweep.file_systems["scratch"].totals
+    assert [[*SOME, 61]] == totals.tolist()
+    desk.now += 20
+    desk.clients("oss1", "scratch", {NID: (3, 0, 1, 0, 0), OTHER: (5, 7, 11, 13, 17)})
+    desk.turn()
+    found = desk.harvest.clients.sweep.file_systems["scratch"]
+    assert {NID: [41_006, 53_007, 24, 37, 43, 61], OTHER: [5, 7, 11, 13, 17, 0]} == dict(
+        zip(found.nids, found.totals.tolist()))
+    desk.harvest.clients.reload()
+    assert desk.harvest.clients.sweep is None

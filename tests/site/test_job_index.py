@@ -201,3 +201,21 @@ def test_the_largest_question_is_answered(store):
     assert [] == found(store, users=names, accounts=names, partitions=names, clusters=names,
                        states=names, jobs=[str(number) for number in range(MOST_JOBS)],
                        since=NOON, until=NOON)
+
+
+def test_a_jobs_nodes_lower_bound_stands_for_its_number_in_the_order(store):
+    """Where nothing better is known; page by page, too."""
+    keep(store, "23", source="nodes", read_bytes=23, by_node_read_bytes=97)
+    keep(store, "37", source="exports", by_node_read_bytes=37)
+    keep(store, "41", source="exports", by_node_read_bytes=11)
+    keep(store, "43")
+
+    assert ["41", "23", "37", "43"] == found(store, sort="read_bytes")
+    assert ["37", "23", "41", "43"] == found(store, sort="read_bytes", descending=True)
+    ask, pages = JobsParams(sort="read_bytes", limit=1), []
+    while True:
+        [row], ask.after = store.listed(ask)
+        pages.append(row["job_id"])
+        if ask.after is None:
+            break
+    assert ["41", "23", "37", "43"] == pages

@@ -32,6 +32,16 @@ def alone(runs, job="4711"):
     return runs.alone(runs.of(job)[0])
 
 
+def test_what_runs_is_what_was_in_the_last_list():
+    """4709 has ended; 4713 is in the list no more."""
+    runs = known(ran("4711", "node[1-2]", 100, user="alice"), ran("4709", "node1", 23, 100),
+                 ran("4713", "node3", 160))
+    assert [("4711", "alice", ("node1", "node2")), ("4713", "", ("node3",))] == list(
+        runs.running())
+    runs.see([ran("4711", "node[1-2]", 100, user="alice")], (), T + 560)
+    assert ["4711"] == [job for job, *_ in runs.running()]
+
+
 def test_a_job_whose_nodes_nobody_else_had_was_alone():
     """Others ran before it, after it, and beside it on other nodes."""
     runs = known(ran("4711", "node[1-3]", 100, 160), ran("4709", "node1", 23, 100),

@@ -4,22 +4,31 @@ filled.
 """
 from __future__ import annotations
 
+import os
 from collections import namedtuple
+from types import SimpleNamespace
 
 import kernel
 import msgspec
 import pytest
+from client_messages import ClientAgent, by_kind
 from test_ranking import MIB, Known, T, rows
 
+from iostats.base import config as site
 from iostats.base.cooperative import finished
 from iostats.base.errors import WireError
 from iostats.base.job_facts import Facts
 from iostats.load import table
 from iostats.site import load_queries
+from iostats.site.clients.intake import ClientHarvest
+from iostats.site.clients.node_names import NodeNames
 from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
 from iostats.site.resets.gaps import CLEARED
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
+from iostats.site.store import Store
+from iostats.wire.messages import clients_decoder
+from iostats.wire.messages.sweep_decoder import PackedSweep
 
 Sweep = namedtuple("Sweep", "slot every_s complete targets")
 
@@ -29,9 +38,28 @@ class Harvest:
 
     job_of, facts = staticmethod(Known.job_of), staticmethod(Known.facts)
 
-    def __init__(self):
+    def __init__(self, directory=None):
         self.names, self.targets, self.agents, self.sweep = JobIds(), {}, {}, None
         self.kernels, self.now, self.aheads = {}, T, {}     # aheads: {node: s}, of their clocks
+        self.clients, self.client_agents = SimpleNamespace(
+            sweep=None, names=NodeNames(site.load(os.devnull, environ={}))), {}
+        if directory is not None:
+            self.clients = ClientHarvest(Store(str(directory / "site.sqlite")),
+                                         site.load(os.devnull, environ={}), lambda: self.now)
+            self.clients.reload()
+
+    def told(self, node, at, gains, fs="scratch", **fields):
+        """A sweep of what clients did, {nid: amounts of CLIENT_METRICS}, of a storage server."""
+        self.now = at
+        agent = self.client_agents.setdefault(node, ClientAgent(node))
+        message = agent.message(at, by_kind(fs, gains), **fields)
+        taken = clients_decoder.decoded_clients(PackedSweep(2, message), 16 << 20)
+        self.clients.take(taken, node, float(at), 0.0)
+
+    def end(self, at, every=20):
+        """The sweep of `at` has come from all."""
+        self.clients.end_sweep(at, every, True, lambda node: every)
+        self.now = at + 3
 
     def age_s(self, target):
         return None if target.read_at is None else self.now - target.swept_until
@@ -60,9 +88,9 @@ class Harvest:
 
 
 @pytest.fixture
-def harvest():
+def harvest(tmp_path):
     """Between two sweeps, 20 s apart: 4711 wrote 40 x 1 MiB, cp.0 read, 12366 opened."""
-    one = Harvest()
+    one = Harvest(tmp_path)
     ost = one.add("OST", "scratch", "OST0000", "oss1")
     mdt = one.add("MDT", "scratch", "MDT0000", "mds1")
     for job in ("4711", "cp.0"):
@@ -360,3 +388,90 @@ def test_a_sweep_is_added_up_once(harvest, monkeypatch):
     first = finished(asked.load(harvest, LoadParams(), None))
     monkeypatch.setattr(load_queries, "added_by_id", None)
     assert first == finished(asked.load(harvest, LoadParams(), None))
+
+
+# -- clients -----------------------------------------------------------------------------------
+
+NID, OTHER = "10.0.0.1@o2ib", "10.0.0.7@o2ib"
+
+
+@pytest.fixture
+def with_clients(harvest):
+    """
+    The same two sweeps, and what clients did between them: NID wrote 40 x 1 MiB and OTHER opened 30
+    times, in 20 s.
+    """
+    for at, wrote, opened in ((T + 20, 0, 0), (T + 40, 40, 30)):
+        harvest.told("oss1", at, {NID: (0, wrote * MIB, 0, wrote, 0), "0@lo": (0, 0, 0, 0, 7)})
+        harvest.told("mds1", at, {OTHER: (0, 0, 0, 0, 0, opened)})
+        harvest.end(at)
+    return harvest
+
+
+def test_rows_by_node_are_what_clients_did(with_clients):
+    answer = finished(LoadAnswers().load(with_clients, LoadParams("node"), None))
+    assert [(NID, 2 * MIB, 2.0, 0.0, False), (OTHER, 0.0, 1.5, 1.5, False)] == rows(
+        answer, "node", "write_bytes_per_s", "requests_per_s", "metadata_per_s", "lower_bound")
+    [fs] = answer["file_systems"]
+    assert (3.5, 0.35) == (fs["requests_per_s"], fs["storage_servers"]["requests_per_s"])
+    assert {} == answer["missing"]
+
+
+def test_a_storage_server_that_misses_a_sweep_marks_the_nodes(with_clients):
+    with_clients.read(T + 60)
+    with_clients.told("oss1", T + 60, {NID: (0, MIB, 0, 1, 0)})
+    with_clients.end(T + 60)
+    answer = finished(LoadAnswers().load(with_clients, LoadParams("node"), None))
+    [row] = answer["rows"]
+    assert (NID, MIB / 20, True) == (row["node"], row["write_bytes_per_s"], row["lower_bound"])
+    assert {"scratch": {"mds1": "its last sweep has not come"}} == answer["missing"]
+
+
+def test_an_ordinary_user_sees_equal_parts_of_the_own_jobs_by_node(with_clients):
+    """alice's 4711, on nid[001-004], has half of the requests; no client is named."""
+    answer = finished(LoadAnswers().load(with_clients, LoadParams("node"), "alice"))
+    assert [(f"nid00{number}", 0.5, True) for number in (1, 2, 3, 4)] == rows(
+        answer, "node", "requests_per_s", "is_shared")
+    assert "o2ib" not in repr(answer)
+    with pytest.raises(WireError, match=r"expected root or one of .site. readers for level f"):
+        finished(LoadAnswers().query(with_clients, QueryParams("f"), "alice"))
+
+
+def test_totals_of_clients_are_those_of_today(with_clients):
+    """They began to be read today; two more sweeps."""
+    for at in (T + 60, T + 80):
+        with_clients.read(at)
+        with_clients.told("oss1", at, {NID: (3 * MIB, 0, 5, 0, 0)})
+        with_clients.told("mds1", at, {OTHER: (0, 0, 0, 0, 0, 0)})
+        with_clients.end(at)
+    answer = finished(LoadAnswers().query(with_clients, QueryParams("f"), None))
+    assert [(NID, 40 * MIB, 6 * MIB, 50, 0, 0.25), (OTHER, 0, 0, 30, 30, 0.0)] == rows(
+        answer, "client", "write_bytes", "read_bytes", "requests", "metadata", "requests_per_s")
+    assert {False} == {row["rates_lower_bound"] for row in answer["rows"]}
+    assert "totals" == answer["kind"] and answer["began"] < T
+    assert all(row["lower_bound"] and any("not read before" in note for note in row["notes"])
+               for row in answer["rows"])
+
+
+def test_a_dead_storage_servers_clients_are_shown_as_lower_bounds_in_totals(with_clients):
+    with_clients.read(T + 60)
+    with_clients.told("oss1", T + 60, {NID: (0, MIB, 0, 1, 0)})
+    with_clients.end(T + 60)
+    answer = finished(LoadAnswers().query(with_clients, QueryParams("f"), None))
+    assert {True} == {row["lower_bound"] for row in answer["rows"]}
+    assert "mds1" in answer["missing"]["scratch"]
+    assert any("mds1: its clients were not read up to then" in row["notes"]
+               for row in answer["rows"])
+
+
+def test_clients_are_of_no_user_and_no_job():
+    for wrong in ({"user": "alice"}, {"job": "4711"}):
+        with pytest.raises(msgspec.ValidationError, match="expected neither `user` nor `job`"):
+            msgspec.convert({"level": "f", **wrong}, QueryParams)
+
+
+def test_where_no_storage_server_tells_of_clients_f_says_so(harvest):
+    with pytest.raises(WireError, match="no storage server tells of its clients"):
+        finished(LoadAnswers().query(harvest, QueryParams("f"), None))
+    answer = finished(LoadAnswers().load(harvest, LoadParams("node"), None))
+    assert {"~"} & set("".join(table.lines(answer)))

@@ -16,7 +16,7 @@ from processes import REPOSITORY
 from site_store import NOON, found
 
 from iostats.base.errors import StateError
-from iostats.site.job_index import JobsParams
+from iostats.site.job_index import ADDED, JobsParams
 from iostats.site.store import Key, Store
 
 # The store of the first release, as it made it.
@@ -187,3 +187,23 @@ def test_a_kill_during_the_upgrade_leaves_one_version_or_the_other(
         store.close()
         os.unlink(path)
     assert {1, 2} == seen
+
+
+def test_a_store_of_version_2_gets_the_columns_that_came_later(tmp_path):
+    """Its rows stay; what they lack is not known."""
+    path = tmp_path / "site.sqlite"
+    version_1(path)
+    Store(str(path)).close()
+    file = sqlite3.connect(path, isolation_level=None)
+    for name in ADDED:
+        file.execute(f"ALTER TABLE summaries DROP COLUMN {name}")
+    for table in ("job_runs", "job_lists", "by_node"):
+        file.execute(f"DROP TABLE {table}")
+    file.close()
+
+    store = Store(str(path))
+    rows, _ = store.listed(JobsParams())
+    assert [(37, None, ""), (38, None, ""), (39, None, "")] == [
+        (row["read_bytes"], row["by_node_read_bytes"], row["by_node_why"]) for row in rows]
+    store.close()
+    assert {"job_runs", "job_lists", "by_node"} <= {name for name, _ in schema(path)}

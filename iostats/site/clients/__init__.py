@@ -2,7 +2,7 @@
 What each client has done to each file system, by the exports of the storage servers' targets.
 
     message of an agent -> source.py: what its clients gained between two readings
-                        -> history.py: by sweep, then by hour: `between(since, until)`
+                        -> keeping.py, history.py: by sweep, then by hour: `between(since, until)`
                         -> rates.py: the ClientSweep that screens and sinks get
     nids.py             the clients of a file system, numbered
     node_names.py       NID -> node, by the site's own list, /etc/hosts and DNS

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     import numpy.typing
 
+    from iostats.site.clients.nids import KnownNids
+    from iostats.site.clients.readings import MarkedLoss
+
     _Array = numpy.typing.NDArray[Any]
 
 ClientTotals = namedtuple("ClientTotals", "low high is_lower_bound why")
@@ -42,30 +45,40 @@ _MOST_REASONS = 5
 WHOLE, EDGE, OUTSIDE = "whole", "edge", "outside"
 
 
-def place_of(since: float, until: float, began: float, ended: float) -> str:
+NO_SLACK = (0.0, 0.0)
+
+
+def place_of(since: float, until: float, began: float, ended: float,
+             slack_s: tuple[float, float] = NO_SLACK) -> str:
     """
     Where what happened between `since` and `until` lies, of a question from `began` to `ended`.
 
+    `slack_s`: what is no further away from `began`, and from `ended`, counts as that moment.
+
     >>> [place_of(20.0, 40.0, began, 60.0) for began in (20.0, 21.0, 40.0)]
     ['whole', 'edge', 'outside']
+    >>> [place_of(20.25, 40.25, began, 40.0, (10.0, 10.0)) for began in (20.0, 40.0)]
+    ['whole', 'outside']
     """
-    if until <= began or since >= ended:
+    at_first, at_last = slack_s
+    if until <= began + at_first or since >= ended - at_last:
         return OUTSIDE
-    return WHOLE if began <= since and until <= ended else EDGE
+    return WHOLE if began - at_first <= since and until <= ended + at_last else EDGE
 
 
 class ClientSums:
     """Adds up the parts of one file system between two moments."""
 
-    def __init__(self, began: float, ended: float, length: int) -> None:
-        """`length`: how many clients there are."""
-        self._began, self._ended = began, ended
+    def __init__(self, began: float, ended: float, length: int,
+                 slack_s: tuple[float, float] = NO_SLACK) -> None:
+        """`length`: how many clients there are; `slack_s`: as of place_of."""
+        self._began, self._ended, self._slack_s = began, ended, slack_s
         self.low = numpy.zeros((length, len(CLIENT_METRICS)), numpy.int64)
         self.edge = numpy.zeros((length, len(CLIENT_METRICS)), numpy.int64)
         self.reasons: dict[int, list[str]] = {}         # of one client; -1: of all
 
     def add(self, part: HistoryPart) -> None:
-        place = place_of(part.since, part.until, self._began, self._ended)
+        place = place_of(part.since, part.until, self._began, self._ended, self._slack_s)
         if place is not OUTSIDE:
             # A client is in a part once.
             (self.low if place is WHOLE else self.edge)[part.numbers] += part.gains
@@ -75,6 +88,16 @@ class ClientSums:
         known = self.reasons.setdefault(number, [])
         if why not in known and len(known) < _MOST_REASONS:
             known.append(why)
+
+    def mark_loss(self, loss: MarkedLoss, node: str, file_system: str, known: KnownNids) -> None:
+        """Mark what `node` may have lost, as far as that was in between."""
+        if place_of(loss.since, loss.until, self._began, self._ended, self._slack_s) is OUTSIDE:
+            return
+        number = known.find(loss.nid) if loss.nid else -1
+        if loss.nid and number < 0:
+            return
+        where = [node, *([f"{file_system}-{loss.target}"] if loss.target else ())]
+        self.mark(number, ": ".join(filter(None, (*where, loss.why))))
 
     def totals(self, number: int) -> ClientTotals:
         """The ClientTotals of one client."""

@@ -1,17 +1,39 @@
 """
 The clients of all file systems, on the site's server: `harvest.clients`.
+
+    message  ->  its blocks in the store  ->  the sources  ->  the agent is answered
+    the sweep is complete  ->  ClientSweep, for screens and sinks
+                           ->  what was gained leaves the sources for the history, on the disk
+    after [clients] detail_hours the sweeps of an hour become one; after keep_days they go
+
+A source's state is kept now and then (harvest_checkpoints.py), and what came since then is replayed
+after a restart: each gain is counted once.
 """
 
 from __future__ import annotations
 
-import numpy
+import logging
+import time
 
-
-from iostats.site.clients.history import OUTSIDE, ClientSums, HistoryPart, merged, place_of
+from iostats.base.errors import StateError
+from iostats.site.clients.client_store import (
+    FOR_EVER,
+    ClientBlockRow,
+    ClientStore,
+    LoggedBlock,
+    decoded_row,
+    encoded_block,
+)
+from iostats.site.clients.gained import GainedSinceStart
+from iostats.site.clients.history import NO_SLACK, ClientSums, merged
+from iostats.site.clients.keeping import merge_hours, nothing, parts_of
 from iostats.site.clients.nids import KnownNids
 from iostats.site.clients.node_names import NodeNames
-from iostats.site.clients.rates import GONE_S, ClientSweep, columns_of, rates_of, readers_of
-from iostats.site.clients.source import ClientSource, MarkedLoss
+from iostats.site.clients.rates import GONE_S, ClientSweep, rates_of, readers_of
+from iostats.site.clients.source import ClientSource
+from iostats.site.clients.source_state import decoded_source
+from iostats.site.harvest_checkpoints import Checkpoints
+from iostats.wire.messages.clients_decoder import decoded_client_block
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +41,18 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
     from iostats.base.config import Config
-    from iostats.site.clients.history import ClientTotals
+    from iostats.site.clients.history import ClientTotals, HistoryPart
+    from iostats.site.clients.readings import MarkedLoss
+    from iostats.site.store import Store
     from iostats.wire.messages.clients import ReceivedClients
 
     _Key = tuple[str, str, str]                     # storage server, file system, kind
+
+log = logging.getLogger("iostats")
+
+_DAY_S = 86400.0
+_MOST_UNKEPT = 64               # readings of a source: more than one comes after a time without us
+_AT_ONCE = 20                   # parts in one step
 
 
 class ClientHarvest:
@@ -31,45 +61,125 @@ class ClientHarvest:
 
     Attributes:
         sources: {(storage server, file system, kind): ClientSource}.
+        nids: {file system: KnownNids}.
         sweep: the last ClientSweep, or None where no agent tells of clients.
         names: the NodeNames.
     """
 
-    def __init__(self, config: Config, now: Callable[[], float]) -> None:
-        self._now = now
-        self.names = NodeNames(config, now)
-        self.reload()
+    def __init__(self, store: Store, config: Config, now: Callable[[], float]) -> None:
+        self._store, self._config, self._now = ClientStore(store), config, now
+        self.names = NodeNames(config)
 
-    def reload(self) -> None:
-        """Begin with what the store says."""
+    def reload(self) -> bool:
+        """
+        Begin with what the store says; StateError.  True where something of it was damaged: then
+        the agents are to begin anew, with all of their clients.
+        """
         self.sources: dict[_Key, ClientSource] = {}
         self.nids: dict[str, KnownNids] = {}
+        self._gained = GainedSinceStart()           # by number, and some may get others
         self.sweep: Optional[ClientSweep] = None
-        self._parts: dict[str, list[HistoryPart]] = {}
-        self._losses: dict[str, list[tuple[str, MarkedLoss]]] = {}
-        self._moments: list[float] = []
+        self._is_due, self._merging = False, nothing()
+        self._look_at = 0.0                         # time.monotonic() of the next look for old rows
+        self._asked = set[int]()                    # questions under way
+        self._said: dict[str, int] = {}
+        for name, number, nid in self._store.nids():
+            if isinstance(name, str) and isinstance(number, int) and isinstance(nid, str):
+                self._nids_of(name).put(number, nid)
+        self._numbered = {name: len(known) for name, known in self.nids.items()}
+        self._store.put_damaged_aside([*self.nids])
+        saved = self._store.sources()
+        found = self._store.understood("client_sources", saved, lambda state: state)
+        is_damaged = len(found) < len(saved)
+        for key in found:
+            try:
+                self.sources[key] = decoded_source(
+                    ClientSource(key[0], key[1], key[2], self._nids_of(key[1])), found[key])
+            except Exception as error:              # whatever these bytes do to zlib and msgspec
+                self._store.put_aside("client_sources", key, error)
+                self._source(key).broken_since = self._known_until(key[1])
+                is_damaged = True
+        self._checkpoints = Checkpoints(self._store, self.sources, {
+            key: len(saved[key]) for key in self.sources if key in saved})
+        is_damaged |= self._replay()
+        for known in self.nids.values():
+            self.names.see(known.names)
+        return is_damaged
+
+    def _replay(self) -> bool:
+        """Take what came since the checkpoints; was something of it damaged?"""
+        is_damaged = False
+        for number, logged in self._store.client_blocks():
+            key = (logged.node, logged.file_system, logged.kind)
+            try:
+                if not all(isinstance(name, str) for name in key):
+                    raise ValueError("the name of its source is no text")
+                row = decoded_row(logged.body)
+                if row.kept:
+                    self._source(key).forget_kept(row.kept)
+                else:
+                    self._source(key).take(decoded_client_block(row.packed), row.slot, row.every,
+                                           row.full, row.ahead)
+                self._checkpoints.add(key, len(logged.body))
+            except Exception as error:
+                self._store.put_aside("client_blocks", (number,), error)
+                is_damaged = True
+                for source in [self.sources[key]] if key in self.sources else [
+                        *self.sources.values()]:
+                    source.break_off()
+        return is_damaged
+
+    def _known_until(self, file_system: str) -> float:
+        """Up to when the history certainly has all that a source has told that was damaged."""
+        latest = self._store.latest_until(self._now() + _DAY_S, file_system)
+        return 0.0 if latest is None else latest - _DAY_S
+
+    def _nids_of(self, file_system: str) -> KnownNids:
+        found = self.nids.get(file_system)
+        if found is None:
+            found = self.nids[file_system] = KnownNids()
+        return found
 
     def _source(self, key: _Key) -> ClientSource:
         source = self.sources.get(key)
         if source is None:
-            nids = self.nids.setdefault(key[1], KnownNids())
-            source = self.sources[key] = ClientSource(*key, nids)
+            source = self.sources[key] = ClientSource(*key, self._nids_of(key[1]))
         return source
 
+    # -- messages --------------------------------------------------------------------------------
+
     def take(self, taken: ReceivedClients, node: str, slot: float, ahead: float) -> None:
-        """Take a message; its place in the chain is right."""
+        """Take a message, whose place in its chain is right; on the disk with the next commit."""
         head = taken.head
-        for block, _ in taken.blocks:
-            source = self._source((node, block.head.file_system, block.head.kind))
+        logged = [LoggedBlock(node, block.head.file_system, block.head.kind, encoded_block(
+            ClientBlockRow(slot, head.every, head.full, ahead, kept)))
+            for block, kept in taken.blocks]
+        self._store.add_blocks(logged)
+        for (block, _), (*key, body) in zip(taken.blocks, logged):
+            self._checkpoints.add(tuple(key), len(body))
+            source = self._source((key[0], key[1], key[2]))
             known = len(source.nids)
-            source.take(block, slot, head.every, head.full, ahead)
+            if source.take(block, slot, head.every, head.full, ahead):
+                self._gained.add(source)
             self.names.see(source.nids.names[known:])
+            if len(source.unkept) >= _MOST_UNKEPT:
+                self._is_due = True
+            self._say_left_out(key[1])
+
+    def _say_left_out(self, file_system: str) -> None:
+        left_out = self.nids[file_system].left_out
+        if left_out >= 2 * self._said.get(file_system, 0) and left_out:
+            self._said[file_system] = left_out
+            log.warning("%s: more than %s clients: %s or more are left out", file_system,
+                        len(self.nids[file_system]), left_out)
 
     def reader_of(self, file_system: str, target: str) -> str:
         """The storage server that has read this target's exports last; ""."""
-        found = readers_of(one for (_, name, _), one in self.sources.items()
-                           if name == file_system).get(target)
+        found = readers_of(self._sources_of(file_system)).get(target)
         return "" if found is None else found.node
+
+    def _sources_of(self, file_system: str) -> list[ClientSource]:
+        return [one for (_, name, _), one in self.sources.items() if name == file_system]
 
     # -- sweeps ----------------------------------------------------------------------------------
 
@@ -78,80 +188,167 @@ class ClientHarvest:
         """Make the ClientSweep of `slot`."""
         found = {}
         for name, nids in self.nids.items():
-            rates = rates_of(nids, [one for key, one in self.sources.items() if key[1] == name],
-                             slot, self._now(), pause_of)
+            rates = rates_of(nids, self._sources_of(name), slot, self._now(), pause_of,
+                             self._gained.of(name, len(nids)))
             if rates is not None:
                 found[name] = rates
         self.sweep = ClientSweep(slot, every, complete, found) if found else None
-        self._keep()
-        if found:
-            self._moments.append(slot)
+        self._is_due = True
+
+    def step(self) -> bool:
+        """Do some of what there is to do, on the disk; False when there is no more.  StateError."""
+        if self._is_due:
+            self._keep()
+            self._is_due = False
+        if self._checkpoints.step():
+            return True
+        if self._asked:                             # they read the rows that would go
+            return False
+        if next(self._merging, None):
+            return True
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + 60.0
+            self._merging = merge_hours(self._store, self._config["clients.detail_hours"])
+            self._forget()
+            return True
+        return False
 
     def _keep(self) -> None:
         """What was gained goes to the history."""
         entries: dict[Any, list[HistoryPart]] = {}
+        losses: list[tuple[str, str, MarkedLoss]] = []
+        kept: list[tuple[ClientSource, int]] = []
         for source in self.sources.values():
             for reading in source.unkept:
-                self._losses.setdefault(source.file_system, []).extend(
-                    (source.node, loss) for loss in reading.losses)
-                for entry in reading.entries:
-                    gains = numpy.zeros((len(entry.numbers), 6), numpy.int64)
-                    gains[:, columns_of(source.kind)] = entry.gains
-                    key = (source.file_system, reading.every,
-                           *(moment // reading.every for moment in (entry.since, entry.until)))
-                    entries.setdefault(key, []).append(HistoryPart(
-                        entry.since, entry.until, entry.numbers, gains))
-            source.unkept = []
-        for (name, *_), parts in entries.items():
-            self._parts.setdefault(name, []).append(merged(parts))
+                losses += [(source.file_system, source.node, loss) for loss in reading.losses]
+                for key, part in parts_of(source, reading):
+                    entries.setdefault(key, []).append(part)
+            if source.unkept:
+                kept.append((source, len(source.unkept)))
+        if not kept:
+            return
+        logged = [LoggedBlock(source.node, source.file_system, source.kind, encoded_block(
+            ClientBlockRow(kept=count))) for source, count in kept]
+        numbered = {name: len(known) for name, known in self.nids.items()}
+        self._store.keep_history(
+            [(name, number, self.nids[name].names[number]) for name, end in numbered.items()
+             for number in range(self._numbered.get(name, 0), end)],
+            [(name, merged(parts)) for (name, *_), parts in entries.items()], losses, logged)
+        self._numbered = numbered
+        for (source, count), one in zip(kept, logged):
+            source.forget_kept(count)
+            self._checkpoints.add((source.node, source.file_system, source.kind), len(one.body))
+
+    def _forget(self) -> None:
+        """Remove what is older than [clients] keep_days."""
+        keep_s = _DAY_S * float(self._config["clients.keep_days"])
+        self._store.forget_history(self._store.now() - keep_s)
+        gone = [key for key, one in self.sources.items()
+                if one.read_until is not None and self._now() - one.read_until > keep_s + _DAY_S]
+        if gone:
+            self._store.forget_sources(gone)
+            for key in gone:
+                del self.sources[key]
+                self._checkpoints.drop(key)
+
+    def close(self) -> None:
+        """Before an orderly end."""
+        try:
+            self._keep()
+        except StateError as error:
+            log.error("%s", error)
+        self._checkpoints.close()
 
     # -- questions -------------------------------------------------------------------------------
 
     def latest_before(self, moment: float) -> Optional[float]:
-        """The last sweep that was due at this moment, or before; None: there is none."""
-        return max((one for one in self._moments if one <= moment), default=None)
+        """The end of the last sweep that had been read at this moment; None: there is none."""
+        return self._store.latest_until(moment)
+
+    def losses_of(self, node: str, file_system: str, since: float) -> list[MarkedLoss]:
+        """What may be missing of a storage server in a file system, until after `since`."""
+        return [loss for name, loss in self._store.losses(file_system, since, FOR_EVER)
+                if name == node] + [
+            loss for key, source in self.sources.items() if key[:2] == (node, file_system)
+            for reading in source.unkept for loss in reading.losses if loss.until > since]
 
     def swept_until(self) -> Optional[float]:
         """The moment up to which all clients were read, of all that are read; None for none."""
         now = self._now()
-        found = [one.read_from for name in self.nids for one in readers_of(
-                     one for one in self.sources.values() if one.file_system == name).values()
+        found = [one.read_from for name in self.nids
+                 for one in readers_of(self._sources_of(name)).values()
                  if one.read_from is not None and now - one.slot < GONE_S]
         return min(found, default=None)
 
+    def moments(self, since: float, until: float,
+                file_system: str = "") -> list[tuple[float, float]]:
+        """
+        [(since, until)] of the sweeps, or hours, that reach into this time, sorted: what is gained
+        in one lies anywhere in it.
+        """
+        return self._store.spans(file_system, since, until)
+
     def between(self, since: float, until: float, file_system: str = "",
-                nids: Iterable[str] | None = None
+                nids: Iterable[str] | None = None,
+                slack_s: tuple[float, float] = NO_SLACK
                 ) -> Generator[None, None, dict[tuple[str, str], ClientTotals]]:
         """
-        {(file system, NID): ClientTotals} of what clients did between two moments; in steps.
+        {(file system, NID): ClientTotals} of what clients did between two moments, by the site's
+        clock; in steps.
 
         `nids`: these, as far as the file system knows them; None: all with something in it.
+        `slack_s`: a reading that is up to so far from `since`, or `until`, counts as made at it.
+        With a sweep's moment, and half the pause between two sweeps, nothing is at that edge.
         """
         found: dict[tuple[str, str], ClientTotals] = {}
-        wanted = None if nids is None else list(nids)
-        for name, known in self.nids.items():
-            if file_system and name != file_system:
-                continue
-            sums = ClientSums(since, until, len(known))
-            for part in self._parts.get(name, ()):
-                sums.add(part)
-                yield
-            for node, loss in self._losses.get(name, ()):
-                if place_of(loss.since, loss.until, since, until) is not OUTSIDE:
-                    where = f"{node}: {name}-{loss.target}" if loss.target else node
-                    sums.mark(known.find(loss.nid) if loss.nid else -1, f"{where}: {loss.why}")
-            self._mark_unread(sums, name, since, until)
-            yield
-            numbers = sums.having() if wanted is None else [
-                number for nid in wanted if (number := known.find(nid)) >= 0]
-            for number in numbers:
-                found[name, known.names[number]] = sums.totals(number)
+        wanted = None if nids is None else list(dict.fromkeys(nids))
+        question = max(self._asked, default=0) + 1
+        self._asked.add(question)
+        try:
+            for name in [file_system] if file_system else [*self.nids]:
+                known = self.nids.get(name)
+                if known is None:
+                    continue
+                sums = yield from self._sums(name, since, until, slack_s)
+                numbers = sums.having() if wanted is None else [
+                    number for nid in wanted if (number := known.find(nid)) >= 0]
+                for number in numbers:
+                    if number < len(sums.low):
+                        found[name, known.names[number] or f"#{number}"] = sums.totals(number)
+        finally:
+            self._asked.discard(question)
         return found
+
+    def _sums(self, name: str, since: float, until: float, slack_s: tuple[float, float]
+              ) -> Generator[None, None, ClientSums]:
+        """The ClientSums of a file system, with what is not on the disk yet."""
+        known = self.nids[name]
+        rows = self._store.part_rows(name, since, until)
+        new = [(source, reading) for source in self._sources_of(name) for reading in source.unkept]
+        sums = ClientSums(since, until, len(known), slack_s)
+        for source, reading in new:
+            for _, part in parts_of(source, reading):
+                sums.add(part)
+            for loss in reading.losses:
+                sums.mark_loss(loss, source.node, name, known)
+        for at, row in enumerate(rows):
+            one = self._store.part(row, name)
+            if one is not None:
+                sums.add(one)
+            if at % _AT_ONCE == 0:
+                yield
+        for node, loss in self._store.losses(name, since, until):
+            sums.mark_loss(loss, node, name, known)
+        yield
+        self._mark_unread(sums, name, since + slack_s[0], until - slack_s[1])
+        return sums
 
     def _mark_unread(self, sums: ClientSums, name: str, since: float, until: float) -> None:
         """Mark what was not read from the beginning to the end."""
-        for one in readers_of(one for one in self.sources.values()
-                              if one.file_system == name).values():
+        days = self._config["clients.keep_days"]
+        if since < self._now() - _DAY_S * days:
+            sums.mark(-1, f"what clients did is kept for {days} days")
+        for one in {id(one): one for one in readers_of(self._sources_of(name)).values()}.values():
             if one.first is None or one.first > since:
                 sums.mark(-1, f"{one.node}: its clients were not read before")
             if one.read_from is None or one.read_from < until:

@@ -55,6 +55,12 @@ class KnownNids:
             found.append(number)
         return numpy.array(found, numpy.int32)
 
+    def put(self, number: int, nid: str) -> None:
+        """As it is in the store; numbers come in their order."""
+        self.names += [""] * (number + 1 - len(self.names))
+        self.names[number] = nid
+        self._index[nid] = number
+
     def find(self, nid: str) -> int:
         """Its number; -1 for one that is not known."""
         return self._index.get(nid, -1)

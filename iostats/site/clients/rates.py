@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from iostats.site.clients.nids import KnownNids
-    from iostats.site.clients.source import ClientReading, ClientSource
+    from iostats.site.clients.readings import ClientReading
+    from iostats.site.clients.source import ClientSource
 
     _Array = numpy.typing.NDArray[Any]
 
@@ -31,7 +32,7 @@ Attributes:
     file_systems: {name: ClientRates}.
 """
 
-ClientRates = namedtuple("ClientRates", "nids rates is_lower_bound missing")
+ClientRates = namedtuple("ClientRates", "nids rates is_lower_bound missing totals")
 ClientRates.__doc__ = """
 What each client of a file system did in one sweep.
 
@@ -40,6 +41,8 @@ Attributes:
     rates: float64 [nid, of CLIENT_METRICS], per second.
     is_lower_bound: bool [nid]: something may be missing.
     missing: {storage server: why what it has seen is missing, or a part of it}.
+    totals: int64 [nid, of CLIENT_METRICS]: what was gained since the server's start; never smaller
+        than before.
 """
 
 GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
@@ -66,11 +69,12 @@ def readers_of(sources: Iterable[ClientSource]) -> dict[str, ClientSource]:
 
 
 def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: float,
-             pause_of: Callable[[str], float]) -> ClientRates | None:
+             pause_of: Callable[[str], float], totals: _Array) -> ClientRates | None:
     """
     The ClientRates of a file system's sources in the sweep of `slot`; None where all are gone.
 
-    `pause_of`: seconds between two sweeps of a storage server.
+    `pause_of`: seconds between two sweeps of a storage server; `totals`: ClientRates.totals of all
+    `nids`.
     """
     readers = set(readers_of(sources).values())
     current = [one for one in sources if one.last is not None and now - one.slot < GONE_S]
@@ -95,7 +99,7 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
         is_low[:] = True
     kept = numpy.flatnonzero(is_known)
     return ClientRates([nids.names[number] for number in kept.tolist()], rates[kept], is_low[kept],
-                       missing)
+                       missing, totals[kept])
 
 
 def _why_incomplete(last: ClientReading) -> str:

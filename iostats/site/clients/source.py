@@ -9,6 +9,7 @@ is the difference of two amounts, however many readings or messages were lost in
                                     of the one before and the first one of it may be missing
     a number went down              the larger one stays, and what it may lack is marked until it
                                     is larger again: nothing is counted twice
+    other clients, of a relay       as for the first reading
     a client that was not there     its amount is gained, as it began at 0 within the epoch
 
 A gain was made after the beginning of the reading before, and before the end of this one; where a
@@ -19,9 +20,13 @@ the site's clock.
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 
 import numpy
+
+from iostats.site.clients.readings import AMOUNTS, ClientReading, GainEntry, MarkedLoss
+from iostats.site.clients.source_state import encoded_source
+from iostats.wire.messages.clients_encoder import NEW_EPOCH, WENT_DOWN
+from iostats.wire.relays import is_relayed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,36 +39,9 @@ if TYPE_CHECKING:
 
     _Array = numpy.typing.NDArray[Any]
 
-AMOUNTS = 5                                         # of exports.ClientAmounts
-WENT_DOWN, NEW_EPOCH = "its amounts went down", "the agent began anew"
+OTHER_CLIENTS = "the relay tells of other clients than before"
+DAMAGED = "what it told was damaged in the store"
 MOST_NAMED = 1000               # clients of one reading that are marked one by one
-
-GainEntry = namedtuple("GainEntry", "since until numbers gains")
-GainEntry.__doc__ = """
-What some clients gained.
-
-Attributes:
-    since, until: when, by the site's clock.
-    numbers: of the clients, int32; `gains`: int64 [client, of exports.ClientAmounts].
-"""
-
-MarkedLoss = namedtuple("MarkedLoss", "since until target nid why")
-MarkedLoss.__doc__ = """
-As ClientLoss of wire/messages/clients.py, by the site's clock.
-"""
-
-ClientReading = namedtuple("ClientReading",
-                           "slot every since at until entries losses unreadable bad")
-ClientReading.__doc__ = """
-One whole reading.
-
-Attributes:
-    slot, every: the sweep that it is of, and seconds from one sweep to the next.
-    since: when the reading before began, None for the first; at, until: from when to when this one
-        went on.
-    entries: [GainEntry]; `losses`: [MarkedLoss].
-    unreadable: {target: why}; `bad`: clients whose files could not be understood.
-"""
 
 
 class ClientSource:
@@ -82,11 +60,13 @@ class ClientSource:
         doubtful: {client: since when its gains may be}: marked in the last reading.
         last: the last ClientReading; `slot`: its sweep's.
         unkept: [ClientReading] that are not in the history yet.
+        broken_since: since when something of it was lost from the store; None.
+        gains, losses: [(clients, gains)], [MarkedLoss] of a reading that has not ended.
     """
 
-    __slots__ = ("_gains", "_losses", "amounts", "behind", "doubtful", "epoch", "file_system",
-                 "first", "is_known", "kind", "last", "nids", "node", "read_from", "read_until",
-                 "unkept", "whole")
+    __slots__ = ("amounts", "behind", "broken_since", "doubtful", "epoch", "file_system", "first",
+                 "gains", "is_known", "kind", "last", "losses", "nids", "node", "read_from",
+                 "read_until", "unkept", "whole")
 
     def __init__(self, node: str, file_system: str, kind: str, nids: KnownNids) -> None:
         self.node, self.file_system, self.kind, self.nids = node, file_system, kind, nids
@@ -100,9 +80,9 @@ class ClientSource:
         self.whole: dict[str, float] = {}
         self.last: ClientReading | None = None
         self.unkept: list[ClientReading] = []
-        # Of a reading that has not ended: [(clients, gains)], [MarkedLoss].
-        self._gains: list[tuple[_Array, _Array]] = []
-        self._losses: list[MarkedLoss] = []
+        self.broken_since: float | None = None
+        self.gains: list[tuple[_Array, _Array]] = []
+        self.losses: list[MarkedLoss] = []
 
     @property
     def slot(self) -> float:
@@ -125,26 +105,31 @@ class ClientSource:
         if len(numbers) and int(numbers.min()) < 0:
             amounts, numbers = amounts[numbers >= 0], numbers[numbers >= 0]
         if len(numbers):
-            self._grow(int(numbers.max()) + 1)
+            self.grow(int(numbers.max()) + 1)
             self._count(numbers, amounts, head.read_until - ahead)
-        self._losses += [MarkedLoss(min(one.since, one.until) - ahead,
+        self.losses += [MarkedLoss(min(one.since, one.until) - ahead,
                                     max(one.since, one.until) - ahead, one.target, one.nid, one.why)
                          for one in head.losses]
         if head.ended:
-            self._end(head, slot, every, ahead)
+            self._end(head, slot, every, full, ahead)
         return bool(head.ended)
 
     def _begin(self, epoch: str, at: float) -> None:
         """Another epoch."""
+        # The second half is that of the relay's clients: relays.filtered_epoch.
+        is_other = is_relayed(self.node) and self.epoch[8:] != epoch[8:]
         if self.read_from is not None:
-            self._losses.append(MarkedLoss(min(self.read_from, at), max(self.read_from, at), "", "",
-                                           NEW_EPOCH))
+            self.losses.append(MarkedLoss(min(self.read_from, at), max(self.read_from, at), "", "",
+                                          OTHER_CLIENTS if is_other else NEW_EPOCH))
+        if is_other:
+            self.read_from = None                   # where the amounts stand is known by it alone
         self.epoch = epoch
         self.amounts[:] = 0
         self.is_known[:] = False
         self.behind.clear()
 
-    def _grow(self, length: int) -> None:
+    def grow(self, length: int) -> None:
+        """Have room for so many clients."""
         if length > len(self.amounts):
             length = max(length, min(2 * len(self.amounts), len(self.nids)))
             self.amounts = numpy.concatenate([self.amounts, numpy.zeros(
@@ -161,7 +146,7 @@ class ClientSource:
             down = set(numbers[is_down].tolist())
             since = until if self.read_from is None else min(self.read_from, until)
             marked = down | self.behind.intersection(numbers.tolist())
-            self._losses += [MarkedLoss(since, until, "", self.nids.names[one], WENT_DOWN)
+            self.losses += [MarkedLoss(since, until, "", self.nids.names[one], WENT_DOWN)
                              for one in sorted(marked)]
             self.behind = (self.behind - marked) | down
             numpy.maximum(gains, 0, out=gains)
@@ -171,19 +156,28 @@ class ClientSource:
             return
         some = gains.any(axis=1)
         if some.any():
-            self._gains.append((numbers[some], gains[some]))
+            self.gains.append((numbers[some], gains[some]))
 
-    def _end(self, head: Any, slot: float, every: float, ahead: float) -> None:
+    def _end(self, head: Any, slot: float, every: float, full: bool, ahead: float) -> None:
         """The end of a reading."""
         at, until = head.read_from - ahead, head.read_until - ahead
-        since = self.read_from
+        last = self.read_from
+        if last is None and not full:               # amounts of others are not known yet
+            self.losses = []
+            return
+        since = last
+        if since is not None:
+            since = min(since, at, *(self.whole.get(one, at) for one in head.targets))
+        if self.broken_since is not None:
+            self.losses.append(MarkedLoss(min(self.broken_since, at), at, "", "", DAMAGED))
+            since = None if since is None else min(since, self.broken_since)
+            self.broken_since = None if full else self.broken_since
         entries = [] if since is None else self._entries(
-            min(since, at, *(self.whole.get(one, at) for one in head.targets)),
-            max(until, self.read_until or until))
-        losses = _bounded(self._losses)
+            since, max(until, self.read_until or until))
+        losses = _bounded(self.losses)
         reading = ClientReading(slot, every, since, at, until, entries, losses, head.unreadable,
                                 head.bad)
-        self._gains, self._losses = [], []
+        self.gains, self.losses = [], []
         self.doubtful = {}
         for loss in losses:
             number = self.nids.find(loss.nid) if loss.nid else -1
@@ -195,15 +189,14 @@ class ClientSource:
         if self.first is None:
             self.first = at
         self.read_from, self.read_until, self.last = at, until, reading
-        if entries or losses:
-            self.unkept.append(reading)
+        self.unkept.append(reading)
 
     def _entries(self, since: float, until: float) -> list[GainEntry]:
         """[GainEntry] of the reading that ends now."""
-        if not self._gains:
+        if not self.gains:
             return []
-        numbers = numpy.concatenate([numbers for numbers, _ in self._gains])
-        gains = numpy.concatenate([gains for _, gains in self._gains])
+        numbers = numpy.concatenate([numbers for numbers, _ in self.gains])
+        gains = numpy.concatenate([gains for _, gains in self.gains])
         entries = []
         if self.doubtful:
             early = numpy.isin(numbers, numpy.fromiter(self.doubtful, numpy.int32))
@@ -214,6 +207,29 @@ class ClientSource:
         if len(numbers):
             entries.append(GainEntry(since, until, numbers, gains))
         return entries
+
+    # ---- the history, and the store
+
+    def forget_kept(self, count: int) -> None:
+        """The first `count` of `unkept` are in the history."""
+        del self.unkept[:count]
+
+    def break_off(self) -> None:
+        """
+        Something of what has come was lost from the store, perhaps that `unkept` is in the history:
+        what may be missing is marked, up to a reading that tells of all clients.
+        """
+        since = [one.at if one.since is None else one.since for one in self.unkept]
+        if self.read_from is not None:
+            since.append(self.read_from)
+        if self.broken_since is not None:
+            since.append(self.broken_since)
+        self.broken_since = min(since, default=None)
+        self.unkept, self.gains, self.losses = [], [], []
+
+    def state(self) -> bytes:
+        """It as bytes, of source_state.py."""
+        return encoded_source(self)
 
     # ---- what comes out
 

@@ -12,6 +12,7 @@ import msgspec
 import numpy
 
 from iostats.wire.messages.clients import ClientBlock, ClientBlockHead, ReceivedClients
+from iostats.wire.messages.clients_encoder import LARGEST, MAGIC
 from iostats.wire.messages.sweep_decoder import (
     PackedSweep,
     check_protocol_of,
@@ -19,9 +20,6 @@ from iostats.wire.messages.sweep_decoder import (
     inflated,
     line_at,
 )
-
-MAGIC = b"iostats clients 1\n"
-_LARGEST = 2**63 - 1
 
 _block_head_of = msgspec.json.Decoder(ClientBlockHead).decode
 
@@ -69,6 +67,6 @@ def _block(data: bytes, at: int) -> tuple[ClientBlock, int]:
         width = head.widths[column]
         amounts[:, column] = numpy.frombuffer(data, f"<u{width}", rows, at)
         at += rows * width
-    if rows and int(amounts.max()) > _LARGEST:
+    if rows and int(amounts.max()) > LARGEST:
         raise ValueError("expected amounts below 2^63")
     return ClientBlock(head, amounts.view(numpy.int64)), at

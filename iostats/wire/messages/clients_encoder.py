@@ -43,8 +43,9 @@ TOO_MANY = "more clients than are read"
 # By what was lost on the way:
 NEW_EPOCH = "the agent began anew"
 WENT_DOWN = "its amounts went down"
+OTHER_CLIENTS = "the relay tells of other clients than before"
 LOSSES = (RESET, MAYBE_RESET, REMOVED, RESTARTED, LEFT, UNREADABLE, NOT_UNDERSTOOD, TOO_MANY,
-          NEW_EPOCH, WENT_DOWN)
+          NEW_EPOCH, WENT_DOWN, OTHER_CLIENTS)
 
 
 def packed_clients(head: dict[str, Any], nids: Sequence[str], amounts: Sequence[Sequence[int]],

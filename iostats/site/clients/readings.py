@@ -1,0 +1,37 @@
+"""
+One reading of the exports of a storage server: what its clients gained, by the site's clock.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+AMOUNTS = 5                                         # of exports.ClientAmounts
+
+GainEntry = namedtuple("GainEntry", "since until numbers gains")
+GainEntry.__doc__ = """
+What some clients gained.
+
+Attributes:
+    since, until: when, by the site's clock.
+    numbers: of the clients, int32; `gains`: int64 [client, of exports.ClientAmounts].
+"""
+
+MarkedLoss = namedtuple("MarkedLoss", "since until target nid why")
+MarkedLoss.__doc__ = """
+As ClientLoss of wire/messages/clients.py, by the site's clock.
+"""
+
+ClientReading = namedtuple("ClientReading",
+                           "slot every since at until entries losses unreadable bad")
+ClientReading.__doc__ = """
+One whole reading.
+
+Attributes:
+    slot, every: the sweep that it is of, and seconds from one sweep to the next.
+    since: what was gained was gained after this moment: as a rule when the reading before began;
+        None for the first reading.
+    at, until: from when to when this one went on.
+    entries: [GainEntry]; `losses`: [MarkedLoss].
+    unreadable: {target: why}; `bad`: clients whose files could not be understood.
+"""

@@ -1,0 +1,162 @@
+"""
+What is to be relayed: sweeps of our own storage servers, when they are whole.
+
+It is called on the server's loop, and gives what it has to a thread for each destination.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy
+
+from iostats.site.clients.readings import MarkedLoss
+from iostats.site.relay.destination import RelayDestination
+from iostats.wire import relays
+from iostats.wire.messages.clients import ReceivedClients
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Union
+
+    from iostats.base.config import Config
+    from iostats.site.clients.intake import ClientHarvest
+    from iostats.wire.messages.sweep import ReceivedSweep
+
+_LOSSES_S = 2 * 86400.0         # what may be missing is told so far back, where it may be news
+_MOST_BLOCKS = 400              # of a sweep that has not ended: 2,000,000 clients
+
+RelayedSweep = namedtuple("RelayedSweep", "server boot_id slot every is_full readings")
+RelayedSweep.__doc__ = """
+What a storage server has told of its clients in one sweep.
+
+Attributes:
+    server, boot_id, slot, every: as of SweepHead.
+    is_full: all that is known of it, whatever was told before.
+    readings: [RelayedReading].
+"""
+
+RelayedReading = namedtuple(
+    "RelayedReading",
+    "file_system kind epoch read_from read_until targets unreadable losses nids amounts")
+RelayedReading.__doc__ = """
+One reading of a file system's OSTs, or MDTs; the attributes are those of ClientBlockHead, with
+times by our clock.
+
+Attributes:
+    losses: [MarkedLoss].
+    nids: clients with news; `amounts`: int64 [nid, of exports.ClientAmounts].
+"""
+
+
+class Relays:
+    """
+    All destinations of [relay]; ConfigError, or StateError where a spool can't be used.
+
+    `say`: gets a line for the administrator.
+    """
+
+    def __init__(self, config: Config, say: Callable[[str], object],
+                 now: Callable[[], float]) -> None:
+        name = relays.own_name(config)
+        self._now = now
+        self._parts: dict[str, list[Any]] = {}
+        self._destinations: list[RelayDestination] = []
+        try:
+            for one in relays.destinations(config):
+                self._destinations.append(RelayDestination(config, one, name, say, now))
+        except BaseException:
+            self.close()
+            raise
+
+    def heard(self, taken: Union[ReceivedSweep, ReceivedClients], ahead: float,
+              clients: ClientHarvest) -> None:
+        """
+        A message of one of our storage servers was taken; `ahead`: its clock less ours when it was
+        read, seconds.
+        """
+        head = taken.head
+        if not self._destinations or relays.is_relayed(head.node):
+            return
+        node, parts = head.node, self._parts.setdefault(head.node, [])
+        if head.seq == 1:
+            parts.clear()
+        if isinstance(taken, ReceivedClients):
+            parts.extend((block, ahead) for block, _ in taken.blocks)
+        if len(parts) > _MOST_BLOCKS:
+            parts.clear()
+            for destination in self._destinations:
+                destination.need_all(node)
+        if not head.last:
+            return
+        del self._parts[node]
+        if not parts:
+            return                              # it tells nothing of clients
+        sweep = RelayedSweep(node, head.boot_id, head.slot, head.every, False, _readings(parts))
+        everything = None
+        for destination in self._destinations:
+            if destination.needs_all(node):
+                everything = everything or self._everything(sweep, clients)
+                destination.put(everything)
+            else:
+                destination.put(sweep)
+
+    def catch_up(self, agents: Any, clients: ClientHarvest) -> None:
+        """Tell of storage servers that are silent, where a destination needs all of them."""
+        for node in {key[0] for key in clients.sources}:
+            agent = agents.get(node)
+            if relays.is_relayed(node) or agent is None or self._parts.get(node):
+                continue
+            wanting = [one for one in self._destinations if one.needs_all(node) and one.has_room]
+            if wanting:
+                sweep = RelayedSweep(node, "", int(agent.slot), int(agent.every), True, ())
+                sweep = self._everything(sweep, clients)
+                for destination in wanting:
+                    destination.put(sweep)
+
+    def _everything(self, sweep: RelayedSweep, clients: ClientHarvest) -> RelayedSweep:
+        """All that is known of the storage server of a sweep."""
+        long_ago = self._now() - _LOSSES_S
+        since = min(one.told_until(sweep.server, long_ago) for one in self._destinations)
+        readings: list[RelayedReading] = []
+        for (node, file_system, kind), source in sorted(clients.sources.items()):
+            if node != sweep.server or source.last is None:
+                continue
+            numbers = source.known()
+            # Those of both kinds, once.
+            losses = [] if any(one.file_system == file_system for one in readings) else (
+                clients.losses_of(node, file_system, since))
+            readings.append(RelayedReading(
+                file_system, kind, source.epoch, source.read_from, source.read_until,
+                [target for target, began in source.whole.items() if began == source.read_from],
+                source.last.unreadable, losses,
+                [source.nids.names[number] for number in numbers.tolist()],
+                source.amounts[numbers]))
+        return sweep._replace(is_full=True, readings=readings)
+
+    def close(self) -> None:
+        """What is not sent is sent after the next start."""
+        for destination in self._destinations:
+            destination.close()
+
+
+def _readings(parts: list[Any]) -> list[RelayedReading]:
+    """[RelayedReading] of the (ClientBlock, ahead) of one sweep, in their order."""
+    found: list[RelayedReading] = []
+    begun: dict[tuple[str, str], list[Any]] = {}
+    for block, ahead in parts:
+        head = block.head
+        one = begun.setdefault((head.file_system, head.kind), [])
+        one.append(block)
+        if not head.ended:
+            continue
+        del begun[head.file_system, head.kind]
+        found.append(RelayedReading(
+            head.file_system, head.kind, head.epoch, head.read_from - ahead,
+            head.read_until - ahead, head.targets, head.unreadable,
+            [MarkedLoss(loss.since - ahead, loss.until - ahead, loss.target, loss.nid, loss.why)
+             for part in one for loss in part.head.losses],
+            [nid for part in one for nid in part.head.nids],
+            numpy.concatenate([part.amounts for part in one])))
+    return found

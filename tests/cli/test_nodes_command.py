@@ -1,0 +1,171 @@
+"""
+`iostats nodes`, `top --by node` and `query f` against a real site server, which storage servers
+have told of their clients.
+"""
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from processes import REPOSITORY, until
+from site_desk import SiteDesk
+from site_inside import answer_to
+from test_munge import NOBODY
+
+from iostats.cli import list_options, nodes
+from iostats.report import node_fields
+from iostats.server.rpc_server import Caller
+
+ONE, OTHER = "10.0.0.1@o2ib", "10.0.0.7@o2ib"
+MIB = 1 << 20
+UTC = {"TZ": "UTC"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """
+    A desk whose server has heard two storage servers: ONE has written 23 MiB in 37 requests and
+    opened 41 files, OTHER has read 53 kB in 7 requests, the storage server itself has written.
+    """
+    with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
+        desk.configure(harvest_interval=1)
+        desk.server = desk.site()
+        until(lambda: desk.clients("oss1", "scratch", {
+            ONE: (0, 23 * MIB, 0, 37, 3, 0), OTHER: (53_000, 0, 7, 0, 0, 0),
+            "0@lo": (0, 61 * MIB, 0, 61, 0, 0)})["taken"], what="oss1's sweep")
+        desk.clients("mds1", "scratch", {ONE: (0, 0, 0, 0, 0, 41)})
+        until(lambda: [41, 0] == [row["mdt_operations"] for row in listed(desk)],
+              what="the sweep of mds1")
+        yield desk
+
+
+def done(desk, *arguments, env=UTC):
+    return desk.iostats("nodes", *arguments, env=env)
+
+
+def listed(desk, *arguments):
+    found = done(desk, "--json", *arguments)
+    return json.loads(found.out)["nodes"] if found.status == 0 else []
+
+
+def test_a_line_for_each_node(site):
+    """Numbers may be lower bounds: the storage servers began to tell today."""
+    found = done(site, "-P", "-n", "--noconvert", "-o",
+                 "Node,FileSystems,WriteBytes,ReadBytes,Reads,Writes,OSTOps,MDTOps,Requests")
+    assert (0, "") == (found.status, found.err)
+    assert [[ONE, "scratch", str(23 * MIB), "0", "0", "37", "3", "41", "81"],
+            [OTHER, "scratch", "0", "53000", "7", "0", "0", "0", "7"]] == [
+        [cell.replace(">= ", "") for cell in line.split("|")] for line in found.out.splitlines()]
+
+
+def test_a_table_for_people_has_its_time_and_its_notes(site):
+    found = done(site, "--sort", "-ReadBytes", "-S", "today")
+    title, heading, dashes, first, second, *notes = found.out.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT00:00:00 to \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", title)
+    assert node_fields.DEFAULT.split(",") == heading.split() and set(dashes) == {"-", " "}
+    assert (OTHER, ONE) == (first.split()[0], second.split()[0])
+    assert "51.8 KiB" in first and "23.0 MiB" in second
+    assert (">=" in first) == any("not read before" in note for note in notes)
+
+
+def test_what_nobody_knows_is_unknown_and_says_so(site):
+    found = done(site, "-P", "-n", "-o", "Node,ReadBytes,Note", "nid[001-002]", ONE)
+    assert ["nid001|-|no client is known by this name or NID",
+            "nid002|-|no client is known by this name or NID"] == found.out.splitlines()[1:]
+    assert found.out.startswith(f"{ONE}|")
+
+
+def test_rows_can_be_chosen(site):
+    assert [OTHER] == [row["node"] for row in listed(site, OTHER)]
+    assert [] == listed(site, "-f", "home")
+    assert [ONE] == [row["node"] for row in listed(site, "--sort", "-WriteBytes", "--limit", "1")]
+    assert [] == listed(site, "-S", "now-2days", "-E", "now-1days")
+
+
+@pytest.mark.parametrize("words, why", [
+    (["nid[001-"], "NODES: expected a node list such as nid[001-004],login1, got 'nid[001-'"),
+    (["nid[00001-99999]"], "NODES: expected up to 10000 nodes, got more"),
+    (["--sort", "nids"], "--sort: expected node, file_systems, read_bytes"),
+    (["-o", "Jobs"], "--format: expected a field, got 'Jobs'; `iostats nodes -e` lists them"),
+    (["-S", "then"], "--since: expected a time such as"),
+    (["-S", "now", "-E", "yesterday"], "expected --since before --until"),
+    (["--units", "X"], "--units: expected one of K, M, G, T, P"),
+    (["--limit", "0"], "--limit: expected a number from 1"),
+    (["--by", "x"], "unrecognized arguments: --by"),
+    (["x" * 257], "NODES: expected names of up to 256 printable characters")],
+    ids=lambda one: one if isinstance(one, str) else " ".join(one)[:20])
+def test_what_is_wrong_is_one_line(site, words, why):
+    found = done(site, *words)
+    assert 2 == found.status and why in found.line
+
+
+def test_json_is_one_document(site):
+    answer = json.loads(done(site, "--json", ONE).out)
+    assert {"schema", "since", "until", "swept", "nodes", "count", "next"} == set(answer)
+    [row] = answer["nodes"]
+    assert {*node_fields.NAMES, "at_most"} == set(row)
+    assert (23 * MIB, 37, 41, [ONE]) == (
+        row["write_bytes"], row["writes"], row["mdt_operations"], row["nids"])
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_pipe_has_all_columns_whatever_the_width(site, columns):
+    found = done(site, env={"COLUMNS": str(columns), **UTC})
+    assert node_fields.DEFAULT.split(",") == found.out.splitlines()[1].split()
+
+
+def test_top_and_query_have_the_clients_too(site):
+    """The sums are those of nodes; 0@lo stands apart."""
+    found = site.iostats("top", "--once", "--by", "node", env=UTC)
+    assert (0, "") == (found.status, found.err)
+    assert any(line.startswith("(storage servers)") for line in found.out.splitlines())
+    assert "~" not in found.out
+    found = site.iostats("query", "f", "--json", env=UTC)
+    rows = {row["client"]: row for row in json.loads(found.out)["rows"]}
+    assert {ONE, OTHER} == set(rows)
+    assert (23 * MIB, 81, 41) == tuple(rows[ONE][name] for name in (
+        "write_bytes", "requests", "metadata"))
+    assert "write_bytes_per_s" in rows[ONE] and "rates_lower_bound" in rows[ONE]
+    table = site.iostats("query", "clients", env={"COLUMNS": "120", **UTC})
+    assert (0, "") == (table.status, table.err)
+    assert "23.0 MiB" in table.out and max(map(len, table.out.splitlines())) <= 120
+    found = site.iostats("query", "f", "--user", "alice", env=UTC)
+    assert 3 == found.status and "clients are not counted by job" in found.line
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_ordinary_users_are_refused_and_readers_are_not(inside):
+    def asked(uid, method, **params):
+        return answer_to(inside.server, Caller("login1", uid), method, **params)
+    for method, params in (("nodes", {"since": 0.0}), ("query", {"level": "f"})):
+        error = asked(NOBODY, method, **params)["error"]["message"]
+        assert "expected root or one of [site] readers" in error and "nobody" in error
+        assert "expected root" not in asked(0, method, **params)["error"]["message"]
+
+
+# -- the help -------------------------------------------------------------------------------------
+
+def test_the_help_names_every_option_and_fits_a_terminal(site):
+    found = done(site, "--help")
+    assert 0 == found.status and found.out.startswith("usage: iostats nodes")
+    assert max(map(len, found.out.splitlines())) <= 80
+    taken = {name for names, _ in (*list_options.VALUES, *list_options.LISTS, *list_options.FLAGS,
+                                   *nodes.VALUES, *nodes.FLAGS) for name in names}
+    named = set(re.findall(r"(?<![\w-])(--?[a-zA-Z][a-z0-9-]*)\b(?!\w)", nodes.HELP.partition(
+        "examples:")[0])) - {"-FIELD", "-30", "-h", "--help"}
+    assert named == taken
+
+
+def test_the_fields_are_listed(site):
+    found = done(site, "--helpformat")
+    assert (0, node_fields.TABLE.help()) == (found.status, found.out)
+
+
+def test_nodes_is_in_the_usage_of_iostats():
+    found = subprocess.run([sys.executable, "-m", "iostats", "--help"], cwd=REPOSITORY,
+                           capture_output=True, text=True, timeout=30, env=dict(os.environ))
+    assert "iostats nodes [options]" in found.stdout

@@ -1,0 +1,93 @@
+"""
+make demo-site, as a stranger runs it: storage servers, jobs, agents, the site's server, tables.
+"""
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import until
+from test_simlustre import REPOSITORY, no_fuse
+
+SCRIPT = REPOSITORY / "tools" / "demo_site.py"
+fuse = pytest.mark.fuse
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("demo_site", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def begin(directory):
+    """The demo, as a running process of its own group; all that it makes is below `directory`."""
+    if no_fuse():
+        pytest.skip(no_fuse())
+    return subprocess.Popen(
+        [sys.executable, SCRIPT], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True, cwd="/",
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(directory), "COLUMNS": "100",
+             "HOME": str(directory)})
+
+
+def nothing_is_left(directory):
+    assert str(directory) not in Path("/proc/self/mounts").read_text()
+    assert [] == list(directory.iterdir())
+    left = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            left += [path] if str(directory).encode() in path.read_bytes() else []
+        except OSError:
+            pass
+    assert [] == left
+
+
+@fuse
+def test_the_demo_shows_what_its_jobs_have_done(tmp_path):
+    """4711 wrote 60 files of 2 MiB, 4712 read 41 of 4 MiB, 4713 wrote 211 of 8 KiB."""
+    process = begin(tmp_path)
+    out, err = process.communicate(timeout=300)
+    assert ("", 0) == (err, process.returncode), out
+    assert out.rstrip().endswith("numbers were compared with what was done: all are right.")
+    after = out.partition("$ iostats jobs\n")[2]
+    for job, amounts in (("4711", "120.0 MiB"), ("4712", "164.0 MiB"), ("4713", "1.6 MiB")):
+        assert [1 for line in after.splitlines() if line.startswith(job) and amounts in line]
+    nothing_is_left(tmp_path)
+
+
+@fuse
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path):
+    process = begin(tmp_path)
+    until(lambda: list(tmp_path.glob("*/node2/root")) or process.poll() is not None,
+          what="a client")
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    assert (130, "\ndemo-site: interrupted\n") == (process.returncode, err), out
+    nothing_is_left(tmp_path)
+
+
+def test_a_wrong_number_is_found(tool):
+    """Of a record that has one byte too much at the storage servers, and one open too few."""
+    job = tool.JOBS[1]
+    record = {
+        "job": {"user": "bob"}, "coverage": {"reported": 1},
+        "file_systems": [{"application": {"read_bytes": 171_966_464, "write_bytes": 0},
+                          "network": {"read_bytes": 171_966_464, "write_bytes": 0},
+                          "lower_bound": False}],
+        "harvest": {"file_systems": [{
+            "read_bytes": 171_966_465, "write_bytes": 0, "read_rpcs": 164, "write_rpcs": 0,
+            "lower_bound": False, "targets": {"MDT0000": {"open": 40}},
+            "operations": {"open": {"count": 40}, "close": {"count": 41}}}]}}
+    checks = tool.Checks()
+    tool.check_record(checks, job, record, {"node3": {"4712": {"MDT0000": {"open": [41, 9]}}}})
+    assert ["job 4712, read_bytes at the storage servers: expected 171966464, got 171966465",
+            "job 4712, open at the MDS: expected 41, got 40",
+            "job 4712, all requests to MDT0000: expected {'open': 41}, got {'open': 40}",
+            ] == checks.wrong

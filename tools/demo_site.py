@@ -1,0 +1,514 @@
+"""
+make demo-site: a small site on this machine, from storage servers to tables.
+
+Two simulated storage servers (oss1 with three OSTs, mds1) have four clients, node[1-4], on which
+three jobs of two users work, and somebody without a job.  Real agents read the storage servers'
+counters, real prologs and epilogs those of the nodes, and a real site's server adds them up.  What
+each job does is known beforehand, and the numbers in the tables are checked against it.
+
+Simulated are Lustre (simlustre, by FUSE mounts, which ordinary users can make where FUSE allows it)
+and the batch system: a script in the place of squeue.
+
+exit status: 0 all numbers are right   1 one is not, or it can't be shown here; a line says what
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HOME))
+
+from iostats.base import config as site_config
+from iostats.base.errors import IostatsError
+from iostats.cli.site_client import ask_site
+
+MIB = 1 << 20
+NODES = {"node1": "10.77.0.11@tcp", "node2": "10.77.0.12@tcp", "node3": "10.77.0.13@tcp",
+         "node4": "10.77.0.14@tcp"}
+SERVERS = {"oss1": ("10.77.1.1@tcp", ["OST0000", "OST0001", "OST0002"]),
+           "mds1": ("10.77.1.2@tcp", ["MDT0000"])}
+# A job is settled one and a half cleanup intervals after its end, a minute at least: on real nodes
+# written pages wait in memory.  Here nothing does, and nobody wants to wait.
+INTERVAL_S, CLEANUP_S, WRITES_BACK_S = 3, 9, 4.0
+WITHIN_S = 120.0
+SITE_SERVER = f"""
+import sys
+from iostats.site import job_lifecycle, job_lives, job_times
+from iostats.cli import server
+job_lifecycle.WRITES_BACK_S = job_times.WRITES_BACK_S = {WRITES_BACK_S}
+job_lives.ASK_EVERY_S = job_lives.ASK_BUSY_EVERY_S = job_lives.LOOK_EVERY_S = 1.0
+sys.exit(server.main())
+"""
+
+# What is done on each node: (job, script), in the directory of the file system.
+WORK = {
+    "node1": ("4711", "for i in $(seq 23); do dd if=/dev/zero of=ensemble/a$i bs=1M count=2; done"),
+    "node2": ("4711", "for i in $(seq 37); do dd if=/dev/zero of=ensemble/b$i bs=1M count=2; done"),
+    "node3": ("4712", "for i in $(seq 41); do dd if=images/$i of=/dev/null bs=1M; done"),
+    "node4": ("4713", "for i in $(seq 13); do mkdir untar/$i; done\n"
+                      "for i in $(seq 211); do head -c 8192 /dev/zero >untar/1/$i; done\n"
+                      "for i in $(seq 97); do rm untar/1/$i; done"),
+}
+WITHOUT_JOB = ("node4", "dd if=/dev/zero of=copy bs=1M count=19")
+BEFORE = ("mkdir ensemble images untar\n"
+          "for i in $(seq 41); do dd if=/dev/zero of=images/$i bs=1M count=4; done")
+
+
+class Job:
+    """A job, and what the tables have to say of it; bytes, and counts of requests to the MDT."""
+
+    def __init__(self, job, user, name, nodes, does, read=0, written=0, rpcs=(0, 0),
+                 **operations):
+        self.job, self.user, self.name, self.nodes, self.does = job, user, name, nodes, does
+        self.read, self.written, self.rpcs, self.operations = read, written, rpcs, operations
+
+
+JOBS = [
+    Job("4711", "alice", "ensemble", ["node1", "node2"], "23 + 37 files of 2 MiB written",
+        written=60 * 2 * MIB, rpcs=(0, 60), open=60, close=60, mknod=60),
+    Job("4712", "bob", "train", ["node3"], "41 files of 4 MiB read, by 1 MiB",
+        read=41 * 4 * MIB, rpcs=(164, 0), open=41, close=41),
+    Job("4713", "alice", "untar", ["node4"],
+        "13 directories, 211 files of 8 KiB, 97 removed", written=211 * 8192, rpcs=(0, 211),
+        open=211, close=211, mknod=211, mkdir=13, unlink=97),
+]
+OF_NOBODY = 19 * MIB
+# {node: (bytes read, bytes written)}
+OF_NODES = {"node1": (0, 46 * MIB), "node2": (0, 74 * MIB), "node3": (164 * MIB, 0),
+            "node4": (0, 211 * 8192 + OF_NOBODY)}
+
+
+INTRODUCTION = """\
+Two storage servers, four nodes, three jobs of two users, and a copy without a
+job.  Simulated are Lustre {release}, which counts what real programs do in FUSE
+mounts, and the batch system (a script in the place of squeue).  Real are the
+agents, prologs, epilogs, and the site's server.
+
+{jobs}
+  -     -      -         node4        19 MiB copied
+"""
+
+
+class Failed(Exception):
+    """The demo can't go on; the message says why."""
+
+
+class Checks:
+    """Numbers that were compared with what they have to be; what differs is said at the end."""
+
+    def __init__(self):
+        self.count, self.wrong = 0, []
+
+    def equal(self, what, expected, found):
+        self.count += 1
+        if expected != found:
+            self.wrong.append(f"{what}: expected {expected}, got {found}")
+
+    def close(self, what, expected, found):
+        """Within 3 %: the seconds between two readings are never quite whole."""
+        self.count += 1
+        if abs(found - expected) > 0.03 * max(expected, 1):
+            self.wrong.append(f"{what}: expected about {expected:.0f}, got {found:.0f}")
+
+
+def finished(command, **how):
+    """
+    As subprocess.run(), with what it printed; ^C is for the demo alone, and waits for its end: what
+    is half mounted could not be unmounted.
+    """
+    process = subprocess.Popen(
+        list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True, **how)
+    try:
+        out, err = process.communicate()
+    except KeyboardInterrupt:
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+class Site:
+    """All that runs, below one directory."""
+
+    def __init__(self, directory, release):
+        self.directory, self.release = directory, release
+        self.mounts, self.started = [], []
+        self.bin, self.cfg = directory / "bin", directory / "site.cfg"
+        self.bin.mkdir()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        (directory / "nodes").write_text("".join(f"{nid} {node}\n" for node, nid in NODES.items()))
+        self.write_config(self.cfg)
+        self.config = site_config.load(str(self.cfg), environ={})
+
+    def write_config(self, path, **more):
+        """A site.cfg; `more`: section_key=value."""
+        choices = {"site_host": "127.0.0.1", "site_port": self.port,
+                   "site_secret": self.directory / "site.secret",
+                   "site_store": self.directory / "site.sqlite", "site_deadline": 60,
+                   "harvest_interval": INTERVAL_S, "harvest_cpu_percent": 100,
+                   "batch_system": "slurm", "node_reader": "", "node_public_dir": "",
+                   "node_hook_timeout": 30, **more}
+        sections = {}
+        for name, value in choices.items():
+            section, _, key = name.partition("_")
+            sections.setdefault(section, []).append(f"{key} = {value}\n")
+        path.write_text("".join(f"[{section}]\n{''.join(lines)}"
+                                for section, lines in sections.items()))
+        return path
+
+    # -- what is started
+
+    def simlustre(self, *words, check=True):
+        done = finished([sys.executable, "-m", "simlustre", *words], cwd=HOME)
+        if check and done.returncode:
+            raise Failed(done.stderr.strip())
+        return done
+
+    def mount(self, name, *words):
+        where = self.directory / name
+        self.mounts.insert(0, where)        # clients are unmounted before their storage servers
+        self.simlustre("--mount", where, "--network", self.directory / "network", "--release",
+                       self.release, *words)
+
+    def environment(self, **more):
+        return {"PATH": f"{self.bin}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+                "PYTHONPATH": str(HOME), "HOME": str(self.directory), "LC_ALL": "C.UTF-8", **more}
+
+    def begin(self, name, *command):
+        """Run it until the end of the demo; what it says goes to the file NAME.log."""
+        log = self.directory / f"{name}.log"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, *map(str, command)], env=self.environment(), cwd=self.directory,
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
+        self.started.append((process, name, log))
+
+    def agent(self, name):
+        config = self.write_config(self.directory / f"{name}.cfg",
+                                   harvest_spool_dir=self.directory / f"{name}.spool")
+        self.begin(f"agent-{name}", "-I", "-S", HOME / "iostats_client.py", "harvest", "--root",
+                   self.directory / name / "root", "--node", name, "--config", config)
+
+    def run(self, node, job, script):
+        """A script on a node, as a batch system starts it: with the job's id in its environment."""
+        environ = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.directory),
+                   **({"SLURM_JOB_ID": job} if job else {})}
+        where = self.directory / node / "scratch"
+        done = finished(["bash", "-e", "-c", f"cd '{where}'\n{script}"], env=environ)
+        if done.returncode:
+            raise Failed(f"{node}: {done.stderr.strip()}")
+
+    def hook(self, role, node, job):
+        """The prolog or epilog of a job on a node."""
+        config = self.write_config(self.directory / f"{node}.cfg",
+                                   node_hook_dir=self.directory / f"{node}.hooks")
+        done = finished(
+            [sys.executable, "-I", "-S", HOME / "iostats_client.py", role, "--root",
+             self.directory / node / "root", "--config", config],
+            env=self.environment(SLURMD_NODENAME=node, SLURM_JOB_ID=job.job,
+                                 SLURM_JOB_NODELIST=",".join(job.nodes)))
+        if done.returncode or done.stderr:
+            raise Failed(f"{role} of {job.job} on {node}: {done.stderr.strip()}")
+
+    def close(self):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for process, _, _ in reversed(self.started):
+            process.terminate()
+        for process, _, _ in self.started:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for where in self.mounts:
+            self.simlustre("--unmount", where, check=False)
+
+    def look_after(self):
+        """Failed where something has ended that should not."""
+        for process, name, log in self.started:
+            if process.poll() is not None:
+                raise Failed(f"{name} has ended with exit status {process.returncode}:\n"
+                             f"{log.read_text().strip()}")
+
+    # -- the batch system
+
+    def squeue(self, state, started, ended=0):
+        """Let squeue know the jobs."""
+        jobs = [{"job_id": int(job.job), "job_state": [state], "name": job.name,
+                 "user_name": job.user, "user_id": 12_300 + len(job.user), "partition": "demo",
+                 "nodes": ",".join(job.nodes), "node_count": len(job.nodes),
+                 "start_time": int(started), "end_time": int(ended),
+                 "exit_code": {"return_code": {"set": True, "number": 0}}} for job in JOBS]
+        new = self.directory / "squeue.new"
+        new.write_text(json.dumps({"jobs": jobs}))
+        new.replace(self.directory / "squeue.json")
+        for name, text in (("squeue", f"exec cat '{self.directory}/squeue.json'"),
+                           ("sacct", "exit 0")):
+            (self.bin / name).write_text(f"#!/bin/sh\n{text}\n")
+            (self.bin / name).chmod(0o755)
+
+    # -- what is asked
+
+    def asked(self, method, **params):
+        """What the site's server answers; None while it has nothing to say."""
+        try:
+            return ask_site(self.config, method, params, 10.0)
+        except IostatsError:
+            return None
+
+    def iostats(self, *words):
+        """What `iostats WORDS` prints."""
+        width = shutil.get_terminal_size((100, 24)).columns
+        done = finished(
+            [sys.executable, "-m", "iostats", words[0], "--config", self.cfg, *words[1:]],
+            env=self.environment(COLUMNS=str(width)), cwd=self.directory)
+        if done.returncode:
+            raise Failed(f"iostats {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def until(self, true, what):
+        """Wait for that, and return it."""
+        end = time.monotonic() + WITHIN_S
+        while True:
+            found = true()
+            if found:
+                return found
+            self.look_after()
+            if time.monotonic() > end:
+                raise Failed(f"waited {WITHIN_S:.0f} s for {what}")
+            time.sleep(0.1)
+
+
+class Sweeps:
+    """Every sweep's rates from now on, by job."""
+
+    def __init__(self, site):
+        self._site, self.answers, self._ended = site, {}, threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self):
+        while not self._ended.wait(0.3):
+            answer = self._site.asked("load", by="job", count=1000)
+            if answer:
+                self.answers.setdefault(answer["at"], answer)
+
+    def close(self):
+        self._ended.set()
+        self._thread.join()
+
+
+def start(site):
+    """Storage servers, clients, agents, the site's server; until it can tell rates."""
+    for name, (nid, targets) in SERVERS.items():
+        site.mount(name, "--server", name, "--nid", nid, "--cleanup-interval", CLEANUP_S, *(
+            word for target in targets for word in ("--target", f"scratch-{target}")))
+    for node, nid in NODES.items():
+        site.mount(node, "--backing", site.directory / "data", "--fs", "scratch", "--nid", nid)
+    site.run("node1", "", BEFORE)
+    site.squeue("PENDING", 0)
+    site.begin("site-server", "-c", SITE_SERVER, "--site", "--listen", "127.0.0.1", "--config",
+               site.cfg)
+    site.until(lambda: "the site's server on" in (site.directory / "site-server.log").read_text(),
+               "the site's server")
+    for name in SERVERS:
+        site.agent(name)
+    wanted = sum(len(targets) for _, targets in SERVERS.values())
+
+    def has_rates():
+        answer = site.asked("load", by="job", count=1)
+        return answer and not answer["missing"].get("scratch") and any(
+            one["targets"] == wanted for one in answer["file_systems"])
+    site.until(has_rates, "two sweeps of all targets")
+
+
+def work(site):
+    """The copy without a job, then each job from its prologs to the end of its work; its start."""
+    site.run(WITHOUT_JOB[0], "", WITHOUT_JOB[1])
+    started = int(time.time())
+    site.squeue("RUNNING", started)
+    at_once(lambda job, node: site.hook("prolog", node, job), on_nodes())
+    at_once(site.run, [(node, *work) for node, work in WORK.items()])
+    return started
+
+
+def on_nodes():
+    """(job, node) of all jobs."""
+    return [(job, node) for job in JOBS for node in job.nodes]
+
+
+def at_once(do, calls):
+    """do(*call) for each of `calls`, all at the same time; the first of their Failed."""
+    failed = []
+
+    def one(*call):
+        try:
+            do(*call)
+        except Failed as error:
+            failed.append(error)
+    threads = [threading.Thread(target=one, args=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        for thread in threads:
+            thread.join()                       # they are of a second or two
+        raise
+    if failed:
+        raise failed[0]
+
+
+def truths(site):
+    """
+    {node: {job id: what was sent for it}}; reading it comes after the end of each close().
+    """
+    return {node: {job: one["sent"] for job, one in json.loads(
+        (site.directory / node / "truth_by_job.json").read_text())["scratch"].items()}
+        for node in NODES}
+
+
+def end(site, started):
+    """The jobs' epilogs; {job: its record} when the last one is settled."""
+    at_once(lambda job, node: site.hook("epilog", node, job), on_nodes())
+    site.squeue("COMPLETED", started, time.time())
+
+    def settled():
+        found = {job.job: site.asked("record", job=job.job) for job in JOBS}
+        return found if all(one and one[0]["harvest"] and one[0]["harvest"]["final"]
+                            for one in found.values()) else None
+    return {job: one[0] for job, one in site.until(settled, "the jobs' final records").items()}
+
+
+def check_record(checks, job, record, truth):
+    """What the nodes and what the storage servers have counted of a job; `truth`: of truths()."""
+    what = f"job {job.job}"
+    checks.equal(f"{what}, user", job.user, record["job"]["user"])
+    checks.equal(f"{what}, nodes that reported", len(job.nodes), record["coverage"]["reported"])
+    [nodes], [servers] = record["file_systems"], record["harvest"]["file_systems"]
+    for name, amount in (("read_bytes", job.read), ("write_bytes", job.written)):
+        checks.equal(f"{what}, {name} of the application", amount, nodes["application"][name])
+        checks.equal(f"{what}, {name} over the network", amount, nodes["network"][name])
+        checks.equal(f"{what}, {name} at the storage servers", amount, servers[name])
+    checks.equal(f"{what}, read and write RPCs", job.rpcs,
+                 (servers["read_rpcs"], servers["write_rpcs"]))
+    for where, is_bound in (("nodes", nodes["lower_bound"]), ("servers", servers["lower_bound"])):
+        checks.equal(f"{what}, is a lower bound by the {where}", False, is_bound)
+    operations = {name: one["count"] for name, one in servers["operations"].items()}
+    for name, count in job.operations.items():
+        checks.equal(f"{what}, {name} at the MDS", count, operations.get(name))
+    # Target by target, with the stat() that rm and others do: as the mounts have counted it.
+    for target in servers["targets"]:
+        sent = {}
+        for node in job.nodes:
+            for name, (samples, amount) in truth[node][job.job].get(target, {}).items():
+                name, amount = (name, amount) if name.endswith("_bytes") else (name, samples)
+                sent[name] = sent.get(name, 0) + amount
+        found = {name: servers["targets"][target].get(name) for name in sent}
+        checks.equal(f"{what}, all requests to {target}", sent, found)
+
+
+def check_sweeps(checks, answers):
+    """The rates of all sweeps, times their seconds."""
+    seen = {}
+    for answer in answers:
+        no_job = [{"job": "", **one["no_job"]} for one in answer["file_systems"]]
+        for row in answer["rows"] + no_job:
+            had = seen.setdefault(row["job"], [0.0, 0.0])
+            had[0] += row["read_bytes_per_s"] * answer["span_s"]
+            had[1] += row["write_bytes_per_s"] * answer["span_s"]
+    for job in JOBS:
+        read, written = seen.get(job.job, (0, 0))
+        checks.close(f"top, {job.job}: read", job.read, read)
+        checks.close(f"top, {job.job}: written", job.written, written)
+    checks.close("top, (no job): written", OF_NOBODY, seen.get("", (0, 0))[1])
+
+
+def show(site, *words):
+    """A command, and what it prints."""
+    text = site.iostats(*words)
+    print(f"$ iostats {' '.join(words)}\n{text.rstrip()}\n", flush=True)
+    return text
+
+
+def demo(site):
+    """All of it, on the screen; the Checks."""
+    checks = Checks()
+    print(INTRODUCTION.format(release=site.release, jobs="\n".join(
+        f"  {job.job}  {job.user:<5}  {job.name:<8}  {' '.join(job.nodes):<11}  {job.does}"
+        for job in JOBS)), flush=True)
+    start(site)
+    sweeps = Sweeps(site)
+    try:
+        seen = site.until(lambda: max(sweeps.answers, default=0), "a sweep")
+        seen = site.until(lambda: max(max(sweeps.answers) - seen, 0) and max(sweeps.answers),
+                          "the next sweep")         # so that all of the work is in one
+        started = work(site)
+        done = time.time()
+        truth = truths(site)
+        site.until(lambda: max(sweeps.answers) > done, "the sweep after the work")
+        print("The jobs have done their work.  What the storage servers saw of it:\n")
+        show(site, "top", "--once")
+        show(site, "top", "--once", "--by", "node")
+        print("Their epilogs report, and soon their totals are final.\n", flush=True)
+        records = end(site, started)
+    finally:
+        sweeps.close()
+    check_sweeps(checks, sweeps.answers.values())
+    for job in JOBS:
+        check_record(checks, job, records[job.job], truth)
+    text = show(site, "jobs")
+    for job in JOBS:
+        for amount in filter(None, (job.read, job.written)):
+            checks.equal(f"jobs, {job.job}: shows {amount / MIB:.1f} MiB", True, any(
+                line.startswith(job.job) and f"{amount / MIB:.1f} MiB" in line
+                for line in text.splitlines()))
+    show(site, "report", JOBS[0].job)
+    return checks
+
+
+def main():
+    """The demo as a command; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[2].partition(".")[0])
+    parser.add_argument("--release", default="2.17", help="Lustre release to play (2.17)")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    with tempfile.TemporaryDirectory(prefix="iostats-site-") as directory:
+        site = Site(Path(directory), options.release)
+        try:
+            can = site.simlustre("--check", check=False)
+            if can.returncode:
+                raise Failed(f"{(can.stderr or can.stdout).strip()}; `make demo` needs no FUSE")
+            checks = demo(site)
+        except Failed as error:
+            print(f"demo-site: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("\ndemo-site: interrupted", file=sys.stderr)
+            return 128 + signal.SIGINT
+        finally:
+            site.close()
+    for line in checks.wrong:
+        print(f"demo-site: wrong number: {line}", file=sys.stderr)
+    if not checks.wrong:
+        print(f"{checks.count} numbers were compared with what was done: all are right.")
+    return 1 if checks.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
