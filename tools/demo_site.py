@@ -41,7 +41,7 @@ SERVERS = {"oss1": ("10.77.1.1@tcp", ["OST0000", "OST0001", "OST0002"]),
            "mds1": ("10.77.1.2@tcp", ["MDT0000"])}
 # A job is settled one and a half cleanup intervals after its end, a minute at least: on real nodes
 # written pages wait in memory.  Here nothing does, and nobody wants to wait.
-INTERVAL_S, CLEANUP_S, WRITES_BACK_S = 3, 9, 4.0
+INTERVAL_S, CLEANUP_S, WRITES_BACK_S = 4, 12, 4.0
 WITHIN_S = 120.0
 SITE_SERVER = f"""
 import sys
@@ -57,9 +57,9 @@ WORK = {
     "node1": ("4711", "for i in $(seq 23); do dd if=/dev/zero of=ensemble/a$i bs=1M count=2; done"),
     "node2": ("4711", "for i in $(seq 37); do dd if=/dev/zero of=ensemble/b$i bs=1M count=2; done"),
     "node3": ("4712", "for i in $(seq 41); do dd if=images/$i of=/dev/null bs=1M; done"),
-    "node4": ("4713", "for i in $(seq 13); do mkdir untar/$i; done\n"
-                      "for i in $(seq 211); do head -c 8192 /dev/zero >untar/1/$i; done\n"
-                      "for i in $(seq 97); do rm untar/1/$i; done"),
+    "node4": ("4713", "mkdir untar/{1..13}\n"
+                      "for i in {1..97}; do head -c 8192 /dev/zero >untar/1/$i; done\n"
+                      "rm untar/1/{1..53}"),
 }
 WITHOUT_JOB = ("node4", "dd if=/dev/zero of=copy bs=1M count=19")
 BEFORE = ("mkdir ensemble images untar\n"
@@ -81,13 +81,13 @@ JOBS = [
     Job("4712", "bob", "train", ["node3"], "41 files of 4 MiB read, by 1 MiB",
         read=41 * 4 * MIB, rpcs=(164, 0), open=41, close=41),
     Job("4713", "alice", "untar", ["node4"],
-        "13 directories, 211 files of 8 KiB, 97 removed", written=211 * 8192, rpcs=(0, 211),
-        open=211, close=211, mknod=211, mkdir=13, unlink=97),
+        "13 mkdir, 97 files of 8 KiB, 53 rm", written=97 * 8192, rpcs=(0, 97),
+        open=97, close=97, mknod=97, mkdir=13, unlink=53),
 ]
 OF_NOBODY = 19 * MIB
 # {node: (bytes read, bytes written)}
 OF_NODES = {"node1": (0, 46 * MIB), "node2": (0, 74 * MIB), "node3": (164 * MIB, 0),
-            "node4": (0, 211 * 8192 + OF_NOBODY)}
+            "node4": (0, 97 * 8192 + OF_NOBODY)}
 
 
 INTRODUCTION = """\
@@ -96,8 +96,11 @@ job.  Simulated are Lustre {release}, which counts what real programs do in FUSE
 mounts, and the batch system (a script in the place of squeue).  Real are the
 agents, prologs, epilogs, and the site's server.
 
+  JOB   USER   NAME      NODES        WHAT IT DOES
 {jobs}
-  -     -      -         node4        19 MiB copied
+  -     -      -         node4        19 MiB copied by dd
+
+Starting all that; then two sweeps of the storage servers, one every {every} s ...
 """
 
 
@@ -139,6 +142,11 @@ def finished(command, **how):
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
+def width():
+    """Of the terminal."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
 class Site:
     """All that runs, below one directory."""
 
@@ -150,7 +158,9 @@ class Site:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        (directory / "nodes").write_text("".join(f"{nid} {node}\n" for node, nid in NODES.items()))
+        names = {**NODES, **{server: nid for server, (nid, _) in SERVERS.items()}}
+        (directory / "nodes").write_text("".join(
+            f"{nid} {name}\n" for name, nid in names.items()))
         self.write_config(self.cfg)
         self.config = site_config.load(str(self.cfg), environ={})
 
@@ -161,7 +171,9 @@ class Site:
                    "site_store": self.directory / "site.sqlite", "site_deadline": 60,
                    "harvest_interval": INTERVAL_S, "harvest_cpu_percent": 100,
                    "batch_system": "slurm", "node_reader": "", "node_public_dir": "",
-                   "node_hook_timeout": 30, **more}
+                   "node_hook_timeout": 30, "report_job_fields": "JobID,JobName,User,NNodes,"
+                   "ReadBytes,WriteBytes,Opens,Operations",
+                   "clients_names": self.directory / "nodes", **more}
         sections = {}
         for name, value in choices.items():
             section, _, key = name.partition("_")
@@ -272,10 +284,9 @@ class Site:
 
     def iostats(self, *words):
         """What `iostats WORDS` prints."""
-        width = shutil.get_terminal_size((100, 24)).columns
         done = finished(
             [sys.executable, "-m", "iostats", words[0], "--config", self.cfg, *words[1:]],
-            env=self.environment(COLUMNS=str(width)), cwd=self.directory)
+            env=self.environment(COLUMNS=str(width())), cwd=self.directory)
         if done.returncode:
             raise Failed(f"iostats {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
@@ -294,18 +305,24 @@ class Site:
 
 
 class Sweeps:
-    """Every sweep's rates from now on, by job."""
+    """Every sweep's rates from now on: answers[by] is {moment: answer}, by job and by node."""
 
     def __init__(self, site):
-        self._site, self.answers, self._ended = site, {}, threading.Event()
+        self._site, self._ended = site, threading.Event()
+        self.answers = {"job": {}, "node": {}}
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def _look(self):
         while not self._ended.wait(0.3):
-            answer = self._site.asked("load", by="job", count=1000)
-            if answer:
-                self.answers.setdefault(answer["at"], answer)
+            for by, answers in self.answers.items():
+                answer = self._site.asked("load", by=by, count=1000)
+                if answer:
+                    answers.setdefault(answer["at"], answer)
+
+    def last(self):
+        """The moment of the last sweep; 0 before the first one."""
+        return max(self.answers["node"], default=0)
 
     def close(self):
         self._ended.set()
@@ -313,7 +330,10 @@ class Sweeps:
 
 
 def start(site):
-    """Storage servers, clients, agents, the site's server; until it can tell rates."""
+    """
+    Storage servers, clients, agents, the site's server; until it can tell rates.  What the clients
+    had done before the agents came, as of truths().
+    """
     for name, (nid, targets) in SERVERS.items():
         site.mount(name, "--server", name, "--nid", nid, "--cleanup-interval", CLEANUP_S, *(
             word for target in targets for word in ("--target", f"scratch-{target}")))
@@ -325,15 +345,17 @@ def start(site):
                site.cfg)
     site.until(lambda: "the site's server on" in (site.directory / "site-server.log").read_text(),
                "the site's server")
-    for name in SERVERS:
-        site.agent(name)
     wanted = sum(len(targets) for _, targets in SERVERS.values())
 
     def has_rates():
         answer = site.asked("load", by="job", count=1)
         return answer and not answer["missing"].get("scratch") and any(
             one["targets"] == wanted for one in answer["file_systems"])
+    before = truths(site)
+    for name in SERVERS:
+        site.agent(name)
     site.until(has_rates, "two sweeps of all targets")
+    return before
 
 
 def work(site):
@@ -424,19 +446,62 @@ def check_record(checks, job, record, truth):
 
 
 def check_sweeps(checks, answers):
-    """The rates of all sweeps, times their seconds."""
-    seen = {}
-    for answer in answers:
-        no_job = [{"job": "", **one["no_job"]} for one in answer["file_systems"]]
-        for row in answer["rows"] + no_job:
-            had = seen.setdefault(row["job"], [0.0, 0.0])
-            had[0] += row["read_bytes_per_s"] * answer["span_s"]
-            had[1] += row["write_bytes_per_s"] * answer["span_s"]
-    for job in JOBS:
-        read, written = seen.get(job.job, (0, 0))
-        checks.close(f"top, {job.job}: read", job.read, read)
-        checks.close(f"top, {job.job}: written", job.written, written)
-    checks.close("top, (no job): written", OF_NOBODY, seen.get("", (0, 0))[1])
+    """The rates of all sweeps, times their seconds: by job, without one, and by node."""
+    seen = {"(no job)": [0.0, 0.0]}
+    for by, of_sweeps in answers.items():
+        for answer in of_sweeps.values():
+            rows = [(row[by], row) for row in answer["rows"]]
+            if by == "job":
+                rows += [("(no job)", one["no_job"]) for one in answer["file_systems"]]
+            for name, row in rows:
+                had = seen.setdefault(name, [0.0, 0.0])
+                had[0] += row["read_bytes_per_s"] * answer["span_s"]
+                had[1] += row["write_bytes_per_s"] * answer["span_s"]
+    expected = {**{job.job: (job.read, job.written) for job in JOBS}, **OF_NODES,
+                "(no job)": (0, OF_NOBODY)}
+    for name, amounts in expected.items():
+        for what, amount, found in zip(("read", "written"), amounts, seen.get(name, (0, 0))):
+            checks.close(f"top, {name}: {what}", amount, found)
+
+
+def check_nodes(checks, rows, before, truth):
+    """
+    Nodes, by the storage servers' exports: bytes, and all requests as the mounts have counted
+    them, less what came `before` the agents did.
+    """
+    rows = {row["node"]: row for row in rows}
+    checks.equal("nodes, names", sorted([*NODES, "mds1"]), sorted(rows))
+    for node, (read, written) in OF_NODES.items():
+        row, sent = rows.get(node, {}), [requests_of(one[node]) for one in (truth, before)]
+        checks.equal(f"{node}, bytes read", read, row.get("read_bytes"))
+        checks.equal(f"{node}, bytes written", written, row.get("write_bytes"))
+        checks.equal(f"{node}, is a lower bound", False, row.get("lower_bound"))
+        checks.equal(f"{node}, requests that read, wrote, asked OSTs, asked the MDT",
+                     [after - had for after, had in zip(*sent)], [row.get(name) for name in (
+                         "reads", "writes", "ost_operations", "mdt_operations")])
+
+
+def check_text(checks, what, text, amounts):
+    """What stands on the screen: {first word of a line: amounts in it}."""
+    for name, several in amounts.items():
+        for amount in filter(None, several):
+            form = f"{amount / MIB:.1f} MiB" if amount >= MIB else f"{amount / 1024:.1f} KiB"
+            checks.equal(f"{what}, {name}: {form} is shown, and not as a bound", True, any(
+                line.startswith(f"{name} ") and f" {form} " in line and f">= {form}" not in line
+                for line in text.splitlines()))
+
+
+def requests_of(jobs):
+    """[reads, writes, other requests to OSTs, to MDTs] of {job id: {target: what was sent}}."""
+    found = [0, 0, 0, 0]
+    for targets in jobs.values():
+        for target, counters in targets.items():
+            for name, (samples, _) in counters.items():
+                if name in ("read_bytes", "write_bytes"):
+                    found[name == "write_bytes"] += samples
+                elif name not in ("read", "write"):
+                    found[2 + target.startswith("MDT")] += samples
+    return found
 
 
 def show(site, *words):
@@ -449,36 +514,35 @@ def show(site, *words):
 def demo(site):
     """All of it, on the screen; the Checks."""
     checks = Checks()
-    print(INTRODUCTION.format(release=site.release, jobs="\n".join(
+    print(INTRODUCTION.format(release=site.release, every=INTERVAL_S, jobs="\n".join(
         f"  {job.job}  {job.user:<5}  {job.name:<8}  {' '.join(job.nodes):<11}  {job.does}"
         for job in JOBS)), flush=True)
-    start(site)
+    before = start(site)
     sweeps = Sweeps(site)
     try:
-        seen = site.until(lambda: max(sweeps.answers, default=0), "a sweep")
-        seen = site.until(lambda: max(max(sweeps.answers) - seen, 0) and max(sweeps.answers),
-                          "the next sweep")         # so that all of the work is in one
+        seen = site.until(sweeps.last, "a sweep")
+        site.until(lambda: sweeps.last() > seen, "the next sweep")  # so that the work is in one
         started = work(site)
         done = time.time()
         truth = truths(site)
-        site.until(lambda: max(sweeps.answers) > done, "the sweep after the work")
-        print("The jobs have done their work.  What the storage servers saw of it:\n")
+        site.until(lambda: sweeps.last() > done, "the sweep after the work")
+        print("The jobs have done their work.  Who loads the file system:\n")
         show(site, "top", "--once")
         show(site, "top", "--once", "--by", "node")
-        print("Their epilogs report, and soon their totals are final.\n", flush=True)
+        print("The epilogs report.  When the jobs' entries in job_stats have expired, in about\n"
+              "20 s, the totals are final ...\n", flush=True)
         records = end(site, started)
     finally:
         sweeps.close()
-    check_sweeps(checks, sweeps.answers.values())
+    check_sweeps(checks, sweeps.answers)
     for job in JOBS:
         check_record(checks, job, records[job.job], truth)
-    text = show(site, "jobs")
-    for job in JOBS:
-        for amount in filter(None, (job.read, job.written)):
-            checks.equal(f"jobs, {job.job}: shows {amount / MIB:.1f} MiB", True, any(
-                line.startswith(job.job) and f"{amount / MIB:.1f} MiB" in line
-                for line in text.splitlines()))
-    show(site, "report", JOBS[0].job)
+    since = "-S", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seen))
+    check_nodes(checks, json.loads(site.iostats("nodes", *since, "--json"))["nodes"], before, truth)
+    check_text(checks, "jobs", show(site, "jobs", "--sort", "JobID"),
+               {job.job: (job.read, job.written) for job in JOBS})
+    check_text(checks, "nodes", show(site, "nodes", *since), OF_NODES)
+    show(site, "report", *([] if width() >= 100 else ["--format", "plain"]), JOBS[0].job)
     return checks
 
 

@@ -51,14 +51,15 @@ def nothing_is_left(directory):
 
 @fuse
 def test_the_demo_shows_what_its_jobs_have_done(tmp_path):
-    """4711 wrote 60 files of 2 MiB, 4712 read 41 of 4 MiB, 4713 wrote 211 of 8 KiB."""
+    """4711 wrote 60 files of 2 MiB, 4712 read 41 of 4 MiB, 4713 wrote 97 of 8 KiB."""
     process = begin(tmp_path)
     out, err = process.communicate(timeout=300)
     assert ("", 0) == (err, process.returncode), out
     assert out.rstrip().endswith("numbers were compared with what was done: all are right.")
-    after = out.partition("$ iostats jobs\n")[2]
-    for job, amounts in (("4711", "120.0 MiB"), ("4712", "164.0 MiB"), ("4713", "1.6 MiB")):
-        assert [1 for line in after.splitlines() if line.startswith(job) and amounts in line]
+    after = out.partition("$ iostats jobs ")[2]
+    for first, amount in (("4711", "120.0 MiB"), ("4712", "164.0 MiB"), ("4713", "776.0 KiB"),
+                          ("node1", "46.0 MiB"), ("node2", "74.0 MiB"), ("node4", "19.8 MiB")):
+        assert [1 for line in after.splitlines() if line.startswith(first) and amount in line]
     nothing_is_left(tmp_path)
 
 
