@@ -1,11 +1,10 @@
 """
 What Ganglia's tests share: a decoder of its datagrams that has nothing to do with ours, a gmond and
-a gmetad of Debian's packages, and what clients did in a sweep.
+a gmetad of Debian's packages.
 """
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import shutil
 import socket
@@ -13,11 +12,9 @@ import struct
 import subprocess
 import xml.etree.ElementTree as xml
 
-import numpy
 import pytest
 from processes import free_port, until
 
-EVERY_S = 20
 IDS = {129: "ushort", 130: "short", 131: "int", 132: "uint", 133: "string", 134: "float",
        135: "double"}
 
@@ -72,52 +69,6 @@ def values_of(datagrams):
             assert key not in found
             found[key] = one["value"]
     return found
-
-
-# -- what clients did ----------------------------------------------------------------------------
-
-ClientSweep = collections.namedtuple("ClientSweep", "slot every_s complete file_systems")
-ClientRates = collections.namedtuple("ClientRates", "nids rates is_lower_bound missing totals",
-                                     defaults=(None,))
-
-
-class Names:
-    """The names of nodes: {NID: node}."""
-
-    def __init__(self, names):
-        self.names = names
-
-    def node_of(self, nid):
-        return self.names.get(nid, nid)
-
-    def is_known(self, nid):
-        return nid in self.names
-
-    def nids_of(self, node):
-        return sorted(nid for nid, name in self.names.items() if name == node) or [node]
-
-
-def rates_of(rows, low=(), missing=None):
-    """A ClientRates of {NID: its six rates}; those of `low` are marked."""
-    return ClientRates(list(rows), numpy.array(list(rows.values()), float).reshape(-1, 6),
-                       numpy.array([bool(missing) or nid in low for nid in rows], bool),
-                       missing or {})
-
-
-class ClientSite:
-    """A harvest as the sinks see it, but with clients alone."""
-
-    def __init__(self, names, slot=1_795_176_000.0, every_s=EVERY_S):
-        self.clients = collections.namedtuple("Clients", "sweep names")
-        self.clients.names, self.clients.sweep = Names(names), None
-        self.slot, self.every_s = slot, every_s
-        self.targets, self.agents = {}, {}
-
-    def sweep(self, file_systems):
-        """The SiteSweep, as far as it matters, in which clients had these rates."""
-        self.slot += self.every_s
-        self.clients.sweep = ClientSweep(self.slot, self.every_s, True, file_systems)
-        return self.clients.sweep
 
 
 def swept(sink, site, *sweeps):

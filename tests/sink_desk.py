@@ -37,6 +37,12 @@ class Agent(collections.namedtuple("Agent", "slot clock_ahead_s every", defaults
         return self.slot >= slot
 
 
+class Clients:
+    """What is known of clients: nothing; see ganglia_desk.ClientSite."""
+
+    sweep = names = None
+
+
 class Site:
     """
     A harvest as the sinks see it: targets, whose jobs they are, agents.
@@ -49,6 +55,7 @@ class Site:
         self.silent = set()             # storage servers whose agents are dead
         self.known, self.slot, self.began, self.boot = {}, None, began, "boot"
         self.starts = True              # whether job_stats have start_time
+        self.clients = Clients()
 
     def is_overdue(self, target):
         return target.node in self.silent

@@ -24,7 +24,7 @@ from iostats.load import levels
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.lustre.metrics import INSIDE, NOT_OPERATIONS
 from iostats.report import job_fields, node_fields
-from iostats.sinks.prometheus import page
+from iostats.sinks.prometheus import node_page, page
 
 
 def counters_table():
@@ -93,6 +93,11 @@ def metrics_of_prometheus():
     rows += [("lustre_job_lower_bound", labels, page.LOWER_BOUND)]
     rows += [(f"{name}_total", "`component`, `target`, `fs`", help)
              for name, help in page.REQUESTS.items()]
+    rows += [(f"{name}_total", ", ".join(f"`{label}`" for label in node_page.labels_of(name)), help)
+             for name, (_, help) in node_page.NODE_FAMILIES.items()]
+    rows += [("lustre_client_lower_bound",
+              ", ".join(f"`{label}`" for label in node_page.NODE_LABELS),
+              node_page.NODE_LOWER_BOUND)]
     rows += [("iostats_agent_up", "`node`", page.AGENT_UP),
              ("iostats_agent_sweep_timestamp_seconds", "`node`", page.AGENT_SWEEP),
              ("iostats_sweep_timestamp_seconds", "", page.SWEEP),

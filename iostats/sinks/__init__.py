@@ -28,7 +28,8 @@ and the sink itself
 
 Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.
 
-Pure: gains, nodes, ganglia.packet, ganglia.datagrams, influxdb.lines, prometheus.page.
+Pure: gains, nodes, ganglia.packet, ganglia.datagrams, influxdb.lines, influxdb.node_lines,
+prometheus.page, prometheus.node_page.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # I/O of no job (ids such as cp.0, kworker), added up.  The name is a value of tags and labels in
 # databases, where another one would be another series.
 UNATTRIBUTED = "(unattributed)"
+OTHERS = "(others)"                     # jobs, or nodes, that have no series of their own
 BYTES = ("read_bytes", "write_bytes")
 _DEAD_ROWS = 1000
 AT_ONCE = 500                           # ids that are looked at in one step of the walk

@@ -8,25 +8,35 @@ sinks wrote, and has to give the numbers that were worked out by hand.
                                        scratch, 3700 in 37 from home's OST0000
     cp.0, which is no job              10 getattrs a sweep on scratch's MDT
 
+By clients, and as if they were others than these jobs' (so that no number can be taken for one):
+
+    node1, which has two NIDs          writes 1300 bytes a sweep to scratch with one, 60 with the
+                                       other, and has 20 operations of OSTs, 30 of MDTs
+    node2                              reads 2900 bytes a sweep of scratch, 1900 of home
+    the storage servers                a million of everything
+
 A sweep is 20 s; there are 7 of them, so what was gained is 6 times that, in 120 s.
 """
 from __future__ import annotations
 
 import json
 import time
+import types
 import urllib.request
 
 import pytest
+from client_desk import Names, totals_of
 from sink_desk import EVERY_S, Said, Site, Victoria, config_of, get, now_slot, query, sent, swept
 from test_prometheus import asked, opened, scraping  # noqa: F401
 from trees import ROOT
 
 from iostats.sinks import influxdb
+from iostats.site.clients.rates import ClientSweep
 
 DASHBOARD = json.loads((ROOT / "dashboards" / "lustre-jobs.json").read_text(encoding="utf-8"))
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
 QUERIES = [(title, one["refId"], one["expr"]) for title, panel in PANELS.items()
-           for one in panel["targets"]]
+           for one in panel.get("targets", ())]
 WAYS = ["influxdb", "prometheus"]
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -41,9 +51,30 @@ def entries(number):
                    "cp.0": {"getattr": 10 * number}}}
 
 
+class SiteWithClients(Site):
+    """The same, with what clients did by each sweep."""
+
+    def __init__(self, began):
+        super().__init__(began)
+        self.clients = types.SimpleNamespace(sweep=None, names=Names({
+            "10.77.0.1@tcp": "node1", "10.9.0.1@o2ib": "node1", "10.77.0.2@tcp": "node2"}))
+
+    def sweep(self, entries, slot=None):
+        found = super().sweep(entries, slot)
+        number = 1 + (self.slot - self.began) // EVERY_S
+        self.clients.sweep = ClientSweep(self.slot, EVERY_S, True, {
+            fs: totals_of({nid: [number * amount for amount in amounts]
+                           for nid, amounts in rows.items()})
+            for fs, rows in {"scratch": {
+                "10.77.0.1@tcp": [0, 1300, 0, 13, 15, 30], "10.9.0.1@o2ib": [0, 60, 0, 6, 5, 0],
+                "10.77.0.2@tcp": [2900, 0, 29, 0, 0, 0], "0@lo": [10**6] * 6},
+                "home": {"10.77.0.2@tcp": [1900, 0, 19, 0, 0, 0]}}.items()})
+        return found
+
+
 def a_site(began=None):
     """Whose jobs these are."""
-    site = Site(began or now_slot())
+    site = SiteWithClients(began or now_slot())
     site.knows("4711", user="alice", account="physics", cluster="snake", started=site.began)
     site.knows("53", user="bob", started=site.began)
     return site
@@ -56,12 +87,13 @@ def filled(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("spool")
     if request.param == "influxdb":
         sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
-                                       influxdb_spool_dir=directory), Said(), time.time)
+                                       influxdb_by_node="yes", influxdb_spool_dir=directory),
+                             Said(), time.time)
         swept(sink, site, *map(entries, range(1, 8)))
         sent(sink)
     else:
         from iostats.sinks import prometheus
-        sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0",
+        sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0", prometheus_max_nodes=23,
                                          prometheus_by_target="yes"), Said(), time.time)
         sink.clock = lambda: site.slot + 7
         for number in range(1, 8):
@@ -76,10 +108,10 @@ def filled(request, tmp_path_factory):
     victoria.stop()
 
 
-def as_grafana(text, job=".*", fs=".*", cluster=".*", window=f"{6 * EVERY_S}s"):
+def as_grafana(text, job=".*", fs=".*", cluster=".*", node=".*", window=f"{6 * EVERY_S}s"):
     """The query with its variables in place."""
     for name, value in (("__rate_interval", f"{2 * EVERY_S}s"), ("__range", window),
-                        ("cluster", cluster), ("fs", fs), ("job", job)):
+                        ("cluster", cluster), ("fs", fs), ("job", job), ("node", node)):
         text = text.replace(f"${{{name}}}", value).replace(f"${name}", value)
     assert "$" not in text.replace('"$1"', "")
     return text
@@ -106,6 +138,12 @@ def answer(filled, title, ref="A", **chosen):
     ("Top jobs", "A", {("physics", "4711", "alice"): 6 * 2300}),
     ("Top jobs", "B", {("53", "bob"): 6 * (4100 + 3700)}),
     ("Top jobs", "C", {("physics", "4711", "alice"): 60, ("(unattributed)",): 60}),
+    ("Write rate by node", "A", {("node1",): 68}),
+    ("Read rate by node", "A", {("node2",): 145 + 95}),
+    ("Operations by node", "A", {("node1",): 2.5}),
+    ("Top nodes", "A", {("scratch", "node1"): 6 * 1360}),
+    ("Top nodes", "B", {("scratch", "node2"): 6 * 2900, ("home", "node2"): 6 * 1900}),
+    ("Top nodes", "C", {("scratch", "node1"): 6 * 50}),
     # In 20 s there are 23 + 41 + 10 + 10 requests to scratch, 10 of them nobody's.
     ("Share of requests without a job", "A", {("scratch",): round(10 / 84, 3), ("home",): 0}),
 ])
@@ -125,6 +163,9 @@ def test_the_variables_choose(filled):
     assert {("4711", "alice"): 115} == answer(filled, "Write rate by job", job="47.*",
                                               cluster="snake")
     assert {} == answer(filled, "Read rate by job", cluster="snake")
+    assert {("node2",): 95} == answer(filled, "Read rate by node", fs="home")
+    assert {("node1",): 68} == answer(filled, "Write rate by node", node="node1|other")
+    assert {("node2",): 0} == answer(filled, "Write rate by node", node="node2")
 
 
 @pytest.mark.victoria
@@ -209,8 +250,9 @@ def test_bytes_and_their_rates_are_in_the_same_units():
     """Grafana's bytes and binBps are of 1024; its Bps would be of 1000."""
     assert {"Written": "bytes", "Read": "bytes", "Write rate by job": "binBps",
             "Read rate by job": "binBps", "Rate by target": "binBps",
-            "Write rate by user": "binBps", "Top jobs": "bytes"} == {
-        title: unit for title, panel in PANELS.items()
+            "Write rate by user": "binBps", "Top jobs": "bytes", "Write rate by node": "binBps",
+            "Read rate by node": "binBps", "Top nodes": "bytes"} == {
+        title: unit for title, panel in PANELS.items() if panel["type"] != "row"
         for unit in [panel["fieldConfig"]["defaults"]["unit"]] if unit[-1] in "sp" and unit not in (
             "s", "ops")}
 

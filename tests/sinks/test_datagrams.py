@@ -7,7 +7,8 @@ import itertools
 
 import numpy
 import pytest
-from ganglia_desk import Names, decoded, values_of
+from client_desk import Names
+from ganglia_desk import decoded, values_of
 from hypothesis import given
 from hypothesis import strategies as st
 

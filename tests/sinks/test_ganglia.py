@@ -11,16 +11,8 @@ import threading
 import time
 
 import pytest
-from ganglia_desk import (
-    ClientSite,
-    Gmetad,
-    Gmond,
-    UdpReceiver,
-    decoded,
-    rates_of,
-    swept,
-    values_of,
-)
+from client_desk import ClientSite, rates_of
+from ganglia_desk import Gmetad, Gmond, UdpReceiver, decoded, swept, values_of
 from processes import free_port, until
 from sink_desk import Said, config_of, number_of
 

@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+import types
 import zlib
 
 import pytest
+from client_desk import Names, totals_of
 from processes import until
 from sink_desk import (
     EVERY_S,
@@ -35,6 +37,7 @@ from iostats import sinks
 from iostats.base import private_files
 from iostats.sinks import influxdb
 from iostats.sinks.influxdb import sender
+from iostats.site.clients.rates import ClientSweep
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -507,3 +510,47 @@ def test_no_message_has_the_token(answering, opened, options, site, at_once, tmp
     sent(sink)
     assert opened.said and "s3cret" not in json.dumps(opened.said)
     assert sinks.Number in map(type, sink.numbers())
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+def node_swept(sink, site, *sweeps):
+    """Sweeps in which clients had these totals: {fs: {NID: [six]}}; job 4711 opens one file."""
+    for file_systems in sweeps:
+        slot = site.began if site.slot is None else site.slot + EVERY_S
+        site.clients.sweep = ClientSweep(slot, EVERY_S, True, {
+            fs: totals_of(rows) for fs, rows in file_systems.items()})
+        swept(sink, site, {MDT0: {"4711": {"open": 1 + (slot - site.began) // EVERY_S}}})
+
+
+@pytest.mark.victoria
+def test_a_real_database_has_what_nodes_did(clean, opened, options, site):
+    """Beside the jobs; a node that did nothing has no point, and what it gains is all there."""
+    site.clients = types.SimpleNamespace(sweep=None, names=Names({"10.77.0.1@tcp": "node1",
+                                                                  "10.77.0.2@tcp": "a, b=2"}))
+    sink = opened(options(clean.url, influxdb_by_node="yes", influxdb_max_nodes=2))
+    node1, node2 = [[2300, 3700, 23, 37, 41, 43]], "10.77.0.2@tcp"
+    node_swept(sink, site, {"scratch": {"10.77.0.1@tcp": node1[0], node2: [0] * 6}},
+               {"scratch": {"10.77.0.1@tcp": node1[0], node2: [5, 0, 1, 0, 0, 0]}})
+    sent(sink)
+    found = clean.series('{__name__=~"lustre_client.*"}')
+    at = site.began
+    assert {at - 20: 0, at: 2300} == found["lustre_client_read_bytes",
+                                           (("fs", "scratch"), ("node", "node1"))]
+    assert {at: 0, at + 20: 5} == found["lustre_client_read_bytes",
+                                        (("fs", "scratch"), ("node", "a, b=2"))]
+    assert {"read_bytes", "write_bytes", "read_rpcs", "write_rpcs", "ost_operations",
+            "mdt_operations", "lower_bound"} == {name[len("lustre_client_"):]
+                                                 for name, _ in found}
+    assert clean.series('{__name__="lustre_job_open"}')
+
+
+def test_there_are_no_points_of_nodes_unless_they_are_asked_for(answering, opened, options, site):
+    """by_node is no."""
+    database = answering()
+    site.clients = types.SimpleNamespace(sweep=None, names=Names({"10.77.0.1@tcp": "node1"}))
+    sink = opened(options(database.url))
+    node_swept(sink, site, {"scratch": {"10.77.0.1@tcp": [23] * 6}})
+    sent(sink)
+    [(_, _, lines)] = database.writes
+    assert ["lustre_job"] == [line.partition(",")[0] for line in lines]

@@ -13,17 +13,20 @@ import socket
 import subprocess
 import threading
 import time
+import types
 import urllib.error
 import urllib.request
 
 import pytest
+from client_desk import Names, totals_of
 from processes import until
-from sink_desk import Said, Site, config_of, free_port, get, query, swept
+from sink_desk import EVERY_S, Said, Site, config_of, free_port, get, query, swept
 
 from iostats.base.errors import ConfigError
 from iostats.server import http_server
 from iostats.sinks import Number, prometheus
 from iostats.sinks.prometheus.exporter import MetricsServer
+from iostats.site.clients.rates import ClientSweep
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -529,3 +532,58 @@ def test_other_projects_queries_work(opened, site, scraping):
                               'by (operation, fs) !=0')
     assert {(("fs", "scratch"), ("operation", "open")): 41,
             (("fs", "scratch"), ("operation", "mkdir")): 3} == by_operation
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+def node_swept(sink, site, *sweeps):
+    """Sweeps in which clients had these totals: {fs: {NID: [six]}}."""
+    for file_systems in sweeps:
+        site.clients.sweep = ClientSweep((site.slot or site.began - EVERY_S) + EVERY_S, EVERY_S,
+                                         True, {fs: totals_of(rows)
+                                                for fs, rows in file_systems.items()})
+        swept(sink, site, {MDT0: {}})
+
+
+@pytest.fixture
+def clients(site):
+    """Clients whose names are known."""
+    site.clients = types.SimpleNamespace(sweep=None, names=Names({
+        "10.77.0.1@tcp": "node1", "10.77.0.2@tcp": "node2"}))
+    return site.clients
+
+
+def test_there_are_no_nodes_unless_they_are_asked_for(opened, site, clients):
+    """max_nodes is 0."""
+    sink = opened()
+    node_swept(sink, site, {"scratch": {"10.77.0.1@tcp": [23] * 6}})
+    assert b"node1" not in sink.page()[0] and b"iostats_nodes" not in sink.page()[0]
+
+
+def test_nodes_are_on_the_page_as_long_as_there_are_sweeps_of_them(opened, site, clients):
+    """A server whose agents read no exports any more has no line of them."""
+    sink = opened(max_nodes=23)
+    node_swept(sink, site, {"scratch": {"10.77.0.1@tcp": [2300] * 6, "10.77.0.2@tcp": [3] * 6}})
+    assert {'lustre_client_read_bytes_total{fs="scratch",node="node1"}': 2300,
+            'lustre_client_read_bytes_total{fs="scratch",node="node2"}': 3
+            } == samples(sink, "lustre_client_read_bytes")
+    assert {"iostats_nodes": 2} == samples(sink, "iostats_nodes")
+    clients.sweep = None
+    swept(sink, site, {MDT0: {}})
+    assert {} == samples(sink, "lustre_client")
+
+
+@pytest.mark.prometheus
+def test_a_real_prometheus_has_what_nodes_did(opened, site, clients, scraping):
+    """And the rate over all of them is right, with one node's lines and the others'."""
+    if not PROMTOOL:
+        pytest.skip("needs Debian's prometheus")
+    sink = opened(max_nodes=1)
+    node_swept(sink, site, {"scratch": {"10.77.0.1@tcp": [2300] * 6, "10.77.0.2@tcp": [3] * 6}})
+    url = scraping(sink)
+    assert {(("node", "(others)"),): 3, (("node", "node1"),): 2300} == asked(
+        url, 'sum by (node) (lustre_client_write_bytes_total{fs="scratch"})')
+    assert {(("component", "mdt"),): 2303, (("component", "ost"),): 2303} == asked(
+        url, "sum by (component) (lustre_client_operations_total)")
+    done = subprocess.run([PROMTOOL, "check", "metrics"], input=sink.page()[0], capture_output=True)
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)

@@ -16,7 +16,7 @@ from iostats import sinks
 from iostats.base import config as site_config
 from iostats.base.errors import ConfigError
 from iostats.sinks.influxdb import lines
-from iostats.sinks.prometheus import page
+from iostats.sinks.prometheus import node_page, page
 
 NAMES = sinks.names()
 ON = {"ganglia": {"ganglia_send_to": "127.0.0.1:9"},
@@ -216,16 +216,17 @@ def test_a_missing_package_is_one_line(name, monkeypatch):
 
 def test_the_documents_name_every_metric_that_is_there(tmp_path):
     """docs/sinks.md's table is made of these; here it is compared with a real page."""
-    every = sinks.of(config_of(**{key: value for one in ON.values() for key, value in one.items()},
-                               influxdb_spool_dir=tmp_path), Said())
+    options = {key: value for one in ON.values() for key, value in one.items()}
+    every = sinks.of(config_of(**options, prometheus_max_nodes=23, influxdb_spool_dir=tmp_path),
+                     Said())
     try:
         own = set(re.findall(r"(?m)^# HELP (\S+)", every[-1].page()[0].decode()))
     finally:
         for sink in every:
             sink.close()
-    jobs = set(re.findall(r"(?m)^# HELP (\S+)", page.page_of(page.job_families(
-        page.Amounts(1, False), {})).decode()))
-    documented = set(re.findall(r"(?m)^\| `((?:lustre_job|iostats)_\w+)` \|",
+    jobs = set(re.findall(r"(?m)^# HELP (\S+)", page.page_of([
+        *page.job_families(page.Amounts(1, False), {}), *node_page.node_families([])]).decode()))
+    documented = set(re.findall(r"(?m)^\| `((?:lustre_job|lustre_client|iostats)_\w+)` \|",
                                 (ROOT / "docs" / "sinks.md").read_text(encoding="utf-8")))
     when_swept = {"iostats_sweep_timestamp_seconds", "iostats_sweep_age_seconds"}
     assert own | jobs | when_swept == documented
@@ -249,7 +250,7 @@ def test_the_dashboard_is_json_that_names_no_data_source_of_ours():
     """Whoever imports it chooses theirs."""
     text = (ROOT / "dashboards" / "lustre-jobs.json").read_text(encoding="utf-8")
     found = json.loads(text)
-    assert ["datasource", "cluster", "fs", "job"] == [
+    assert ["datasource", "cluster", "fs", "job", "node"] == [
         one["name"] for one in found["templating"]["list"]]
     assert {"${datasource}"} == set(re.findall(r'"uid": "(\$[^"]+)"', text))
     assert len(found["panels"]) == len({panel["id"] for panel in found["panels"]})

@@ -22,16 +22,18 @@ from iostats.sinks.ganglia.destinations import GmondAddress, addresses_of, inter
 from iostats.sinks.ganglia.hosts import Hosts
 from iostats.sinks.ganglia.packet import Host, safe
 from iostats.sinks.ganglia.datagrams import Datagrams, NodeRates
-from iostats.sinks.nodes import nodes_of, sums_of
+from iostats.sinks.nodes import of_sweep, sums_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from iostats.base.config import Config
-    from iostats.sinks.nodes import NodePlaces
+    from iostats.sinks.nodes import NodeClients
     from iostats.site.harvest_intake import Harvest, SiteSweep
+
+    _Sweep = tuple[float, float, dict[str, NodeClients]]
 
 log = logging.getLogger("iostats")
 
@@ -71,8 +73,8 @@ class Ganglia:
             _sums_host(config["ganglia.sums_host"]), config["ganglia.idle"],
             config["ganglia.send_metadata_interval"], self._sends_low)
         self.walking: asyncio.Future[None] | None = None
-        # (slot, every, {file system: (NodePlaces, the NIDs of each, ClientRates)})
-        self._sweeps: queue.Queue[tuple[float, float, dict[str, Any]] | None] = queue.Queue(1)
+        # (slot, every, {file system: NodeClients})
+        self._sweeps: queue.Queue[_Sweep | None] = queue.Queue(1)
         self._stopped = threading.Event()
         self._left_out = 0
         self._said_at: dict[str, float] = {}
@@ -102,9 +104,9 @@ class Ganglia:
 
     async def _walk(self, sweep: Any, names: Any) -> None:
         try:
-            found = {}
-            for fs, rates in sweep.file_systems.items():
-                found[fs] = (*await _in_steps(_grouped(rates.nids, names)), rates)
+            found: dict[str, NodeClients] = {}
+            for _ in of_sweep(sweep, names, found):
+                await asyncio.sleep(0)
             self._sweeps.put_nowait((sweep.slot, sweep.every_s, found))
         except Exception:
             log.exception("internal error; please report: a sweep was not sent")
@@ -121,11 +123,13 @@ class Ganglia:
                 log.exception("internal error; please report: a sweep was not sent")
             self._sweeps.task_done()
 
-    def _send_sweep(self, slot: float, every_s: float, file_systems: dict[str, Any]) -> None:
+    def _send_sweep(self, slot: float, every_s: float,
+                    file_systems: dict[str, NodeClients]) -> None:
         made = self._datagrams.of(slot, every_s, {
-            fs: NodeRates(nodes.names, nids, nodes.is_known, sums_of(nodes, rates.rates),
-                          sums_of(nodes, rates.is_lower_bound).tolist(), len(rates.missing))
-            for fs, (nodes, nids, rates) in file_systems.items()})
+            fs: NodeRates(places.names, places.nids, places.is_known,
+                          sums_of(places, rates.rates),
+                          sums_of(places, rates.is_lower_bound).tolist(), len(rates.missing))
+            for fs, (places, rates) in file_systems.items()})
         self._tell(file_systems)
         per_s = min(self._most_per_s, max(_LEAST_PER_S, len(made) / (every_s * _PART)))
         failed = dict.fromkeys(self.destinations, 0)
@@ -158,7 +162,7 @@ class Ganglia:
             self._said_at.pop(f"to {name}", None)
             self._say(f"ganglia: {name}: datagrams can be sent again")
 
-    def _tell(self, file_systems: dict[str, Any]) -> None:
+    def _tell(self, file_systems: dict[str, NodeClients]) -> None:
         """Tell of nodes that are not sent, when it has been so for some sweeps."""
         made = self._datagrams
         if self._is_often("unnamed", bool(made.unnamed)):
@@ -166,7 +170,7 @@ class Ganglia:
                            f"{made.an_unnamed}: their names are not known; name them in the file "
                            f"[clients] names of site.cfg, or set [ganglia] unnamed = yes")
         if self._is_often("low", bool(made.low) and not self._sends_low):
-            missing = [f"{node}: {why}" for _, _, rates in file_systems.values()
+            missing = [f"{node}: {why}" for _, rates in file_systems.values()
                        for node, why in rates.missing.items()]
             why = f" ({missing[0]})" if missing else ""
             self._say_once("low", f"the rates of {made.low} nodes are not sent, since they may be "
@@ -207,23 +211,6 @@ class Ganglia:
         self._thread.join(2.0)
         for destination in self.destinations:
             destination.close()
-
-
-def _grouped(nids: list[str], names: Any
-             ) -> Generator[None, None, tuple[NodePlaces, list[list[str]]]]:
-    """Generator: (NodePlaces, the NIDs of each)."""
-    nodes = yield from nodes_of(nids, names)
-    return nodes, [names.nids_of(node) for node in nodes.names]
-
-
-async def _in_steps(steps: Generator[None, None, Any]) -> Any:
-    """What `steps` returns; the loop goes on in between."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-        await asyncio.sleep(0)
 
 
 def _sums_host(text: str) -> Host:

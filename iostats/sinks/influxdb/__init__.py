@@ -2,6 +2,7 @@
 InfluxDB 2, and other databases that take its writes (VictoriaMetrics), through influxdb-client.
 
     lines       from sweeps to points, as lines of the line protocol
+    node_lines  the same of nodes
     queue       points that wait for the database, in a directory
     database    where the database is, and what it answers to a write
     sender      the sink: two threads, one that keeps points and one that sends them
@@ -41,6 +42,12 @@ OPTIONS = {
     "by_target": choice("no", ("yes", "no"), (
         "yes: a point for each target (OST, MDT) that the job used, in the full schema; this is "
         "many more points.")),
+    "by_node": choice("no", ("yes", "no"), (
+        "yes: measurement lustre_client as well, a point of each node that did something to a file "
+        "system in a sweep, by the exports of the storage servers.")),
+    "max_nodes": number(1, 1_000_000, 1000, (
+        "With by_node: the busiest nodes, up to this number, have points of their own; the others "
+        "are added up as \"(others)\".")),
     "timeout": duration(10, "A write that takes longer is tried again later."),
     "spool_dir": absolute_path("/var/lib/iostats/influxdb", "a directory", (
         "Where points wait for the database.")),

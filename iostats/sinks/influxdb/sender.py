@@ -29,7 +29,9 @@ from iostats.sinks.influxdb.database import (
     where_of,
 )
 from iostats.sinks.influxdb.lines import Lines
+from iostats.sinks.influxdb.node_lines import NodeLines
 from iostats.sinks.influxdb.queue import PointQueue
+from iostats.sinks.nodes import of_sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
 
     from iostats.base.config import Config
     from iostats.sinks.influxdb.lines import SweepPoints
+    from iostats.sinks.nodes import NodeClients
     from iostats.site.harvest_intake import Harvest, SiteSweep
+
+    _Sweep = tuple[SweepPoints, float, dict[str, NodeClients]]
 
 log = logging.getLogger("iostats")
 
@@ -68,8 +73,11 @@ class InfluxDB:
         self._where = where_of(config)
         self._queue = PointQueue(config["influxdb.spool_dir"], config["influxdb.spool_bytes"])
         self._lines = Lines(config["influxdb.schema"], config["influxdb.by_target"] == "yes", clock)
+        self._nodes = (NodeLines(config["influxdb.max_nodes"])
+                       if config["influxdb.by_node"] == "yes" else None)
         self.walking: asyncio.Future[None] | None = None
-        self._sweeps: queue.Queue[SweepPoints | None] = queue.Queue(_SWEEPS_WAITING)
+        # (points of jobs, seconds between two sweeps, what nodes did)
+        self._sweeps: queue.Queue[_Sweep | None] = queue.Queue(_SWEEPS_WAITING)
         self.stopped = threading.Event()
         self.written = self.failures = self.late = 0
         self._database: Database | None = None
@@ -98,7 +106,13 @@ class InfluxDB:
         try:
             for _ in self._lines.walk(sweep, harvest):
                 await asyncio.sleep(0)
-            self._sweeps.put_nowait(self._lines.ready)
+            assert self._lines.ready is not None
+            clients: dict[str, NodeClients] = {}
+            rates = harvest.clients.sweep if self._nodes is not None else None
+            if rates is not None and rates.slot == sweep.slot:
+                for _ in of_sweep(rates, harvest.clients.names, clients):
+                    await asyncio.sleep(0)
+            self._sweeps.put_nowait((self._lines.ready, sweep.every_s, clients))
         except Exception:
             log.exception("internal error; please report: a sweep was not written")
 
@@ -109,14 +123,17 @@ class InfluxDB:
             if sweep is None:
                 return
             try:
-                self._keep_one(sweep)
+                self._keep_one(*sweep)
             except Exception:                        # one sweep's trouble is not the next one's
                 log.exception("internal error; please report: a sweep was not written")
             self._sweeps.task_done()
 
-    def _keep_one(self, sweep: SweepPoints) -> None:
+    def _keep_one(self, sweep: SweepPoints, every_s: float,
+                  clients: dict[str, NodeClients]) -> None:
         points, dropped, trouble = self._queue, self._queue.dropped, self._queue.trouble
         lines = list(sweep.lines())
+        if self._nodes is not None and clients:
+            lines += self._nodes.lines(sweep.slot, every_s, clients)
         for first in range(0, len(lines), _POINTS_AT_ONCE):
             points.put(lines[first:first + _POINTS_AT_ONCE])
         if points.trouble and not trouble:

@@ -2,6 +2,7 @@
 Prometheus: GET /metrics on an address of its own, with the names that dashboards already use.
 
     page        which jobs are on the page, and their amounts as prometheus_client's families
+    node_page   the same of nodes
     exporter    the sink: the page after each sweep, and its HTTP server
 
 The page is made after each sweep, and is the same until the next.
@@ -30,6 +31,10 @@ OPTIONS = {
     "max_jobs": number(1, 1_000_000, 1000, (
         "The busiest jobs, up to this number, have lines of their own; the others are added up "
         "as \"(others)\".")),
+    "max_nodes": number(0, 1_000_000, 0, (
+        "What each node does to each file system, too, by the exports of the storage servers: the "
+        "busiest nodes, up to this number, have lines of their own; the others are added up as "
+        "\"(others)\".  0: no nodes.")),
     "by_target": choice("no", ("yes", "no"), (
         "yes: a line for each target (OST, MDT); this is many more lines.")),
 }
@@ -38,6 +43,9 @@ NUMBERS = (
     ("iostats_jobs", "gauge", "Jobs that the targets know."),
     ("iostats_prometheus_shown_jobs", "gauge",
      "Jobs that have lines of their own here ([prometheus] max_jobs)."),
+    ("iostats_nodes", "gauge", "Nodes that the storage servers know ([prometheus] max_nodes)."),
+    ("iostats_prometheus_shown_nodes", "gauge",
+     "Nodes that have lines of their own here ([prometheus] max_nodes)."),
     ("iostats_prometheus_left_out_sweeps", "counter",
      "Sweeps skipped, since the page of the one before was still being made."),
 )

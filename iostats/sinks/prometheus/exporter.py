@@ -14,7 +14,9 @@ from iostats.base.errors import ConfigError
 from iostats.server.http_server import HttpLimits, HttpServer, bound_socket
 from iostats.sinks import Number
 from iostats.sinks.gains import job_of
+from iostats.sinks.nodes import NodeCounters, of_sweep
 from iostats.sinks.prometheus import MOST_CONNECTIONS, NAME, NUMBERS
+from iostats.sinks.prometheus.node_page import node_families
 from iostats.sinks.prometheus.page import (
     AGE,
     AGENT_SWEEP,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.config import Config
+    from iostats.sinks.nodes import NodeClients
     from iostats.site.harvest_intake import Harvest, SiteSweep
 
 log = logging.getLogger("iostats")
@@ -72,6 +75,8 @@ class Prometheus:
         self.others: list[Any] = []
         self._amounts = Amounts(config["prometheus.max_jobs"],
                                 config["prometheus.by_target"] == "yes")
+        self._nodes = NodeCounters(config["prometheus.max_nodes"], backdated=False)
+        self._has_nodes = config["prometheus.max_nodes"] > 0
         self.walking: asyncio.Future[None] | None = None
         self._late = 0
         self._jobs_page, self._every_s = b"", 0.0
@@ -107,11 +112,23 @@ class Prometheus:
                       if harvest.is_overdue(target)}
             page = await loop.run_in_executor(
                 None, lambda: page_of(job_families(amounts, jobs, silent)))
+            if self._has_nodes:
+                page += await self._page_of_nodes(sweep, harvest)
             self._jobs_page, self._agents = page, agents
             self._swept, self._every_s = sweep.slot, sweep.every_s
             self._served = None, b""
         except Exception:
             log.exception("internal error; please report: no page for Prometheus")
+
+    async def _page_of_nodes(self, sweep: SiteSweep, harvest: Harvest) -> bytes:
+        rates = harvest.clients.sweep
+        if rates is None or rates.slot != sweep.slot:
+            return b""
+        found: dict[str, NodeClients] = {}
+        for _ in of_sweep(rates, harvest.clients.names, found):
+            await asyncio.sleep(0)
+        return await asyncio.get_running_loop().run_in_executor(
+            None, lambda: page_of(node_families(self._nodes.take(found))))
 
     def page(self) -> tuple[bytes, bytes]:
         """(page, page compressed), as of now."""
@@ -148,8 +165,10 @@ class Prometheus:
 
     def numbers(self) -> list[Number]:
         """[Number] for other sinks to show."""
-        values = self._amounts.jobs, len(self._amounts.shown), self._late
-        return [Number(*about, value) for about, value in zip(NUMBERS, values)]
+        values = (self._amounts.jobs, len(self._amounts.shown), self._nodes.nodes,
+                  len(self._nodes.shown), self._late)
+        return [Number(*about, value) for about, value in zip(NUMBERS, values)
+                if self._has_nodes or not about[0].endswith("_nodes")]
 
     def close(self) -> None:
         """Listen no more."""

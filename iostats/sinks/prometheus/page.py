@@ -23,7 +23,7 @@ import collections
 import heapq
 
 from iostats.lustre.metrics import is_operation, is_transfer
-from iostats.sinks.gains import BYTES, UNATTRIBUTED, JobLabels, Tally
+from iostats.sinks.gains import BYTES, OTHERS, UNATTRIBUTED, JobLabels, Tally
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from iostats.sinks.gains import Columns, IdTable, Key
 
-OTHERS = "(others)"
 _FADES = 0.8                    # of a job's weight stays from one sweep to the next
 _STAYS = 2.0                    # a job that is shown counts double: the page is not to flicker
 _FORGOTTEN = 1e-9
