@@ -53,12 +53,14 @@ options:
   --every S             update every S seconds (default: 5; --local: 10)
   --once                print one table, and end
   --json                a JSON document in place of a table
-  --local               on a storage server, from its own job_stats
+  --local               on a storage server, from its own job_stats; by node:
+                        from its exports
   --root DIR            with --local: read proc/ and sys/ below DIR (default: /)
   --statsfile FILE [FILE]
-                        from saved output of `lctl get_param *.*.job_stats`;
-                        with two: the I/O between them, over --every S, or else
-                        the time between the latest entries of both
+                        from saved output of `lctl get_param *.*.job_stats`, by
+                        node of `lctl get_param *.*.exports.*.stats`; with two:
+                        the I/O between them, over --every S, or else the time
+                        between the latest entries of both
   --job-id FORM         without the site's server: the form of job ids
                         (default: [harvest] job_id of site.cfg)
   --config FILE         the configuration (default: site.cfg, and
@@ -137,19 +139,19 @@ def _ask(options: argparse.Namespace) -> LoadQuery:
     sort = _one_of("--sort", options.sort, (*SORT, *show), "write")
     count = whole_number("--count", options.count, MOST_ROWS) if options.count else 1000
     if (options.local or options.statsfile) and (
-            options.user or level.needs_batch_system):
+            options.user or (level.needs_batch_system and level.client_group is None)):
         asked = "--user" if options.user else f"--by {level.option_name}"
         raise UsageError(f"{asked}: expected the site's server to ask, got "
                          f"{'--local' if options.local else '--statsfile'}: job_stats tell no "
-                         f"job's user or nodes")
+                         f"job's user")
     return LoadQuery(level.name, options.fs or "", options.user or "", "", "", sort, count, None,
                      show)
 
 
-def _level(given: str | None) -> levels.Level:
+def _level(given: str | None, quiet: bool = False) -> levels.Level:
     for level in levels.OF_TOP:
         if given in (level.option_name, level.name):
-            if given != level.option_name:
+            if given != level.option_name and not quiet:
                 print(f"iostats: --by {given}: the name is now {level.option_name}",
                       file=sys.stderr)
             return level
@@ -170,11 +172,12 @@ def _source(options: argparse.Namespace, config: site.Config) -> LoadSource:
         return SiteLoad(config, every_s or 5.0)
     from iostats.storage import local_load
     form = options.job_id or config["harvest.job_id"]
+    by_client = _level(options.by, quiet=True).client_group is not None
     if options.local:
-        return local_load.LocalLoad(options.root or "/", config, form, every_s or 10.0)
+        return local_load.LocalLoad(options.root or "/", config, form, every_s or 10.0, by_client)
     if len(options.statsfile) > 2:
         raise UsageError(f"--statsfile: expected one file or two, got {len(options.statsfile)}")
-    return local_load.DumpLoad(options.statsfile, form, every_s)
+    return local_load.DumpLoad(options.statsfile, form, every_s, by_client)
 
 
 def _one_of(name: str, given: str | None, choices: Collection[str], default: str) -> str:

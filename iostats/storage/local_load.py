@@ -2,6 +2,7 @@
 Who loads the targets of this storage server, or of a saved dump: a Load without any server.
 
     job_stats  --entries.py-->  {target: its entries}  --two of them, gains.py-->  what came in
+    exports    --local_clients.py-->  {file system: ClientLoad}, where it is asked for by node
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from iostats.load.amounts import MORE
 from iostats.load.sums import load_of
 from iostats.lustre import job_stats, stats
 from iostats.lustre.job_tags import TagForm
+from iostats.storage import local_clients
 from iostats.storage.entries import EntriesRead, add_life, dumped, in_words, oldest
 from iostats.storage.fingerprints import Fingerprints
 from iostats.storage.gains import CLEANUP_S, between, target_load
+from iostats.storage.local_clients import LocalClients
 from iostats.storage.targets import booted_at_ns, chunks, local_targets, open_job_stats
 
 TYPE_CHECKING = False
@@ -26,12 +29,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.config import Config
-    from iostats.load.sums import TargetLoad
+    from iostats.load.sums import Load, TargetLoad
     from iostats.storage.entries import Key, Life
     from iostats.storage.targets import LocalTarget
 
-# Levels that cannot be made from job_stats alone.
-_LACKS = tuple(level.name for level in levels.LEVELS if level.needs_batch_system)
+def _lacks(has_clients: bool) -> tuple[str, ...]:
+    """Levels that cannot be made from what is read here."""
+    return tuple(level.name for level in levels.LEVELS if level.needs_batch_system
+                 and not (has_clients and level.client_group))
 
 
 class _NoBatchSystem:
@@ -48,6 +53,16 @@ class _NoBatchSystem:
         """Nothing more is known."""
         return None
 
+    @staticmethod
+    def node_of(nid: str) -> str:
+        """A client is its NID."""
+        return nid
+
+    @staticmethod
+    def running() -> tuple[()]:
+        """Nor which jobs there are."""
+        return ()
+
 
 class LocalLoad:
     """
@@ -56,13 +71,16 @@ class LocalLoad:
     Attributes:
         every_s: seconds between two readings.
         origin: in words, for the title.
-        lacks: names of levels that cannot be made from job_stats alone.
+        lacks: names of levels that cannot be made from what is read here.
+
+    `by_client`: exports are read as well.
     """
 
-    lacks = _LACKS
-
-    def __init__(self, root: str, config: Config, form: str, every_s: float) -> None:
+    def __init__(self, root: str, config: Config, form: str, every_s: float,
+                 by_client: bool = False) -> None:
         self._root, self._known, self.every_s = root, _NoBatchSystem(form), every_s
+        self.lacks = _lacks(by_client)
+        self._clients = LocalClients() if by_client else None
         self.origin = os.uname().nodename if root == "/" else f"below {root}"
         self._before: dict[Key, EntriesRead] | None = None
         self._prints: dict[Key, Fingerprints] = {}
@@ -90,6 +108,7 @@ class LocalLoad:
                 self._prints.pop(key, None)
         if not now:
             raise NotReadable(f"{found[0].directories[0]}/job_stats: {next(iter(failed.values()))}")
+        clients = self._clients.look(found) if self._clients is not None else {}
         before, self._before = self._before, now
         if before is None:
             return True
@@ -108,7 +127,7 @@ class LocalLoad:
                 missing.setdefault(key[0], {})[key[1]] = why
         self._load = load_of(parts, self._known, levels.RATES, time.time(),
                              max((part.span_s for part in parts), default=self.every_s),
-                             missing, more=MORE)
+                             missing, more=MORE)._replace(clients=clients)
         return False
 
     def _read(self, target: LocalTarget, key: Key) -> EntriesRead:
@@ -145,18 +164,25 @@ class LocalLoad:
 
 
 class DumpLoad:
-    """One saved dump: totals.  Two: what came in between."""
+    """
+    One saved dump: totals.  Two: what came in between.
 
-    lacks = _LACKS
+    `by_client`: they are of exports, which is all that is looked for.
+    """
 
-    def __init__(self, paths: Sequence[str], form: str, over_s: float | None = None) -> None:
+    def __init__(self, paths: Sequence[str], form: str, over_s: float | None = None,
+                 by_client: bool = False) -> None:
         self._known, self.every_s = _NoBatchSystem(form), 1.0
+        self.lacks = _lacks(by_client)
         self._load: Any = None                 # a Load, once the files are read
         self.origin = " to ".join(paths)
-        self._paths, self._over_s = paths, over_s
+        self._paths, self._over_s, self._by_client = paths, over_s, by_client
 
     def look(self) -> bool:
         """Read the files; False: there is nothing to wait for."""
+        if self._by_client:
+            self._load = self._of_clients()
+            return False
         looks = [dumped(path) for path in self._paths]
         latest = [max((look.latest_ns for look in found.values()), default=0) for found in looks]
         at = latest[-1] / 1e9 if latest[-1] >= stats.FIRST_WALL_CLOCK_NS else None
@@ -171,11 +197,7 @@ class DumpLoad:
             self._load = load_of(parts, self._known, levels.TOTALS, at, None, missing, began,
                                  more=MORE)
             return False
-        # A file without an entry does not show when it was read.
-        span_s = self._over_s or ((latest[1] - latest[0]) / 1e9 if all(latest) else 0.0)
-        if latest[1] and span_s < 0 and not self._over_s:
-            raise UsageError(f"--statsfile: expected the older file first: the latest request in "
-                             f"{self._paths[1]} is {-span_s:.0f} s before that in {self._paths[0]}")
+        span_s = self._span_s(latest, "the latest request in")
         for key, look in looks[1].items():
             if key not in looks[0]:
                 missing.setdefault(key[0], {})[key[1]] = f"not in {self._paths[0]}"
@@ -189,6 +211,33 @@ class DumpLoad:
         self._load = load_of(parts, self._known, levels.RATES if span_s else levels.GAINS, at,
                              span_s or None, missing, more=MORE)
         return False
+
+    def _span_s(self, latest_ns: Sequence[int], what: str) -> float:
+        """Seconds between the two files; 0: not known, as where one does not show it."""
+        span_s = self._over_s or (
+            (latest_ns[1] - latest_ns[0]) / 1e9 if all(latest_ns) else 0.0)
+        if latest_ns[1] and span_s < 0 and not self._over_s:
+            raise UsageError(f"--statsfile: expected the older file first: {what} {self._paths[1]} "
+                             f"is {-span_s:.0f} s before that in {self._paths[0]}")
+        return span_s
+
+    def _of_clients(self) -> Load:
+        """The Load of what clients did by these files, and nothing of jobs."""
+        looks = [local_clients.dumped(path) for path in self._paths]
+        for path, look in zip(self._paths, looks):
+            if not look.targets:
+                raise NotReadable(f"{path}: expected {local_clients.EXPECTED} for --by node, got "
+                                  f"no client's counters")
+        at = looks[-1].latest_ns / 1e9 if (
+            looks[-1].latest_ns >= stats.FIRST_WALL_CLOCK_NS) else None
+        if len(looks) == 1:
+            found = local_clients.between(None, looks[0], None)
+            return load_of([], self._known, levels.TOTALS, at, began=local_clients.oldest(
+                looks[0]))._replace(clients=found)
+        span_s = self._span_s([look.latest_ns for look in looks], "snapshot_time of")
+        found = local_clients.between(looks[0], looks[1], span_s or None)
+        return load_of([], self._known, levels.RATES if span_s else levels.GAINS, at,
+                       span_s or None)._replace(clients=found)
 
     def answer(self, ask: ranking.LoadQuery) -> dict[str, Any]:
         """What ranking.answer says of the files."""

@@ -11,10 +11,12 @@ import subprocess
 import sys
 
 import pytest
+from exports_kernel import NS, RELEASES, ExportsKernel
 from processes import REPOSITORY, Done, put
 from trees import shared
 
 from iostats.cli.top import main
+from iostats.load.amounts import METRICS
 
 T = 1_795_225_380
 MIB = 1 << 20
@@ -287,6 +289,161 @@ sys.exit(main(["top", "--local", "--root", {str(tmp_path)!r}, "--once", "--every
     assert re.search(r"(?m)^\(all\) +scratch +0\.0", done.stdout)
 
 
+# -- by node -----------------------------------------------------------------------------------
+
+def test_a_real_dump_by_node():
+    """
+    Two clients of a 2.17.57, since it was started: c1 (.11) wrote for the last time in a loop of 8
+    KiB, of which the MDT has seen 150 opens; c2 read 4 MiB with O_DIRECT, and a page before.
+    """
+    dump = shared("captures", "2.17.57-c", "s09_killed_and_evicted", "server", "lctl.root")
+    done = top("--by", "node", "--statsfile", dump, "--json")
+    assert (0, "") == (done.status, done.err)
+    answer = json.loads(done.out)
+    rows = by_node(answer)
+    assert {"10.77.0.11@tcp", "10.77.0.12@tcp"} == set(rows) and {} == answer["missing"]
+    assert 4 * MIB <= rows["10.77.0.12@tcp"][1] < 5 * MIB and 150 * 8192 < rows["10.77.0.11@tcp"][0]
+    assert 150 <= rows["10.77.0.11@tcp"][3] and answer["began"] < answer["at"]
+
+
+ONE, OTHER = "10.0.0.1@o2ib", "fd00:172:16:11::5@tcp"
+
+
+class Exports:
+    """One OST and one MDT with three clients, of which two do something in each round."""
+
+    def __init__(self, release="2.17", now=T * NS):
+        self.kernels = [ExportsKernel(release, kind, now) for kind in ("OST", "MDT")]
+        for kernel in self.kernels:
+            for nid in (ONE, OTHER, "10.0.0.9@tcp", "0@lo"):
+                kernel.mount(now, nid, nid)
+
+    def work(self, now):
+        """ONE writes 23 MiB in 23 requests and opens 41 files, OTHER reads 37 MiB in 37."""
+        ost, mdt = self.kernels
+        ost.write(now, ONE, MIB, 23)
+        ost.read(now, OTHER, MIB, 37)
+        ost.write(now, "0@lo", MIB, 5)
+        mdt.request(now, ONE, "open", 41)
+
+    def save(self, now, root):
+        for kernel in self.kernels:
+            kernel.save(now, root)
+
+    def dump(self, now, path):
+        """As `lctl get_param *.*.exports.*.stats` prints them."""
+        path.write_text("".join(
+            f"{place}.{kernel.file_system}-{kernel.target}.exports.{nid}.stats=\n"
+            f"{kernel.text(now, nid).decode()}"
+            for kernel, place in zip(self.kernels, ("obdfilter", "mdt")) for nid in kernel.nids))
+        return path
+
+
+def by_node(answer):
+    """{node: (written, read, requests, metadata)}, and whether it is a lower bound."""
+    suffix = "_per_s" if answer["kind"] == "rates" else ""
+    return {row["node"]: (*(row[name + suffix] for name in METRICS), row["lower_bound"])
+            for row in answer["rows"]}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_dump_of_exports_by_node(tmp_path, release):
+    """All since the files began; the storage server itself stands apart."""
+    exports = Exports(release)
+    exports.work((T + 1) * NS)
+    done = top("--by", "node", "--statsfile", exports.dump((T + 2) * NS, tmp_path / "dump"),
+               "--json")
+    assert (0, "") == (done.status, done.err)
+    answer = json.loads(done.out)
+    assert {ONE: (23 * MIB, 0, 64, 41, False), OTHER: (0, 37 * MIB, 37, 0, False)} == by_node(
+        answer)
+    assert "totals" == answer["kind"] and {} == answer["missing"]
+    assert 5 * MIB == answer["file_systems"][0]["storage_servers"]["write_bytes"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_two_dumps_of_exports_by_node_are_the_io_between(tmp_path, release):
+    """Two rounds in 20 s."""
+    exports = Exports(release)
+    exports.work((T + 1) * NS)
+    before = exports.dump((T + 10) * NS, tmp_path / "before")
+    for _ in range(2):
+        exports.work((T + 11) * NS)
+    after = exports.dump((T + 30) * NS, tmp_path / "after")
+    answer = json.loads(top("--by", "node", "--json", "--statsfile", before, after).out)
+    assert ("rates", 20.0) == (answer["kind"], answer["span_s"])
+    assert {ONE: (2.3 * MIB, 0, 6.4, 4.1, False), OTHER: (0, 3.7 * MIB, 3.7, 0, False)} == {
+        node: pytest.approx(values) for node, values in by_node(answer).items()}
+
+
+@pytest.mark.parametrize("release", ["2.12", "2.17"])
+def test_what_was_cleared_between_two_dumps_is_a_lower_bound(tmp_path, release):
+    exports = Exports(release)
+    exports.work((T + 1) * NS)
+    before = exports.dump((T + 10) * NS, tmp_path / "before")
+    exports.kernels[0].clear((T + 15) * NS)
+    exports.kernels[0].write((T + 16) * NS, ONE, MIB, 3)
+    after = exports.dump((T + 30) * NS, tmp_path / "after")
+    answer = json.loads(top("--by", "node", "--json", "--statsfile", before, after).out)
+    assert pytest.approx((3 * MIB / 20, 0, 3 / 20, 0, True)) == by_node(answer)[ONE]
+
+
+def test_a_dump_without_exports_says_what_is_expected(tmp_path):
+    (tmp_path / "dump").write_text("obdfilter.scratch-OST0000.job_stats=\njob_stats:\n")
+    done = top("--by", "node", "--statsfile", tmp_path / "dump")
+    assert 1 == done.status and "expected the output of `lctl get_param *.*.exports.*.stats` for " \
+        "--by node, got no client's counters" in done.line
+
+
+@pytest.mark.parametrize("torn", [b"obdfilter.scratch-OST0000.exports.10.0.0.1@tcp.stats=\nsnap",
+                                  b"obdfilter.scratch-OST0000.exports.10.0.0.1@tcp.stats=\n\xff\0"])
+def test_a_torn_dump_of_exports_is_a_lower_bound(tmp_path, torn):
+    exports = Exports()
+    exports.work((T + 1) * NS)
+    path = exports.dump((T + 2) * NS, tmp_path / "dump")
+    path.write_bytes(path.read_bytes() + b"# another command\nversion=2.17.0\n" + torn)
+    done = top("--by", "node", "--statsfile", path)
+    assert (0, "") == (done.status, done.err)
+    assert ">=23.0" in done.out and "note: scratch: OST0000: not understood: " in done.out
+
+
+def test_a_storage_server_by_node_between_two_looks(tmp_path):
+    """Two rounds in 20 s, as ONE and OTHER; job_stats know nothing of them."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _TWO_LOOKS.replace("from test_top import tree", _EXPORTS_TREE),
+         str(tmp_path), "--local", "--root", str(tmp_path), "--once", "--by", "node", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={
+            "PATH": os.environ["PATH"], "TZ": "UTC",
+            "PYTHONPATH": ":".join([str(REPOSITORY), *sys.path])})
+    out, err = process.communicate(timeout=60)
+    assert (0, "") == (process.returncode, err)
+    answer = json.loads(out)
+    assert {ONE: (2.3 * MIB, 0, 6.4, 4.1, False), OTHER: (0, 3.7 * MIB, 3.7, 0, False)} == {
+        node: pytest.approx(values) for node, values in by_node(answer).items()}
+    assert {} == answer["missing"]
+
+
+_EXPORTS_TREE = """
+import time
+from test_top import NS, Exports, T
+import test_top
+exports = Exports(now=time.time_ns() - 60 * NS)
+exports.work(time.time_ns() - 50 * NS)
+def tree(root, k):
+    test_top.tree(root, 1)
+    for _ in range(k - 1):
+        exports.work(time.time_ns())
+    exports.save(time.time_ns(), root)
+tree(sys.argv[1], 1)
+"""
+
+
+def test_where_exports_cannot_be_read_it_says_so(tmp_path):
+    tree(tmp_path, 1)
+    done = top("--local", "--root", tmp_path, "--once", "--by", "node", "--every", "0.1")
+    assert 1 == done.status and "exports: No such file or directory" in done.line
+
+
 # -- what cannot be --------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("content, why", [
@@ -317,7 +474,7 @@ def test_dumps_in_the_wrong_order_are_said(tmp_path):
     (("--job-id", "%j"), "--job-id: expected --local or --statsfile with it"),
     (("--local", "--statsfile", "x"), "expected --local or --statsfile, got both"),
     (("--local", "--user", "alice"), "--user: expected the site's server to ask, got --local"),
-    (("--statsfile", "x", "--by", "node"), "--by node: expected the site's server to ask"),
+    (("--statsfile", "x", "--by", "user"), "--by user: expected the site's server to ask"),
     (("--statsfile", "a", "b", "c"), "expected one file or two, got 3"),
     (("--local", "--job-id", "%u"), "--job-id: expected a form such as"),
     (("--bogus",), "unrecognized arguments: --bogus")])

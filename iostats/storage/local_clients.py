@@ -1,0 +1,213 @@
+"""
+What each client does to the targets of this storage server, or did between two saved dumps, without
+any server: `iostats top --by node` with --local or --statsfile.
+
+    exports/NID/stats, again and again                                -> LocalClients
+    the output of `lctl get_param *.*.exports.*.stats`, one or two    -> dumped, between
+
+All by the rules of client_lives.py.  Here a client is its NID: whose it is, nobody is asked.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import namedtuple
+from itertools import groupby
+
+from iostats.base.errors import NotReadable
+from iostats.load.sums import ClientLoad
+from iostats.lustre import exports
+from iostats.storage import client_lives
+from iostats.storage.client_lives import Life
+from iostats.storage.client_table import ClientTable, NidSums
+from iostats.storage.targets import exports_of, instance_of, split_name
+from iostats.wire.messages.clients_encoder import REMOVED, RESET
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from iostats.lustre.exports import Glance
+    from iostats.storage.targets import LocalTarget
+
+    Key = tuple[str, str]                           # (file system, target)
+    Missing = dict[str, dict[str, str]]             # {file system: {target: why}}
+
+EXPECTED = "the output of `lctl get_param *.*.exports.*.stats`"
+_MOST_BYTES = 1 << 31               # of a dump: 50,000 clients of 12 targets have less
+_NAME = re.compile(rb"(?:obdfilter|mdt)\.([\w.-]{1,80})\.exports\.([0-9A-Za-z.:]+@[a-z][a-z0-9]*)"
+                   rb"\.stats=")
+_SNAPSHOT = re.compile(rb"snapshot_time +(\d{1,10})\.(\d{1,9}) secs\.([un])secs")
+
+DumpedClients = namedtuple("DumpedClients", "targets latest_ns")
+DumpedClients.__doc__ = """
+A saved dump of exports.
+
+Attributes:
+    targets: {(file system, target): {nid: exports.Glance}}.
+    latest_ns: when it was read, ns since 1970: the latest snapshot_time; 0 where there is none.
+"""
+
+
+class ClientAmountsOf:
+    """Adds up what clients did: a ClientLoad for each file system."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[str, list[float]]] = {}
+        self._low: set[tuple[str, str]] = set()
+        self.missing: Missing = {}
+
+    def add(self, key: Key, nid: str, amounts: Sequence[int], span_s: float | None) -> None:
+        """The amounts of a client, as of exports.ClientAmounts; `span_s`: to be divided by."""
+        read, written, reads, writes, operations = amounts
+        row = self._rows.setdefault(key[0], {}).setdefault(nid, [0, 0, 0, 0])
+        for place, amount in enumerate((written, read, reads + writes + operations,
+                                        operations if key[1].startswith("MDT") else 0)):
+            row[place] += amount / span_s if span_s else amount
+
+    def lacks(self, key: Key, nid: str, why: str) -> None:
+        """Some of it is missing: of a client, or "" for all of the target."""
+        if nid:
+            self._low.add((key[0], nid))
+        else:
+            self.missing.setdefault(key[0], {}).setdefault(key[1], why)
+
+    def loads(self, file_systems: Iterable[str]) -> dict[str, ClientLoad]:
+        """{file system: ClientLoad}, of these and of what was added."""
+        return {fs: ClientLoad(list(rows), list(rows.values()),
+                               [(fs, nid) in self._low for nid in rows], self.missing.get(fs, {}))
+                for fs, rows in {**{fs: {} for fs in file_systems}, **self._rows}.items()}
+
+
+class LocalClients:
+    """The clients of this machine's targets, between two readings of them."""
+
+    def __init__(self) -> None:
+        self._tables: dict[Key, ClientTable] = {}
+        self._looked, self._looked_ns = 0.0, (0, 0)     # at all targets, by both clocks
+
+    def look(self, found: Sequence[LocalTarget]) -> dict[str, ClientLoad]:
+        """
+        {file system: ClientLoad} of what came in since the last look, a second; the first look
+        counts nothing.  NotReadable where no exports can be read.
+        """
+        amounts, is_first = ClientAmountsOf(), not self._tables
+        began, began_ns = time.monotonic(), time.time_ns()
+        here = {(one.file_system, one.name) for one in found}
+        for key in self._tables.keys() - here:
+            del self._tables[key]
+        failed: dict[Key, str] = {}
+        for target in found:
+            key = target.file_system, target.name
+            table = self._tables.get(key)
+            if table is None:
+                table = self._tables[key] = ClientTable(
+                    None if is_first else (self._looked, self._looked_ns))
+            at, before, was_read = time.monotonic(), table.read_from, table.is_read
+            sums, instance = NidSums(), instance_of(target)
+            try:
+                reading = table.read(exports_of(target), bool(
+                    instance and table.instance and instance != table.instance), sums)
+            except OSError as error:
+                table.not_read()
+                failed[key] = f"{error.filename or 'exports'}: {error.strerror}" + (
+                    "; use root" if isinstance(error, PermissionError) else "")
+                amounts.lacks(key, "", f"cannot be read: {failed[key]}")
+                continue
+            table.instance, table.read_from = instance or table.instance, at
+            if not was_read:
+                amounts.lacks(key, "", "read for the first time")
+                continue
+            for nid, row in sums.rows.items():
+                amounts.add(key, nid, [column[row] for column in sums.columns], at - before)
+            if reading.bad:
+                amounts.lacks(key, "", f"{reading.bad} clients' files not understood, the first: "
+                                       f"{reading.why}")
+            for nid, why in reading.losses:
+                amounts.lacks(key, nid, why)
+        self._looked, self._looked_ns = began, (began_ns, time.time_ns())
+        if failed and len(failed) == len(found):
+            raise NotReadable(next(iter(failed.values())))
+        return amounts.loads(fs for fs, _ in here)
+
+
+# -- saved dumps ------------------------------------------------------------------------------
+
+def dumped(path: str) -> DumpedClients:
+    """The DumpedClients of a saved dump; one without exports is empty; NotReadable."""
+    targets: dict[Key, dict[str, Glance]] = {}
+    latest_ns = 0
+    try:
+        with open(path, "rb") as file:
+            for (key, nid), lines in groupby(_named_lines(file), lambda one: one[0]):
+                data = b"".join(line for _, line in lines) if nid else b""
+                if data:
+                    targets.setdefault(key, {})[nid] = exports.glance(
+                        data, f"{path}: {key[0]}-{key[1]}: {nid}")
+                    read = _SNAPSHOT.match(data)
+                    if read:                        # neither is padded in all releases
+                        latest_ns = max(latest_ns, int(read[1]) * 10**9
+                                        + int(read[2]) * (1000 if read[3] == b"u" else 1))
+    except OSError as error:
+        raise NotReadable(f"{path}: cannot be read: {error.strerror}; expected "
+                          f"{EXPECTED}") from None
+    return DumpedClients(targets, latest_ns)
+
+
+def _named_lines(file: Iterable[bytes]) -> Iterator[tuple[tuple[Key, str], bytes]]:
+    """((key, nid), line) of each line of a client's file; ((("", ""), ""), line) of others."""
+    nothing = (("", ""), "")
+    name, read = nothing, 0
+    for line in file:
+        read += len(line)
+        if read > _MOST_BYTES:
+            raise NotReadable(f"expected a dump of up to {_MOST_BYTES >> 30} GiB, got more")
+        if line.startswith(b"#"):                   # between two commands of a script
+            name = nothing
+        head, equals, rest = line.partition(b"=")
+        if equals and b"." in head and b" " not in head:
+            found = _NAME.match(line)
+            key = split_name(found[1].decode("ascii", "replace")) if found else None
+            name = (key, found[2].decode("ascii")) if found and key else nothing
+            line = rest
+        if line.strip():
+            yield name, line
+
+
+def oldest(dump: DumpedClients) -> float | None:
+    """When the oldest file began, seconds since 1970; None where one of them does not show it."""
+    starts = [one.start_ns for clients in dump.targets.values() for one in clients.values()]
+    return min(starts) / 1e9 if starts and all(starts) else None
+
+
+def between(before: DumpedClients | None, now: DumpedClients,
+            span_s: float | None) -> dict[str, ClientLoad]:
+    """
+    {file system: ClientLoad} of what came in between two dumps; None: of all since the files began.
+    """
+    amounts = ClientAmountsOf()
+    for key, clients in now.targets.items():
+        old = before.targets.get(key) if before is not None else {}
+        if old is None:
+            amounts.lacks(key, "", "not in the first file")
+            continue
+        for nid, glance in clients.items():
+            if nid not in old or before is None:
+                gain = client_lives.whole(glance)
+            else:
+                gain = client_lives.between(Life(*old[nid][:3]), glance, False,
+                                            (before.latest_ns, before.latest_ns))
+            amounts.add(key, nid, gain.amounts, span_s)
+            if gain.why:
+                amounts.lacks(key, nid, gain.why)
+                if gain.why == RESET and not glance.start_ns:
+                    amounts.lacks(key, "", "some clients' counters began again")
+            if glance.why:
+                amounts.lacks(key, "", f"not understood: {glance.why}")
+        gone = old.keys() - clients.keys()
+        if gone:
+            amounts.lacks(key, "", f"{min(gone)}: {REMOVED}")
+    for key in (before.targets.keys() if before is not None else set()) - now.targets.keys():
+        amounts.lacks(key, "", "not in the second file")
+    return amounts.loads(fs for fs, _ in now.targets)
