@@ -17,7 +17,7 @@ from iostats.base import config as site
 from iostats.base import node_list
 from iostats.base.errors import ConfigError, IostatsError
 from iostats.doctor import counters as doctor_counters
-from iostats.doctor import job_server, storage
+from iostats.doctor import job_server, relay, storage
 from iostats.doctor import site as doctor_site
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
@@ -67,7 +67,8 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
     checks.append(_state_directory(config))
     job, job_check = _job(given, config)
     checks += [job_check, check or _node_list(node)]
-    return checks + doctor_site.examine(config, node) + job_server.examine(given, config, job, node)
+    return (checks + doctor_site.examine(config, node) + relay.examine(config)
+            + job_server.examine(given, config, job, node))
 
 
 # -- this machine ----------------------------------------------------------------------------

@@ -148,6 +148,8 @@ class SiteServer(RpcServer):
     # -- messages --------------------------------------------------------------------------------
 
     def refuse(self, why: str, node: Optional[str] = None) -> None:
+        if node is not None and self._relays.has_refused(node, why):
+            return
         count = self._refused[why] = self._refused.get(why, 0) + 1
         if count & (count - 1) == 0:                 # 1, 2, 4, 8, ...: to keep the log short
             log.warning("%s messages refused: %s (the last one of %s)", count, why, node or "?")

@@ -36,6 +36,19 @@ class RelaySecret(Secret):
         self.reject_reason = (f"the server of cluster {cluster} has another secret for relay "
                               f"{relay}, or does not know it (site.cfg there: [relay_from])")
 
+    def check(self, header: str, body: bytes) -> tuple[str, int | None, str]:
+        try:
+            return super().check(header, body)
+        except AuthenticationError as error:
+            if error.claimed:
+                error.claimed = claimed_by(error.claimed)
+            raise
+
+
+def claimed_by(relay: str) -> str:
+    """How a log tells a relay from a node of that name."""
+    return f"relay {relay}"
+
 
 class RelaySecrets:
     """
@@ -66,7 +79,7 @@ class RelaySecrets:
                 return self._known[name][1]
         raise AuthenticationError(
             protocol.NOT_AUTHENTICATED, "no relay of this name may speak here (site.cfg: "
-            "[relay_from])", f"relay {name}" if is_node_name(name) else None)
+            "[relay_from])", claimed_by(name) if is_node_name(name) else None)
 
     def _look(self, name: str) -> None:
         """Read a relay's secret, if it is another one than before."""

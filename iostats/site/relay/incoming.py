@@ -16,7 +16,7 @@ from iostats.base.job_id import is_node_name
 from iostats.wire import protocol, relays
 from iostats.wire.messages.clients import ClientBlock, ReceivedClients
 from iostats.wire.messages.clients_decoder import decoded_clients
-from iostats.wire.relay_auth import RelaySecrets
+from iostats.wire.relay_auth import RelaySecrets, claimed_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,6 +86,20 @@ class RelaysFrom:
             raise WireError(protocol.INTERNAL_ERROR, str(error)) from None
         return {**answer, "left_out": "; ".join(
             f"{why}, such as {some}" for why, some in left_out.items())} if left_out else answer
+
+    def has_refused(self, claimed: str, why: str) -> bool:
+        """
+        Log that an unauthenticated message was refused; False where it is of none of the relays.
+
+        `claimed`: as of AuthenticationError; `why`: in words.
+        """
+        source = next((one for name, one in self._sources.items() if claimed_by(name) == claimed),
+                      None)
+        if source is None:
+            return False
+        self.say(source.name, f"its messages are refused: {why}: is the secret in {source.secret} "
+                              f"the one that it has, and its clock right?")
+        return True
 
     def refuse_method(self, name: str) -> None:
         """A relay has called another method than it may; WireError."""
