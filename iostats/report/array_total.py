@@ -8,8 +8,9 @@ that shared a node with anybody is an upper bound.
 from __future__ import annotations
 
 from iostats.base.errors import one_line
-from iostats.base.units import bytes_text
+from iostats.base.units import bytes_text, range_text
 from iostats.lustre.metrics import operations_in
+from iostats.report.storage_server_tables import bounds_of
 from iostats.report.text_table import table
 from iostats.totals import bounds
 from iostats.totals.record import Record
@@ -64,6 +65,8 @@ def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str
     if rows:
         lines.append(table(("File System", "File Read", "File Write", "Operations"), rows, form,
                            ("left", "left", "left", "right")))
+    elif lacking == len(records):
+        lines += _by_node(records, bool(others), config, form)
     if shared:
         lines.append(f"note: other jobs were on nodes of {shared} of these {kind}, each of which "
                      f"has the whole node's numbers: the true total may be lower")
@@ -71,6 +74,30 @@ def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str
         lines.append(f"note: of {lacking} of these {kind} no node has reported: the true "
                      f"total may be higher")
     return "\n".join(map(one_line, "\n".join(lines).split("\n"))) + "\n"
+
+
+def _by_node(records: list[Record], is_low: bool, config: Any, form: str) -> list[str]:
+    """Of parts of which no node has reported: what their nodes did, between two bounds."""
+    known = [record.by_node for record in records
+             if record.by_node and not record.by_node.why_none]
+    is_low = is_low or len(known) < len(records)
+    sums: dict[str, list[list[Any]]] = {}
+    labels = {}
+    for found in known:
+        for fs in found.file_systems:
+            labels[fs.name] = config.labels.get(fs.name, fs.name)
+            total = sums.setdefault(fs.name, [["", 0, 0] for _ in bounds_of(fs)])
+            for place, (metric, low, high) in enumerate(bounds_of(fs)):
+                before = total[place]
+                total[place] = [metric, before[1] + low, None if is_low or high is None
+                                or before[2] is None else before[2] + high]
+    wanted = config["report.file_systems"] or sorted(sums)
+    rows = [(labels[name], *(range_text(low, high, metric, config["report.units"])
+                             for metric, low, high in sums[name]))
+            for name in wanted if name in sums]
+    return ["By their nodes, at the storage servers:",
+            table(("File System", "Read", "Written", "Reads", "Writes", "Operations"), rows, form,
+                  ("left",) + ("right",) * 5)] if rows else []
 
 
 def _is_shared(record: Record) -> bool:

@@ -61,6 +61,12 @@ def is_known_by_node_only(record: Record) -> bool:
                 and not (record.harvest and record.harvest.file_systems))
 
 
+def has_nothing(record: Record) -> bool:
+    """Whether all that is known of what a job did is why its nodes' numbers are not its own."""
+    return bool(record.by_node and record.by_node.why_none and not record.coverage.reported
+                and not record.harvest)
+
+
 def notes_on_shared_nodes(shared: dict[str, int]) -> list[str]:
     by_count: dict[int, list[str]] = {}
     for node, count in shared.items():

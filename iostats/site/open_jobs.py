@@ -209,17 +209,20 @@ class OpenJobs:
         """
         Make another record due for each of these runs: what their nodes did is known.  StateError.
         """
-        now, found = self._now(), {}
+        now, found, new = self._now(), {}, set()
         for key, facts in runs.items():
             if key in self.jobs:                # it is due, and will have it
                 continue
             kept = self._store.job(key)
+            if kept is None:
+                new.add(key)
             found[key] = kept.about if kept is not None else msgspec.json.encode(AboutJob(
                 scheduler=scheduler, cluster=key.cluster, attempt=key.attempt, user=facts.user))
         self._store.expect((key, about, runs[key].user, now, now) for key, about in found.items())
         for key, about in found.items():
             job = self.jobs[key] = self._job(key, about, now)
-            job.facts, job.is_told = runs[key], True
+            # Of one with reports the batch system is asked again: also for jobs that these name.
+            job.facts, job.is_told = runs[key], key in new
 
     def expect(self, jobs: dict[str, Optional[Facts]], scheduler: str) -> None:
         """

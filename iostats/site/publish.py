@@ -12,7 +12,7 @@ import logging
 
 from iostats import schedulers
 from iostats.base.errors import IostatsError
-from iostats.report import accounting_comment, job_tables
+from iostats.report import accounting_comment, coverage, job_tables
 from iostats.site.write_as_user import WriteError, Writer
 
 TYPE_CHECKING = False
@@ -90,7 +90,8 @@ class Publisher:
         user, job = record.job.user, record.job.id
         text = job_tables.text(job_tables.labelled(record, self._config), self._config,
                                self._config["report.format"])
-        if "comment" in places and facts is not None:
+        # The short form has no bounds.
+        if "comment" in places and facts is not None and not coverage.is_known_by_node_only(record):
             one = asyncio.ensure_future(self._comment(about.scheduler, facts, key.attempt, record))
             if key in self._commenting:
                 self._commenting[key].cancel()               # of an older record

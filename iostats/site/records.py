@@ -197,7 +197,8 @@ class Records:
             if one.facts is not None:
                 self._harvest.lives.learn(one.key.job, one.facts)
         for one in made:
-            await self._publisher.show(one.key, one.job.about, one.facts, one.record)
+            if not coverage.has_nothing(one.record):
+                await self._publisher.show(one.key, one.job.about, one.facts, one.record)
 
     async def made(self, key: Key, job: OpenJob, facts: Facts | None,
                    others: dict[Key, Facts]) -> MadeRecord:

@@ -12,7 +12,7 @@ from test_job_totals import llite, osc
 from trees import report as of_node
 
 from iostats.base import config
-from iostats.report import job_fields, job_list, job_tables
+from iostats.report import array_total, job_fields, job_list, job_tables
 from iostats.report.listing import NumberForm
 from iostats.report.job_summary import Summary, summary_of
 from iostats.totals.job_totals import Totals
@@ -210,3 +210,22 @@ def test_what_nodes_reported_stands_before_it():
 def test_a_summary_without_it_is_as_it_was():
     assert (None, None, "") == (Summary().by_node_read_bytes, Summary().by_node_operations_max,
                                 summary_of(record()).by_node_why)
+
+
+def tasks(*found):
+    """The total of an array's tasks, of which no node has reported."""
+    return array_total.as_text("4711", [record(found=one).replaced(
+        batch={**SLURM, "array_job": "4711"}) for one in found], config.Config(), "plain", "")
+
+
+def test_an_arrays_total_is_the_sum_of_its_tasks_bounds():
+    second = by_node(file_system(io_of(10 * GIB), io_of(12 * GIB)))
+
+    assert "1.2-1.4 TiB" in tasks(by_node(SCRATCH), by_node(IDLE))
+    assert "60.0-72.0 GiB" in tasks(*[second] * 6)
+
+
+def test_a_task_without_bounds_leaves_no_upper_one_of_the_array():
+    found = tasks(by_node(SCRATCH), by_node(why_none="it shared node7 with job 4712"))
+
+    assert ">= 1.2 TiB" in found and "-1.4" not in found
