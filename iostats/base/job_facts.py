@@ -57,28 +57,6 @@ class Facts(namedtuple("Facts", (
     __slots__ = ()
 
 
-JobList = namedtuple("JobList", "jobs exclusive")
-JobList.__doc__ = """
-What a batch system says of all its jobs at one moment.
-
-Attributes:
-    jobs: [Facts], one for each run: all that run, and those that it has not forgotten since.
-    exclusive: raw ids of those that have whole nodes, for themselves alone.
-"""
-
-ListSettings = namedtuple("ListSettings", "kept_s cluster ahead_s within_s",
-                          defaults=(None, "", 0.0, None))
-ListSettings.__doc__ = """
-What is true of all JobLists of a batch system.
-
-Attributes:
-    kept_s: a run is in the list for so long after its end; None: that is not known.
-    cluster: the batch system's name of itself; "".
-    ahead_s: its clock less ours, seconds; within_s: and by how much that may be wrong, None
-        where the two clocks could not be compared.
-"""
-
-
 def parse_exit(text: object) -> tuple[int | None, int | None]:
     """
     (exit status, signal) of "STATUS:SIGNAL", as Slurm writes it, or of "STATUS"; None for none.

@@ -41,9 +41,9 @@ A scheduler is a file with
                                absent
     FACTS_COME_LATE            `facts` has nothing of a job from its end until some seconds later;
                                may be absent: it has
-    job_list(run)              a job_facts.JobList of all users' jobs, by one command that a batch
+    job_list(run)              a job_list.JobList of all users' jobs, by one command that a batch
                                system can be asked once a minute; NotReadable; may be absent
-    list_settings(run)         the job_facts.ListSettings of these lists; may be absent
+    list_settings(run)         the job_list.ListSettings of these lists; may be absent
     runs_between(since, until, run)   [Facts] of all runs at any moment of that time (seconds since
                                1970, by its own clock), of its accounting; None where there is none;
                                may be absent

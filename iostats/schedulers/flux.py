@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.job_facts import Facts
+    from iostats.base.job_list import JobList, ListSettings
 
 NAME = "flux"
 JOB_ID_VARIABLE = "FLUX_JOB_ID"
@@ -53,6 +54,7 @@ _STATE_BITS = {1: "NEW", 2: "DEPEND", 4: "PRIORITY", 8: "SCHED", 16: "RUN", 32: 
                64: "INACTIVE"}
 _RESULT_BITS = {1: "COMPLETED", 2: "FAILED", 4: "CANCELED", 8: "TIMEOUT"}
 _NEVER_STARTED = -128
+_KEPT_S = 600.0
 _FORM = 'flux jobs\' form, {"id": ..., "state": ...} or {"jobs": [...]}'
 
 
@@ -143,6 +145,35 @@ def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Fac
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
+
+
+def job_list(run: commands.Run | None = None, now: float | None = None) -> JobList:
+    """
+    The JobList of all jobs of this instance, with those that have ended within ten minutes;
+    NotReadable.  Needs flux-core 0.49.
+    """
+    from iostats.base.job_list import JobList
+    if now is None:
+        import time
+        now = time.time()
+    command = ["flux", "jobs", "--json", "-A", "--count=1000000", f"--since={now - _KEPT_S:.0f}",
+               "--filter=running,inactive"]
+    status, text, wrong = commands.ask(command, run)
+    if status:
+        raise commands.refused(command, status, wrong)
+    return JobList([one for one in parse_json(text).values()
+                    if one.nodes and one.started is not None], frozenset())
+
+
+def list_settings(run: commands.Run | None = None) -> ListSettings:
+    """How long an ended job is in such a list: where jobs are purged sooner, that is not known."""
+    from iostats.base.job_list import ListSettings
+    for limit in ("age", "num"):
+        status, text, _ = commands.ask(["flux", "config", "get", "--default=",
+                                        f"job-manager.inactive-{limit}-limit"], run)
+        if status or (text.strip() and not (limit == "age" and text.strip()[-1:] in "hd")):
+            return ListSettings()
+    return ListSettings(_KEPT_S)
 
 
 def parse_json(text: str) -> dict[str, Facts]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.job_facts import Facts
+    from iostats.base.job_list import JobList, ListSettings
 
 NAME = "lsf"
 JOB_ID_VARIABLE = "LSB_JOBID"
@@ -55,7 +56,10 @@ REASONS = {"TERM_RUNLIMIT": job_facts.TIMEOUT, "TERM_DEADLINE": job_facts.TIMEOU
            **dict.fromkeys(("TERM_OWNER", "TERM_ADMIN", "TERM_FORCE_OWNER", "TERM_FORCE_ADMIN"),
                            job_facts.CANCELLED)}
 _FORM = 'bjobs\' form, {"RECORDS": [{"JOBID": "4711", ...}]}'
-_UNKNOWN = "is not found"
+_UNKNOWN, _NO_JOB = "is not found", "no job found"
+_JSON = ["bjobs", "-a", "-json", "-o", " ".join(FIELDS)]
+_LINES = ["bjobs", "-a", "-o", f"{' '.join(FIELDS)} delimiter='{DELIMITER}'"]
+TIME_STEP_S = 60.0                  # as bjobs tells the time
 
 
 def about(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -93,10 +97,8 @@ def facts(jobs: Iterable[str], run: commands.Run | None = None,
     if now is None:
         import time
         now = time.time()
-    ways = ((parse_json, ["bjobs", "-a", "-json", "-o", " ".join(FIELDS)]),
-            (parse_text, ["bjobs", "-a", "-o", f"{' '.join(FIELDS)} delimiter='{DELIMITER}'"]))
     failed: NotReadable | None = None
-    for parse, command in ways:
+    for parse, command in ((parse_json, _JSON), (parse_text, _LINES)):
         status, text, wrong = commands.ask([*command, *asked], run)
         try:
             if text.strip():
@@ -108,6 +110,53 @@ def facts(jobs: Iterable[str], run: commands.Run | None = None,
         except NotReadable as error:
             failed = failed or error
     raise failed  # type: ignore[misc]                 # both ways have
+
+
+def job_list(run: commands.Run | None = None, now: float | None = None) -> JobList:
+    """The JobList of all jobs, with those that have ended within CLEAN_PERIOD; NotReadable."""
+    from iostats.base.job_list import JobList
+    if now is None:
+        import time
+        now = time.time()
+    failed: NotReadable | None = None
+    for parse, command in ((parse_json, _JSON), (parse_text, _LINES)):
+        argv = [*command, "-u", "all"]
+        status, text, wrong = commands.ask(argv, run)
+        try:
+            if not text.strip() and _NO_JOB in wrong.lower():
+                return JobList([], frozenset())
+            if not text.strip():
+                raise commands.refused(argv, status, wrong)
+            return JobList([one for one in parse(text, now).values()
+                            if one.nodes and one.started is not None], frozenset())
+        except NotReadable as error:
+            failed = failed or error
+    raise failed  # type: ignore[misc]                 # both ways have
+
+
+def list_settings(run: commands.Run | None = None) -> ListSettings:
+    """How long an ended job is in `bjobs -a`; NotReadable."""
+    command = ["bparams", "-a"]
+    status, text, wrong = commands.ask(command, run)
+    if status:
+        raise commands.refused(command, status, wrong)
+    return parse_settings(text)
+
+
+def parse_settings(text: str) -> ListSettings:
+    """
+    The ListSettings of `bparams -a`: CLEAN_PERIOD_DONE, where there is one, is of jobs without an
+    error.
+
+    >>> parse_settings("CLEAN_PERIOD = 3600\\nCLEAN_PERIOD_DONE = 900\\n").kept_s
+    900.0
+    """
+    from iostats.base.job_list import ListSettings
+    found = [number(value.split()[0]) for line in text.splitlines()
+             for name, is_one, value in [line.partition("=")]
+             if is_one and name.strip() in ("CLEAN_PERIOD", "CLEAN_PERIOD_DONE") and value.strip()]
+    known = [value for value in found if value is not None]
+    return ListSettings(float(min(known)) if known else None)
 
 
 def parse_json(text: str, now: float | None = None) -> dict[str, Facts]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.job_facts import Facts
+    from iostats.base.job_list import JobList
 
 NAME = "pbs"
 JOB_ID_VARIABLE = "PBS_JOBID"
@@ -43,6 +44,8 @@ ON_EACH_NODE = "pbsdsh --"
 CGROUPS = tuple(f"{service}/{jobs}/{{job}}" for service in ("pbs_jobs.service", "pbspro.service")
                 for jobs in ("jobid", "jobs"))                    # v1, v2: its cgroups hook
 
+LIST_COMMANDS = (("qstat", "-t", "-f", "-F", "json"), ("qstat", "-t", "-f"))
+_WHOLE_HOSTS = "exclhost"            # in place=scatter:exclhost; excl is of vnodes
 COMMANDS = (("qstat", "-x", "-f", "-F", "json"), ("qstat", "-x", "-f"), ("qstat", "-f"))
 # E: the job's processes are gone, its epilogues run.  B: an array of which some run.
 # M, moved to another server, is none of ours any more; U and S wait with their processes there.
@@ -126,6 +129,54 @@ def facts(jobs: Iterable[str], run: commands.Run | None = None) -> dict[str, Fac
     return found
 
 
+def job_list(run: commands.Run | None = None) -> JobList:
+    """
+    The JobList of all jobs that have not ended; NotReadable.  What has ended is in it only with
+    `-x`, and then for weeks, so such a list proves of no time that nobody else was there; a job's
+    own placement (place=exclhost) does.
+    """
+    failed: NotReadable | None = None
+    for command, parse in ((LIST_COMMANDS[0], parse_job_list), (LIST_COMMANDS[1], parse_job_text)):
+        status, text, wrong = commands.ask(command, run)
+        try:
+            if status:
+                raise commands.refused(command, status, wrong)
+            return parse(text)
+        except NotReadable as error:
+            failed = failed or error
+    raise failed  # type: ignore[misc]                 # both ways have
+
+
+def parse_job_list(text: str) -> JobList:
+    """The JobList of `qstat -t -f -F json`; NotReadable."""
+    found = commands.json_object(text, "qstat -F json", _FORM).get("Jobs", {})
+    jobs = parse_json(text)
+    return _listed(jobs, {job: _place(found[job], found[job].get("Resource_List"), "place")
+                          for job in jobs})
+
+
+def parse_job_text(text: str) -> JobList:
+    """The same of `qstat -t -f`; nothing where there is no job."""
+    records = _records(text) if text.strip() else {}
+    return _listed({job: _facts(job, record) for job, record in records.items()}, {
+        job: _place(record, record) for job, record in records.items()})
+
+
+def _place(record: dict[str, Any], resources: Any, name: str = "Resource_List.place") -> str:
+    """How a job's nodes were chosen; "" of one that is suspended, as these are others' then."""
+    if commands.field(record, "job_state") == "S" or not isinstance(resources, dict):
+        return ""
+    return commands.field(resources, name)
+
+
+def _listed(jobs: dict[str, Facts], places: Mapping[str, str]) -> JobList:
+    from iostats.base.job_list import JobList
+    return JobList([one for one in jobs.values() if one.state is RUNNING and one.nodes
+                    and one.started is not None],
+                   frozenset(job for job, place in places.items()
+                             if _WHOLE_HOSTS in place.split(":")))
+
+
 def _is(job: str, asked: str) -> bool:
     return job == asked or job.startswith(asked + ".")
 
@@ -149,6 +200,12 @@ def parse_text(text: str) -> dict[str, Facts]:
 
     The first line of a name counts: the job's environment, which its user writes, comes late.
     """
+    return {job: _facts(job, record) for job, record in _records(text).items()
+            if job and job.isprintable()}
+
+
+def _records(text: str) -> dict[str, dict[str, str]]:
+    """{job: {attribute: value}} of `qstat -f`; NotReadable."""
     jobs: dict[str, dict[str, str]] = {}
     record: dict[str, str] | None = None
     name = ""
@@ -167,7 +224,7 @@ def parse_text(text: str) -> dict[str, Facts]:
                 record[name] = value
     if not jobs:
         raise commands.not_of_the_form("qstat -f", '"Job Id: ..." and its attributes', text)
-    return {job: _facts(job, record) for job, record in jobs.items() if job and job.isprintable()}
+    return jobs
 
 
 def _facts(job: str, record: dict[str, Any]) -> Facts:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from iostats.base.job_facts import Facts, JobList, ListSettings
+    from iostats.base.job_facts import Facts
+    from iostats.base.job_list import JobList, ListSettings
     from iostats.schedulers.commands import Run
 
 NAME = "slurm"

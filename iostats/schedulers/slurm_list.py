@@ -20,7 +20,8 @@ from __future__ import annotations
 import time
 
 from iostats.base.errors import NotReadable
-from iostats.base.job_facts import ENDED, JobList, ListSettings, number
+from iostats.base.job_facts import ENDED, number
+from iostats.base.job_list import JobList, ListSettings
 from iostats.schedulers import commands, slurm_output
 
 TYPE_CHECKING = False

@@ -18,7 +18,8 @@ from typing import Any
 
 from iostats import schedulers
 from iostats.base.errors import IostatsError, StateError
-from iostats.base.job_facts import Facts, JobList, ListSettings
+from iostats.base.job_facts import Facts
+from iostats.base.job_list import JobList, ListSettings
 from iostats.report.node_sets import folded
 from iostats.site import by_node
 from iostats.site.job_lifecycle import WRITES_BACK_S
@@ -193,11 +194,13 @@ class AllJobs:
         due = [run for run in self.runs.runs.values() if self._is_due(run)][:_MOST_AT_ONCE]
         if not due:
             return False
-        known = await self._facts_of(due)
+        known, now = await self._facts_of(due), self._now() + self._settings.ahead_s
         found: dict[Key, tuple[JobRun, NodesRecord]] = {}
         told: dict[Key, Facts] = {}
         for run in due:
             facts = self._of_run(run, known)
+            if run.ended is None and facts.ended is not None:       # no list shows what has ended
+                self.runs.learn(facts, now)
             key = self._jobs.key_of(facts)
             found[key] = run, await self._member(run)
             told[key] = facts

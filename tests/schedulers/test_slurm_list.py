@@ -8,7 +8,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from iostats.base.errors import NotReadable
-from iostats.base.job_facts import ENDED, RUNNING, ListSettings
+from iostats.base.job_facts import ENDED, RUNNING
+from iostats.base.job_list import ListSettings
 from iostats.schedulers import slurm_list
 
 # As printed by 22.05.8.
