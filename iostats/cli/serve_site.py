@@ -62,6 +62,7 @@ async def _serve(store: Store, checks: Sequence[auth.Credentials], config: Confi
     process.raise_limits(config, 64 + sum(outlet.connections for outlet in outlets))
     server = SiteServer(store, checks, config, time.time, outlets)
     server.harvest.relays = told
+    told.start()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -178,6 +178,11 @@ def filtered_epoch(epoch: str, words: Iterable[str]) -> str:
     return epoch[:8] + hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
 
 
+def is_of_others(epoch: str, other: str) -> bool:
+    """Whether two of these epochs are of different clients."""
+    return epoch[8:] != other[8:]
+
+
 def secret_file(config: Config, name: str) -> str:
     """The file of the secret that is shared with the cluster, or the relay, `name`."""
     return os.path.join(config["site.relay_secrets"], f"{name}.secret")

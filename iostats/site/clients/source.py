@@ -26,7 +26,7 @@ import numpy
 from iostats.site.clients.readings import AMOUNTS, ClientReading, GainEntry, MarkedLoss
 from iostats.site.clients.source_state import encoded_source
 from iostats.wire.messages.clients_encoder import NEW_EPOCH, WENT_DOWN
-from iostats.wire.relays import is_relayed
+from iostats.wire.relays import is_of_others, is_relayed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class ClientSource:
     def _begin(self, epoch: str, at: float) -> None:
         """Another epoch."""
         # The second half is that of the relay's clients: relays.filtered_epoch.
-        is_other = is_relayed(self.node) and self.epoch[8:] != epoch[8:]
+        is_other = is_relayed(self.node) and is_of_others(self.epoch, epoch)
         if self.read_from is not None:
             self.losses.append(MarkedLoss(min(self.read_from, at), max(self.read_from, at), "", "",
                                           OTHER_CLIENTS if is_other else NEW_EPOCH))

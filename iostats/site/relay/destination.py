@@ -131,6 +131,9 @@ class RelayDestination:
         self._sweeps: queue.Queue[RelayedSweep] = queue.Queue(_MOST_WAITING)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"relay {to.cluster}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to keep and to send what is put."""
         self._thread.start()
 
     # -- on the server's loop
@@ -161,7 +164,8 @@ class RelayDestination:
 
     def close(self) -> None:
         self._stopped.set()
-        self._thread.join(2.0)
+        if self._thread.ident is not None:
+            self._thread.join(2.0)
         self._told.save()
         self._delivery.spool.close()
 
@@ -172,21 +176,23 @@ class RelayDestination:
         self._delivery.learn_time()
         while not self._stopped.is_set():
             try:
-                try:
-                    sweep = self._sweeps.get(timeout=0.2)
-                except queue.Empty:
-                    pass
-                else:
-                    self._keep(sweep)
-                if self._sweeps.empty() and len(self._delivery.spool):
-                    self._delivery.deliver(time.monotonic() + _TURN_S)
-                    self._told.save_sometimes()
+                self.turn(0.2)
             except Exception as error:
                 if not isinstance(error, (IostatsError, OSError)):
                     log.exception("internal error; please report: in the relay")
                 self._say(f"{error}")
                 self._known.clear()
                 self._stopped.wait(1.0)
+
+    def turn(self, within_s: float) -> None:
+        """Keep a sweep, if one comes in that time, and send what waits, for a moment."""
+        try:
+            self._keep(self._sweeps.get(timeout=within_s))
+        except queue.Empty:
+            pass
+        if self._sweeps.empty() and len(self._delivery.spool):
+            self._delivery.deliver(time.monotonic() + _TURN_S)
+            self._told.save_sometimes()
 
     def _keep(self, sweep: RelayedSweep) -> None:
         """Keep the messages of one storage server's sweep."""

@@ -78,6 +78,8 @@ class RelaysFrom:
                                   f"refused")
             raise WireError(protocol.REFUSED, f"expected at most {_MOST_SERVERS} storage servers")
         taken, left_out = permitted(taken, source, self._ours(harvest))
+        if _needs_all(taken, harvest):
+            return {"taken": False, "want": "full", "why": "[relay_from] has changed here"}
         for why, some in left_out.items():
             self.say(source.name, f"left out: {why}, such as {some}", why)
         try:
@@ -120,6 +122,15 @@ class RelaysFrom:
             return
         self._said[relay, key] = now
         log.warning("relay %s: %s", relay, text)
+
+
+def _needs_all(taken: ReceivedClients, harvest: Harvest) -> bool:
+    """Whether a message tells of other clients than those before, and not of all of them."""
+    sources = harvest.clients.sources
+    return not taken.head.full and any(
+        known.epoch and relays.is_of_others(known.epoch, block.head.epoch)
+        for block, _ in taken.blocks
+        if (known := sources.get((taken.head.node, block.head.file_system, block.head.kind))))
 
 
 def permitted(taken: ReceivedClients, source: Source, ours: Container[str]

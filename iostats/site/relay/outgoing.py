@@ -55,6 +55,9 @@ class Relays:
     All destinations of [relay]; ConfigError, or StateError where a spool can't be used.
 
     `say`: gets a line for the administrator.
+
+    Attributes:
+        destinations: [RelayDestination].
     """
 
     def __init__(self, config: Config, say: Callable[[str], object],
@@ -62,13 +65,18 @@ class Relays:
         name = relays.own_name(config)
         self._now = now
         self._parts: dict[str, list[Any]] = {}
-        self._destinations: list[RelayDestination] = []
+        self.destinations: list[RelayDestination] = []
         try:
             for one in relays.destinations(config):
-                self._destinations.append(RelayDestination(config, one, name, say, now))
+                self.destinations.append(RelayDestination(config, one, name, say, now))
         except BaseException:
             self.close()
             raise
+
+    def start(self) -> None:
+        """Begin to send."""
+        for destination in self.destinations:
+            destination.start()
 
     def heard(self, taken: Union[ReceivedSweep, ReceivedClients], ahead: float,
               clients: ClientHarvest) -> None:
@@ -77,7 +85,7 @@ class Relays:
         read, seconds.
         """
         head = taken.head
-        if not self._destinations or relays.is_relayed(head.node):
+        if not self.destinations or relays.is_relayed(head.node):
             return
         node, parts = head.node, self._parts.setdefault(head.node, [])
         if head.seq == 1:
@@ -86,7 +94,7 @@ class Relays:
             parts.extend((block, ahead) for block, _ in taken.blocks)
         if len(parts) > _MOST_BLOCKS:
             parts.clear()
-            for destination in self._destinations:
+            for destination in self.destinations:
                 destination.need_all(node)
         if not head.last:
             return
@@ -95,7 +103,7 @@ class Relays:
             return                              # it tells nothing of clients
         sweep = RelayedSweep(node, head.boot_id, head.slot, head.every, False, _readings(parts))
         everything = None
-        for destination in self._destinations:
+        for destination in self.destinations:
             if destination.needs_all(node):
                 everything = everything or self._everything(sweep, clients)
                 destination.put(everything)
@@ -108,7 +116,7 @@ class Relays:
             agent = agents.get(node)
             if relays.is_relayed(node) or agent is None or self._parts.get(node):
                 continue
-            wanting = [one for one in self._destinations if one.needs_all(node) and one.has_room]
+            wanting = [one for one in self.destinations if one.needs_all(node) and one.has_room]
             if wanting:
                 sweep = RelayedSweep(node, "", int(agent.slot), int(agent.every), True, ())
                 sweep = self._everything(sweep, clients)
@@ -118,7 +126,7 @@ class Relays:
     def _everything(self, sweep: RelayedSweep, clients: ClientHarvest) -> RelayedSweep:
         """All that is known of the storage server of a sweep."""
         long_ago = self._now() - _LOSSES_S
-        since = min(one.told_until(sweep.server, long_ago) for one in self._destinations)
+        since = min(one.told_until(sweep.server, long_ago) for one in self.destinations)
         readings: list[RelayedReading] = []
         for (node, file_system, kind), source in sorted(clients.sources.items()):
             if node != sweep.server or source.last is None:
@@ -137,7 +145,7 @@ class Relays:
 
     def close(self) -> None:
         """What is not sent is sent after the next start."""
-        for destination in self._destinations:
+        for destination in self.destinations:
             destination.close()
 
 

@@ -1,0 +1,255 @@
+"""
+Whatever happens on the way of what is relayed, a cluster has each client's amounts once: kills of
+either server at any step, lost answers, damaged and lost spools, a full one.
+
+The two servers are in this process; what is between them is a function.
+"""
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from client_messages import ClientAgent, by_kind
+from harvest_inside import BEGAN, HarvestInside
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relay_desk import added
+
+from iostats.base.cooperative import finished
+from iostats.base.errors import NotDelivered
+from iostats.server.rpc_server import RelayCaller
+from iostats.site.relay.incoming import RelaysFrom
+from iostats.site.relay.outgoing import Relays
+from iostats.storage import delivery
+from iostats.wire.messages.sweep_decoder import PackedSweep
+
+OURS, ALSO, THEIRS = "10.9.0.11@o2ib2", "10.9.0.12@o2ib2", "10.5.0.23@tcp5"
+SERVERS, EVERY_S = ("oss1", "oss2"), 20
+NOTHING = (0,) * 6
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _at_once():
+    """Another try needs no pause, and a call no thread: sqlite's objects stay in theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivery, "_FIRST_PAUSE_S", 0.0)
+        patch.setattr(delivery, "_LONGEST_PAUSE_S", 0.0)
+        patch.setattr(delivery.auth, "with_timeout", lambda within_s, what, action: action())
+        yield
+
+
+class TwoSites:
+    """A server that relays, that of a cluster, and the storage servers' agents."""
+
+    def __init__(self, directory, spool_bytes=1 << 30, lnets="o2ib2"):
+        self.directory, self.choices = directory, {
+            "site_relay_name": "alkindi", "site_relay_secrets": directory / "secrets",
+            "site_relay_spool_dir": directory / "spool", "site_relay_spool_bytes": spool_bytes}
+        self.lnets = lnets
+        self.is_away = self.loses_answer = False
+        self.said, self.relays = [], None
+        self.alkindi = HarvestInside(directory / "alkindi.sqlite", **self.choices)
+        self.xe = HarvestInside(directory / "xe.sqlite",
+                                site_relay_secrets=directory / "secrets")
+        self.agents = {name: ClientAgent(name, every=EVERY_S) for name in SERVERS}
+        self.did = {}                           # {NID: [of CLIENT_METRICS]}
+        self.begin()
+        self.allow("o2ib2")
+        delivery.client.call = self.call
+
+    def begin(self):
+        """The relay's server starts."""
+        config = self.alkindi.config
+        config.free["relay"] = {self.lnets: "xe.example xe"}
+        config.origin[f"relay.{self.lnets}"] = "a test"
+        self.relays = self.alkindi.harvest.relays = Relays(
+            config, self.said.append, lambda: self.alkindi.now)
+        [self.to] = self.relays.destinations
+
+    def allow(self, lnets):
+        """The cluster's server lets the relay speak of these clients."""
+        config = self.xe.config
+        config.free["relay_from"] = {"alkindi": f"gdata; {lnets}"}
+        config.origin["relay_from.alkindi"] = "a test"
+        self.hears = RelaysFrom(config, lambda: self.xe.now)
+
+    def call(self, host, port, name, signs, node, method, params, *within, learn=None):
+        """What the cluster's server answers."""
+        assert (host, node, method) == ("xe.example", "alkindi", "packed_clients")
+        if self.is_away:
+            raise NotDelivered("away")
+        answer = self.hears.answer(self.xe.harvest, PackedSweep(2, params), RelayCaller(node, None))
+        self.xe.store.commit()
+        if self.loses_answer:
+            self.loses_answer = False
+            raise NotDelivered("the answer was lost")
+        return answer
+
+    def sweep(self, server, gains, **fields):
+        """A storage server's next sweep: {NID: amounts}."""
+        self.alkindi.now += EVERY_S / 2
+        self.xe.now = self.alkindi.now
+        slot = self.alkindi.now // EVERY_S * EVERY_S
+        message = self.agents[server].message(slot, by_kind("gdata", gains), **fields)
+        answer = self.alkindi.tell(server, message)
+        if not answer["taken"]:
+            self.agents[server].again()
+            message = self.agents[server].message(slot, by_kind("gdata", dict.fromkeys(
+                gains, NOTHING)), **fields)
+            assert self.alkindi.tell(server, message)["taken"]
+        for nid, amounts in gains.items():
+            self.did[nid] = added(self.did.get(nid, NOTHING), amounts)
+
+    def turn(self):
+        """Both servers do what there is to do."""
+        self.alkindi.turn()
+        for _ in range(20):
+            self.to.turn(0.0)
+        self.xe.turn()
+
+    def kill_relay(self):
+        self.relays.close()
+        self.alkindi.again()
+        self.begin()
+
+    def first_sweeps(self):
+        """All clients are known, and have done nothing."""
+        for server in SERVERS:
+            self.sweep(server, dict.fromkeys((OURS, ALSO, THEIRS), NOTHING))
+        self.turn()
+
+    def last_sweeps(self):
+        """Until nothing waits."""
+        self.is_away = self.loses_answer = False
+        for _ in range(3):
+            for server in SERVERS:
+                self.sweep(server, dict.fromkeys((OURS, ALSO, THEIRS), NOTHING))
+            self.turn()
+        assert not list((self.directory / "spool/xe").glob("*.message"))
+
+    def of(self, desk, since=BEGAN, until=BEGAN + 10**6):
+        """{NID: ClientTotals} of a server."""
+        return {nid: one for (fs, nid), one in finished(desk.harvest.clients.between(
+            since, until, "gdata", [OURS, ALSO, THEIRS])).items()}
+
+    def check(self):
+        """The cluster has its own clients' amounts, all and once; and what may be missing."""
+        ours, theirs = self.of(self.alkindi), self.of(self.xe)
+        for nid in (OURS, ALSO):
+            assert theirs[nid].low == ours[nid].low == list(self.did[nid]), nid
+        assert THEIRS not in theirs
+        for loss in self.losses(self.alkindi):
+            assert loss in self.losses(self.xe)
+
+    def losses(self, desk):
+        """{(since, until, target, nid, why)} of the cluster's clients."""
+        return {(one.since, one.until, one.target, one.nid, one.why)
+                for one in (loss for node in desk.harvest.agents
+                            for loss in desk.harvest.clients.losses_of(node, "gdata", 0.0))
+                if one.nid != THEIRS}
+
+    def close(self):
+        self.relays.close()
+        for desk in (self.alkindi, self.xe):
+            desk.store.close()
+
+
+def damage(sites, number):
+    """A file of the spool is overwritten."""
+    found = sorted((sites.directory / "spool/xe").glob("*.message"))
+    if found:
+        found[number % len(found)].write_bytes(b"not what it was")
+
+
+def run(steps, directory, **how):
+    """
+    Let this happen: [(what, a number)]; then all is well again, and is looked at.  What was logged.
+    """
+    call = delivery.client.call
+    sites = TwoSites(Path(directory), **how)
+    try:
+        sites.first_sweeps()
+        for what, number in steps:
+            if what == "io":
+                nid = (OURS, ALSO, THEIRS)[number % 3]
+                sites.sweep(SERVERS[number // 3 % 2], {nid: (
+                    41_003 + number, 53_007, 23, 37, 43, 61)})
+            elif what == "loss":
+                now = sites.alkindi.now
+                sites.sweep(SERVERS[number % 2], {OURS: NOTHING}, losses=[{
+                    "since": now - 3, "until": now, "target": "OST0000", "why": f"reason {number}",
+                    "nid": (OURS, THEIRS, "")[number % 3]}])
+            elif what == "turn":
+                sites.turn()
+            elif what == "kill relay":
+                sites.kill_relay()
+            elif what == "kill cluster":
+                sites.xe.again()
+            elif what == "away":
+                sites.is_away = True
+            elif what == "back":
+                sites.is_away = False
+            elif what == "lose answer":
+                sites.loses_answer = True
+            elif what == "damage":
+                damage(sites, number)
+            elif what == "lose spool":
+                sites.relays.close()
+                shutil.rmtree(sites.directory / "spool")
+                sites.kill_relay()
+        sites.last_sweeps()
+        sites.check()
+        return sites.said
+    finally:
+        delivery.client.call = call
+        sites.close()
+
+
+_WHAT = ("io", "io", "io", "loss", "turn", "turn", "kill relay", "kill cluster", "away", "back",
+         "lose answer", "damage", "lose spool")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(_WHAT), st.integers(0, 40)), max_size=40))
+def test_amounts_are_counted_once_and_losses_are_told_whatever_happens(steps):
+    with tempfile.TemporaryDirectory() as directory:
+        run(steps, directory)
+
+
+def test_what_waits_too_long_is_dropped_and_amounts_stay_exact(tmp_path):
+    """A spool of 1 MiB has place for some 250 messages; what is left of it can be used."""
+    steps = [("io", 0), ("turn", 0), ("away", 0)]
+    chance = random.Random(23)
+    steps += [step for _ in range(700) for step in (("io", chance.randrange(40)), ("turn", 0))]
+    said = run([*steps, ("kill relay", 0), ("io", 4)], tmp_path, spool_bytes=1 << 20)
+    assert any("the oldest messages are dropped" in line for line in said)
+
+
+def test_clients_that_are_told_of_later_bring_no_amounts_of_before(tmp_path):
+    """Neither where the relay tells of more networks, nor where the cluster lets it."""
+    call = delivery.client.call
+    sites = TwoSites(tmp_path)
+    try:
+        sites.first_sweeps()
+        some, more = (41_003, 53_007, 23, 37, 43, 61), (1009, 0, 11, 0, 3, 7)
+        sites.sweep("oss1", {OURS: some, THEIRS: some})
+        sites.turn()
+        sites.relays.close()
+        sites.lnets = "o2ib2 tcp5"                      # the relay's administrator
+        sites.kill_relay()
+        sites.last_sweeps()
+        sites.allow("o2ib2 tcp5")                       # the cluster's
+        sites.last_sweeps()
+        assert sites.of(sites.xe)[OURS].low == list(some)
+        since = sites.xe.now
+        sites.sweep("oss1", {OURS: more, THEIRS: more})
+        sites.last_sweeps()
+        found = sites.of(sites.xe)
+        assert found[OURS].low == added(some, more) and found[THEIRS].low == list(more)
+        assert "the relay tells of other clients than before" in found[OURS].why[0]
+        assert not [why for why in sites.of(sites.xe, since)[OURS].why if "relay" in why]
+    finally:
+        delivery.client.call = call
+        sites.close()
