@@ -20,7 +20,8 @@ from iostats.cli import list_options, nodes
 from iostats.report import node_fields
 from iostats.server.rpc_server import Caller
 
-ONE, OTHER = "10.0.0.1@o2ib", "10.0.0.7@o2ib"
+ONE, RAIL, OTHER = "10.0.0.1@o2ib", "10.0.0.1@o2ib1", "10.0.0.7@o2ib"
+NODE = "nid001"                     # of ONE and RAIL
 MIB = 1 << 20
 UTC = {"TZ": "UTC"}
 
@@ -28,17 +29,19 @@ UTC = {"TZ": "UTC"}
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """
-    A desk whose server has heard two storage servers: ONE has written 23 MiB in 37 requests and
-    opened 41 files, OTHER has read 53 kB in 7 requests, the storage server itself has written.
+    A desk whose server has heard two storage servers: NODE has written 23 MiB in 37 requests, 3 of
+    them by its second rail, and opened 41 files, OTHER has read 53 kB in 7 requests, the storage
+    server itself has written.
     """
     with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
-        desk.configure(harvest_interval=1)
+        (desk.directory / "nids").write_text(f"# NID NAME\n{ONE} {NODE}\n{RAIL} {NODE}\n")
+        desk.configure(harvest_interval=1, clients_names=desk.directory / "nids")
         desk.server = desk.site()
         until(lambda: desk.clients("oss1", "scratch", {
-            ONE: (0, 23 * MIB, 0, 37, 3, 0), OTHER: (53_000, 0, 7, 0, 0, 0),
+            ONE: (0, 20 * MIB, 0, 34, 3, 0), RAIL: (0, 3 * MIB, 0, 3, 0, 0), OTHER: (53_000, 0, 7, 0, 0, 0),
             "0@lo": (0, 61 * MIB, 0, 61, 0, 0)})["taken"], what="oss1's sweep")
         desk.clients("mds1", "scratch", {ONE: (0, 0, 0, 0, 0, 41)})
-        until(lambda: [41, 0] == [row["mdt_operations"] for row in listed(desk)],
+        until(lambda: [0, 41] == [row["mdt_operations"] for row in listed(desk)],
               what="the sweep of mds1")
         yield desk
 
@@ -57,8 +60,8 @@ def test_a_line_for_each_node(site):
     found = done(site, "-P", "-n", "--noconvert", "-o",
                  "Node,FileSystems,WriteBytes,ReadBytes,Reads,Writes,OSTOps,MDTOps,Requests")
     assert (0, "") == (found.status, found.err)
-    assert [[ONE, "scratch", str(23 * MIB), "0", "0", "37", "3", "41", "81"],
-            [OTHER, "scratch", "0", "53000", "7", "0", "0", "0", "7"]] == [
+    assert [[OTHER, "scratch", "0", "53000", "7", "0", "0", "0", "7"],
+            [NODE, "scratch", str(23 * MIB), "0", "0", "37", "3", "41", "81"]] == [
         [cell.replace(">= ", "") for cell in line.split("|")] for line in found.out.splitlines()]
 
 
@@ -67,22 +70,24 @@ def test_a_table_for_people_has_its_time_and_its_notes(site):
     title, heading, dashes, first, second, *notes = found.out.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT00:00:00 to \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", title)
     assert node_fields.DEFAULT.split(",") == heading.split() and set(dashes) == {"-", " "}
-    assert (OTHER, ONE) == (first.split()[0], second.split()[0])
+    assert (OTHER, NODE) == (first.split()[0], second.split()[0])
     assert "51.8 KiB" in first and "23.0 MiB" in second
     assert (">=" in first) == any("not read before" in note for note in notes)
 
 
 def test_what_nobody_knows_is_unknown_and_says_so(site):
-    found = done(site, "-P", "-n", "-o", "Node,ReadBytes,Note", "nid[001-002]", ONE)
-    assert ["nid001|-|no client is known by this name or NID",
-            "nid002|-|no client is known by this name or NID"] == found.out.splitlines()[1:]
-    assert found.out.startswith(f"{ONE}|")
+    found = done(site, "-P", "-n", "-o", "Node,ReadBytes,Note", "nid[001-003]")
+    first, *others = found.out.splitlines()
+    assert first.startswith(f"{NODE}|")
+    assert ["nid002|-|no client is known by this name or NID",
+            "nid003|-|no client is known by this name or NID"] == others
 
 
 def test_rows_can_be_chosen(site):
     assert [OTHER] == [row["node"] for row in listed(site, OTHER)]
     assert [] == listed(site, "-f", "home")
-    assert [ONE] == [row["node"] for row in listed(site, "--sort", "-WriteBytes", "--limit", "1")]
+    assert [NODE] == [row["node"] for row in listed(site, "--sort", "-WriteBytes", "--limit", "1")]
+    assert [(RAIL, 3 * MIB)] == [(row["node"], row["write_bytes"]) for row in listed(site, RAIL)]
     assert [] == listed(site, "-S", "now-2days", "-E", "now-1days")
 
 
@@ -104,11 +109,11 @@ def test_what_is_wrong_is_one_line(site, words, why):
 
 
 def test_json_is_one_document(site):
-    answer = json.loads(done(site, "--json", ONE).out)
+    answer = json.loads(done(site, "--json", NODE).out)
     assert {"schema", "since", "until", "swept", "nodes", "count", "next"} == set(answer)
     [row] = answer["nodes"]
     assert {*node_fields.NAMES, "at_most"} == set(row)
-    assert (23 * MIB, 37, 41, [ONE]) == (
+    assert (23 * MIB, 37, 41, [ONE, RAIL]) == (
         row["write_bytes"], row["writes"], row["mdt_operations"], row["nids"])
 
 
@@ -126,13 +131,13 @@ def test_top_and_query_have_the_clients_too(site):
     assert "~" not in found.out
     found = site.iostats("query", "f", "--json", env=UTC)
     rows = {row["client"]: row for row in json.loads(found.out)["rows"]}
-    assert {ONE, OTHER} == set(rows)
-    assert (23 * MIB, 81, 41) == tuple(rows[ONE][name] for name in (
+    assert {ONE, RAIL, OTHER} == set(rows) and NODE == rows[RAIL]["node"]
+    assert (20 * MIB, 78, 41) == tuple(rows[ONE][name] for name in (
         "write_bytes", "requests", "metadata"))
     assert "write_bytes_per_s" in rows[ONE] and "rates_lower_bound" in rows[ONE]
     table = site.iostats("query", "clients", env={"COLUMNS": "120", **UTC})
     assert (0, "") == (table.status, table.err)
-    assert "23.0 MiB" in table.out and max(map(len, table.out.splitlines())) <= 120
+    assert "20.0 MiB" in table.out and "NODE" in table.out and max(map(len, table.out.splitlines())) <= 120
     found = site.iostats("query", "f", "--user", "alice", env=UTC)
     assert 3 == found.status and "clients are not counted by job" in found.line
 

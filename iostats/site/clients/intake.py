@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 
+from iostats.base.cooperative import AT_ONCE
 from iostats.base.errors import StateError
 from iostats.site.clients.client_store import (
     FOR_EVER,
@@ -312,7 +313,9 @@ class ClientHarvest:
                 sums = yield from self._sums(name, since, until, slack_s)
                 numbers = sums.having() if wanted is None else [
                     number for nid in wanted if (number := known.find(nid)) >= 0]
-                for number in numbers:
+                for at, number in enumerate(numbers):
+                    if at % AT_ONCE == 0:
+                        yield
                     if number < len(sums.low):
                         found[name, known.names[number] or f"#{number}"] = sums.totals(number)
         finally:
