@@ -327,7 +327,10 @@ class Harvest:
             target for key, target in self.targets.items()
                             if self._slots.get(key, 0.0) >= slot // (pause := self._pause(target))
                             * pause])
-        self.clients.end_sweep(slot, every, not missing, self._pause_of)
+        servers: dict[str, set[str]] = {}
+        for target in self.sweep.targets:
+            servers.setdefault(target.file_system, set()).update(filter(None, (target.node,)))
+        self.clients.end_sweep(slot, every, not missing, self._pause_of, servers)
         for sink in self.sinks:
             try:
                 sink.sweep(self.sweep, self)

@@ -38,8 +38,9 @@ def site(tmp_path_factory):
         desk.configure(harvest_interval=1, clients_names=desk.directory / "nids")
         desk.server = desk.site()
         until(lambda: desk.clients("oss1", "scratch", {
-            ONE: (0, 20 * MIB, 0, 34, 3, 0), RAIL: (0, 3 * MIB, 0, 3, 0, 0), OTHER: (53_000, 0, 7, 0, 0, 0),
-            "0@lo": (0, 61 * MIB, 0, 61, 0, 0)})["taken"], what="oss1's sweep")
+            ONE: (0, 20 * MIB, 0, 34, 3, 0), RAIL: (0, 3 * MIB, 0, 3, 0, 0),
+            OTHER: (53_000, 0, 7, 0, 0, 0), "0@lo": (0, 61 * MIB, 0, 61, 0, 0)})["taken"],
+            what="oss1's sweep")
         desk.clients("mds1", "scratch", {ONE: (0, 0, 0, 0, 0, 41)})
         until(lambda: [0, 41] == [row["mdt_operations"] for row in listed(desk)],
               what="the sweep of mds1")
@@ -137,7 +138,8 @@ def test_top_and_query_have_the_clients_too(site):
     assert "write_bytes_per_s" in rows[ONE] and "rates_lower_bound" in rows[ONE]
     table = site.iostats("query", "clients", env={"COLUMNS": "120", **UTC})
     assert (0, "") == (table.status, table.err)
-    assert "20.0 MiB" in table.out and "NODE" in table.out and max(map(len, table.out.splitlines())) <= 120
+    assert "20.0 MiB" in table.out and "NODE" in table.out
+    assert max(map(len, table.out.splitlines())) <= 120
     found = site.iostats("query", "f", "--user", "alice", env=UTC)
     assert 3 == found.status and "clients are not counted by job" in found.line
 

@@ -96,3 +96,19 @@ def test_totals_since_the_servers_start_never_go_back(desk):
         zip(found.nids, found.totals.tolist()))
     desk.harvest.clients.reload()
     assert desk.harvest.clients.sweep is None
+
+
+def test_a_storage_server_whose_agent_does_not_read_exports_makes_lower_bounds(desk):
+    """oss2 has a target of the same file system, and tells of jobs alone; home is another one."""
+    desk.clients("oss1", "scratch", {NID: SOME})
+    desk.now -= 20                                          # mds1 begins in the same sweep
+    desk.clients("mds1", "home", {OTHER: SOME})
+    desk.send("oss2", desk.block("OST0007"))
+    desk.turn()
+    why = "it tells nothing of its clients ([harvest] exports there)"
+    assert {"oss2": why} == desk.harvest.clients.sweep.file_systems["scratch"].missing
+    assert {} == desk.harvest.clients.sweep.file_systems["home"].missing
+    assert {NID: True} == {nid: low for nid, (_, low) in rates(desk).items()}
+    totals = desk.did(BEGAN + 0.25, BEGAN + 20.25)
+    assert (True, [f"oss2: {why}"]) == totals["scratch", NID][2:]
+    assert not totals["home", OTHER].is_lower_bound

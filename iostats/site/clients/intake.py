@@ -30,7 +30,14 @@ from iostats.site.clients.history import NO_SLACK, ClientSums, merged
 from iostats.site.clients.keeping import merge_hours, nothing, parts_of
 from iostats.site.clients.nids import KnownNids
 from iostats.site.clients.node_names import NodeNames
-from iostats.site.clients.rates import GONE_S, ClientSweep, rates_of, readers_of
+from iostats.site.clients.rates import (
+    GONE_S,
+    SILENT,
+    ClientSweep,
+    current_of,
+    rates_of,
+    readers_of,
+)
 from iostats.site.clients.source import ClientSource
 from iostats.site.clients.source_state import decoded_source
 from iostats.site.harvest_checkpoints import Checkpoints
@@ -38,7 +45,7 @@ from iostats.wire.messages.clients_decoder import decoded_client_block
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Mapping
     from typing import Any, Optional
 
     from iostats.base.config import Config
@@ -80,6 +87,7 @@ class ClientHarvest:
         self.nids: dict[str, KnownNids] = {}
         self._gained = GainedSinceStart()           # by number, and some may get others
         self.sweep: Optional[ClientSweep] = None
+        self._silent: dict[str, list[str]] = {}
         self._is_due, self._merging = False, nothing()
         self._look_at = 0.0                         # time.monotonic() of the next look for old rows
         self._asked = set[int]()                    # questions under way
@@ -185,12 +193,18 @@ class ClientHarvest:
     # -- sweeps ----------------------------------------------------------------------------------
 
     def end_sweep(self, slot: float, every: float, complete: bool,
-                  pause_of: Callable[[str], float]) -> None:
-        """Make the ClientSweep of `slot`."""
+                  pause_of: Callable[[str], float],
+                  servers: Mapping[str, Iterable[str]] | None = None) -> None:
+        """
+        Make the ClientSweep of `slot`; `servers`: {file system: storage servers that have targets}.
+        """
         found = {}
         for name, nids in self.nids.items():
-            rates = rates_of(nids, self._sources_of(name), slot, self._now(), pause_of,
-                             self._gained.of(name, len(nids)))
+            sources = self._sources_of(name)
+            self._silent[name] = sorted({*(servers or {}).get(name, ())} - {
+                one.node for one in current_of(sources, self._now())})
+            rates = rates_of(nids, sources, slot, self._now(), pause_of,
+                             self._gained.of(name, len(nids)), self._silent[name])
             if rates is not None:
                 found[name] = rates
         self.sweep = ClientSweep(slot, every, complete, found) if found else None
@@ -356,3 +370,5 @@ class ClientHarvest:
                 sums.mark(-1, f"{one.node}: its clients were not read before")
             if one.read_from is None or one.read_from < until:
                 sums.mark(-1, f"{one.node}: its clients were not read up to then")
+        for node in self._silent.get(name, ()):
+            sums.mark(-1, f"{node}: {SILENT}")

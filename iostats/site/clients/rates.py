@@ -45,6 +45,7 @@ Attributes:
         than before.
 """
 
+SILENT = "it tells nothing of its clients ([harvest] exports there)"
 GONE_S = 86400.0               # a storage server that is silent for longer is not waited for
 
 
@@ -68,21 +69,27 @@ def readers_of(sources: Iterable[ClientSource]) -> dict[str, ClientSource]:
     return found
 
 
+def current_of(sources: Iterable[ClientSource], now: float) -> list[ClientSource]:
+    """Those that have told something in the last day."""
+    return [one for one in sources if one.last is not None and now - one.slot < GONE_S]
+
+
 def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: float,
-             pause_of: Callable[[str], float], totals: _Array) -> ClientRates | None:
+             pause_of: Callable[[str], float], totals: _Array,
+             silent: Iterable[str] = ()) -> ClientRates | None:
     """
     The ClientRates of a file system's sources in the sweep of `slot`; None where all are gone.
 
     `pause_of`: seconds between two sweeps of a storage server; `totals`: ClientRates.totals of all
-    `nids`.
+    `nids`; `silent`: storage servers that have targets, and tell nothing of clients.
     """
     readers = set(readers_of(sources).values())
-    current = [one for one in sources if one.last is not None and now - one.slot < GONE_S]
+    current = current_of(sources, now)
     if not current:
         return None
     rates = numpy.zeros((len(nids), len(CLIENT_METRICS)))
     is_known, is_low = numpy.zeros(len(nids), bool), numpy.zeros(len(nids), bool)
-    missing: dict[str, str] = {}
+    missing: dict[str, str] = dict.fromkeys(silent, SILENT)
     for one in current:
         pause, last = pause_of(one.node), one.last
         assert last is not None
