@@ -146,7 +146,9 @@ class NodeCounters:
             if len(index) > len(then):
                 more = np.zeros((len(index) - len(then), len(CLIENT_METRICS)), np.int64)
                 then = np.concatenate((then, more))
-        gains: Array = np.maximum(totals - then[rows], 0)
+        if (totals < then[rows]).any():         # the store was read again: all begin at 0
+            then[:] = 0
+        gains: Array = totals - then[rows]
         then[rows] = totals
         self._clients[fs] = list(nids), index, rows, then
         return gains

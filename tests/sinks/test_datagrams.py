@@ -252,6 +252,7 @@ def test_an_address_that_is_looked_up_is_waited_for():
     lookup = Lookup()
     gmond = Gmond(address="lookup", domain="snake", lookup=lookup)
     assert {SUMS} == {host for host, _ in gmond.values({"node1": RATES})}
+    assert (0, 1, "node1") == (gmond.made.unnamed, gmond.made.unplaced, gmond.made.an_unplaced)
     lookup.known["node1.snake"] = "192.168.7.11"
     assert "192.168.7.11:node1.snake" in {host for host, _ in gmond.values({"node1": RATES})}
     lookup.known["node2.snake"] = ""                                 # there is none
@@ -260,7 +261,8 @@ def test_an_address_that_is_looked_up_is_waited_for():
 
 def test_nids_that_have_no_address():
     """Also half of one, and one that inet_aton would take."""
-    assert "" == ip_of(["27@gni", "10.77.0@tcp", "1@tcp", "0x0a.1.1.1@tcp", "@tcp", ""])
+    assert "" == ip_of(["27@gni", "10.77.0@tcp", "1@tcp", "0x0a.1.1.1@tcp", "@tcp", "", "\0@tcp",
+                        "\udcff@tcp", "10.77.0.\u0661@tcp"])
 
 
 def test_names_that_could_break_xml_or_paths_are_made_safe():
@@ -269,6 +271,12 @@ def test_names_that_could_break_xml_or_paths_are_made_safe():
     for one in map(decoded, gmond.sweep({'no"de/..<1>': RATES}, fs="a/..")):
         for text in (one["host"], one["name"], *itertools.chain(*one.get("extra", ()))):
             assert not set(text) & set('"<>&/\\'), one
+
+
+def test_a_long_name_of_a_file_system_is_cut():
+    """The name of a metric is that of a file of gmetad's."""
+    names = {one["name"] for one in map(decoded, Gmond().sweep({"node1": RATES}, fs="f" * 300))}
+    assert 100 == max(map(len, names)) and 9 == len(names)
 
 
 RATE = st.floats(0, 1e15)

@@ -135,10 +135,10 @@ def test_the_loop_goes_on_while_a_sweep_is_sent(site, opened, receiver):
 
 
 def test_ten_thousand_nodes_come_through_a_normal_buffer(opened, receiver):
-    """6 metrics of each, sent within a sweep of 20 s: none is lost, and the loop is free."""
+    """6 metrics of each, within a sweep of 40 s, with all the metadata: none is lost."""
     names = {f"10.77.{number // 250}.{number % 250}@tcp": f"node{number}"
              for number in range(10_000)}
-    site, to, got = ClientSite(names), receiver(), []
+    site, to, got = ClientSite(names, every_s=40), receiver(), []
     stop = threading.Event()
 
     def receive():
@@ -219,6 +219,27 @@ def test_nodes_that_are_not_sent_are_told_of_after_some_sweeps(site, opened, rec
     assert 1 == number_of(sink, "iostats_ganglia_lower_bounds")
 
 
+def test_addresses_that_do_not_come_are_told_of(site, opened, receiver, monkeypatch):
+    """DNS hangs: this has nothing to do with names that are not known."""
+    never = threading.Event()
+    monkeypatch.setattr(socket, "gethostbyname", lambda name: never.wait() and "")
+    sink = opened(receiver().port, address="lookup")
+    sink._datagrams._hosts._lookup._resolve = socket.gethostbyname
+    for _ in range(5):
+        swept(sink, site, {"scratch": rates_of({N1: RATES})})
+    assert ["ganglia: 1 nodes are not sent, such as node1: /etc/hosts and DNS have not told their "
+            "addresses yet ([ganglia] address = lookup)"] == sink.said
+    assert 1 == number_of(sink, "iostats_ganglia_unnamed_nodes")
+    never.set()
+
+
+def test_a_name_with_both_kinds_of_addresses_is_an_ipv4_one(site, opened, receiver):
+    """As gmond's own channels, unless they say otherwise."""
+    to = receiver()
+    swept(opened(to=f"localhost:{to.port}"), site, {"scratch": rates_of({N1: RATES})})
+    assert "2300.5" == values_of(to.received())["10.77.0.11:node1", "scratch_read_bytes"]
+
+
 @pytest.mark.parametrize("options, message", [
     ({"send_to": "gmond1:8649x"}, "[ganglia] send_to: expected HOST:PORT such as 239.2.11.71:8649, "
                                   "got 'gmond1:8649x'"),
@@ -232,6 +253,8 @@ def test_nodes_that_are_not_sent_are_told_of_after_some_sweeps(site, opened, rec
      "oss_ops mds_ops reads writes, got 'reads reads'"),
     ({"names": "data=vu_short apps"}, "[ganglia] names: expected FILE_SYSTEM=NAME, several with "
      "spaces between, got 'data=vu_short apps'"),
+    ({"names": "data=short apps=short"}, "[ganglia] names: expected FILE_SYSTEM=NAME, several with "
+     "spaces between, got 'data=short apps=short'"),
     ({"sums_host": "lustre"}, "[ganglia] sums_host: expected IP:NAME, got 'lustre'"),
     ({"sums_host": "fd00::1:lustre"},
      "[ganglia] sums_host: expected IP:NAME, got 'fd00::1:lustre'"),
@@ -329,6 +352,24 @@ def test_a_real_gmond_has_each_rate_in_the_nodes_own_host(site, opened, gmond):
         metric.get(name) for name in ("TYPE", "UNITS", "SLOPE", "TMAX", "DMAX"))
     assert "lustre" == {extra.get("NAME"): extra.get("VAL")
                         for extra in metric.iter("EXTRA_ELEMENT")}["GROUP"]
+
+
+@pytest.mark.ganglia
+def test_the_rates_are_in_the_host_of_the_nodes_own_gmond(site, opened, gmond, tmp_path):
+    """Beside what the node has sent itself, under the name that gmond found: no second host."""
+    one, path = gmond(), tmp_path / "gmetric.conf"
+    path.write_text(f"udp_send_channel {{\n host = 127.0.0.1\n port = {one.port}\n}}\n")
+    subprocess.run(["gmetric", "-c", path, "-n", "load_one", "-v", "23", "-t", "float"], check=True)
+    [own] = until(lambda: list(one.hosts()), what="the node's own host")
+    assert "127.0.0.1" == own[1] and "node1" != own[0]
+    site.clients.names.names = {"127.0.0.1@tcp": "node1"}
+    swept(opened(one.port, sums_host="10.0.0.1:lustre"), site,
+          {"scratch": rates_of({"127.0.0.1@tcp": RATES})})
+    until(lambda: ("lustre", "10.0.0.1") in one.hosts(), what="the sums")
+    found = until(lambda: one.hosts()[own] if len(one.hosts()[own]) >= 5 else None,
+                  what="our metrics")
+    assert {"load_one"} | {f"scratch_{word}" for word in ganglia.HARVESTED} == set(found)
+    assert {own, ("lustre", "10.0.0.1")} == set(one.hosts())
 
 
 @pytest.mark.ganglia

@@ -105,6 +105,16 @@ def test_a_client_that_is_away_for_a_sweep_loses_nothing():
                                                     "10.77.0.2@tcp": row(5)})
 
 
+def test_amounts_that_begin_again_are_counted_on():
+    """The server has read its store again, after an error; a counter goes on."""
+    desk = Desk()
+    desk.reads({"10.77.0.1@tcp": row(23), "10.77.0.2@tcp": row(3)})
+    assert {"node1": 23, "node2": 3 + 5} == desk.reads({"10.77.0.1@tcp": row(0),
+                                                        "10.77.0.2@tcp": row(5)})
+    assert {"node1": 23 + 37, "node2": 3 + 5} == desk.reads({"10.77.0.1@tcp": row(37),
+                                                             "10.77.0.2@tcp": row(5)})
+
+
 NIDS = [f"10.77.0.{number}@tcp" for number in range(1, 6)] + ["10.9.0.1@o2ib", "0@lo"]
 GAINS = st.dictionaries(st.sampled_from(["scratch", "home"]), st.dictionaries(
     st.sampled_from(NIDS), st.integers(0, 2**44), max_size=7), max_size=2)

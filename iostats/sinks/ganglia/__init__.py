@@ -40,7 +40,7 @@ def _metrics(value: str) -> list[str]:
 def _names(value: str) -> dict[str, str]:
     pairs = [word.split("=") for word in value.split()]
     found = {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and all(pair)}
-    if len(found) < len(pairs):
+    if len(set(found.values())) < len(pairs):
         raise ValueError
     return found
 

@@ -28,6 +28,7 @@ import numpy as np
 from iostats.load.amounts import CLIENT_METRICS
 from iostats.sinks.ganglia.packet import (
     GONE_S,
+    LONGEST_NAME,
     METADATA_START,
     SLOPE_BOTH,
     VALUE_START,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from iostats.sinks.ganglia.hosts import Hosts
 
 GROUP = "lustre"
+_LONGEST_PREFIX = LONGEST_NAME - len("_cluster_write_bytes")
 _TRANSFERS = ("reads", "writes")
 # word -> units, columns of CLIENT_METRICS that are added up, title, what it is
 ABOUT = {
@@ -107,20 +109,22 @@ class Datagrams:
     of the sums; `send_low`: whether rates that may be too low are sent.
 
     Attributes:
-        shown, unnamed, low: how many nodes were sent at the last sweep; were not, having no Host;
-            were not, since their rates may be too low.
-        an_unnamed: one of the second kind, for a message.
+        shown, low: how many nodes were sent at the last sweep; were not, since their rates may be
+            too low.
+        unnamed, unplaced: how many were not sent, since their name is not known; since their
+            address is not known yet.
+        an_unnamed, an_unplaced: one of these, for a message; "" for none.
     """
 
     def __init__(self, metrics: Sequence[str], names: Mapping[str, str], hosts: Hosts, sums: Host,
                  idle_s: float, metadata_s: float, send_low: bool) -> None:
         self._metrics, self._names, self._hosts, self._sums = tuple(metrics), names, hosts, sums
         self._idle_s, self._metadata_s, self._send_low = idle_s, metadata_s, send_low
-        # {file system: {node, "" for the sums: what gmond has of it}}
-        self._shown: dict[str, dict[str, _Shown]] = {}
+        # {file system: {node, None for the sums: what gmond has of it}}
+        self._shown: dict[str, dict[str | None, _Shown]] = {}
         self._due = 0                               # counts, so that not all are due at once
-        self.shown = self.unnamed = self.low = 0
-        self.an_unnamed = ""
+        self.shown = self.unnamed = self.unplaced = self.low = 0
+        self.an_unnamed = self.an_unplaced = ""
         self._slot = self._every = 0.0
 
     def tell_again(self) -> None:
@@ -133,24 +137,24 @@ class Datagrams:
         """The datagrams of the sweep of `slot`, s."""
         self._slot, self._every = slot, every_s
         found: list[bytes] = []
-        seen: tuple[set[str], set[str], set[str]] = (set(), set(), set())
+        seen: tuple[set[str], set[str], set[str], set[str]] = (set(), set(), set(), set())
         for fs in self._shown.keys() - file_systems.keys():         # nothing is known of it
             for node, one in self._shown.pop(fs).items():
-                self._withdraw(one, self._kind(fs, node), found)
+                self._withdraw(one, self._kind(fs, is_sum=node is None), found)
         for fs, rates in file_systems.items():
             self._add(fs, rates, found, *seen)
-        self.shown, self.unnamed, self.low = map(len, seen)
-        self.an_unnamed = min(seen[1], default="")
+        self.shown, self.unnamed, self.unplaced, self.low = map(len, seen)
+        self.an_unnamed, self.an_unplaced = (min(some, default="") for some in seen[1:3])
         return found
 
     def _add(self, fs: str, rates: NodeRates, found: list[bytes], shown: set[str],
-             unnamed: set[str], low: set[str]) -> None:
+             unnamed: set[str], unplaced: set[str], low: set[str]) -> None:
         places = [[CLIENT_METRICS.index(column) for column in ABOUT[word][1]]
                   for word in self._metrics]
-        known, kind = self._shown.setdefault(fs, {}), self._kind(fs, "node")
+        known, kind = self._shown.setdefault(fs, {}), self._kind(fs)
         values = _columns(rates.rates, places).tolist()
         is_active = rates.rates.any(axis=1).tolist()
-        absent = known.keys() - set(rates.names) - {""}
+        absent = [node for node in known.keys() - set(rates.names) if node is not None]
         rest = [0.0] * len(places)
         rows: Iterable[tuple[str, list[str], bool, list[float], bool, bool]] = itertools.chain(
             zip(rates.names, rates.nids, rates.is_known, values, is_active, rates.is_low),
@@ -163,7 +167,7 @@ class Datagrams:
                         continue
                     host = self._hosts.host_of(node, nids, is_known)
                     if host is None:
-                        unnamed.add(node)
+                        (unplaced if is_known else unnamed).add(node)
                         continue
                     one = known[node] = _Shown(string(host.text), self._slot)
                 one.active = self._slot
@@ -185,16 +189,17 @@ class Datagrams:
         nodes = np.array([name != STORAGE_SERVERS for name in rates.names], bool)
         is_low = bool(rates.missing) or bool((np.array(rates.is_low, bool) & nodes).any())
         known = self._shown[fs]
-        one = known.get("")
+        one = known.get(None)
         if one is None:
-            one = known[""] = _Shown(string(self._sums.text), self._slot)
+            one = known[None] = _Shown(string(self._sums.text), self._slot)
         [sums] = _columns(rates.rates[nodes].sum(axis=0, keepdims=True), places).tolist()
         is_told = not one.is_sent or self._slot >= one.due - self._every / 2
         missing = self._missing(fs)
         if is_low and not self._send_low:
-            self._withdraw(one, self._kind(fs, ""), found)
+            self._withdraw(one, self._kind(fs, is_sum=True), found)
         else:
-            self._show(one, self._kind(fs, ""), [*sums, is_low] if self._send_low else sums, found)
+            self._show(one, self._kind(fs, is_sum=True),
+                       [*sums, is_low] if self._send_low else sums, found)
         if is_told:
             found.append(METADATA_START + one.start + missing.metadata[0])
         found.append(VALUE_START + one.start + missing.middles[0] + string(str(rates.missing)))
@@ -218,10 +223,9 @@ class Datagrams:
             one.is_sent = False
             found += [METADATA_START + one.start + end for end in kind.gone]
 
-    def _kind(self, fs: str, node: str) -> _Kind:
-        """Of a node, or with "" of the sums."""
+    def _kind(self, fs: str, is_sum: bool = False) -> _Kind:
         prefix, title = self._prefix(fs), self._prefix(fs)
-        if not node:
+        if is_sum:
             prefix, title = f"{prefix}_cluster", f"{title}, all nodes"
         metrics = [self._metric(f"{prefix}_{word}", "double", units, f"{title}: {about}", what)
                    for word, (units, _, about, what) in
@@ -230,7 +234,7 @@ class Datagrams:
             units, about, what = LOWER_BOUND
             metrics.append(self._metric(f"{prefix}_lower_bound", "uint32", units,
                                         f"{title}: {about}", what))
-        return _Kind(metrics, bool(node) or self._sums.is_spoofed)
+        return _Kind(metrics, not is_sum or self._sums.is_spoofed)
 
     def _missing(self, fs: str) -> _Kind:
         prefix, (units, about, what) = self._prefix(fs), MISSING
@@ -238,7 +242,7 @@ class Datagrams:
                                    f"{prefix}: {about}", what)], self._sums.is_spoofed)
 
     def _prefix(self, fs: str) -> str:
-        return safe(self._names.get(fs, fs))
+        return safe(safe(self._names.get(fs, fs))[:_LONGEST_PREFIX])
 
     def _metric(self, name: str, type: str, units: str, title: str, what: str) -> GangliaMetric:
         tell_s = max(self._metadata_s, self._every)

@@ -46,9 +46,12 @@ def interface_of(config: Config) -> int:
     try:
         return socket.if_nametoindex(name) if name else 0
     except OSError:
-        there = " ".join(name for _, name in socket.if_nameindex())
+        try:
+            there = "; there are: " + " ".join(one for _, one in socket.if_nameindex())
+        except OSError:                                 # a service may be kept from asking
+            there = ""
         raise ConfigError(f"{config.origin['ganglia.interface']}: [ganglia] interface: no network "
-                          f"interface {name!r}; there are: {there}") from None
+                          f"interface {name!r}{there}") from None
 
 
 class GmondAddress:
@@ -92,8 +95,10 @@ class GmondAddress:
         self.trouble = error.strerror or str(error)
 
     def _open(self) -> socket.socket:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            self._host, self._port, type=socket.SOCK_DGRAM)[0]
+        # gmond listens to IPv4 where nothing else is said.
+        family, kind, protocol, _, address = min(socket.getaddrinfo(
+            self._host, self._port, type=socket.SOCK_DGRAM),
+            key=lambda one: one[0] != socket.AF_INET)
         found = socket.socket(family, kind, protocol)
         try:
             if ipaddress.ip_address(str(address[0]).partition("%")[0]).is_multicast:

@@ -7,6 +7,8 @@ Host before it is known which one it is.
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import queue
 import socket
 import threading
@@ -31,12 +33,9 @@ def ip_of(nids: Iterable[str]) -> str:
     found = []
     for nid in nids:
         address, _, network = nid.partition("@")
-        try:
-            socket.inet_pton(socket.AF_INET, address)
-        except OSError:
-            continue
-        found.append((not network.startswith("tcp"), socket.inet_aton(address), address))
-    return min(found)[2] if found else ""
+        with contextlib.suppress(ValueError):
+            found.append((not network.startswith("tcp"), ipaddress.IPv4Address(address)))
+    return str(min(found)[1]) if found else ""
 
 
 class AddressLookup:
@@ -72,6 +71,8 @@ class AddressLookup:
             try:
                 address, keep_s = self._resolve(name), _KEEP_S
             except (OSError, UnicodeError):                # UnicodeError: a label is too long
+                address, keep_s = "", _TRY_AGAIN_S
+            if address.startswith("127."):                 # Debian's /etc/hosts has this of itself
                 address, keep_s = "", _TRY_AGAIN_S
             self._known[name] = address, self._clock() + keep_s
             self._asked.discard(name)

@@ -169,6 +169,10 @@ class Ganglia:
             self._say_once("unnamed", f"{made.unnamed} clients are not sent, such as "
                            f"{made.an_unnamed}: their names are not known; name them in the file "
                            f"[clients] names of site.cfg, or set [ganglia] unnamed = yes")
+        if self._is_often("unplaced", bool(made.unplaced)):
+            self._say_once("unplaced", f"{made.unplaced} nodes are not sent, such as "
+                           f"{made.an_unplaced}: /etc/hosts and DNS have not told their addresses "
+                           f"yet ([ganglia] address = lookup)")
         if self._is_often("low", bool(made.low) and not self._sends_low):
             missing = [f"{node}: {why}" for _, rates in file_systems.values()
                        for node, why in rates.missing.items()]
@@ -196,7 +200,7 @@ class Ganglia:
         made = self._datagrams
         values = (sum(one.sent for one in self.destinations),
                   sum(one.failures for one in self.destinations), self._left_out,
-                  made.shown, made.unnamed, made.low)
+                  made.shown, made.unnamed + made.unplaced, made.low)
         return [Number(*about, value) for about, value in zip(NUMBERS, values)]
 
     def close(self) -> None:
