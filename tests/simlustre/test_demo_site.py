@@ -82,6 +82,8 @@ def test_a_wrong_number_is_found(tool):
         "file_systems": [{"application": {"read_bytes": 171_966_464, "write_bytes": 0},
                           "network": {"read_bytes": 171_966_464, "write_bytes": 0},
                           "lower_bound": False}],
+        "by_node": {"file_systems": [{"low": {"read_bytes": 0, "write_bytes": 0},
+                                      "high": {"read_bytes": 171_966_463, "write_bytes": 0}}]},
         "harvest": {"file_systems": [{
             "read_bytes": 171_966_465, "write_bytes": 0, "read_rpcs": 164, "write_rpcs": 0,
             "lower_bound": False, "targets": {"MDT0000": {"open": 40}},
@@ -89,6 +91,8 @@ def test_a_wrong_number_is_found(tool):
     checks = tool.Checks()
     tool.check_record(checks, job, record, {"node3": {"4712": {"MDT0000": {"open": [41, 9]}}}})
     assert ["job 4712, read_bytes at the storage servers: expected 171966464, got 171966465",
+            "job 4712, read_bytes by its nodes are 171966464, within 0 and 171966463: expected "
+            "True, got False",
             "job 4712, open at the MDS: expected 41, got 40",
             "job 4712, all requests to MDT0000: expected {'open': 41}, got {'open': 40}",
             ] == checks.wrong
