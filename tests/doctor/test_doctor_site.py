@@ -9,6 +9,7 @@ import time
 
 import pytest
 from processes import BEFORE, Desk, free_port
+from relay_desk import RelaySite
 from site_desk import SiteDesk, script
 
 from iostats.base import config as site_config
@@ -161,3 +162,43 @@ def test_a_host_whose_clock_is_not_that_of_the_sites_server(tmp_path, monkeypatc
         found.state, rest)
     assert abs(abs(ahead_s) - float(seconds)) < 20
     assert ("chronyc makestep" if state == "problem" else "") == found.fix
+
+
+# -- relays ----------------------------------------------------------------------------------------
+
+@as_root
+def test_a_relay_and_its_cluster_say_what_is_in_the_way(tmp_path):
+    """On both servers; what is missing first, then what is wrong, then that all is well."""
+    with RelaySite(tmp_path / "alkindi", "alkindi") as alkindi, RelaySite(
+            tmp_path / "xe", "xe") as xe:
+        alkindi.relays_to(xe, "o2ib2")
+        xe.hears(alkindi, "gdata; o2ib2")
+
+        def checks(desk):
+            done = desk.client("doctor", "--json", "--config", desk.cfg, "--root",
+                               desk.tree(**BEFORE), job=False)
+            return {one["name"]: (one["state"], one["text"], one["fix"])
+                    for one in done.record["checks"] if "relay" in one["name"]}
+        assert {} == checks(alkindi) == checks(xe)              # no server has run there
+        alkindi.site(), xe.site()
+        there, path = f"127.0.0.1:{xe.port}", xe.secrets / "alkindi.secret"
+        state, text, fix = checks(alkindi)["relay to xe"]
+        assert ("problem", f"{there}: the server of cluster xe has another secret for relay "
+                f"alkindi, or does not know it (site.cfg there: [relay_from])") == (state, text)
+        assert fix == (f"scp -p {alkindi.secrets}/xe.secret "
+                       f"127.0.0.1:{alkindi.secrets}/alkindi.secret")
+        state, text, _ = checks(xe)["relay from alkindi"]
+        assert "problem" == state and text.startswith(f"{path}: no secret")
+        path.write_bytes(xe.site_secret.read_bytes())
+        path.chmod(0o600)
+        assert ("problem", f"rm {path}") == checks(xe)["relay from alkindi"][::2]
+        alkindi.share_secret(xe)
+        assert ("ok", "may speak for gdata", "") == checks(xe)["relay from alkindi"]
+        time.sleep(5.1)                                         # it looks at the file then
+        assert ("ok", f"{there} knows this server as relay alkindi", "") == checks(alkindi)[
+            "relay to xe"]
+
+
+def test_a_mistake_in_relay_is_told_by_the_doctor(desk):
+    """With the command that shows all of them."""
+    assert "problem" == checks_of(desk, relay_o2ib2="xepbs")["relay"][0]

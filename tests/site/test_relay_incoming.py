@@ -1,0 +1,73 @@
+"""
+What is left of a relay's message: listed file systems and clients, unchanged, and nothing else.
+"""
+
+import random
+
+from client_messages import client_block, client_message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iostats.site.relay.incoming import permitted
+from iostats.wire.messages.clients_decoder import decoded_client_block, decoded_clients
+from iostats.wire.messages.sweep_decoder import PackedSweep
+from iostats.wire.relays import Source
+
+ALKINDI = Source("alkindi", frozenset({"gdata", "home"}), frozenset({"o2ib2"}), ("10.9.*@tcp5",),
+                 "")
+# NID: may the relay speak of it?
+NIDS = {"10.9.0.11@o2ib2": True, "10.8.0.12@o2ib2": True, "10.9.0.13@tcp5": True,
+        "10.8.0.14@tcp5": False, "10.9.0.15@o2ib": False, "0@lo": False, "fd00::5@o2ib2": True}
+
+
+def message(*blocks):
+    return decoded_clients(PackedSweep(2, client_message(*blocks, node="oss1@alkindi")), 16 << 20)
+
+
+@given(st.lists(st.sampled_from(sorted(NIDS)), unique=True), st.sampled_from((8, 16, 32, 63)),
+       st.integers(0, 99), st.lists(st.sampled_from(sorted({*NIDS, ""})), max_size=4))
+def test_rows_of_listed_clients_stay_as_they_are(nids, bits, seed, of_losses):
+    """In the arrays, and in the bytes that are kept."""
+    chance = random.Random(seed)
+    columns = [[chance.getrandbits(bits) for _ in nids] for _ in range(5)]
+    losses = [{"since": 23.0, "until": 37.0, "target": "OST0000", "nid": nid, "why": "its counters"}
+              for nid in of_losses]
+    taken, left_out = permitted(message(client_block(nids, columns, file_system="gdata",
+                                                     losses=losses)), ALKINDI, ())
+    [(block, kept)] = taken.blocks
+    wanted = [place for place, nid in enumerate(nids) if NIDS[nid]]
+    assert block.head.nids == [nids[place] for place in wanted]
+    assert block.amounts.tolist() == [[column[place] for column in columns] for place in wanted]
+    assert [one.nid for one in block.head.losses] == [
+        nid for nid in of_losses if NIDS.get(nid, True)]
+    again = decoded_client_block(kept)
+    assert again.head == block.head and again.amounts.tolist() == block.amounts.tolist()
+    assert bool(left_out) is (len(wanted) < len(nids))
+
+
+def test_file_systems_that_are_not_listed_and_our_own_are_left_out():
+    """And named, some of them."""
+    nids, columns = ["10.9.0.11@o2ib2"], [[23]] * 5
+    taken, left_out = permitted(message(*(
+        client_block(nids, columns, file_system=name)
+        for name in ("home", "a", "b", "gdata", "c", "d"))), ALKINDI, {"home"})
+    assert [block.head.file_system for block, _ in taken.blocks] == ["gdata"]
+    assert left_out == {
+        "file systems of which our own storage servers tell": "home",
+        "file systems that it may not speak for (site.cfg: [relay_from])": "a, b, c"}
+
+
+def test_an_epoch_says_which_clients_it_is_of():
+    """Its first half is the agent's, its second half the relay's word and our own."""
+    def epoch(agents, source):
+        taken, _ = permitted(message(client_block(["10.9.0.11@o2ib2"], [[23]] * 5,
+                                                  file_system="gdata", epoch=agents)), source, ())
+        return taken.blocks[0][0].head.epoch
+    first = epoch("0123456789abcdef", ALKINDI)
+    assert first[:8] == "01234567" == epoch("0123456723232323", ALKINDI)[:8]
+    assert first[8:] == epoch("2323232389abcdef", ALKINDI)[8:]
+    others = {epoch("0123456723232323", ALKINDI), first,
+              epoch("0123456789abcdef", ALKINDI._replace(nids=())),
+              epoch("0123456789abcdef", ALKINDI._replace(lnets=frozenset({"tcp"})))}
+    assert len(others) == 4
+    assert first == epoch("0123456789abcdef", ALKINDI._replace(file_systems=frozenset({"gdata"})))
