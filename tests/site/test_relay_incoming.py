@@ -4,7 +4,8 @@ What is left of a relay's message: listed file systems and clients, unchanged, a
 
 import random
 
-from client_messages import client_block, client_message
+from client_messages import ClientAgent, client_block, client_message
+from harvest_inside import BEGAN, HarvestInside
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +72,58 @@ def test_an_epoch_says_which_clients_it_is_of():
               epoch("0123456789abcdef", ALKINDI._replace(lnets=frozenset({"tcp"})))}
     assert len(others) == 4
     assert first == epoch("0123456789abcdef", ALKINDI._replace(file_systems=frozenset({"gdata"})))
+
+
+# -- in time ---------------------------------------------------------------------------------------
+
+OURS = "10.9.0.11@o2ib2"
+
+
+def tell(desk, agent, file_system="gdata"):
+    """The next sweep of an agent, in which its client has read 23 bytes."""
+    assert desk.tell(agent.node, agent.message(desk.now // agent.every * agent.every, {
+        (file_system, "OST"): {OURS: (23, 0, 1, 0, 0)}}))["taken"]
+
+
+def test_a_relay_that_is_away_delays_one_sweep(tmp_path):
+    """As one of our own storage servers; then it is missing by name, and others' numbers come."""
+    desk = HarvestInside(tmp_path / "site.sqlite")
+    own, theirs = ClientAgent("oss9"), ClientAgent("oss1@alkindi")
+    for _ in range(2):
+        tell(desk, own, "home")
+        tell(desk, theirs)
+        desk.turn()
+        assert desk.harvest.sweep.slot == desk.now and desk.harvest.sweep.complete
+        desk.now += 20
+    tell(desk, own, "home")
+    desk.turn()
+    assert desk.harvest.sweep.slot == desk.now - 20             # it may still come
+    desk.now += 18.5
+    desk.turn()
+    assert desk.harvest.sweep.slot == desk.now - 18.5 and not desk.harvest.sweep.complete
+    found = desk.harvest.clients.sweep.file_systems
+    assert found["gdata"].missing == {"oss1@alkindi": "its last sweep has not come"}
+    assert found["home"].missing == {}
+    desk.now += 1.5
+    tell(desk, own, "home")
+    desk.turn()
+    assert desk.harvest.sweep.slot == desk.now                  # at once
+
+
+def test_our_own_storage_servers_set_the_pace(tmp_path):
+    """A relay of shorter sweeps makes no more of ours; where there are none of ours, it does."""
+    desk = HarvestInside(tmp_path / "site.sqlite")
+    theirs = ClientAgent("oss1@alkindi", every=20)
+    tell(desk, theirs)
+    desk.turn()
+    assert desk.harvest.sweep.every_s == 20
+    own = ClientAgent("oss9", every=60)
+    seen = []
+    for _ in range(9):
+        desk.now += 20
+        if desk.now % 60 == 0:
+            tell(desk, own, "home")
+        tell(desk, theirs)
+        desk.turn()
+        seen.append((desk.harvest.sweep.slot - BEGAN, desk.harvest.sweep.every_s))
+    assert seen[2:] == [*[(60, 60)] * 3, *[(120, 60)] * 3, (180, 60)]
