@@ -35,7 +35,7 @@ from iostats import sinks
 Role = namedtuple("Role", "what units starts extras")
 ROLES = {
     "site": Role("the site's server", ("iostats-site.service",), "iostats-site.service",
-                 ("server", *sinks.names())),
+                 ("server", *(name for name in sinks.names() if sinks.named(name).REQUIRES))),
     "node": Role("a compute node", ("iostats-deliver.service", "iostats-deliver.timer"),
                  "iostats-deliver.timer", ("server",)),
     "harvest": Role("a storage server", ("iostats-harvest.service",), "iostats-harvest.service",

@@ -27,7 +27,7 @@ from iostats import sinks
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMD = "/lib/systemd/systemd"
 SERVER_PACKAGES = ("ClusterShell", "httptools", "msgspec", "numpy", "rich", "tabulate", "uvloop",
-                   *(sinks.package_of(sinks.named(name)) for name in sinks.names()))
+                   *filter(None, (sinks.package_of(sinks.named(name)) for name in sinks.names())))
 _WITHIN_S = 120                                     # for whatever is waited for; a busy machine
 
 Done = namedtuple("Done", "status out err")

@@ -5,23 +5,39 @@ install-...` writes into an image (DESTDIR), with packages that are made here.
 from __future__ import annotations
 
 import ast
+import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 
 import pytest
-from booted import make_wheels
+from booted import SERVER_PACKAGES, make_wheels
 from processes import REPOSITORY
 from site_desk import SiteDesk, script
 
+SINKS = {"influxdb-client", "prometheus_client"}
 MAKE = ["make", "-s", "-C", str(REPOSITORY), f"UNIT_PYTHON={sys.executable}"]
 
 
 def make(*words, env=None):
     return subprocess.run([*MAKE, *map(str, words)], capture_output=True, text=True,
                           env={**os.environ, **(env or {})})
+
+
+@pytest.mark.parametrize("role", ["site", "node", "harvest", "login", "reader"])
+def test_the_packages_of_a_role_are_those_of_pyproject_toml(role):
+    """A sink that needs none has no extra there."""
+    asked = ("import install, json, sys; "
+             "print(json.dumps(install.requirements(install.ROLES[sys.argv[1]].extras)))")
+    done = subprocess.run([sys.executable, "-c", asked, role], capture_output=True, text=True,
+                          cwd=REPOSITORY / "packaging")
+    assert (0, "") == (done.returncode, done.stderr)
+    names = {re.match(r"[\w-]+", text)[0] for text in json.loads(done.stdout)}
+    assert names == {"site": set(SERVER_PACKAGES), "node": set(SERVER_PACKAGES) - SINKS,
+                     "login": set(SERVER_PACKAGES) - SINKS}.get(role, set())
 
 
 # -- tools/setup ---------------------------------------------------------------------------------
