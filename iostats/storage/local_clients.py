@@ -26,7 +26,7 @@ from iostats.wire.messages.clients_encoder import REMOVED, RESET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from iostats.lustre.exports import Glance
     from iostats.storage.targets import LocalTarget
@@ -81,9 +81,11 @@ class ClientAmountsOf:
 
 
 class LocalClients:
-    """The clients of this machine's targets, between two readings of them."""
+    """The clients of this machine's targets, between two readings of them; by these two clocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: time.monotonic(),
+                 wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self._now, self._wall_ns = now, wall_ns
         self._tables: dict[Key, ClientTable] = {}
         self._looked, self._looked_ns = 0.0, (0, 0)     # at all targets, by both clocks
 
@@ -93,7 +95,7 @@ class LocalClients:
         counts nothing.  NotReadable where no exports can be read.
         """
         amounts, is_first = ClientAmountsOf(), not self._tables
-        began, began_ns = time.monotonic(), time.time_ns()
+        began, began_ns = self._now(), self._wall_ns()
         here = {(one.file_system, one.name) for one in found}
         for key in self._tables.keys() - here:
             del self._tables[key]
@@ -104,11 +106,12 @@ class LocalClients:
             if table is None:
                 table = self._tables[key] = ClientTable(
                     None if is_first else (self._looked, self._looked_ns))
-            at, before, was_read = time.monotonic(), table.read_from, table.is_read
+            at, before, was_read = self._now(), table.read_from, table.is_read
             sums, instance = NidSums(), instance_of(target)
             try:
                 reading = table.read(exports_of(target), bool(
-                    instance and table.instance and instance != table.instance), sums)
+                    instance and table.instance and instance != table.instance), sums,
+                    wall_ns=self._wall_ns)
             except OSError as error:
                 table.not_read()
                 failed[key] = f"{error.filename or 'exports'}: {error.strerror}" + (
@@ -126,7 +129,7 @@ class LocalClients:
                                        f"{reading.why}")
             for nid, why in reading.losses:
                 amounts.lacks(key, nid, why)
-        self._looked, self._looked_ns = began, (began_ns, time.time_ns())
+        self._looked, self._looked_ns = began, (began_ns, self._wall_ns())
         if failed and len(failed) == len(found):
             raise NotReadable(next(iter(failed.values())))
         return amounts.loads(fs for fs, _ in here)
@@ -192,6 +195,7 @@ def between(before: DumpedClients | None, now: DumpedClients,
         if old is None:
             amounts.lacks(key, "", "not in the first file")
             continue
+        is_cleared = False
         for nid, glance in clients.items():
             if nid not in old or before is None:
                 gain = client_lives.whole(glance)
@@ -201,10 +205,13 @@ def between(before: DumpedClients | None, now: DumpedClients,
             amounts.add(key, nid, gain.amounts, span_s)
             if gain.why:
                 amounts.lacks(key, nid, gain.why)
+                is_cleared |= gain.why == RESET
                 if gain.why == RESET and not glance.start_ns:
                     amounts.lacks(key, "", "some clients' counters began again")
             if glance.why:
                 amounts.lacks(key, "", f"not understood: {glance.why}")
+        for nid in clients.keys() - old.keys() if is_cleared else ():
+            amounts.lacks(key, nid, RESET)          # it may have been cleared with the others
         gone = old.keys() - clients.keys()
         if gone:
             amounts.lacks(key, "", f"{min(gone)}: {REMOVED}")

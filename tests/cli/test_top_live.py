@@ -14,8 +14,10 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 
 import pytest
+from exports_kernel import NS, ExportsKernel
 from processes import REPOSITORY, Listener, until
 from test_top import MDT, OST, tree
 
@@ -242,3 +244,26 @@ def test_stopped_by_ctrl_z_it_gives_the_terminal_back_until_it_goes_on(terminal)
     until(lambda: live.read() and live.before != live.modes(), what="going on")
     live.press("q")
     assert (0, True) == (live.end(), live.is_given_back())
+
+
+def test_by_node_a_note_is_there_however_many_rows_there_are(terminal):
+    """Eight clients write; that the MDT cannot be read is in the lines above the keys."""
+    kernel = ExportsKernel("2.17", "OST", time.time_ns() - 60 * NS)
+    nids = [f"10.0.0.{number}@tcp" for number in range(1, 9)]
+    for nid in nids:
+        kernel.mount(time.time_ns() - 50 * NS, nid, nid)
+    kernel.save(time.time_ns(), terminal.root)
+    live = terminal("--by", "node", rows=11, columns=400)
+
+    def is_shown():
+        for nid in nids:
+            kernel.write(time.time_ns(), nid, 1 << 20, 23)
+        kernel.save(time.time_ns(), terminal.root)
+        return any("more rows)" in line for line in live.screen())
+    until(is_shown, what="more rows than lines")
+    lines = live.screen()
+    assert lines[1].startswith("NODE") and lines[2].startswith("(all)")
+    assert any(re.match(r"note: scratch: MDT0000: cannot be read: .*exports", line)
+               for line in lines[-4:])
+    live.press("q")
+    assert 0 == live.end()

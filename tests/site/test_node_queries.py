@@ -168,3 +168,20 @@ def test_without_clients_it_says_what_to_do(tmp_path):
 def test_a_question_is_bounded(wrong):
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"since": float(BEGAN), **wrong}, NodesParams)
+
+
+def test_a_long_answer_is_made_in_steps(tmp_path):
+    """3,000 nodes; between two steps the server does other things."""
+    desk = HarvestInside(tmp_path / "site.sqlite")
+    desk.clients("oss1", "scratch", {f"10.0.{n // 250}.{n % 250}@tcp": SOME for n in range(3000)})
+    desk.turn()
+    work = NodeAnswers().answer(desk.harvest.clients, NodesParams(float(BEGAN), count=5000), None)
+    steps = 0
+    while True:
+        steps += 1
+        try:
+            assert next(work) is None
+        except StopIteration as end:
+            assert 3000 == len(end.value["nodes"])
+            break
+    assert steps > 12
