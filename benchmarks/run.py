@@ -17,7 +17,7 @@ import sys
 import time
 
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets",
-           "job_stats", "agent", "harvest_server", "nodes", "scale", "node_sinks")
+           "job_stats", "agent", "harvest_server", "site_clients", "nodes", "scale", "node_sinks")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -13,7 +13,9 @@ import base64
 import json
 import zlib
 
+from iostats.wire.messages.clients_decoder import decoded_clients
 from iostats.wire.messages.clients_encoder import MAGIC, RESET
+from iostats.wire.messages.sweep_decoder import PackedSweep
 
 BOOT = "b" * 32
 A_LOSS = {"target": "", "nid": "", "why": RESET}
@@ -40,6 +42,11 @@ def client_message(*blocks, **fields):
             "full": True, "slot": 1_795_225_220, "every": 20, "last": True, "read_ahead_s": 0.0,
             "blocks": len(blocks), **fields}
     return zlib.compress(b"".join([MAGIC, json.dumps(head).encode() + b"\n", *blocks]), 1)
+
+
+def decoded(message):
+    """The ReceivedClients of a message's bytes."""
+    return decoded_clients(PackedSweep(2, message), 16 << 20)
 
 
 class ClientAgent:

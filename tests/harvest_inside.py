@@ -6,14 +6,13 @@ send them.
 import asyncio
 
 import msgspec
-from client_messages import ClientAgent, by_kind
+from client_messages import ClientAgent, by_kind, decoded
 
 from iostats.base import config as site
 from iostats.base.cooperative import finished
 from iostats.site import harvest_intake, harvested_job
 from iostats.site.store import Store
-from iostats.wire.messages import clients_decoder, sweep_json
-from iostats.wire.messages.sweep_decoder import PackedSweep
+from iostats.wire.messages import sweep_json
 
 BOOT = "b" * 32
 NS = 1_000_000_000
@@ -71,8 +70,7 @@ class HarvestInside:
 
     def tell(self, node, message):
         """A message of clients, compressed; the answer."""
-        taken = clients_decoder.decoded_clients(PackedSweep(2, message), 16 << 20)
-        answer = self.harvest.take(taken, node)
+        answer = self.harvest.take(decoded(message), node)
         self.store.commit()
         return answer
 

@@ -37,6 +37,7 @@ class AgentState(msgspec.Struct):
         every: seconds from one sweep to the next.
         clock_ahead_s: its clock less the site's, when its last message was sent.
         heard: when that came.
+        first: the first sweep of which something came.
     """
 
     run: str = ""
@@ -46,6 +47,7 @@ class AgentState(msgspec.Struct):
     every: float = 60.0
     clock_ahead_s: float = 0.0
     heard: float = 0.0
+    first: float = 0.0
     targets: list[tuple[str, str]] = []
 
     def has_sent(self, slot: float) -> bool:
@@ -90,6 +92,7 @@ def following(agent: AgentState, taken: Union[ReceivedSweep, ReceivedClients], n
     return msgspec.structs.replace(
         agent, run=message.run, seq=message.seq, every=message.every, heard=now,
         clock_ahead_s=taken.clock_ahead_s,
+        first=agent.first if agent.run or agent.past else min(float(message.slot), now),
         past=agent.past if follows else [*agent.past, agent.run][-_MOST_PAST:],
         targets=agent.targets if follows else []), {}
 

@@ -244,7 +244,7 @@ class Harvest:
         self._store.add(node, msgspec.json.encode(agent), ())
         self.agents[node] = agent
         if not are_others:
-            self.clients.take(taken, node, slot, ahead)
+            self.clients.take(taken, node, slot, ahead, agent.first)
 
     def _owner(self, key: _Key, node: str, now: float) -> str:
         """The other storage server whose agent reads this target now; ""."""

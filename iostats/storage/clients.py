@@ -85,6 +85,7 @@ class Clients:
         self.epoch = os.urandom(8).hex()
         self._tables: dict[Key, ClientTable] = {}
         self._sums: dict[Key, NidSums] = {}
+        self._began: dict[Key, float] = {}                 # since when these are added up
         self._is_first, self._must_keep, self._is_whole = True, True, True
         self._swept_at, self._swept_ns = 0.0, (0, 0)
         self._kept_at = 0.0
@@ -131,7 +132,8 @@ class Clients:
             self._untold[key] = fewer([*self._untold.get(key, ()), *some])
             self._heads.append(block_head(
                 *key, self.epoch, part["from"], part["until"], len(self._of_kind(key).rows),
-                part["targets"], part["unreadable"], some, part["bad"], part["why"]))
+                part["targets"], part["unreadable"], some, part["bad"], part["why"],
+                self._began[key]))
         self._swept_at, self._swept_ns = swept_at, (wall_ns, self._wall_ns())
         self._is_first = False
         self._must_keep |= any(one["why"] in _ENDED for some in losses.values() for one in some)
@@ -179,6 +181,7 @@ class Clients:
         table.read_from = at
 
     def _of_kind(self, key: Key) -> NidSums:
+        self._began.setdefault(key, self._clock.now() if self._is_first else self._swept_at)
         return self._sums.setdefault(key, NidSums())
 
     @staticmethod
@@ -250,8 +253,9 @@ class Clients:
         try:
             client_state.save(self._path, {
                 "epoch": self.epoch, "boot_id": self._boot_id, "file_systems": self._file_systems,
-                "swept_at": self._swept_at, "swept_ns": self._swept_ns}, self._tables, self._sums,
-                self._untold)
+                "swept_at": self._swept_at, "swept_ns": self._swept_ns,
+                "began": [[key, at] for key, at in self._began.items()]}, self._tables,
+                self._sums, self._untold)
             self._must_keep = False
         except OSError as error:
             self._say(f"{self._path}: cannot be kept: {error.strerror}; clients' amounts may begin "
@@ -272,6 +276,8 @@ class Clients:
         self.epoch, self._tables, self._sums, self._untold = (head["epoch"], tables, sums,
                                                               untold)
         self._swept_at, self._swept_ns = head["swept_at"], tuple(head["swept_ns"])
+        self._began = {(str(name), str(kind)): float(at)
+                       for (name, kind), at in head.get("began", ())}
         self._is_first = self._must_keep = False
         self._kept_at = self._clock.now()
         if head["boot_id"] != self._boot_id:

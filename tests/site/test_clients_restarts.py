@@ -7,11 +7,11 @@ import random
 import sqlite3
 
 import pytest
-from client_messages import ClientAgent
+from client_messages import A_LOSS, ClientAgent, decoded
 from harvest_inside import BEGAN, HarvestInside
 
 from iostats.site.clients import intake
-from iostats.wire.messages.clients_encoder import NEW_EPOCH, WENT_DOWN
+from iostats.wire.messages.clients_encoder import LEFT, NEW_EPOCH, WENT_DOWN
 
 NIDS = [f"10.0.0.{number}@tcp" for number in range(5)]
 KEY = ("scratch", "OST")
@@ -59,7 +59,7 @@ def test_each_gain_is_counted_once_whatever_is_killed(desk, seed):
                 agent.again()
                 continue
             if event < 0.2:                     # killed before it is on the disk
-                desk.harvest.take(taken_of(sent), agent.node)
+                desk.harvest.take(decoded(sent), agent.node)
                 desk.again()
             desk.tell(agent.node, sent)
             if event > 0.9:
@@ -82,12 +82,6 @@ def test_each_gain_is_counted_once_whatever_is_killed(desk, seed):
     assert truth == highs(desk)
     desk.again()
     assert truth == highs(desk)
-
-
-def taken_of(message):
-    from iostats.wire.messages.clients_decoder import decoded_clients
-    from iostats.wire.messages.sweep_decoder import PackedSweep
-    return decoded_clients(PackedSweep(2, message), 16 << 20)
 
 
 def test_a_lost_message_makes_the_interval_longer_and_loses_nothing(desk):
@@ -145,7 +139,7 @@ def test_before_the_first_reading_and_after_the_last_one_nothing_is_known(desk):
         desk, NIDS[0], BEGAN + 1.0, BEGAN + 30.0)
 
 
-def test_a_target_that_could_not_be_read_makes_the_interval_longer(desk):
+def test_a_target_that_cannot_be_read_marks_the_rates(desk):
     agent = ClientAgent("oss1", targets={KEY: ["OST0001", "OST0002"]})
     told(desk, agent, {KEY: {NIDS[0]: [0] * 5}})
     told(desk, agent, {KEY: {NIDS[0]: [23, 0, 1, 0, 0]}}, targets=["OST0001"],
@@ -154,10 +148,21 @@ def test_a_target_that_could_not_be_read_makes_the_interval_longer(desk):
     found = desk.harvest.clients.sweep.file_systems["scratch"]
     assert {"oss1": "OST0002 cannot be read: no permission"} == found.missing
     assert [True] == found.is_lower_bound.tolist()
-    told(desk, agent, {KEY: {NIDS[0]: [37, 0, 1, 0, 0]}})
+
+
+def test_a_loss_that_is_told_once_more_marks_its_own_time_alone(desk):
+    agent = ClientAgent("oss1")
+    loss = {**A_LOSS, "since": BEGAN + 0.25, "until": BEGAN + 20.25, "nid": NIDS[0]}
+    told(desk, agent, {KEY: {NIDS[0]: [0] * 5}})
+    told(desk, agent, {KEY: {NIDS[0]: [23, 0, 1, 0, 0]}}, losses=[loss])
     desk.turn()
-    [totals] = desk.did(BEGAN + 20.25, BEGAN + 40.5).values()
-    assert (0, 60) == (totals.low[0], totals.high[0])
+    agent.again()
+    told(desk, agent, {KEY: {}}, losses=[loss])
+    desk.turn()
+    assert [False] == desk.harvest.clients.sweep.file_systems["scratch"].is_lower_bound.tolist()
+    assert [] == reasons(desk, NIDS[0], BEGAN + 20.25, BEGAN + 40.25)
+    assert 1 == len(reasons(desk, NIDS[0], BEGAN + 0.25, BEGAN + 20.25))
+    assert [(1,)] == desk.store.rows("SELECT count(*) FROM client_losses")
 
 
 # -- another agent for the same target ---------------------------------------------------------
@@ -179,6 +184,45 @@ def test_two_agents_for_one_target_are_not_added_up(desk):
     told(desk, other, {KEY: {NIDS[0]: [37, 0, 1, 0, 0]}})
     desk.turn()
     assert {NIDS[0]: [60, 0, 2, 0, 0]} == highs(desk)
+
+
+def test_a_target_that_comes_from_a_dead_server_counts_in_full_and_marks_what_that_may_have_lost(
+        desk):
+    """oss1 dies after its reading at 20.25; oss2 has no target before, and reads it at 60.25."""
+    targets = {KEY: ["OST0001"]}
+    one, other = ClientAgent("oss1", targets=targets), ClientAgent("oss2", targets=targets)
+    told(desk, one, {KEY: {NIDS[0]: [0] * 5}})
+    told(desk, one, {KEY: {NIDS[0]: [23, 0, 1, 0, 0]}})
+    desk.tell("oss2", other.message(desk.now, {}))              # at 40: it has no target yet
+    desk.now += 100
+    other.again()
+    told(desk, other, {KEY: {NIDS[0]: [37, 0, 1, 0, 0]}}, began=BEGAN + 40.25)
+    desk.turn()
+    assert {NIDS[0]: [60, 0, 2, 0, 0]} == highs(desk)
+    [totals] = desk.did(BEGAN + 40.25, BEGAN + 140.5).values()
+    assert (37, 37) == (totals.low[0], totals.high[0])
+    assert [f"oss1: scratch-OST0001: {LEFT}"] == reasons(
+        desk, NIDS[0], BEGAN + 21.0, BEGAN + 39.0)
+    assert [] == reasons(desk, NIDS[0], BEGAN + 0.25, BEGAN + 20.25)
+    assert [] == reasons(desk, NIDS[0], BEGAN + 41.0, BEGAN + 139.0)
+    desk.again()
+    assert [] == reasons(desk, NIDS[0], BEGAN + 41.0, BEGAN + 139.0)
+
+
+def test_amounts_that_are_in_the_history_are_not_counted_once_more(desk):
+    """The state of a source is damaged: what it told since they began is there already."""
+    agent = ClientAgent("oss1")
+    told(desk, agent, {KEY: {NIDS[0]: [0] * 5}}, began=desk.now + 0.25)
+    told(desk, agent, {KEY: {NIDS[0]: [23, 0, 1, 0, 0]}}, began=BEGAN + 0.25)
+    desk.turn()
+    desk.harvest.close()
+    desk.store.change("UPDATE client_sources SET state = x'1723'")
+    desk.again()
+    agent.again()
+    told(desk, agent, {KEY: {NIDS[0]: [37, 0, 1, 0, 0]}}, began=BEGAN + 0.25)
+    told(desk, agent, {KEY: {NIDS[0]: [41, 0, 1, 0, 0]}}, began=BEGAN + 0.25)
+    desk.turn()
+    assert {NIDS[0]: [64, 0, 2, 0, 0]} == highs(desk)
 
 
 # -- hours ---------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class ClientBlockRow(msgspec.Struct, omit_defaults=True):
     Attributes:
         slot, every, full: as in the message of the block.
         ahead: the storage server's clock less the site's, when it was read, s.
+        is_new: as of ClientSource.take.
         packed: the block's bytes.
         kept: so many of the source's readings went to the history.
     """
@@ -59,6 +60,7 @@ class ClientBlockRow(msgspec.Struct, omit_defaults=True):
     every: float = 60.0
     full: bool = False
     ahead: float = 0.0
+    is_new: bool = False
     packed: bytes = b""
     kept: int = 0
 
@@ -119,6 +121,11 @@ class ClientStore(SweepStore):
         """Keep the blocks of a message."""
         self._store.do_all("INSERT INTO client_blocks (node, file_system, kind, body) "
                            "VALUES (?, ?, ?, ?)", logged)
+
+    def mark(self, file_system: str, node: str, loss: MarkedLoss) -> None:
+        """Keep a loss that the server itself has found."""
+        for statement, values in _to_keep(file_system, node, loss, self.now()):
+            self._store.do(statement, values)
 
     # -- committed at once
 

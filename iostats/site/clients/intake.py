@@ -38,7 +38,7 @@ from iostats.site.clients.rates import (
     rates_of,
     readers_of,
 )
-from iostats.site.clients.source import ClientSource
+from iostats.site.clients.source import ClientSource, taken_over
 from iostats.site.clients.source_state import decoded_source
 from iostats.site.harvest_checkpoints import Checkpoints
 from iostats.wire.messages.clients_decoder import decoded_client_block
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from iostats.site.clients.history import ClientTotals, HistoryPart
     from iostats.site.clients.readings import MarkedLoss
     from iostats.site.store import Store
-    from iostats.wire.messages.clients import ReceivedClients
+    from iostats.wire.messages.clients import ClientBlockHead, ReceivedClients
 
     _Key = tuple[str, str, str]                     # storage server, file system, kind
 
@@ -106,7 +106,7 @@ class ClientHarvest:
                     ClientSource(key[0], key[1], key[2], self._nids_of(key[1])), found[key])
             except Exception as error:              # whatever these bytes do to zlib and msgspec
                 self._store.put_aside("client_sources", key, error)
-                self._source(key).broken_since = self._known_until(key[1])
+                self._source(key).break_off(self._known_until(key[1]))
                 is_damaged = True
         self._checkpoints = Checkpoints(self._store, self.sources, {
             key: len(saved[key]) for key in self.sources if key in saved})
@@ -127,15 +127,17 @@ class ClientHarvest:
                 if row.kept:
                     self._source(key).forget_kept(row.kept)
                 else:
-                    self._source(key).take(decoded_client_block(row.packed), row.slot, row.every,
-                                           row.full, row.ahead)
+                    source = self._source(key)
+                    if source.take(decoded_client_block(row.packed), row.slot, row.every, row.full,
+                                   row.ahead, row.is_new):
+                        taken_over(source, self._sources_of(key[1]))
                 self._checkpoints.add(key, len(logged.body))
             except Exception as error:
                 self._store.put_aside("client_blocks", (number,), error)
                 is_damaged = True
-                for source in [self.sources[key]] if key in self.sources else [
-                        *self.sources.values()]:
-                    source.break_off()
+                is_named = all(isinstance(name, str) for name in key)
+                for source in [self._source(key)] if is_named else [*self.sources.values()]:
+                    source.break_off(self._known_until(source.file_system))
         return is_damaged
 
     def _known_until(self, file_system: str) -> float:
@@ -157,23 +159,41 @@ class ClientHarvest:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def take(self, taken: ReceivedClients, node: str, slot: float, ahead: float) -> None:
-        """Take a message, whose place in its chain is right; on the disk with the next commit."""
+    def take(self, taken: ReceivedClients, node: str, slot: float, ahead: float,
+             first: float = 0.0) -> None:
+        """
+        Take a message, whose place in its chain is right; on the disk with the next commit.
+
+        `first`: the first sweep of this agent that was heard of.
+        """
         head = taken.head
-        logged = [LoggedBlock(node, block.head.file_system, block.head.kind, encoded_block(
-            ClientBlockRow(slot, head.every, head.full, ahead, kept)))
-            for block, kept in taken.blocks]
+        rows = [ClientBlockRow(slot, head.every, head.full, ahead,
+                               self._is_new(block.head, ahead, first - head.every / 2), kept)
+                for block, kept in taken.blocks]
+        logged = [LoggedBlock(node, block.head.file_system, block.head.kind, encoded_block(row))
+                  for (block, _), row in zip(taken.blocks, rows)]
         self._store.add_blocks(logged)
-        for (block, _), (*key, body) in zip(taken.blocks, logged):
+        for (block, _), row, (*key, body) in zip(taken.blocks, rows, logged):
             self._checkpoints.add(tuple(key), len(body))
             source = self._source((key[0], key[1], key[2]))
             known = len(source.nids)
-            if source.take(block, slot, head.every, head.full, ahead):
+            if source.take(block, slot, head.every, head.full, ahead, row.is_new):
                 self._gained.add(source)
+                for loser, loss in taken_over(source, self._sources_of(key[1])):
+                    self._store.mark(key[1], loser, loss)
             self.names.see(source.nids.names[known:])
             if len(source.unkept) >= _MOST_UNKEPT:
                 self._is_due = True
             self._say_left_out(key[1])
+
+    def _is_new(self, head: ClientBlockHead, ahead: float, first: float) -> bool:
+        """
+        Whether nothing of these amounts can be in the history before their source is known: what
+        is lost from a store is lost with what is known of agents (store_repair.py).
+        """
+        return head.began is not None and (
+            head.began - ahead >= first
+            or self._store.latest_until(FOR_EVER, head.file_system) is None)
 
     def _say_left_out(self, file_system: str) -> None:
         left_out = self.nids[file_system].left_out
@@ -365,8 +385,11 @@ class ClientHarvest:
         days = self._config["clients.keep_days"]
         if since < self._now() - _DAY_S * days:
             sums.mark(-1, f"what clients did is kept for {days} days")
-        for one in {id(one): one for one in readers_of(self._sources_of(name)).values()}.values():
-            if one.first is None or one.first > since:
+        sources = self._sources_of(name)
+        for target, one in readers_of(sources).items():
+            began = min((other.began_of[target] for other in sources if target in other.began_of),
+                        default=one.first)
+            if began is None or began > since:
                 sums.mark(-1, f"{one.node}: its clients were not read before")
             if one.read_from is None or one.read_from < until:
                 sums.mark(-1, f"{one.node}: its clients were not read up to then")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from iostats.site.clients.nids import KnownNids
-    from iostats.site.clients.readings import ClientReading
+    from iostats.site.clients.readings import ClientReading, MarkedLoss
     from iostats.site.clients.source import ClientSource
 
     _Array = numpy.typing.NDArray[Any]
@@ -60,10 +60,10 @@ def columns_of(kind: str) -> list[int]:
 
 
 def readers_of(sources: Iterable[ClientSource]) -> dict[str, ClientSource]:
-    """{target: the source that has read it last}; one without targets stands for itself."""
+    """{target: the source that has read it last}; one without targets, ever, for itself."""
     found: dict[str, ClientSource] = {}
     for one in sources:
-        for target in one.whole or (f"{one.node} {one.kind}",):
+        for target in one.whole if one.began_of else (f"{one.node} {one.kind}",):
             if target not in found or one.slot > found[target].slot:
                 found[target] = one
     return found
@@ -116,7 +116,7 @@ def _why_incomplete(last: ClientReading) -> str:
     if last.unreadable:
         target, why = next(iter(last.unreadable.items()))
         return f"{target} cannot be read: {why}"
-    for loss in last.losses:
+    for loss in _current(last):
         if not loss.nid:
             return f"{loss.target}: {loss.why}" if loss.target else str(loss.why)
     return ""
@@ -129,6 +129,11 @@ def _add(rates: _Array, is_low: _Array, source: ClientSource, last: ClientReadin
         span_s = last.at - entry.since              # a file is read at the same place of a reading
         if span_s > 0:
             rates[entry.numbers[:, None], columns] += entry.gains / span_s
-    for loss in last.losses:
+    for loss in _current(last):
         if loss.nid and (number := nids.find(loss.nid)) >= 0:
             is_low[number] = True
+
+
+def _current(last: ClientReading) -> list[MarkedLoss]:
+    """What may be missing in this very reading: what is told once more is of another one."""
+    return [loss for loss in last.losses if last.since is None or loss.until > last.since]

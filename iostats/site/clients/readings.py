@@ -23,7 +23,7 @@ As ClientLoss of wire/messages/clients.py, by the site's clock.
 """
 
 ClientReading = namedtuple("ClientReading",
-                           "slot every since at until entries losses unreadable bad")
+                           "slot every since at until entries losses targets unreadable bad")
 ClientReading.__doc__ = """
 One whole reading.
 
@@ -33,5 +33,6 @@ Attributes:
         None for the first reading.
     at, until: from when to when this one went on.
     entries: [GainEntry]; `losses`: [MarkedLoss].
-    unreadable: {target: why}; `bad`: clients whose files could not be understood.
+    targets: those that were read whole; unreadable: {target: why}.
+    bad: clients whose files could not be understood.
 """

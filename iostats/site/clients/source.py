@@ -4,7 +4,9 @@ What the clients of one storage server's OSTs, or MDTs, of one file system gaine
 An agent tells what each client has done since its epoch began (wire/messages/clients.py), so a gain
 is the difference of two amounts, however many readings or messages were lost in between:
 
-    the first reading there is      tells where the amounts stand; nothing is gained
+    the first reading there is      its amounts count since they began, where that is told, and
+                                    none of it can be in the history already; else it tells where
+                                    they stand, and nothing is gained
     another epoch                   its amounts count from 0; what was done between the last reading
                                     of the one before and the first one of it may be missing
     a number went down              the larger one stays, and what it may lack is marked until it
@@ -12,9 +14,9 @@ is the difference of two amounts, however many readings or messages were lost in
     other clients, of a relay       as for the first reading
     a client that was not there     its amount is gained, as it began at 0 within the epoch
 
-A gain was made after the beginning of the reading before, and before the end of this one; where a
-target or a client could not be read before, after the last reading in which it could.  Times are by
-the site's clock.
+A gain was made after the beginning of the reading before, and before the end of this one: what came
+while a client's file could not be read is in no amount, and told as a loss.  Times are by the
+site's clock.
 """
 
 from __future__ import annotations
@@ -25,11 +27,17 @@ import numpy
 
 from iostats.site.clients.readings import AMOUNTS, ClientReading, GainEntry, MarkedLoss
 from iostats.site.clients.source_state import encoded_source
-from iostats.wire.messages.clients_encoder import NEW_EPOCH, WENT_DOWN
+from iostats.wire.messages.clients_encoder import (
+    LEFT,
+    NEW_EPOCH,
+    OTHER_CLIENTS,
+    WENT_DOWN,
+)
 from iostats.wire.relays import is_of_others, is_relayed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     import numpy.typing
@@ -39,7 +47,6 @@ if TYPE_CHECKING:
 
     _Array = numpy.typing.NDArray[Any]
 
-OTHER_CLIENTS = "the relay tells of other clients than before"
 DAMAGED = "what it told was damaged in the store"
 MOST_NAMED = 1000               # clients of one reading that are marked one by one
 
@@ -54,17 +61,19 @@ class ClientSource:
         amounts: int64 [client, of exports.ClientAmounts] since it began.
         is_known: of each client: has been told of in this epoch.
         behind: clients whose amounts are larger than what the agent tells.
-        first: when the first reading began; `read_from`: the last one; None before it.
+        first: since when all is counted, None before the first reading; `read_from`: when the last
+            one began.
+        began_of: {target: since when it is counted}, also of those that have left.
         read_until: when that ended.
-        whole: {target: when the last reading began in which it was read whole}.
-        doubtful: {client: since when its gains may be}: marked in the last reading.
+        whole: {target: when the last reading began in which it was read whole}, of those that
+            have not left.
         last: the last ClientReading; `slot`: its sweep's.
         unkept: [ClientReading] that are not in the history yet.
         broken_since: since when something of it was lost from the store; None.
         gains, losses: [(clients, gains)], [MarkedLoss] of a reading that has not ended.
     """
 
-    __slots__ = ("amounts", "behind", "broken_since", "doubtful", "epoch", "file_system", "first",
+    __slots__ = ("amounts", "began_of", "behind", "broken_since", "epoch", "file_system", "first",
                  "gains", "is_known", "kind", "last", "losses", "nids", "node", "read_from",
                  "read_until", "unkept", "whole")
 
@@ -73,11 +82,12 @@ class ClientSource:
         self.epoch = ""
         self.amounts = numpy.zeros((0, AMOUNTS), numpy.int64)
         self.is_known = numpy.zeros(0, bool)
-        self.behind, self.doubtful = set[int](), dict[int, float]()
+        self.behind = set[int]()
         self.first: float | None = None
         self.read_from: float | None = None
         self.read_until: float | None = None
         self.whole: dict[str, float] = {}
+        self.began_of: dict[str, float] = {}
         self.last: ClientReading | None = None
         self.unkept: list[ClientReading] = []
         self.broken_since: float | None = None
@@ -91,15 +101,20 @@ class ClientSource:
     # ---- what comes in
 
     def take(self, block: ClientBlock, slot: float, every: float, full: bool,
-             ahead: float) -> bool:
+             ahead: float, is_new: bool = False) -> bool:
         """
         Take a block of the sweep of `slot`; was it the last one of its reading?
 
-        `full`: of all clients; `ahead`: the agent's clock less the site's, when it was read, s.
+        `full`: of all clients; `ahead`: the agent's clock less the site's, when it was read, s;
+        `is_new`: what such a source has told was never in the history before it was known.
         """
         head = block.head
         if head.epoch != self.epoch:
-            self._begin(head.epoch, head.read_from - ahead)
+            began = head.read_from if head.began is None else head.began
+            self._begin(head.epoch, min(began, head.read_from) - ahead)
+        if self.read_from is None and is_new and self.broken_since is None and (
+                head.began is not None):
+            self.read_from = head.began - ahead
         numbers = self.nids.numbers(head.nids)
         amounts = block.amounts
         if len(numbers) and int(numbers.min()) < 0:
@@ -165,48 +180,33 @@ class ClientSource:
         if last is None and not full:               # amounts of others are not known yet
             self.losses = []
             return
-        since = last
-        if since is not None:
-            since = min(since, at, *(self.whole.get(one, at) for one in head.targets))
+        since = None if last is None else min(last, at)
         if self.broken_since is not None:
             self.losses.append(MarkedLoss(min(self.broken_since, at), at, "", "", DAMAGED))
             since = None if since is None else min(since, self.broken_since)
             self.broken_since = None if full else self.broken_since
-        entries = [] if since is None else self._entries(
+        entries = [] if since is None else self._gained(
             since, max(until, self.read_until or until))
         losses = _bounded(self.losses)
-        reading = ClientReading(slot, every, since, at, until, entries, losses, head.unreadable,
-                                head.bad)
+        reading = ClientReading(slot, every, since, at, until, entries, losses, head.targets,
+                                head.unreadable, head.bad)
         self.gains, self.losses = [], []
-        self.doubtful = {}
-        for loss in losses:
-            number = self.nids.find(loss.nid) if loss.nid else -1
-            if number >= 0:
-                self.doubtful[number] = min(loss.since, self.doubtful.get(number, loss.since))
-        # A target that is in neither has left; when it comes back, its files begin anew.
         self.whole = {**{one: began for one, began in self.whole.items()
                          if one in head.unreadable}, **dict.fromkeys(head.targets, at)}
+        began = at if since is None else since
+        for target in head.targets:
+            self.began_of.setdefault(target, began)
         if self.first is None:
-            self.first = at
+            self.first = began
         self.read_from, self.read_until, self.last = at, until, reading
         self.unkept.append(reading)
 
-    def _entries(self, since: float, until: float) -> list[GainEntry]:
+    def _gained(self, since: float, until: float) -> list[GainEntry]:
         """[GainEntry] of the reading that ends now."""
         if not self.gains:
             return []
-        numbers = numpy.concatenate([numbers for numbers, _ in self.gains])
-        gains = numpy.concatenate([gains for _, gains in self.gains])
-        entries = []
-        if self.doubtful:
-            early = numpy.isin(numbers, numpy.fromiter(self.doubtful, numpy.int32))
-            for at in numpy.flatnonzero(early).tolist():
-                entries.append(GainEntry(min(since, self.doubtful[int(numbers[at])]), until,
-                                         numbers[at:at + 1], gains[at:at + 1]))
-            numbers, gains = numbers[~early], gains[~early]
-        if len(numbers):
-            entries.append(GainEntry(since, until, numbers, gains))
-        return entries
+        return [GainEntry(since, until, numpy.concatenate([numbers for numbers, _ in self.gains]),
+                          numpy.concatenate([gains for _, gains in self.gains]))]
 
     # ---- the history, and the store
 
@@ -214,17 +214,19 @@ class ClientSource:
         """The first `count` of `unkept` are in the history."""
         del self.unkept[:count]
 
-    def break_off(self) -> None:
+    def break_off(self, known_until: float) -> None:
         """
         Something of what has come was lost from the store, perhaps that `unkept` is in the history:
         what may be missing is marked, up to a reading that tells of all clients.
+
+        `known_until`: since then, where it is not known.
         """
         since = [one.at if one.since is None else one.since for one in self.unkept]
         if self.read_from is not None:
             since.append(self.read_from)
         if self.broken_since is not None:
             since.append(self.broken_since)
-        self.broken_since = min(since, default=None)
+        self.broken_since = min(since, default=known_until)
         self.unkept, self.gains, self.losses = [], [], []
 
     def state(self) -> bytes:
@@ -236,6 +238,23 @@ class ClientSource:
     def known(self) -> _Array:
         """The numbers of its clients."""
         return numpy.flatnonzero(self.is_known)
+
+
+def taken_over(source: ClientSource,
+               others: Iterable[ClientSource]) -> list[tuple[str, MarkedLoss]]:
+    """
+    [(storage server, MarkedLoss)]: what may be missing of targets that one of `others` has read
+    before, whose agent has not said that they left: up to when they are counted by `source`.
+    """
+    found = []
+    for other in others:
+        if other is source or other.kind != source.kind or other.read_from is None:
+            continue
+        for target in source.last.targets if source.last else ():
+            began = source.began_of[target]
+            if other.whole.pop(target, None) is not None and other.read_from < began:
+                found.append((other.node, MarkedLoss(other.read_from, began, target, "", LEFT)))
+    return found
 
 
 def _bounded(losses: list[MarkedLoss]) -> list[MarkedLoss]:

@@ -36,6 +36,7 @@ class ReadingState(msgspec.Struct, array_like=True):
     until: float
     entries: list[tuple[float, float, bytes, bytes]]
     losses: list[_Loss]
+    targets: list[str]
     unreadable: dict[str, str]
     bad: int
 
@@ -48,12 +49,12 @@ class SourceState(msgspec.Struct):
     amounts: _Row
     known: bytes
     behind: bytes
-    doubtful: list[tuple[str, float]]
     first: Optional[float]
     read_from: Optional[float]
     read_until: Optional[float]
     broken_since: Optional[float]
     whole: dict[str, float]
+    began_of: dict[str, float]
     last: Optional[ReadingState]
     unkept: list[ReadingState]
     gains: list[_Row]
@@ -82,8 +83,8 @@ def encoded_source(source: ClientSource) -> bytes:
         return ReadingState(
             one.slot, one.every, one.since, one.at, one.until,
             [(entry.since, entry.until, packed(entry.numbers), _amounts(entry.gains))
-             for entry in one.entries], [tuple(loss) for loss in one.losses], one.unreadable,
-            one.bad)
+             for entry in one.entries], [tuple(loss) for loss in one.losses], one.targets,
+            one.unreadable, one.bad)
     amounts = numpy.zeros((len(kept), AMOUNTS), numpy.int64)
     there = kept < len(source.amounts)
     amounts[there] = source.amounts[kept[there]]
@@ -93,8 +94,8 @@ def encoded_source(source: ClientSource) -> bytes:
         source.epoch, [names[number] for number in kept.tolist()],
         (packed(kept), _amounts(amounts)), is_known[kept].tobytes(),
         packed(numpy.fromiter(source.behind, numpy.int64, len(source.behind))),
-        [(names[number], since) for number, since in source.doubtful.items()],
         source.first, source.read_from, source.read_until, source.broken_since, source.whole,
+        source.began_of,
         None if source.last is None else reading_state(source.last),
         list(map(reading_state, source.unkept)),
         [(packed(numbers), _amounts(gains)) for numbers, gains in source.gains],
@@ -126,16 +127,15 @@ def decoded_source(source: ClientSource, state: bytes) -> ClientSource:
             one.slot, one.every, one.since, one.at, one.until,
             [GainEntry(since, until, *rows((where, amounts)))
              for since, until, where, amounts in one.entries],
-            [MarkedLoss(*loss) for loss in one.losses], one.unreadable, one.bad)
+            [MarkedLoss(*loss) for loss in one.losses], one.targets, one.unreadable, one.bad)
     source.grow(int(at.max()) + 1 if len(at) else 0)
     where, amounts = rows(found.amounts)
     source.epoch, source.amounts[where] = found.epoch, amounts
     source.is_known[at] = numpy.frombuffer(found.known, bool)
     source.behind = set(numbers(found.behind).tolist())
-    source.doubtful = {nids.find(nid): since for nid, since in found.doubtful}
     source.first, source.read_from = found.first, found.read_from
     source.read_until, source.broken_since = found.read_until, found.broken_since
-    source.whole = found.whole
+    source.whole, source.began_of = found.whole, found.began_of
     source.last = None if found.last is None else reading(found.last)
     source.unkept = list(map(reading, found.unkept))
     source.gains = list(map(rows, found.gains))

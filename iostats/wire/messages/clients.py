@@ -9,7 +9,7 @@ them of bytes, whose form is in docs/wire.md (packed_clients).
 """
 
 from collections import namedtuple
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Optional
 
 import msgspec
 
@@ -57,6 +57,8 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
         nids: clients with news, in a block each once; in a full sweep all.
         losses: what may be missing in the amounts.
         widths: bytes of a number in each of the five columns.
+        began: since when the amounts are added up, agent's clock: the first reading of the epoch,
+            or the reading before the first target came; None where that is not told.
     """
 
     file_system: TargetName
@@ -73,6 +75,7 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
     nids: Annotated[list[Nid], msgspec.Meta(max_length=MOST_NIDS)] = []
     losses: Annotated[list[ClientLoss], msgspec.Meta(max_length=MOST_LOSSES)] = []
     widths: tuple[_Width, _Width, _Width, _Width, _Width] = (1, 1, 1, 1, 1)
+    began: Optional[Seconds] = None
 
     def __post_init__(self) -> None:
         if len(set(self.nids)) != len(self.nids):
