@@ -95,6 +95,18 @@ class Network:
         os.symlink(f"{server}.sock", new)
         os.rename(new, self.path(target))
 
+    def count_start(self, target: str) -> int:
+        """How often it was started, with this time, on whatever storage server."""
+        path = self.path(f"{target}.instance")
+        try:
+            with open(path) as file:
+                count = int(file.read()) + 1
+        except FileNotFoundError:
+            count = 1
+        with open(path, "w") as file:
+            file.write(f"{count}\n")
+        return count
+
     def server_of(self, target: str) -> str:
         """Who has it, or had it last; "" for nobody ever."""
         try:

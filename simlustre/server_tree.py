@@ -45,6 +45,7 @@ def _files_of_target(target: Target) -> dict:
         f"{release.cleanup_in}/{name}/job_cleanup_interval": File(
             lambda: f"{target.cleanup_s}\n", lambda data: _set_cleanup(target, data)),
         f"{release.cleanup_in}/{name}/uuid": fixed(f"{target.name}_UUID\n"),
+        f"{release.cleanup_in}/{name}/instance": fixed(f"{target.instance}\n"),
         f"{release.cleanup_in}/{name}/num_exports": File(lambda: f"{target.connected()}\n"),
         in_all: File(lambda: text.stats(target.stats, release, time.time_ns()),
                      lambda data: target.stats.clear()),

@@ -54,7 +54,8 @@ class StorageServer:
     # -- targets
 
     def _start(self, target: str, cleanup_s: int) -> None:
-        self.targets[target] = Target(target, self.release, time.time_ns(), cleanup_s)
+        self.targets[target] = Target(target, self.release, time.time_ns(), cleanup_s,
+                                      self.network.count_start(target))
         self._stopped.pop(target, None)
         self.network.announce(target, self.name)
         self.version += 1

@@ -64,11 +64,14 @@ class Target:
     Attributes:
         name, kind: "scratch-OST0000", "OST".
         cleanup_s: job_cleanup_interval.
-        evicted: how many clients, ever.
+        instance: how often it was started.
+        evicted: how many clients since then.
     """
 
-    def __init__(self, name: str, release: Release, now_ns: int, cleanup_s: int = 600):
+    def __init__(self, name: str, release: Release, now_ns: int, cleanup_s: int = 600,
+                 instance: int = 1):
         self.name, self.release, self.cleanup_s = name, release, cleanup_s
+        self.instance = instance
         self.kind = NAME.fullmatch(name)[2][:3]
         self.evicted = 0
         self.table = target_table(release, self.kind)

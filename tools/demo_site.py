@@ -570,8 +570,8 @@ def demo(site):
     check_text(checks, "jobs", show(site, "jobs", "--sort", "JobID"),
                {job.job: (job.read, job.written) for job in JOBS})
     check_text(checks, "nodes", show(site, "nodes", *since), OF_NODES)
-    print("A job's nodes are known sweep by sweep, and these jobs were shorter than one: the last "
-          "row\nof the report has what its nodes did in it, at most.\n")
+    print("What a job's nodes did is known sweep by sweep, and these jobs were shorter\n"
+          "than one: the report's last row has what they did in it, at most.\n")
     show(site, "report", *([] if width() >= 100 else ["--format", "plain"]), JOBS[0].job)
     return checks
 

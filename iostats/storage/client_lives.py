@@ -102,7 +102,8 @@ def between(before: Life, now: Glance, is_restarted: bool, read_ns: tuple[int, i
     if before.start_ns and now.start_ns:
         if before.start_ns == now.start_ns:
             return _same_life(before, now)
-        return _another_life(before, now, read_ns)._replace(why="" if is_restarted else RESET)
+        if not is_restarted:
+            return _another_life(before, now, read_ns)
     if is_restarted:
         return whole(now)
     if before.start_ns or now.start_ns:

@@ -11,10 +11,12 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from harvest_desk import StorageDesk
-from processes import until
+from processes import CLIENT, until
+from site_desk import SiteDesk
 from test_simlustre import REPOSITORY, counters_of, no_fuse, simlustre
 from trees import shared
 
@@ -159,7 +161,7 @@ def test_each_release_has_its_files_where_lustre_has_them(site):
         expected |= {f"{PROC}/{ost}/job_stats", f"{exports_in}/{ost}/stats",
                      f"{exports_in}/{ost}/exports/clear"}
         expected |= {f"{cleanup_in}/{ost}/{name}"
-                     for name in ("job_cleanup_interval", "uuid", "num_exports")}
+                     for name in ("job_cleanup_interval", "uuid", "num_exports", "instance")}
         expected |= {f"{exports_in}/{ost}/exports/{nid}/{name}"
                      for nid in (NODE1, NODE2) for name in ("stats", "uuid")}
         if release in ("2.16", "2.17"):
@@ -501,7 +503,9 @@ def test_a_target_fails_over_to_another_storage_server(site):
     assert (1, 37) == jobs_of((there / PROC / OST0 / "job_stats").read_text())["4711"][
         "write_bytes"]
     assert "37\n" == (there / SYSFS / OST0 / "job_cleanup_interval").read_text()
+    assert "2\n" == (there / SYSFS / OST0 / "instance").read_text()
     ctl(site, "mds1", "failover", "scratch-OST0000", "oss1")
+    assert "3\n" == (site.root(OST0) / SYSFS / OST0 / "instance").read_text()
     do(site.node1, WRITES.format(name=name, size=41))
     assert (1, 41) == site.of_jobs()["4711"]["write_bytes"]
 
@@ -598,3 +602,49 @@ def test_the_agent_reads_it_as_a_storage_server(site, tmp_path):
         found = {target: {job: counters["write_bytes"][1:5:3] for job, (_, _, counters)
                           in entries.items()} for (_, target), entries in taken.entries().items()}
     assert {"OST0000": {"4711": (1, 23), "4712": (1, 37)}, "OST0001": {"4713": (1, 41)}} == found
+
+
+@fuse
+def test_what_becomes_of_a_client_reaches_the_sites_server(site, tmp_path):
+    """
+    23 bytes; 37 after an eviction, which takes nothing from what was counted; 41 after a restart of
+    the target: all are counted, and from then on something may be missing.
+    """
+    name = file_on(site.node1, 0)
+    (tmp_path / "desk").mkdir()
+    with SiteDesk(tmp_path / "desk") as desk:
+        (desk.directory / "names").write_text(f"{NODE1} node1\n{NODE2} node2\n")
+        desk.configure(harvest_interval=1, harvest_cpu_percent=100,
+                       clients_names=desk.directory / "names")
+        desk.site()
+        began = time.time()
+        for server in ("oss1", "mds1"):
+            config = desk.directory / f"{server}.cfg"
+            config.write_text(desk.text({**desk.choices,
+                                         "harvest.spool_dir": desk.directory / server}))
+            desk.started.append(subprocess.Popen(
+                [sys.executable, "-I", "-S", CLIENT, "harvest", "--root",
+                 site.directory / server / "root", "--node", server, "--config", config],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+        def known():
+            """{node: (bytes written, is it a lower bound)} since the first whole sweep."""
+            if not desk.answer(level="f"):
+                return {}
+            done = desk.iostats("nodes", "-S", f"uts{known.since}", "--json")
+            return {row["node"]: (row["write_bytes"], row["lower_bound"])
+                    for row in json.loads(done.out)["nodes"]} if done.status == 0 else {}
+        known.since = int(began) + 4
+        until(lambda: time.time() > known.since + 1 and desk.answer(level="f"),
+              what="some sweeps")
+        do(site.node1, WRITES.format(name=name, size=23))
+        until(lambda: known().get("node1") == (23, False), what=lambda: f"23 bytes, not {known()}")
+        ctl(site, "oss1", "evict", NODE1)
+        do(site.node1, f"open({name!r}, 'rb').read(1)")     # learns of it: nothing is lost
+        do(site.node1, WRITES.format(name=name, size=37))
+        until(lambda: known().get("node1") == (60, False), what=lambda: f"60 bytes, not {known()}")
+        ctl(site, "oss1", "restart", "scratch-OST0000")
+        do(site.node1, WRITES.format(name=name, size=41))
+        until(lambda: known().get("node1") == (101, True), what=lambda: f"101 bytes, not {known()}")
+        rows = desk.query(level="b", job="4711")
+    assert [(101, True)] == [(row["write_bytes"], row["lower_bound"]) for row in rows]
