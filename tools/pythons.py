@@ -24,8 +24,8 @@ import rooms
 OLDEST = (3, 9)
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 # Real clusters, databases and mounts are tested once, by `make test`.
-WITHOUT = ("fuse", "gridengine", "mpi", "munge", "prometheus", "slurm", "strace", "systemd",
-           "victoria")
+WITHOUT = ("fuse", "ganglia", "gridengine", "mpi", "munge", "prometheus", "slurm", "strace",
+           "systemd", "victoria")
 
 
 def found(environ=os.environ):

@@ -41,6 +41,7 @@ SAY_AGAIN_S = 3600.0
 _AT_ONCE = 20                       # datagrams; the receiver's buffer takes some 250 of these
 _LEAST_PER_S = 1000.0               # a small site has them all at once
 _PART = 0.5                         # of the time between two sweeps
+_LONG_S = 0.1                       # a pause that ends early when the server ends
 _TOO_OLD = 3                        # sweeps: what was so long ago is not now
 _PATIENCE = 5                       # sweeps until somebody is told of nodes that are not sent
 
@@ -142,7 +143,11 @@ class Ganglia:
             pause = due - time.monotonic()
             if pause < 0:                                # what was late is not made up for
                 due -= pause
-            if self._stopped.wait(max(pause, 0.0)):
+            elif pause > _LONG_S:
+                self._stopped.wait(pause)
+            else:
+                time.sleep(pause)                        # costs less
+            if self._stopped.is_set():
                 break
         for destination, count in failed.items():
             self._after(destination, count, len(made))

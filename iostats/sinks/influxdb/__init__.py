@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
 
 NAME = "influxdb"
-ABOUT = "InfluxDB 2, VictoriaMetrics: a point of each job that did something in a sweep"
+ABOUT = "InfluxDB 2, VictoriaMetrics: a point of each job, or node, that did something in a sweep"
 IMPORTS = "influxdb_client"
 REQUIRES = ("influxdb-client>=1.40",)
 
