@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets",
+FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets", "job_list",
            "job_stats", "agent", "harvest_server", "site_clients", "nodes", "scale", "node_sinks")
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _STATES = ("RUNNING,SUSPENDED,COMPLETING,CONFIGURING,COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,"
            "PREEMPTED,BOOT_FAIL,DEADLINE,OUT_OF_MEMORY,RESIZING,SIGNALING,STAGE_OUT,STOPPED")
 _LISTED = slurm_output.LIVE + "|%h"
+# Of the list before: most lines are in the next one, too, and to understand one takes 25 us.
+_known: dict[str, tuple[Facts | None, bool]] = {}
 _EXCLUSIVE, _SUSPENDED, _REQUEUED = "NO", "SUSPENDED", "REQUEUED"
 _FOR_EVER_S = 86_400.0                  # MinJobAge=0: until slurmctld is started anew
 _AS_OF = "Configuration data as of "
@@ -54,17 +56,25 @@ def job_list(run: commands.Run | None = None) -> JobList:
 
 def parse_job_list(text: str) -> JobList:
     """The JobList of `squeue --noheader --format` with the fields of LIVE and %h; NotReadable."""
-    rows, exclusive = [], set()
-    for line in text.splitlines():
-        row, _, word = line.rpartition("|")
-        rows.append(row)
-        raw, _, rest = row.partition("|")
-        # What is suspended has left its nodes to others.
-        if word.strip() == _EXCLUSIVE and _SUSPENDED not in rest.split("|")[1:2]:
-            exclusive.add(raw.strip())
-    found = slurm_output.parse_squeue_lines("\n".join(rows))
-    return JobList([one for one in found.values() if one.started is not None],
-                   frozenset(exclusive))
+    global _known
+    lines = text.splitlines()
+    rows = [line.rpartition("|")[0] for line in lines if line not in _known]
+    new = slurm_output.parse_squeue_lines("\n".join(rows))
+    known: dict[str, tuple[Facts | None, bool]] = {}
+    for line in lines:
+        found = _known.get(line)
+        if found is None:
+            row, _, word = line.rpartition("|")
+            raw, _, rest = row.partition("|")
+            one = new.get(raw.strip())
+            # What is suspended has left its nodes to others.
+            found = (one if one and one.started is not None else None,
+                     word.strip() == _EXCLUSIVE and _SUSPENDED not in rest.split("|")[1:2])
+        known[line] = found
+    _known = known
+    there = [(one, alone) for one, alone in known.values() if one is not None]
+    return JobList([one for one, _ in there],
+                   frozenset(one.raw_job for one, alone in there if alone))
 
 
 def settings(run: commands.Run | None = None) -> ListSettings:

@@ -3,7 +3,7 @@ All jobs of the batch system, on the site's server: asked for once a minute, als
 report and no entry in job_stats.
 
     every [clients] jobs_interval    one command for all jobs: what runs, and what has just ended
-    every ten minutes                how long the batch system keeps a job in it, and its clock; its
+    every five minutes               how long the batch system keeps a job in it, and its clock; its
                                      accounting, for what that list does not show
     a time when nobody asked         the accounting, up to two days back, some hours at a time
     a run is over, and so are the    did it have its nodes alone?  What they did goes to its record,
@@ -23,7 +23,7 @@ from iostats.base.job_list import JobList, ListSettings
 from iostats.report.node_sets import folded
 from iostats.site import by_node
 from iostats.site.job_lifecycle import WRITES_BACK_S
-from iostats.site.job_runs import JobRun, JobRuns
+from iostats.site.job_runs import LISTED, JobRun, JobRuns
 from iostats.site.run_store import ListState, RunStore
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("iostats")
 
 LOOK_EVERY_S = 1.0
-CHECK_EVERY_S = 600.0           # the batch system's settings, and its accounting
+CHECK_EVERY_S = 300.0           # the batch system's settings, and its accounting
 LATE_S = 30.0                   # a run is in the accounting so long after its start or end
 WAITS_S = 3600.0                # for what is not known of a run, after its end
 _LIST_SLACK_S = 5.0
@@ -223,12 +223,12 @@ class AllJobs:
             return False                    # also one that runs
         if now >= over + WAITS_S:
             return True
-        if run.ended is None and self._has_accounting:
+        alone = self.runs.alone(run)
+        if self._has_accounting and (alone.is_open or (
+                alone.how == LISTED and self._state.checked < over)):
             return False
-        if self._has_accounting and self._state.checked < over and not run.exclusive:
-            return False
-        if self._has_accounting and not run.exclusive and self.runs.gaps(run.started, over):
-            return False
+        if not alone.how:
+            return True
         until = self._harvest.clients.swept_until()
         return until is not None and until >= self._window(run, over).later
 

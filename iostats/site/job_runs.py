@@ -39,13 +39,14 @@ KEEP_S = 7200.0
 _MOST_OTHERS = 1000                             # on one run's nodes, that are kept by name
 _MOST_NAMED = 3
 
-Alone = namedtuple("Alone", "how why_not")
+Alone = namedtuple("Alone", "how why_not is_open", defaults=(False,))
 Alone.__doc__ = """
 Whether a run had its nodes alone.
 
 Attributes:
     how: EXCLUSIVE or LISTED; "" for a run that had not, or may not have had.
     why_not: for such a one, in words.
+    is_open: the accounting may still say more.
 """
 
 
@@ -123,13 +124,22 @@ class JobRuns:
         self._on: dict[str, set[RunKey]] = {}       # node -> runs
         self._nodes: dict[RunKey, tuple[str, ...]] = {}
         self._of: dict[str, set[float]] = {}        # raw job -> starts
+        self._last: dict[int, Facts] = {}           # id() of each of the list before -> itself
 
     # -- what the batch system says --------------------------------------------------------------
 
     def see(self, jobs: Iterable[Facts], exclusive: Container[str], at: float) -> None:
         """A list of what runs at the moment `at`, and of what ended before it."""
         there = set()
+        before, self._last = self._last, {}
         for facts in jobs:
+            self._last[id(facts)] = facts
+            if facts.ended is None and before.get(id(facts)) is facts:
+                run = self.runs.get((facts.raw_job, facts.started))
+                if run is not None and run.exclusive <= (facts.raw_job in exclusive):
+                    there.add(run.key)                  # nothing is new
+                    run.seen, run.gone = at, None
+                    continue
             run = self.learn(facts, at, facts.raw_job in exclusive)
             if run is None:
                 continue
@@ -256,7 +266,7 @@ class JobRuns:
         if run.in_part:
             return Alone("", "it was seen when it had left some of its nodes already")
         if run.ended is None:
-            return Alone("", "when it ended is not known")
+            return Alone("", "when it ended is not known", True)
         shared = self._shared(run)
         if shared:
             return Alone("", f"it shared {_named(shared)}")
@@ -266,7 +276,8 @@ class JobRuns:
         if gaps:
             since, until = gaps[0]
             return Alone("", f"which other jobs were on its nodes is not known: the batch system "
-                             f"did not say what ran from {_moment(since)} to {_moment(until)}")
+                             f"did not say what ran from {_moment(since)} to {_moment(until)}",
+                         True)
         return Alone(LISTED, "")
 
     def _shared(self, run: JobRun) -> dict[str, list[str]]:

@@ -69,7 +69,7 @@ def test_runs_have_their_nodes_and_their_start():
 
 
 def test_whole_nodes_are_those_of_jobs_that_are_not_suspended():
-    assert {"4713", "4714", "4719"} == slurm_list.parse_job_list(LISTED).exclusive
+    assert {"4713", "4714"} == slurm_list.parse_job_list(LISTED).exclusive
 
 
 def test_one_command_asks_for_all_and_none_of_those_that_wait():
@@ -147,3 +147,18 @@ def test_jobs_that_are_never_forgotten_are_kept_for_a_day():
 
 def test_what_is_not_told_is_not_known():
     assert ListSettings(None, "", 0.0, None) == slurm_list.parse_settings("", 0.0, 0.0)
+
+
+def test_a_list_that_has_changed_is_what_it_is_now():
+    """Whatever was in the one before: most lines are known from that."""
+    first, changed = slurm_list.parse_job_list(LISTED), LISTED.replace(
+        "4711|4711|RUNNING", "4711|4711|COMPLETED").replace("node3|NO", "node3|OK")
+    lines = changed.splitlines()
+    second = slurm_list.parse_job_list("\n".join(lines[1:] + lines[:1]))
+
+    assert {one.raw_job for one in first.jobs} == {one.raw_job for one in second.jobs}
+    assert {"4711": ENDED, "4713": RUNNING} == {
+        one.raw_job: one.state for one in second.jobs if one.raw_job in ("4711", "4713")}
+    assert {"4714"} == second.exclusive
+    assert [] == slurm_list.parse_job_list("").jobs
+    assert first == slurm_list.parse_job_list(LISTED)

@@ -93,7 +93,7 @@ def test_one_that_had_to_share_once_had_not_whole_nodes():
 def test_a_time_in_which_nobody_asked_proves_nothing(covered):
     found = alone(known(ran("4711", "node1", 100, 160), covered=covered))
 
-    assert "" == found.how
+    assert ("", True) == (found.how, found.is_open)
     assert "which other jobs were on its nodes is not known" in found.why_not
 
 
@@ -124,7 +124,7 @@ def test_a_run_that_vanishes_without_an_end_has_no_numbers():
     runs.see([], (), T + 560)
     run = runs.of("4711")[0]
     assert (T + 500, T + 560) == (run.seen, run.over)
-    assert "when it ended is not known" == alone(runs).why_not
+    assert Alone("", "when it ended is not known", True) == alone(runs)
 
     runs.learn(ran("4711", "node1", 100, 511), T + 600)
     assert (Alone(LISTED, ""), T + 511) == (alone(runs), run.over)

@@ -1,0 +1,99 @@
+"""
+What the nodes of a real Slurm's jobs did, by exports: from the files of an OST to the record.
+"""
+
+import time
+
+import pytest
+from processes import until
+from test_slurm_harvest import Harvested
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(600)]
+
+NID = {f"node{number}": f"10.77.0.{number}@tcp" for number in range(1, 5)}
+CLIENTS = """
+[clients]
+names = {directory}/names
+jobs_interval = 2
+"""
+STATS = """\
+snapshot_time             {now:.9f} secs.nsecs
+write_bytes               {count} samples [bytes] 1009 1009 {total} {squares}
+"""
+SWEEPS_S = 3.5                          # more than two sweeps, and a second that Slurm rounds off
+
+
+class WithClients(Harvested):
+    """The same, with the exports of an OST."""
+
+    def __init__(self, slurm, directory):
+        super().__init__(slurm, directory)
+        names = directory / "names"
+        names.write_text("".join(f"{nid} {node}\n" for node, nid in NID.items()))
+        self.writes = dict.fromkeys(NID, 1)
+        for node in NID:
+            self.wrote(node, 0)
+        with self.site.site_cfg.open("a") as file:
+            file.write(CLIENTS.format(directory=directory))
+        self.site.kill()
+        self.site.begin()
+        until(lambda: len(self.query("clients")) == len(NID), 100, "the clients")
+        time.sleep(SWEEPS_S)
+
+    def wrote(self, node, count):
+        """A node has written so many times 1009 bytes."""
+        self.writes[node] += count
+        total = self.writes[node]
+        directory = self.oss.root / "proc/fs/lustre/obdfilter/scratch-OST0000/exports" / NID[node]
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "stats.new").write_text(STATS.format(
+            now=time.time(), count=total, total=1009 * total, squares=1009 * 1009 * total))
+        (directory / "stats.new").rename(directory / "stats")
+
+    def by_node(self, job):
+        """The member of a job's record."""
+        return until(lambda: next((one["by_node"] for one in self.site.records(job)
+                                   if one["by_node"]), None), 300, f"what the nodes of {job} did")
+
+
+@pytest.fixture
+def site(slurm, tmp_path):
+    directory = slurm.directory / f"clients-{tmp_path.name}"         # ctl has a /tmp of its own
+    directory.mkdir()
+    found = WithClients(slurm, directory)
+    yield found
+    found.close()
+
+
+def test_a_job_has_what_its_nodes_did_and_not_what_they_did_before_and_after(site):
+    """
+    37 writes of node1 and 23 of node2 in its time, 41 of node1 before and 43 after it; two jobs on
+    node3 at the same time have none.
+    """
+    slurm, waits = site.slurm, site.waits
+    site.wrote("node1", 41)
+    time.sleep(SWEEPS_S)
+    job = slurm.submit(waits, "--nodes=2", "--nodelist=node[1-2]", "--exclusive")
+    shared = [slurm.submit(waits, "--nodes=1", "--ntasks=1", "--nodelist=node3") for _ in range(2)]
+
+    def running():
+        lines = slurm.ctl("squeue", "--noheader", "--states=RUNNING", "--format=%A").stdout.split()
+        return {job, *shared} <= set(lines)
+    until(running, 150, "three running jobs")
+    time.sleep(SWEEPS_S)
+    site.wrote("node1", 37), site.wrote("node2", 23), site.wrote("node3", 97)
+    time.sleep(SWEEPS_S)
+    site.end(job, {})
+    time.sleep(SWEEPS_S)
+    site.wrote("node1", 43)
+
+    found = site.by_node(job)
+    [fs] = found["file_systems"]
+    assert ("", "exclusive", "") == (found["why_none"], found["alone"], found["unknown_nodes"])
+    assert (60 * 1009, 60 * 1009, 60, 60) == tuple(
+        fs[bound][name] for name in ("write_bytes", "writes") for bound in ("low", "high"))
+    assert (43 * 1009, False) == (fs["later_write_bytes"], fs["lower_bound"])
+    assert found["clocks_within_s"] < 5
+    # Known at once, without the accounting.
+    for one, other in (shared, shared[::-1]):
+        assert f"it shared node3 with job {other}" == site.by_node(one)["why_none"]
