@@ -96,3 +96,17 @@ def test_a_wrong_number_is_found(tool):
             "job 4712, open at the MDS: expected 41, got 40",
             "job 4712, all requests to MDT0000: expected {'open': 41}, got {'open': 40}",
             ] == checks.wrong
+
+
+def test_without_fuse_the_demo_says_so_in_a_line(tmp_path):
+    """Where the Python package for FUSE is missing; with what to do instead."""
+    (tmp_path / "mfusepy.py").write_text("raise ImportError('hidden by a test')\n")
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, SCRIPT], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp"),
+             "PYTHONPATH": str(tmp_path)})
+    assert ("", 1, 1) == (done.stdout, done.returncode, done.stderr.count("\n")), done
+    assert done.stderr.startswith("demo-site: FUSE is not available here: ")
+    assert done.stderr.endswith("; `make demo` needs no FUSE\n")
+    nothing_is_left(tmp_path / "tmp")

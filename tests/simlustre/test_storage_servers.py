@@ -146,7 +146,8 @@ def form_of(text):
 
 def shape_of(text):
     """The same, and numbers that fill their column as wide as those that do not."""
-    return re.sub(r" +N", " N", form_of(text))
+    return re.sub(r": *N|(?<!:) +N", lambda found: ": N" if ":" in found[0] else " N",
+                  form_of(text))
 
 
 # -- forms and places ----------------------------------------------------------------------------
@@ -204,6 +205,22 @@ def test_the_forms_are_those_of_a_real_storage_server(site):
                 assert lines[line.split()[0]] == line
                 known += 1
         assert known >= 5, f"{target}: few lines to compare"
+
+
+@pytest.mark.parametrize("release, target, sample", [
+    ("2.10", "scratch-OST0000", "HewlettPackard__lustre_exporter/2.10.1/ost_job_stats.txt"),
+    ("2.10", "scratch-MDT0000", "HewlettPackard__lustre_exporter/2.10.1/mdt_job_stats.txt"),
+    ("2.12", "scratch-OST0000",
+     "whamcloud__lustrefs-exporter/unknown-2.10-2.12/ost_job_stats_cp0.txt"),
+], ids=["2.10 OST", "2.10 MDT", "2.12 OST"])
+def test_the_forms_of_older_job_stats_are_those_of_real_ones(release, target, sample):
+    from simlustre.counters import RELEASES as FORMS
+    from simlustre.target import Target
+    one = Target(target, FORMS[release], 1_795_225_320 * 10**9)
+    one.connect(NODE1, "uuid")
+    one.count(1_795_225_357 * 10**9, NODE1, "cp.0", [["read_bytes", 4096, 23], ["open", 37, 41]])
+    real = shared("fixtures", sample).read_text().rstrip() + "\n"
+    assert one_entry(real) == one_entry(one.job_stats().decode())
 
 
 def one_entry(text):
