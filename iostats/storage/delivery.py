@@ -117,15 +117,16 @@ class Delivery:
         except IostatsError:
             pass                               # it is logged when a message can't be delivered
 
-    def deliver(self, until: float) -> bool:
+    def deliver(self, until: float, enough: Callable[[], bool] = lambda: False) -> bool:
         """
         Send what waits, the oldest first, until time.monotonic() is `until`; True when all is sent.
 
+        `enough`: asked before each message, whether to go on later.
         A server that is away costs one try, and the next one comes later and later.
         """
         while len(self.spool):
             left = until - time.monotonic()
-            if left <= 0 or time.monotonic() < self.retry_at:
+            if left <= 0 or time.monotonic() < self.retry_at or enough():
                 return False
             one: Any = self.spool.first()      # there is one
             try:

@@ -191,7 +191,10 @@ class RelayDestination:
         except queue.Empty:
             pass
         if self._sweeps.empty() and len(self._delivery.spool):
-            self._delivery.deliver(time.monotonic() + _TURN_S)
+            # What came meanwhile is to be kept; an answer has its own time.
+            ends = time.monotonic() + _TURN_S
+            self._delivery.deliver(ends + ANSWER_WITHIN_S, lambda: (
+                not self._sweeps.empty() or self._stopped.is_set() or time.monotonic() > ends))
             self._told.save_sometimes()
 
     def _keep(self, sweep: RelayedSweep) -> None:
