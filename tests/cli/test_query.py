@@ -271,7 +271,7 @@ def test_munge_or_not_a_user_without_the_secret_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, why", [
-    ((), "LEVEL: expected one of a b c d e targets"), (("f",), "got f"), (("a", "b"), "got a b"),
+    ((), "LEVEL: expected one of a b c d e f targets"), (("g",), "got g"), (("a", "b"), "got a b"),
     (("a", "--sort", "x"), "--sort: expected write"), (("a", "--count", "0"), "--count: expected"),
     (("a", "--page", "0"), "--page: expected a number from 1"),
     (("a", "--all", "--count", "5"), "--all: expected neither --count nor --page"),
