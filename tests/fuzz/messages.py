@@ -16,6 +16,7 @@ import threading
 import zlib
 
 import msgspec
+import numpy
 from kernel import Agent, Kernel
 
 from iostats.base import config, job_id
@@ -27,12 +28,19 @@ from iostats.server.job_server import JobServer
 from iostats.server.rpc_server import Caller
 from iostats.sinks.influxdb import database as influx_database
 from iostats.sinks.influxdb import lines as influx_lines
+from iostats.site.clients.client_store import decoded_part, encoded_part
+from iostats.site.clients.keeping import parts_of
+from iostats.site.clients.nids import KnownNids
+from iostats.site.clients.rates import rates_of
+from iostats.site.clients.source import ClientSource
+from iostats.site.clients.source_state import decoded_source
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
 from iostats.wire.auth import AuthenticationError
-from iostats.wire.messages import sweep_decoder, sweep_json
+from iostats.wire.messages import clients_decoder, sweep_decoder, sweep_json
+from iostats.wire.messages.clients_encoder import RESET
 from iostats.wire.messages.report import NodeReport
 
 from .texts import NOW, NS, a_record
@@ -264,6 +272,62 @@ def packed_sweep(data):
     ids = list(one.ids())
     assert CorrectedTarget.from_state(JobIds(), one.state()).ids() == ids
     one.totals(ids)
+
+
+def _packed_clients():
+    """A message of the method packed_clients, inflated: two clients, two losses."""
+    head = {"protocol": 2, "node": NODE, "boot_id": "b" * 32, "run": "23" * 8, "seq": 1,
+            "full": True, "slot": 1_795_225_200, "every": 20, "last": True, "blocks": 2}
+    block = {"file_system": "scratch", "kind": "OST", "epoch": "37" * 8,
+             "read_from": 1_795_225_200.5, "read_until": 1_795_225_201.5, "ended": True,
+             "targets": ["OST0000"], "unreadable": {"OST0001": "no"}, "bad": 1, "why": "x",
+             "clients": 2, "nids": ["10.0.0.1@tcp", "0@lo"], "widths": [8, 4, 2, 1, 1],
+             "began": 1_795_225_100.5, "losses": [
+                 {"since": 1_795_225_180.5, "until": 1_795_225_200.5, "target": "OST0000",
+                  "nid": "10.0.0.1@tcp", "why": RESET},
+                 {"since": 0, "until": 1e12, "target": "", "nid": "", "why": RESET}]}
+    parts = [b"iostats clients 1\n%s\n" % json.dumps(head).encode()]
+    for times in (1, 2):
+        parts += [json.dumps({**block, "read_from": 1_795_225_200.5 + times,
+                              "read_until": 1_795_225_202.5 + times}).encode() + b"\n",
+                  struct.pack("<QQIIHHBBBB", times << 40, 0, times << 20, 7, 2300, 3700, 41 * times,
+                              0, 61, 67)]
+    return b"".join(parts)
+
+
+@target(lambda: [_packed_clients(), _packed_clients() + b"\0"], 4000)
+def packed_clients(data):
+    """What is inflated is a message that can be counted, kept and shown, or one clear error."""
+    try:
+        taken = clients_decoder.decoded_clients(
+            sweep_decoder.PackedSweep(2, zlib.compress(data, 1)), 1 << 20)
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        assert len(str(error)) < 1000
+        return
+    nids = KnownNids(20)
+    sources, others = {}, KnownNids(20)
+    for block, kept in taken.blocks:
+        again = clients_decoder.decoded_client_block(kept)
+        assert again.head == block.head and (again.amounts == block.amounts).all()
+        key = (taken.head.node, block.head.file_system, block.head.kind)
+        one = sources.setdefault(key, ClientSource(*key, nids))
+        one.take(block, taken.head.slot, taken.head.every, taken.head.full, 0.25, True)
+        state = one.state()
+        other = decoded_source(ClientSource(*key, others), state)
+        assert [others.names[at] for at in other.known()] == [
+            nids.names[at] for at in one.known()] or nids.left_out
+        for reading in one.unkept:
+            for _, part in parts_of(one, reading):
+                assert not len(part.gains) or part.gains.min() >= 0
+                found = decoded_part(part.since, part.until, encoded_part(part))
+                order = part.numbers.argsort()
+                assert (found.numbers == part.numbers[order]).all()
+                assert (found.gains == part.gains[order]).all()
+    for (_, name, _), one in sources.items():
+        totals = numpy.zeros((len(nids), 6), numpy.int64)
+        some = [one for key, one in sources.items() if key[1] == name]
+        found = rates_of(nids, some, taken.head.slot, taken.head.slot + 1, lambda node: 20, totals)
+        assert found is None or (found.rates >= 0).all()
 
 
 @target(lambda: _bent_seeds(_sweeps()), 600)

@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     _Array = numpy.typing.NDArray[Any]
 
 DAMAGED = "what it told was damaged in the store"
+IMPOSSIBLE = "it told of more than a client can do"
 MOST_NAMED = 1000               # clients of one reading that are marked one by one
+_LARGEST_GAIN = 2**52           # 4 PiB between two readings; so that sums stay below 2^63
 
 
 class ClientSource:
@@ -165,13 +167,21 @@ class ClientSource:
                              for one in sorted(marked)]
             self.behind = (self.behind - marked) | down
             numpy.maximum(gains, 0, out=gains)
+        is_huge = gains.max(axis=1) > _LARGEST_GAIN
+        if is_huge.any():
+            self.losses += [MarkedLoss(until if self.read_from is None else self.read_from, until,
+                                       "", self.nids.names[one], IMPOSSIBLE)
+                            for one in numbers[is_huge].tolist()]
+            counted = numpy.minimum(gains, _LARGEST_GAIN)
+        else:
+            counted = gains
         self.amounts[numbers] = before + gains
         self.is_known[numbers] = True
         if self.read_from is None:                      # the first reading
             return
         some = gains.any(axis=1)
         if some.any():
-            self.gains.append((numbers[some], gains[some]))
+            self.gains.append((numbers[some], counted[some]))
 
     def _end(self, head: Any, slot: float, every: float, full: bool, ahead: float) -> None:
         """The end of a reading."""
