@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -83,7 +84,9 @@ def _parser() -> _Parser:
         help="add to the counters of a --static tree")
     add("--network", metavar="DIR",
         help="where storage servers and their clients find each other; made where it is missing")
-    add("--nid", default="", help="of this node (default: 10.77.0.1@tcp)")
+    add("--nid", metavar="NID", action="append", default=[],
+        help="of this node (default: 10.77.0.1@tcp); may be given again: a client's connections "
+             "are from each in turn")
     add("--node", metavar="NAME", help="its host name, for jobid_name (default: MNT's last part)")
     add("--jobid-var", metavar="VAR", default="SLURM_JOB_ID",
         help="disable, procname_uid, nodelocal or a variable (default: SLURM_JOB_ID)")
@@ -126,6 +129,9 @@ def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
             parser.error("--move needs MNT FS COUNTER=N ...")
         static.move(os.path.abspath(args.move[0]), args.move[1], args.move[2:])
         return 0
+    for nid in args.nid:
+        if not re.fullmatch(r"[0-9A-Za-z.:]+@[a-z][a-z0-9]*", nid):
+            parser.error(f"--nid {nid!r}: expected such as 10.77.0.11@tcp")
     if args.ctl:
         return _tell(parser, os.path.abspath(args.ctl[0]), args.ctl[1:])
     if args.server:
@@ -183,9 +189,10 @@ def _mount(mount_point: str, backing: str, options: dict, args: argparse.Namespa
             return job_ids.of_process(*mount.fuse_get_context())
         truth = Truth(options["fs"], caller if network else None)
 
+        nids = itertools.cycle(args.nid or ["10.77.0.1@tcp"])
+
         def wire(target, uuid):
-            return Wire(network, target, args.nid or "10.77.0.1@tcp", uuid, caller,
-                        truth) if network else None
+            return Wire(network, target, next(nids), uuid, caller, truth) if network else None
         clients = [Client(fs, options["instance"], release, *counts[fs], stripes, wire)
                    for fs in options["fs"]]
         files = tree.files_of(mount_point, release, clients, job_ids)
@@ -213,7 +220,7 @@ def _serve_targets(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
         from . import server_mount
         from .storage_server import StorageServer
         server = StorageServer(
-            args.server, args.nid or "10.77.1.1@tcp", args.release, network, args.target,
+            args.server, (args.nid or ["10.77.1.1@tcp"])[0], args.release, network, args.target,
             args.cleanup_interval, args.jobid_var)
         about = _about({"server": args.server, "network": network.directory})
         server_mount.serve(server_mount.ServerMount(server, {".sim.json": about}, ready),

@@ -7,7 +7,7 @@ counters, real prologs and epilogs those of the nodes, and a real site's server 
 each job does is known beforehand, and the numbers in the tables are checked against it.
 
 Simulated are Lustre (simlustre, by FUSE mounts, which ordinary users can make where FUSE allows it)
-and the batch system: a script in the place of squeue.
+and the batch system: scripts in the place of squeue, sacct and scontrol.
 
 exit status: 0 all numbers are right   1 one is not, or it can't be shown here; a line says what
 """
@@ -36,8 +36,8 @@ from iostats.cli.site_client import ask_site
 from simlustre.counters import RELEASES
 
 MIB = 1 << 20
-NODES = {"node1": "10.77.0.11@tcp", "node2": "10.77.0.12@tcp", "node3": "10.77.0.13@tcp",
-         "node4": "10.77.0.14@tcp"}
+NODES = {"node1": ["10.77.0.11@tcp"], "node2": ["10.77.0.12@tcp", "10.78.0.12@tcp1"],
+         "node3": ["10.77.0.13@tcp"], "node4": ["10.77.0.14@tcp"]}
 SERVERS = {"oss1": ("10.77.1.1@tcp", ["OST0000", "OST0001", "OST0002"]),
            "mds1": ("10.77.1.2@tcp", ["MDT0000"])}
 # A job is settled one and a half cleanup intervals after its end, a minute at least: on real nodes
@@ -94,10 +94,11 @@ OF_NODES = {"node1": (0, 46 * MIB), "node2": (0, 74 * MIB), "node3": (164 * MIB,
 
 
 INTRODUCTION = """\
-Two storage servers, four nodes, three jobs of two users, and a copy without a
-job.  Simulated are Lustre {release}, which counts what real programs do in FUSE
-mounts, and the batch system (a script in the place of squeue).  Real are the
-agents, prologs, epilogs, and the site's server.
+Two storage servers, four nodes, of which node2 has two networks, three jobs of
+two users, and a copy without a job.  Simulated are Lustre {release}, which counts
+what real programs do in FUSE mounts, and the batch system (scripts in the place
+of squeue, sacct and scontrol).  Real are the agents, the prologs and epilogs,
+and the site's server.
 
   JOB   USER   NAME      NODES        WHAT IT DOES
 {jobs}
@@ -161,9 +162,9 @@ class Site:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        names = {**NODES, **{server: nid for server, (nid, _) in SERVERS.items()}}
+        names = {**NODES, **{server: [nid] for server, (nid, _) in SERVERS.items()}}
         (directory / "nodes").write_text("".join(
-            f"{nid} {name}\n" for name, nid in names.items()))
+            f"{nid} {name}\n" for name, nids in names.items() for nid in nids))
         self.write_config(self.cfg)
         self.config = site_config.load(str(self.cfg), environ={})
 
@@ -355,8 +356,9 @@ def start(site):
     for name, (nid, targets) in SERVERS.items():
         site.mount(name, "--server", name, "--nid", nid, "--cleanup-interval", CLEANUP_S, *(
             word for target in targets for word in ("--target", f"scratch-{target}")))
-    for node, nid in NODES.items():
-        site.mount(node, "--backing", site.directory / "data", "--fs", "scratch", "--nid", nid)
+    for node, nids in NODES.items():
+        site.mount(node, "--backing", site.directory / "data", "--fs", "scratch", *(
+            word for nid in nids for word in ("--nid", nid)))
     site.run("node1", "", BEFORE)
     site.squeue("PENDING", 0)
     site.begin("site-server", "-c", SITE_SERVER, "--site", "--listen", "127.0.0.1", "--config",
@@ -473,7 +475,16 @@ def check_record(checks, job, record, truth):
 
 
 def check_sweeps(checks, answers, of_nobody):
-    """The rates of all sweeps, times their seconds: by job, without one, and by node."""
+    """
+    The rates of all sweeps, times their seconds: by job, without one, and by node.  A machine that
+    was too busy to look at each of them says so.
+    """
+    for of_sweeps in answers.values():
+        moments = sorted(of_sweeps)
+        if any(later - of_sweeps[later]["span_s"] > earlier + 1
+               for earlier, later in zip(moments, moments[1:])):
+            print("A sweep was missed here, on a busy machine: rates are not compared.\n")
+            return
     seen = {"(no job)": [0.0, 0.0]}
     for by, of_sweeps in answers.items():
         for answer in of_sweeps.values():
@@ -500,6 +511,7 @@ def check_nodes(checks, rows, before, truth):
     checks.equal("nodes, names", sorted([*NODES, "mds1"]), sorted(rows))
     for node, (read, written) in OF_NODES.items():
         row, sent = rows.get(node, {}), [requests_of(one[node]) for one in (truth, before)]
+        checks.equal(f"{node}, NIDs", sorted(NODES[node]), sorted(row.get("nids", [])))
         checks.equal(f"{node}, bytes read", read, row.get("read_bytes"))
         checks.equal(f"{node}, bytes written", written, row.get("write_bytes"))
         checks.equal(f"{node}, is a lower bound", False, row.get("lower_bound"))

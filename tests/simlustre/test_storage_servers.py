@@ -322,6 +322,20 @@ os.fsync(fd)
 
 
 @fuse
+def test_a_client_with_two_nids_is_two_clients(tmp_path, request):
+    """Its connections to OST0000, OST0001 and MDT0000 are from each in turn."""
+    site = started(tmp_path, request)
+    site.client("node3", "10.77.0.13@tcp", "--nid", "fd00:172:16:11::5@tcp1")
+    found = {target: set(os.listdir(site.exports(target))) - {"clear"}
+             for target in (OST0, OST1, MDT0)}
+    assert {OST0: {"10.77.0.13@tcp"}, OST1: {"fd00:172:16:11::5@tcp1"},
+            MDT0: {"10.77.0.13@tcp"}} == found
+    done = simlustre("--nid", "node3", "--mount", tmp_path / "x", "--fs", "scratch", check=False)
+    assert (2, "simlustre: --nid 'node3': expected such as 10.77.0.11@tcp (see --help)\n") == (
+        done.returncode, done.stderr)
+
+
+@fuse
 def test_an_mds_that_has_the_ost_itself_is_0_at_lo(tmp_path, request):
     if no_fuse():
         pytest.skip(no_fuse())
