@@ -49,13 +49,22 @@ def range_text(low: int, high: int | None, metric: str, units: str = "binary") -
     ('37 bytes-1.0 KiB', '23', '0-41')
     """
     first = amount_text(metric, low, units)
-    if high is None:
-        return f">= {first}"
-    last = amount_text(metric, high, units)
+    return f">= {first}" if high is None else between_text(first, amount_text(metric, high, units))
+
+
+def between_text(first: str, last: str) -> str:
+    """
+    Two bounds in one text; one of them, where they look alike.
+
+    >>> between_text("1.2 TiB", "1.4 TiB"), between_text("37 bytes", "1.0 KiB")
+    ('1.2-1.4 TiB', '37 bytes-1.0 KiB')
+    >>> between_text("0 bytes", "1.0 KiB"), between_text("23", "23")
+    ('0-1.0 KiB', '23')
+    """
     if first == last:
         return first
     number, _, unit = first.partition(" ")
-    return f"{number if unit == last.partition(' ')[2] or not low else first}-{last}"
+    return f"{number if unit == last.partition(' ')[2] or number == '0' else first}-{last}"
 
 
 def bytes_in(number: int, unit: str, units: str = "binary") -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from iostats.base.errors import one_line
-from iostats.base.units import bytes_in, range_text
+from iostats.base.units import between_text
 from iostats.report import listing
 from iostats.report.job_fields import TABLE
 from iostats.report.job_summary import BY_NODE, EXPORTS, NODES, OF_PROGRAMS, SERVERS
@@ -53,12 +53,9 @@ def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
 def _range(row: dict[str, Any], field: Field, how: NumberForm) -> str:
     """What the job's nodes did: "1.2-1.4 TiB"."""
     low, high = row[f"by_node_{field.name}"], row[f"by_node_{field.name}_max"]
-    if field.kind == "bytes" and how.unit and not how.raw:
-        first, last = (bytes_in(value, how.unit, how.units) if value is not None else None
-                       for value in (low, high))
-        return f">= {first}" if last is None else (
-            str(first) if first == last else f"{str(first).partition(' ')[0]}-{last}")
-    return range_text(low, high, "" if how.raw else field.name, how.units)
+    first = number_text(low, field.kind, how)
+    return f">= {first}" if high is None else between_text(
+        first, number_text(high, field.kind, how))
 
 
 def note_of(row: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ that begins before the time that is asked for, and ends in it, is in the upper o
 from __future__ import annotations
 
 from iostats.base.errors import one_line
+from iostats.base.units import between_text
 from iostats.load.columns import wrapped
 from iostats.report import listing
 from iostats.report.listing import AS_FITS, Field, FieldColumn, NumberForm, number_text
@@ -49,20 +50,7 @@ def cell(row: dict[str, Any], field: Field, how: NumberForm = AS_FITS) -> str:
     most = (row["at_most"] or {}).get(field.name)
     if most is None:
         return mark_of(row["lower_bound"], False) + text
-    return between(text, number_text(most, field.kind, how))
-
-
-def between(low: str, high: str) -> str:
-    """
-    Two bounds in one; one number, where they look alike.
-
-    >>> between("1.2 TiB", "1.4 TiB"), between("990 KiB", "1.1 MiB"), between("7", "7")
-    ('1.2-1.4 TiB', '990 KiB-1.1 MiB', '7')
-    """
-    if low == high:
-        return low
-    number, _, unit = low.partition(" ")
-    return f"{number if unit and high.endswith(' ' + unit) else low}-{high}"
+    return between_text(text, number_text(most, field.kind, how))
 
 
 def cell_of(how: NumberForm) -> Callable[[dict[str, Any], Field], str]:
