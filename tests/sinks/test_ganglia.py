@@ -103,6 +103,16 @@ def test_the_sums_can_go_to_a_host_of_their_own(site, opened, receiver):
         one["host"], one["is_spoofed"], one["value"])
 
 
+def test_a_file_system_can_have_another_name(site, opened, receiver):
+    """As lustreHarvest's nameMap."""
+    to = receiver()
+    swept(opened(to.port, names="data=vu_short home=vu_home"), site,
+          {"data": rates_of({N1: RATES}), "apps": rates_of({N1: RATES})})
+    assert {"vu_short_read_bytes", "apps_read_bytes"} == {
+        name for _, name in values_of(to.received())
+        if name.endswith("_read_bytes") and "cluster" not in name}
+
+
 def test_nothing_is_sent_without_a_sweep_of_clients(site, opened, receiver):
     """Of agents that read no exports; nor the clients of another sweep, or of long ago."""
     to = receiver()

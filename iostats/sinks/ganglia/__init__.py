@@ -37,12 +37,13 @@ def _metrics(value: str) -> list[str]:
     return words
 
 
-def _names(value: str) -> dict[str, str]:
-    pairs = [word.split("=") for word in value.split()]
-    found = {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and all(pair)}
-    if len(set(found.values())) < len(pairs):
+def _names(value: str) -> list[str]:
+    words = value.split()
+    found = {pair[0]: pair[1] for pair in (word.split("=") for word in words)
+             if len(pair) == 2 and all(pair)}
+    if len(set(found.values())) < len(words):
         raise ValueError
-    return found
+    return words
 
 
 def _host(value: str) -> str:

@@ -68,7 +68,7 @@ class Ganglia:
         self._most_per_s = config["ganglia.packets_per_second"]
         self._sends_low = config["ganglia.lower_bounds"] == "yes"
         self._datagrams = Datagrams(
-            config["ganglia.metrics"], config["ganglia.names"],
+            config["ganglia.metrics"], dict(word.split("=") for word in config["ganglia.names"]),
             Hosts(config["ganglia.address"], config["ganglia.domain"],
                   config["ganglia.unnamed"] == "yes"),
             _sums_host(config["ganglia.sums_host"]), config["ganglia.idle"],
