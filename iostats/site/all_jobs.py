@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import namedtuple
 from typing import Any
 
 from iostats import schedulers
@@ -48,6 +49,9 @@ _AT_ONCE_S = 6 * 3600.0         # of the accounting
 _STEP_S = 0.005                 # of a sum over many sweeps, between two looks at the network
 _MOST_TIMES = 100               # that are covered, with gaps between them
 _MOST_AT_ONCE = 100             # runs that are decided between two looks
+
+
+_Asked = namedtuple("_Asked", "how window questions free_nids unknown before")
 
 
 class AllJobs:
@@ -197,13 +201,13 @@ class AllJobs:
         known, now = await self._facts_of(due), self._now() + self._settings.ahead_s
         found: dict[Key, tuple[JobRun, NodesRecord]] = {}
         told: dict[Key, Facts] = {}
-        for run in due:
-            facts = self._of_run(run, known)
+        of_run = [self._of_run(run, known) for run in due]
+        for run, facts in zip(due, of_run):
             if run.ended is None and facts.ended is not None:       # no list shows what has ended
                 self.runs.learn(facts, now)
+        for run, facts, member in zip(due, of_run, await self._members(due)):
             key = self._jobs.key_of(facts)
-            found[key] = run, await self._member(run)
-            told[key] = facts
+            found[key], told[key] = (run, member), facts
         # In this order: a kill in between leaves a record too many, and none too few.
         self._jobs.expect_runs(told, self._harvest.lives.scheduler)
         for run in due:
@@ -252,8 +256,20 @@ class AllJobs:
         later = [one for one in self.runs.of(run.job) if one.started > run.started]
         return own._replace(restarts=max(0, last.restarts - max(1, len(later))), name=last.name)
 
-    async def _member(self, run: JobRun) -> NodesRecord:
-        """The member of the record of a run that is over."""
+    async def _members(self, due: list[JobRun]) -> list[NodesRecord]:
+        """The members of the records of these runs, which are over."""
+        asked = [self._asked_of(run) for run in due]
+        several = [question for one in asked if isinstance(one, _Asked)
+                   for question in one.questions]
+        answers = iter(await self._did(several))
+        untold = {name for name, _ in self._harvest.targets} - self._harvest.clients.nids.keys()
+        return [one if not isinstance(one, _Asked) else by_node.with_numbers(
+                    one.how, one.window, next(answers), next(answers), next(answers),
+                    one.free_nids, one.unknown, one.before, untold)
+                for one in asked]
+
+    def _asked_of(self, run: JobRun) -> _Asked | NodesRecord:
+        """What is to be asked of a run's nodes; or its member, where that needs nothing of them."""
         alone = self.runs.alone(run)
         window = None if run.ended is None else self._window(run, run.ended)
         if alone.why_not or window is None:
@@ -267,36 +283,24 @@ class AllJobs:
         if not every:
             return by_node.without_numbers(
                 f"no client of any file system is known as {folded(unknown)}", window)
-        inside = await self._between(window.since, window.until, every)
-        around = await self._between(window.first, window.last, every)
-        later = await self._between(window.last, window.later, every)
-        before = {job: folded(nodes)
-                  for job, nodes in sorted(self.runs.just_before(run).items())}
-        free = {nid for node in self.runs.free_after(run) for nid in nids[node]}
-        return by_node.with_numbers(alone.how, window, inside, around, later, free,
-                                    folded(unknown) if unknown else "", before,
-                                    self._unread(window))
+        return _Asked(
+            alone.how, window, [(window.since, window.until, every),
+                                (window.first, window.last, every),
+                                (window.last, window.later, every)],
+            {nid for node in self.runs.free_after(run) for nid in nids[node]},
+            folded(unknown) if unknown else "",
+            {job: folded(nodes) for job, nodes in sorted(self.runs.just_before(run).items())})
 
-    def _unread(self, window: by_node.RunWindow) -> dict[str, str]:
-        """{file system: targets} that have job_stats, and of whose clients nobody tells."""
-        found: dict[str, list[str]] = {}
-        for (name, target), one in self._harvest.targets.items():
-            if one.swept_until is not None and one.swept_until >= window.since and not (
-                    self._harvest.clients.reader_of(name, target)):
-                found.setdefault(name, []).append(target)
-        return {name: folded(targets) for name, targets in found.items()}
-
-    async def _between(self, since: float, until: float, nids: list[str]) -> dict[Any, Any]:
-        if since >= until:
-            return {}
-        steps = self._harvest.clients.between(since, until, "", nids)
+    async def _did(self, questions: list[tuple[float, float, list[str]]]) -> list[dict[Any, Any]]:
+        """The answers of `each_between`; what else the server has to do comes in between."""
+        steps = self._harvest.clients.each_between(questions)
         clock = asyncio.get_running_loop().time
         began = clock()
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                found: dict[Any, Any] = end.value
+                found: list[dict[Any, Any]] = end.value
                 return found
             if clock() - began >= _STEP_S:
                 await asyncio.sleep(0)

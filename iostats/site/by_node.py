@@ -72,15 +72,15 @@ def _times(window: RunWindow) -> tuple[float, float]:
 
 def with_numbers(how: str, window: RunWindow, inside: Totals, around: Totals, later: Totals,
                  free_nids: Collection[str], unknown: str,
-                 before: Mapping[str, str], unread: Mapping[str, str]) -> NodesRecord:
+                 before: Mapping[str, str], untold: Iterable[str]) -> NodesRecord:
     """
     The member of a job that had its nodes alone, of the ClientTotals of its nodes' NIDs.
 
     `inside`: from window.since to window.until; `around`: from window.first to window.last;
     `later`: from there to window.later; `free_nids`: of nodes on which no other job began by then;
     `unknown`: its nodes of which no client is known, as a list in text; `before`: {job: nodes that
-    it had up to less than a minute before, in text}; `unread`: {file system: targets of whose
-    clients no storage server has told, in text}.
+    it had up to less than a minute before, in text}; `untold`: file systems of whose clients no
+    storage server tells.
     """
     began, ended = _times(window)
     said = [f"{nodes} had job {job} up to less than a minute before: what that had not written "
@@ -88,15 +88,15 @@ def with_numbers(how: str, window: RunWindow, inside: Totals, around: Totals, la
     if unknown:
         said.append(f"no client of any file system is known as {unknown}: what was done there is "
                     f"not in the numbers ([clients] names says which node a NID is)")
+    said += [f"what was done on {name} is not known: no storage server tells of its clients"
+             for name in sorted(untold)][:_MOST_REASONS]
     file_systems = []
     for name in sorted({name for name, _ in around}):
         low = _added(one.low for (fs, _), one in inside.items() if fs == name)
         of_edges = [one for (fs, _), one in around.items() if fs == name]
         high = _added(one.high for one in of_edges)
         whys = sorted({why for one in of_edges if one.is_lower_bound for why in one.why})
-        if name in unread:
-            whys.append(f"no storage server tells of the clients of {unread[name]}")
-        is_low = bool(unknown or whys) or any(one.is_lower_bound for one in of_edges)
+        is_low = bool(unknown) or any(one.is_lower_bound for one in of_edges)
         after = [one for (fs, nid), one in later.items() if fs == name and nid in free_nids]
         file_systems.append(NodesFileSystem(
             name=name, label=name, low=_amounts(low),

@@ -4,6 +4,7 @@ import pytest
 from client_messages import A_LOSS
 from harvest_inside import BEGAN, HarvestInside
 
+from iostats.base.cooperative import finished
 from iostats.load.amounts import CLIENT_METRICS
 
 NID, OTHER = "10.0.0.1@tcp", "10.0.0.2@o2ib3"
@@ -112,3 +113,20 @@ def test_a_storage_server_whose_agent_does_not_read_exports_makes_lower_bounds(d
     totals = desk.did(BEGAN + 0.25, BEGAN + 20.25)
     assert (True, [f"oss2: {why}"]) == totals["scratch", NID][2:]
     assert not totals["home", OTHER].is_lower_bound
+
+
+def test_several_questions_at_once_are_answered_as_one_by_one(desk):
+    """In one go over what is on the disk, for any clients and times; also for none."""
+    for number in (3, 5, 7):
+        desk.clients("oss1", "scratch", {NID: (0, number, 0, 1, 0), OTHER: (number, 0, 1, 0, 11)})
+        desk.turn()
+        desk.now += 20
+    desk.clients("oss1", "home", {OTHER: SOME})
+    desk.turn()
+    questions = [(BEGAN + since, BEGAN + until, nids) for since, until in (
+        (20.25, 59.0), (30.0, 35.0), (0.0, 90.0), (50.0, 40.0)) for nids in (
+            [NID], [OTHER, NID], ["10.0.0.9@tcp"], [])]
+    found = finished(desk.harvest.clients.each_between(questions))
+
+    assert [desk.did(since, until, nids=nids) for since, until, nids in questions] == found
+    assert [] == finished(desk.harvest.clients.each_between([]))

@@ -70,18 +70,30 @@ class ClientSums:
     """Adds up the parts of one file system between two moments."""
 
     def __init__(self, began: float, ended: float, length: int,
-                 slack_s: tuple[float, float] = NO_SLACK) -> None:
-        """`length`: how many clients there are; `slack_s`: as of place_of."""
-        self._began, self._ended, self._slack_s = began, ended, slack_s
+                 slack_s: tuple[float, float] = NO_SLACK, only: list[int] | None = None) -> None:
+        """
+        `length`: how many clients there are; `slack_s`: as of place_of; `only`: the numbers of
+        those that are asked for, sorted.
+        """
+        self.began, self.ended, self._slack_s = began, ended, slack_s
+        self._only = None if only is None else numpy.array(only, numpy.int64)
+        length = length if only is None else len(only)
         self.low = numpy.zeros((length, len(CLIENT_METRICS)), numpy.int64)
         self.edge = numpy.zeros((length, len(CLIENT_METRICS)), numpy.int64)
         self.reasons: dict[int, list[str]] = {}         # of one client; -1: of all
 
     def add(self, part: HistoryPart) -> None:
-        place = place_of(part.since, part.until, self._began, self._ended, self._slack_s)
-        if place is not OUTSIDE:
-            # A client is in a part once.
-            (self.low if place is WHOLE else self.edge)[part.numbers] += part.gains
+        place = place_of(part.since, part.until, self.began, self.ended, self._slack_s)
+        if place is OUTSIDE:
+            return
+        sums, numbers, gains = self.low if place is WHOLE else self.edge, part.numbers, part.gains
+        if self._only is not None:
+            if not len(self._only):
+                return
+            places = numpy.searchsorted(self._only, numbers).clip(max=len(self._only) - 1)
+            wanted = self._only[places] == numbers
+            numbers, gains = places[wanted], gains[wanted]
+        sums[numbers] += gains                      # a client is in a part once
 
     def mark(self, number: int, why: str) -> None:
         """Something may be missing of this client; -1: of all."""
@@ -91,7 +103,7 @@ class ClientSums:
 
     def mark_loss(self, loss: MarkedLoss, node: str, file_system: str, known: KnownNids) -> None:
         """Mark what `node` may have lost, as far as that was in between."""
-        if place_of(loss.since, loss.until, self._began, self._ended, self._slack_s) is OUTSIDE:
+        if place_of(loss.since, loss.until, self.began, self.ended, self._slack_s) is OUTSIDE:
             return
         number = known.find(loss.nid) if loss.nid else -1
         if loss.nid and number < 0:
@@ -100,10 +112,11 @@ class ClientSums:
         self.mark(number, ": ".join(filter(None, (*where, loss.why))))
 
     def totals(self, number: int) -> ClientTotals:
-        """The ClientTotals of one client."""
-        low = self.low[number]
+        """The ClientTotals of one client, of those that are asked for."""
+        at = number if self._only is None else int(numpy.searchsorted(self._only, number))
+        low = self.low[at]
         why = [*self.reasons.get(-1, ()), *self.reasons.get(number, ())]
-        return ClientTotals(low.tolist(), (low + self.edge[number]).tolist(), bool(why), why)
+        return ClientTotals(low.tolist(), (low + self.edge[at]).tolist(), bool(why), why)
 
     def having(self) -> list[int]:
         """The numbers of clients of which there is something."""

@@ -30,9 +30,9 @@ from iostats.site.clients.history import NO_SLACK, ClientSums, merged
 from iostats.site.clients.keeping import merge_hours, nothing, parts_of
 from iostats.site.clients.nids import KnownNids
 from iostats.site.clients.node_names import NodeNames
+from iostats.site.clients.questions import mark_unread, of_each
 from iostats.site.clients.rates import (
     GONE_S,
-    SILENT,
     ClientSweep,
     current_of,
     rates_of,
@@ -344,7 +344,8 @@ class ClientHarvest:
                 known = self.nids.get(name)
                 if known is None:
                     continue
-                sums = yield from self._sums(name, since, until, slack_s)
+                sums = ClientSums(since, until, len(known), slack_s)
+                yield from self._add_up(name, [sums], slack_s)
                 numbers = sums.having() if wanted is None else [
                     number for nid in wanted if (number := known.find(nid)) >= 0]
                 for at, number in enumerate(numbers):
@@ -356,42 +357,43 @@ class ClientHarvest:
             self._asked.discard(question)
         return found
 
-    def _sums(self, name: str, since: float, until: float, slack_s: tuple[float, float]
-              ) -> Generator[None, None, ClientSums]:
-        """The ClientSums of a file system, with what is not on the disk yet."""
+    def each_between(self, questions: list[tuple[float, float, list[str]]]
+                     ) -> Generator[None, None, list[dict[tuple[str, str], ClientTotals]]]:
+        """
+        As `between`, of each of [(since, until, NIDs)]: what is on the disk is read once for all.
+        """
+        question = max(self._asked, default=0) + 1
+        self._asked.add(question)
+        try:
+            return (yield from of_each(self.nids, questions, self._add_up))
+        finally:
+            self._asked.discard(question)
+
+    def _add_up(self, name: str, several: list[ClientSums], slack_s: tuple[float, float]
+                ) -> Generator[None, None, None]:
+        """Add to each of these what there is of a file system, also what is not on the disk yet."""
         known = self.nids[name]
+        since, until = min(one.began for one in several), max(one.ended for one in several)
         rows = self._store.part_rows(name, since, until)
         new = [(source, reading) for source in self._sources_of(name) for reading in source.unkept]
-        sums = ClientSums(since, until, len(known), slack_s)
-        for source, reading in new:
-            for _, part in parts_of(source, reading):
+        parts = [part for source, reading in new for _, part in parts_of(source, reading)]
+        losses = [(source.node, loss) for source, reading in new for loss in reading.losses]
+        for sums in several:
+            for part in parts:
                 sums.add(part)
-            for loss in reading.losses:
-                sums.mark_loss(loss, source.node, name, known)
         for at, row in enumerate(rows):
             one = self._store.part(row, name)
             if one is not None:
-                sums.add(one)
-            if at % _AT_ONCE == 0:
+                for sums in several:
+                    sums.add(one)
+            if at % _AT_ONCE == 0 or len(several) > _AT_ONCE:
                 yield
-        for node, loss in self._store.losses(name, since, until):
-            sums.mark_loss(loss, node, name, known)
-        yield
-        self._mark_unread(sums, name, since + slack_s[0], until - slack_s[1])
-        return sums
-
-    def _mark_unread(self, sums: ClientSums, name: str, since: float, until: float) -> None:
-        """Mark what was not read from the beginning to the end."""
-        days = self._config["clients.keep_days"]
-        if since < self._now() - _DAY_S * days:
-            sums.mark(-1, f"what clients did is kept for {days} days")
-        sources = self._sources_of(name)
-        for target, one in readers_of(sources).items():
-            began = min((other.began_of[target] for other in sources if target in other.began_of),
-                        default=one.first)
-            if began is None or began > since:
-                sums.mark(-1, f"{one.node}: its clients were not read before")
-            if one.read_from is None or one.read_from < until:
-                sums.mark(-1, f"{one.node}: its clients were not read up to then")
-        for node in self._silent.get(name, ()):
-            sums.mark(-1, f"{node}: {SILENT}")
+        losses += self._store.losses(name, since, until)
+        for sums in several:
+            for node, loss in losses:
+                sums.mark_loss(loss, node, name, known)
+            if sums.began + slack_s[0] < self._now() - _DAY_S * (
+                    days := self._config["clients.keep_days"]):
+                sums.mark(-1, f"what clients did is kept for {days} days")
+            mark_unread(sums, self._sources_of(name), self._silent.get(name, ()), slack_s)
+            yield
