@@ -3,6 +3,7 @@ The server of all jobs: receives reports and sweeps, stores them, answers questi
 
     report of a node    receive -> open_jobs -> records -> publish (write_as_user)
     sweep of an agent   receive -> harvest_intake -> resets -> job_lives -> records
+    message of clients  receive -> harvest_intake -> clients
     for other sites     harvest_intake -> relay -> (another site's server) receive -> relay
     question            receive -> store (job_index), load_queries, node_queries
 
