@@ -49,8 +49,8 @@ $(VENV)/ready: pyproject.toml tools/setup tools/requirements-ci.txt
 	touch $@
 
 $(VENV)/demo: pyproject.toml tools/setup
-	[ -e $(VENV)/ready ] || PYTHON="$(PYTHON)" tools/setup "$(VENV)" demo
-	touch $@
+	@[ -e $(VENV)/ready ] || PYTHON="$(PYTHON)" tools/setup "$(VENV)" demo
+	@touch $@
 
 demo: $(VENV)/demo
 	$(BIN)/python tools/demo.py

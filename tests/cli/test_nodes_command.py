@@ -92,6 +92,13 @@ def test_rows_can_be_chosen(site):
     assert [] == listed(site, "-S", "now-2days", "-E", "now-1days")
 
 
+@pytest.mark.parametrize("words", [["-S", "now-2days", "-E", "now-1days"], ["-f", "home"]])
+def test_no_rows_do_not_say_that_nothing_was_done_where_nobody_looked(site, words):
+    found = done(site, *words)
+    assert "(no rows: nothing that a client did is known of this time)" == (
+        found.out.splitlines()[-1])
+
+
 @pytest.mark.parametrize("words, why", [
     (["nid[001-"], "NODES: expected a node list such as nid[001-004],login1, got 'nid[001-'"),
     (["nid[00001-99999]"], "NODES: expected up to 10000 nodes, got more"),
