@@ -53,7 +53,9 @@ class RelaySite(SiteDesk):
         self._questions += 1
         try:
             # Another question each time: the answer to the last one is remembered for a sweep.
-            answer = self.asked("nodes", since=since + self._questions / 1e6, **which)
+            # And up to a minute from now: the last reading went on after its sweep's moment.
+            answer = self.asked("nodes", since=since + self._questions / 1e6,
+                                until=time.time() + 60, **which)
         except client.Refused:
             return {}
         return {row["node"]: ([row[name] for name in CLIENT_METRICS], row["at_most"], row["notes"])
