@@ -55,12 +55,12 @@ def slack_of(sweep: Any, since: float, until: float) -> tuple[float, float]:
 def of_today(clients: Any, rates: Load,
              file_system: str) -> Generator[None, None, tuple[Load, dict[tuple[str, str], Any]]]:
     """
-    (Load of what clients did today, up to the sweep that `rates` (a Load) are of, {(file system,
-    NID): [why it may be too low]}), in steps.
+    (Load of what clients did today, up to the last sweep that all have told of, {(file system,
+    NID): [why it may be too low]}), in steps; `rates`: the Load of the last sweep.
 
     It begins with the last sweep before 00:00: what was done since a sweep is known exactly.
     """
-    at = float(rates.at)
+    at = min(float(rates.at), clients.told_until)
     midnight = datetime.fromtimestamp(at).replace(hour=0, minute=0, second=0, microsecond=0)
     began = clients.latest_before(midnight.timestamp()) or midnight.timestamp()
     totals = yield from clients.between(began, at, file_system,
@@ -78,9 +78,10 @@ def of_today(clients: Any, rates: Load,
         amounts.append(amounts_of_client(one.low))
         is_low.append(bool(one.is_lower_bound) or list(one.low) != list(one.high))
     return rates._replace(
-        kind=TOTALS, span_s=None, parts=[], by_id={}, sums=[], missing={}, began=began, more=(),
-        clients={fs: ClientLoad(*lists, rates.clients[fs].missing if fs in rates.clients else {})
-                 for fs, lists in columns.items()}), whys
+        kind=TOTALS, at=at, span_s=None, parts=[], by_id={}, sums=[], missing={}, began=began,
+        more=(), clients={
+            fs: ClientLoad(*lists, rates.clients[fs].missing if fs in rates.clients else {})
+            for fs, lists in columns.items()}), whys
 
 
 def complete(rows: list[dict[str, Any]], rates: Load,

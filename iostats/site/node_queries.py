@@ -106,9 +106,9 @@ class NodeAnswers:
         if sweep is None:
             raise WireError(protocol.REFUSED, "no storage server tells of its clients: [harvest] "
                             "exports of site.cfg there")
-        last = float(sweep.slot)
+        last = float(clients.told_until)
         until = last if ask.until is None or (
-            last < ask.until <= last + _AT_THE_END * sweep.every_s) else ask.until
+            last < ask.until <= sweep.slot + _AT_THE_END * sweep.every_s) else ask.until
         question = msgspec.structs.replace(ask, until=max(until, ask.since), count=1, after=0)
         made = self._made
         if made is None or made.question != question or made.sweep is not sweep:

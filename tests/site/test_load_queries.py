@@ -23,6 +23,7 @@ from iostats.site import load_queries
 from iostats.site.clients.intake import ClientHarvest
 from iostats.site.clients.node_names import NodeNames
 from iostats.site.load_queries import LoadAnswers, LoadParams, QueryParams
+from iostats.site.node_queries import NodeAnswers, NodesParams
 from iostats.site.resets.gaps import CLEARED
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
@@ -475,3 +476,21 @@ def test_where_no_storage_server_tells_of_clients_f_says_so(harvest):
         finished(LoadAnswers().query(harvest, QueryParams("f"), None))
     answer = finished(LoadAnswers().load(harvest, LoadParams("node"), None))
     assert {"~"} & set("".join(table.lines(answer)))
+
+
+def test_a_storage_server_with_a_longer_pause_makes_no_lower_bounds(with_clients):
+    """mds1 sweeps each 40 s: what is asked for ends with its last sweep, and is exact."""
+    def end(at):
+        with_clients.read(at)
+        with_clients.clients.end_sweep(at, 20, True, {"oss1": 20, "mds1": 40}.get)
+        with_clients.now = at + 3
+    for at in (T + 60, T + 80, T + 100, T + 120):
+        with_clients.told("oss1", at, {NID: (0, MIB, 0, 1, 0)})
+        if at % 40 == 0:                                        # T + 60 and T + 100
+            with_clients.told("mds1", at, {OTHER: (0, 0, 0, 0, 0, 7)})
+        end(at)
+    answer = finished(NodeAnswers().answer(with_clients.clients, NodesParams(T + 60.0), None))
+    assert T + 100 == answer["until"]
+    assert [(NID, 2 * MIB, 0, False, {}), (OTHER, 0, 7, False, {})] == [
+        (row["node"], row["write_bytes"], row["mdt_operations"], row["lower_bound"],
+         row["at_most"]) for row in answer["nodes"]]

@@ -34,9 +34,10 @@ from iostats.site.clients.questions import mark_unread, of_each
 from iostats.site.clients.rates import (
     GONE_S,
     ClientSweep,
-    current_of,
     rates_of,
     readers_of,
+    silent_of,
+    told_until,
 )
 from iostats.site.clients.source import ClientSource, taken_over
 from iostats.site.clients.source_state import decoded_source
@@ -71,6 +72,7 @@ class ClientHarvest:
         sources: {(storage server, file system, kind): ClientSource}.
         nids: {file system: KnownNids}.
         sweep: the last ClientSweep, or None where no agent tells of clients.
+        told_until: the last moment of which it has all sweeps: a longer pause has fewer of them.
         names: the NodeNames.
     """
 
@@ -87,6 +89,7 @@ class ClientHarvest:
         self.nids: dict[str, KnownNids] = {}
         self._gained = GainedSinceStart()           # by number, and some may get others
         self.sweep: Optional[ClientSweep] = None
+        self.told_until = 0.0
         self._silent: dict[str, list[str]] = {}
         self._is_due, self._merging = False, nothing()
         self._look_at = 0.0                         # time.monotonic() of the next look for old rows
@@ -215,19 +218,17 @@ class ClientHarvest:
     def end_sweep(self, slot: float, every: float, complete: bool,
                   pause_of: Callable[[str], float],
                   servers: Mapping[str, Iterable[str]] | None = None) -> None:
-        """
-        Make the ClientSweep of `slot`; `servers`: {file system: storage servers that have targets}.
-        """
+        """Make the ClientSweep of `slot`; `servers`: {file system: those that have targets}."""
         found = {}
         for name, nids in self.nids.items():
             sources = self._sources_of(name)
-            self._silent[name] = sorted({*(servers or {}).get(name, ())} - {
-                one.node for one in current_of(sources, self._now())})
+            self._silent[name] = silent_of((servers or {}).get(name, ()), sources, self._now())
             rates = rates_of(nids, sources, slot, self._now(), pause_of,
                              self._gained.of(name, len(nids)), self._silent[name])
             if rates is not None:
                 found[name] = rates
         self.sweep = ClientSweep(slot, every, complete, found) if found else None
+        self.told_until = told_until(self.sources.values(), slot, self._now(), pause_of)
         self._is_due = True
 
     def step(self) -> bool:

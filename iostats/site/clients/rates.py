@@ -74,6 +74,18 @@ def current_of(sources: Iterable[ClientSource], now: float) -> list[ClientSource
     return [one for one in sources if one.last is not None and now - one.slot < GONE_S]
 
 
+def silent_of(servers: Iterable[str], sources: Iterable[ClientSource], now: float) -> list[str]:
+    """Those of `servers`, which have targets of a file system, that tell nothing of its clients."""
+    return sorted({*servers} - {one.node for one in current_of(sources, now)})
+
+
+def told_until(sources: Iterable[ClientSource], slot: float, now: float,
+               pause_of: Callable[[str], float]) -> float:
+    """The last moment of which all have told that have told of their last one, up to `slot`."""
+    return min([slot, *(one.slot for one in current_of(sources, now)
+                        if one.slot >= slot // (pause := pause_of(one.node)) * pause)])
+
+
 def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: float,
              pause_of: Callable[[str], float], totals: _Array,
              silent: Iterable[str] = ()) -> ClientRates | None:
