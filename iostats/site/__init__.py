@@ -4,12 +4,13 @@ The server of all jobs: receives reports and sweeps, stores them, answers questi
     report of a node    receive -> open_jobs -> records -> publish (write_as_user)
     sweep of an agent   receive -> harvest_intake -> resets -> job_lives -> records
     message of clients  receive -> harvest_intake -> clients
+    the batch system    all_jobs (job_runs, run_store) -> by_node -> records
     for other sites     harvest_intake -> relay -> (another site's server) receive -> relay
     question            receive -> store (job_index), load_queries, node_queries
 
 It knows no command line and no terminal.  Sinks are given to it: it hands them sweeps, and does not
 know which they are.
 
-Pure: resets, job_lifecycle, job_times, job_index, load_queries, client_load, node_queries,
-query_details, narrow_columns.
+Pure: resets, job_lifecycle, job_runs, job_times, by_node, job_index, load_queries, client_load,
+node_queries, query_details, narrow_columns.
 """
