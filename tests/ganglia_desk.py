@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import pytest
 from processes import free_port, until
@@ -133,16 +134,20 @@ class Gmond:
     A gmond of our own, which measures nothing itself.
 
     `receives`: what stands in its udp_recv_channel, when it is not a port of its own; `cleans_up`:
-    each second it removes what is too old, which only one that also sends does so often.
+    each second it removes what is too old, which only one that also sends does so often; `buffer`:
+    it has room for as much as it may have, 4 MiB at most.
     """
 
-    def __init__(self, directory, receives=None, cleans_up=False):
+    def __init__(self, directory, receives=None, cleans_up=False, buffer=False):
         if not shutil.which("gmond"):
             pytest.skip("needs Debian's ganglia-monitor")
         self.directory, self.process = directory, None
         directory.mkdir(exist_ok=True)
         self.port = free_port()
         receives = receives or f"bind = 127.0.0.1\n port = {self.port}"
+        if buffer:
+            most = int(Path("/proc/sys/net/core/rmem_max").read_text())
+            receives += f"\n buffer = {min(most, 4 << 20)}"
         (directory / "gmond.conf").write_text(
             "globals {\n daemonize = no\n setuid = no\n deaf = no\n host_dmax = 0\n"
             + (f" mute = no\n cleanup_threshold = 1\n}}\n{_SENDS_NOWHERE % free_port()}"

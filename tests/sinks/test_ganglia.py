@@ -313,8 +313,8 @@ def gmond(tmp_path):
     """A real gmond."""
     made = []
 
-    def make(receives=None, cleans_up=False):
-        made.append(Gmond(tmp_path / f"gmond{len(made)}", receives, cleans_up))
+    def make(receives=None, **how):
+        made.append(Gmond(tmp_path / f"gmond{len(made)}", receives, **how))
         return made[-1]
     yield make
     for one in made:
@@ -457,23 +457,27 @@ def test_gmonds_in_a_multicast_group(site, opened, gmond):
 
 
 @pytest.mark.ganglia
-def test_a_real_gmond_gets_all_of_ten_thousand_nodes(opened, gmond):
-    """6 metrics of each within one sweep, with the receive buffer that it has by itself."""
-    one = gmond()
+def test_a_real_gmond_gets_all_of_ten_thousand_nodes(gmond):
+    """
+    6 metrics of each within one sweep, with all the metadata, and the buffer that docs/sinks.md
+    tells to give it.  On a machine where gmond does not get to run for a while, another try.
+    """
     names = {f"10.77.{number // 250}.{number % 250}@tcp": f"node{number}"
              for number in range(10_000)}
-    site = ClientSite(names, every_s=60)
-    sink = ganglia.make(config_of(ganglia_send_to=f"127.0.0.1:{one.port}",
-                                  ganglia_metrics=" ".join(ganglia.METRICS)), Said(),
-                        lambda: site.slot)
-    try:
-        swept(sink, site, {"scratch": rates_of({
-            nid: [*RATES[:5], number] for number, nid in enumerate(names)})})
-    finally:
-        sink.close()
-    hosts = one.hosts()
-    nodes = {name: metrics for (name, address), metrics in hosts.items() if address != "127.0.0.1"}
-    assert 10_000 == len(nodes)
+    rates = rates_of({nid: [*RATES[:5], number] for number, nid in enumerate(names)})
+    for _ in range(3):
+        one, site = gmond(buffer=True), ClientSite(names, every_s=40)
+        sink = ganglia.make(config_of(ganglia_send_to=f"127.0.0.1:{one.port}",
+                                      ganglia_metrics=" ".join(ganglia.METRICS)), Said(),
+                            lambda site=site: site.slot)
+        try:
+            swept(sink, site, {"scratch": rates})
+        finally:
+            sink.close()
+        nodes = {name: {metric: found.get("VAL") for metric, found in metrics.items()}
+                 for (name, address), metrics in one.hosts().items() if address != "127.0.0.1"}
+        if 60_000 == sum(map(len, nodes.values())):
+            break
+    assert {f"node{number}": str(number) for number in range(10_000)} == {
+        node: metrics.get("scratch_mds_ops") for node, metrics in nodes.items()}
     assert {6} == {len(metrics) for metrics in nodes.values()}
-    assert all(str(number or 0) == nodes[f"node{number}"]["scratch_mds_ops"].get("VAL")
-               for number in range(10_000))
