@@ -11,7 +11,7 @@ from client_messages import A_LOSS, ClientAgent, decoded
 from harvest_inside import BEGAN, HarvestInside
 
 from iostats.site.clients import intake
-from iostats.wire.messages.clients_encoder import LEFT, NEW_EPOCH, WENT_DOWN
+from iostats.wire.messages.clients_encoder import LEFT, NEW_EPOCH, UNREADABLE, WENT_DOWN
 
 NIDS = [f"10.0.0.{number}@tcp" for number in range(5)]
 KEY = ("scratch", "OST")
@@ -148,6 +148,31 @@ def test_a_target_that_cannot_be_read_marks_the_rates(desk):
     found = desk.harvest.clients.sweep.file_systems["scratch"]
     assert {"oss1": "OST0002 cannot be read: no permission"} == found.missing
     assert [True] == found.is_lower_bound.tolist()
+    said = [f"oss1: scratch-OST0002: {UNREADABLE}"]
+    assert said == reasons(desk, NIDS[0], BEGAN + 1.0, BEGAN + 20.0)
+    told(desk, agent, {KEY: {NIDS[0]: [37, 0, 1, 0, 0]}})
+    told(desk, agent, {KEY: {NIDS[0]: [41, 0, 1, 0, 0]}})
+    desk.turn()
+    assert said == reasons(desk, NIDS[0], BEGAN + 21.0, BEGAN + 40.0)    # none of it is in the sums
+    assert [] == reasons(desk, NIDS[0], BEGAN + 41.0, BEGAN + 60.0)
+    assert {} == desk.harvest.clients.sweep.file_systems["scratch"].missing
+
+
+def test_a_site_whose_clock_is_set_back_has_no_rates_that_are_too_high(desk):
+    """By 19 s, between two sweeps of an agent whose clock is right; the gains are there once."""
+    agent = ClientAgent("oss1")
+    told(desk, agent, {KEY: {NIDS[0]: [0] * 5}})
+    told(desk, agent, {KEY: {NIDS[0]: [23, 0, 1, 0, 0]}})
+    desk.turn()
+    agent_at = desk.now
+    desk.now -= 19
+    desk.tell("oss1", agent.message(desk.now, {KEY: {NIDS[0]: [40, 0, 1, 0, 0]}},
+                                    read_from=agent_at + 0.25, read_until=agent_at + 0.5))
+    desk.now += 20
+    assert [2.0] == [entry.gains[0, 0] / source.last.span_s
+                     for source in desk.harvest.clients.sources.values()
+                     for entry in source.last.entries]
+    assert {NIDS[0]: [63, 0, 2, 0, 0]} == highs(desk)
 
 
 def test_a_loss_that_is_told_once_more_marks_its_own_time_alone(desk):
@@ -315,3 +340,7 @@ def test_what_is_left_out_is_counted(desk, monkeypatch, caplog):
     desk.turn()
     assert {key: [7, 0, 1, 0, 0] for key in NIDS[:3]} == highs(desk)
     assert "scratch: more than 3 clients: 2 or more are left out" in caplog.text
+    found = desk.harvest.clients.sweep.file_systems["scratch"]
+    assert {"(clients)": "more than 3: 2 or more are left out"} == found.missing
+    assert ["more than 3 clients: the others are left out"] == reasons(
+        desk, NIDS[0], BEGAN + 1.0, BEGAN + 20.0)

@@ -51,5 +51,7 @@ def mark_unread(sums: ClientSums, sources: list[ClientSource], silent: Iterable[
             sums.mark(-1, f"{one.node}: its clients were not read before")
         if one.read_from is None or one.read_from < until:
             sums.mark(-1, f"{one.node}: its clients were not read up to then")
+    if sources and sources[0].nids.left_out:
+        sums.mark(-1, f"more than {len(sources[0].nids)} clients: the others are left out")
     for node in silent:
         sums.mark(-1, f"{node}: {SILENT}")

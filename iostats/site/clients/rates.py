@@ -114,6 +114,8 @@ def rates_of(nids: KnownNids, sources: list[ClientSource], slot: float, now: flo
         if why:
             missing[one.node] = why
         _add(rates, is_low, one, last, nids)
+    if nids.left_out:
+        missing["(clients)"] = f"more than {len(nids)}: {nids.left_out} or more are left out"
     if missing:
         is_low[:] = True
     kept = numpy.flatnonzero(is_known)
@@ -138,9 +140,10 @@ def _add(rates: _Array, is_low: _Array, source: ClientSource, last: ClientReadin
          nids: KnownNids) -> None:
     columns = columns_of(source.kind)
     for entry in last.entries:
-        span_s = last.at - entry.since              # a file is read at the same place of a reading
-        if span_s > 0:
-            rates[entry.numbers[:, None], columns] += entry.gains / span_s
+        if last.span_s > 0:                         # a file has the same place in each reading
+            rates[entry.numbers[:, None], columns] += entry.gains / last.span_s
+        else:
+            is_low[entry.numbers] = True
     for loss in _current(last):
         if loss.nid and (number := nids.find(loss.nid)) >= 0:
             is_low[number] = True

@@ -31,6 +31,7 @@ from iostats.wire.messages.clients_encoder import (
     LEFT,
     NEW_EPOCH,
     OTHER_CLIENTS,
+    UNREADABLE,
     WENT_DOWN,
 )
 from iostats.wire.relays import is_of_others, is_relayed
@@ -67,6 +68,7 @@ class ClientSource:
             one began.
         began_of: {target: since when it is counted}, also of those that have left.
         read_until: when that ended.
+        told_from: when it began, by the agent's clock.
         whole: {target: when the last reading began in which it was read whole}, of those that
             have not left.
         last: the last ClientReading; `slot`: its sweep's.
@@ -77,7 +79,7 @@ class ClientSource:
 
     __slots__ = ("amounts", "began_of", "behind", "broken_since", "epoch", "file_system", "first",
                  "gains", "is_known", "kind", "last", "losses", "nids", "node", "read_from",
-                 "read_until", "unkept", "whole")
+                 "read_until", "told_from", "unkept", "whole")
 
     def __init__(self, node: str, file_system: str, kind: str, nids: KnownNids) -> None:
         self.node, self.file_system, self.kind, self.nids = node, file_system, kind, nids
@@ -88,6 +90,7 @@ class ClientSource:
         self.first: float | None = None
         self.read_from: float | None = None
         self.read_until: float | None = None
+        self.told_from: float | None = None
         self.whole: dict[str, float] = {}
         self.began_of: dict[str, float] = {}
         self.last: ClientReading | None = None
@@ -195,11 +198,15 @@ class ClientSource:
             self.losses.append(MarkedLoss(min(self.broken_since, at), at, "", "", DAMAGED))
             since = None if since is None else min(since, self.broken_since)
             self.broken_since = None if full else self.broken_since
+        self._mark_unread(head, since, at, until)
         entries = [] if since is None else self._gained(
             since, max(until, self.read_until or until))
+        span_s = 0.0 if since is None else at - since
+        if since is not None and self.told_from is not None:
+            span_s = head.read_from - self.told_from
         losses = _bounded(self.losses)
-        reading = ClientReading(slot, every, since, at, until, entries, losses, head.targets,
-                                head.unreadable, head.bad)
+        reading = ClientReading(slot, every, since, at, until, max(0.0, span_s), entries, losses,
+                                head.targets, head.unreadable, head.bad)
         self.gains, self.losses = [], []
         self.whole = {**{one: began for one, began in self.whole.items()
                          if one in head.unreadable}, **dict.fromkeys(head.targets, at)}
@@ -209,7 +216,21 @@ class ClientSource:
         if self.first is None:
             self.first = began
         self.read_from, self.read_until, self.last = at, until, reading
+        self.told_from = head.read_from
         self.unkept.append(reading)
+
+    def _mark_unread(self, head: Any, since: float | None, at: float, until: float) -> None:
+        """
+        Mark targets that could not be read, and those that can be read again: what came in between
+        is in no amount.
+        """
+        for target in head.unreadable:
+            began = self.whole.get(target, at if since is None else since)
+            self.losses.append(MarkedLoss(min(began, until), until, target, "", UNREADABLE))
+        for target in head.targets:
+            read_at = self.whole.get(target, math.inf)
+            if since is not None and read_at < since:
+                self.losses.append(MarkedLoss(read_at, at, target, "", UNREADABLE))
 
     def _gained(self, since: float, until: float) -> list[GainEntry]:
         """[GainEntry] of the reading that ends now."""

@@ -34,6 +34,7 @@ class ReadingState(msgspec.Struct, array_like=True):
     since: Optional[float]
     at: float
     until: float
+    span_s: float
     entries: list[tuple[float, float, bytes, bytes]]
     losses: list[_Loss]
     targets: list[str]
@@ -52,6 +53,7 @@ class SourceState(msgspec.Struct):
     first: Optional[float]
     read_from: Optional[float]
     read_until: Optional[float]
+    told_from: Optional[float]
     broken_since: Optional[float]
     whole: dict[str, float]
     began_of: dict[str, float]
@@ -81,7 +83,7 @@ def encoded_source(source: ClientSource) -> bytes:
 
     def reading_state(one: ClientReading) -> ReadingState:
         return ReadingState(
-            one.slot, one.every, one.since, one.at, one.until,
+            one.slot, one.every, one.since, one.at, one.until, one.span_s,
             [(entry.since, entry.until, packed(entry.numbers), _amounts(entry.gains))
              for entry in one.entries], [tuple(loss) for loss in one.losses], one.targets,
             one.unreadable, one.bad)
@@ -94,7 +96,8 @@ def encoded_source(source: ClientSource) -> bytes:
         source.epoch, [names[number] for number in kept.tolist()],
         (packed(kept), _amounts(amounts)), is_known[kept].tobytes(),
         packed(numpy.fromiter(source.behind, numpy.int64, len(source.behind))),
-        source.first, source.read_from, source.read_until, source.broken_since, source.whole,
+        source.first, source.read_from, source.read_until, source.told_from, source.broken_since,
+        source.whole,
         source.began_of,
         None if source.last is None else reading_state(source.last),
         list(map(reading_state, source.unkept)),
@@ -124,7 +127,7 @@ def decoded_source(source: ClientSource, state: bytes) -> ClientSource:
 
     def reading(one: ReadingState) -> ClientReading:
         return ClientReading(
-            one.slot, one.every, one.since, one.at, one.until,
+            one.slot, one.every, one.since, one.at, one.until, one.span_s,
             [GainEntry(since, until, *rows((where, amounts)))
              for since, until, where, amounts in one.entries],
             [MarkedLoss(*loss) for loss in one.losses], one.targets, one.unreadable, one.bad)
@@ -134,7 +137,8 @@ def decoded_source(source: ClientSource, state: bytes) -> ClientSource:
     source.is_known[at] = numpy.frombuffer(found.known, bool)
     source.behind = set(numbers(found.behind).tolist())
     source.first, source.read_from = found.first, found.read_from
-    source.read_until, source.broken_since = found.read_until, found.broken_since
+    source.read_until, source.told_from = found.read_until, found.told_from
+    source.broken_since = found.broken_since
     source.whole, source.began_of = found.whole, found.began_of
     source.last = None if found.last is None else reading(found.last)
     source.unkept = list(map(reading, found.unkept))
