@@ -115,6 +115,16 @@ def test_amounts_that_begin_again_are_counted_on():
                                                              "10.77.0.2@tcp": row(5)})
 
 
+def test_nodes_that_are_gone_are_forgotten():
+    """When there are many of them; one that comes back begins at 0, as a database expects."""
+    desk = Desk(most=5000)
+    many = {f"10.1.{number // 250}.{number % 250}@tcp": row(23) for number in range(1600)}
+    desk.reads({**many, "10.77.0.1@tcp": row(41)})
+    assert {"node1": 43} == desk.reads({"10.77.0.1@tcp": row(43)})
+    back = desk.reads({"10.77.0.1@tcp": row(47), "10.1.0.7@tcp": row(23 + 37)})
+    assert {"node1": 47, "10.1.0.7@tcp": 37} == back
+
+
 NIDS = [f"10.77.0.{number}@tcp" for number in range(1, 6)] + ["10.9.0.1@o2ib", "0@lo"]
 GAINS = st.dictionaries(st.sampled_from(["scratch", "home"]), st.dictionaries(
     st.sampled_from(NIDS), st.integers(0, 2**44), max_size=7), max_size=2)
