@@ -159,8 +159,9 @@ def serve(port):
     async def work():
         server = RpcServer(protocol.SITE, [Secret(protocol.SITE, _SECRET.encode())],
                         site.load(os.devnull, environ={}))
-        server.methods["packed_sweep"] = Method(lambda params, who: {"taken": True, "why": ""},
-                                                msgspec.Raw)
+        for method in ("packed_sweep", "packed_clients"):
+            server.methods[method] = Method(lambda params, who: {"taken": True, "why": ""},
+                                            msgspec.Raw)
         await server.listen_on("127.0.0.1", [int(port)])
         await asyncio.Event().wait()
     asyncio.run(work())

@@ -17,8 +17,8 @@ import sys
 import time
 
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets", "job_list",
-           "job_stats", "agent", "harvest_server", "site_clients", "nodes", "scale", "node_sinks",
-           "relay")
+           "job_stats", "agent", "exports", "harvest_server", "site_clients", "nodes", "scale",
+           "node_sinks", "relay")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
 
 _CLOCK_OFF_S = 60.0
-_LIST_SLACK_S = 10.0            # a list may come late
 
 
 def examine(config: Config, node: str) -> list[Check]:
@@ -67,32 +66,10 @@ def _batch(config: Config) -> list[Check]:
     if not hasattr(system, "facts_source"):
         return [Check(OK, "batch system", system.NAME)]
     try:
-        source = _facts_source(system.NAME)
-        return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from {source}"),
-                *_job_list(config, system)]
+        return [Check(OK, "batch system", f"{system.NAME}; facts of jobs come from "
+                                          f"{_facts_source(system.NAME)}")]
     except NotReadable as error:
         return [Check(NOTE, "batch system", f"{system.NAME}; no facts of jobs: {error}")]
-
-
-def _job_list(config: Config, system: Any) -> list[Check]:
-    """[Check] where no list of all jobs can prove that a job had its nodes alone."""
-    interval = config["clients.jobs_interval"]
-    if not interval or not hasattr(system, "list_settings"):
-        return []
-    try:
-        kept_s = system.list_settings().kept_s
-        if kept_s is not None and kept_s >= interval + _LIST_SLACK_S:
-            return []
-        now = time.time()
-        if hasattr(system, "runs_between") and system.runs_between(now - 1, now) is not None:
-            return []
-    except NotReadable:                                 # nobody has to ask for it here
-        return []
-    kept = "it is not known how long" if kept_s is None else f"{kept_s:.0f} s"
-    return [Check(NOTE, "jobs by node", (
-        f"a job is in the batch system's list for {kept} after its end ({system.NAME}), all jobs "
-        f"are asked for every {interval} s ([clients] jobs_interval), and there is no accounting: "
-        f"what their nodes did is known of jobs with whole nodes alone"))]
 
 
 def _facts_source(system: str) -> str:

@@ -6,6 +6,7 @@ Who has no OST and no MDT gets no line.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -17,6 +18,7 @@ from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.lustre.job_tags import TagForm
 from iostats.storage.delivery import HOW
+from iostats.storage.exports_look import look_at_exports
 from iostats.storage.schedule import pause_s
 from iostats.storage.targets import inspect, local_targets
 
@@ -55,6 +57,7 @@ def examine(config: Config, root: str) -> list[Check]:
             checks.append(Check(PROBLEM, "job ids", f"{config.origin['harvest.job_id']}: [harvest] "
                                 f"job_id: {error}", "iostats config --check"))
         checks.append(_cleanup(found, config))
+        checks += _exports(found, config, root)
     if not config["site.host"]:
         checks.append(Check(NOTE, "site", "no server named: give it to `harvest`, or set [site] "
                                           "host in site.cfg"))
@@ -140,6 +143,38 @@ def _cleanup(found: Sequence[LocalTarget], config: Config) -> Check:
         return Check(NOTE, "cleanup", f"{told}: with 0 no entry expires, and job_stats only grow",
                      f"{command}{_CLEANUP_S}")
     return Check(OK, "cleanup", told)
+
+
+def _exports(found: Sequence[LocalTarget], config: Config, root: str) -> list[Check]:
+    """[Check] of what clients do: whether that can be read, and what it costs."""
+    choice = config["harvest.exports"]
+    if choice == "no":
+        return []
+    looks = [look_at_exports(one) for one in found]
+    closed = [one for one in looks if one.clients is None]
+    if closed:
+        # What is optional is no problem: job_stats are harvested all the same.
+        state, first = PROBLEM if choice == "yes" else NOTE, closed[0]
+        debugfs = os.path.join(root, "sys/kernel/debug")
+        fix = (_AS_ROOT if os.geteuid() and first.errno in (errno.EACCES, errno.EPERM) else
+               "cat /sys/kernel/security/lockdown" if first.errno == errno.EPERM else
+               "mount -t debugfs none /sys/kernel/debug"
+               if os.access(debugfs, os.R_OK) and not os.listdir(debugfs) else _LIST)
+        return [Check(state, "exports", f"{len(closed)} of {len(looks)} not read: {first.why}; "
+                                        f"nothing is known of their clients", fix)]
+    bad = next((one for one in looks if one.bad), None)
+    if bad is not None:
+        return [Check(PROBLEM, "exports", f"not understood: {bad.why}; please send us what this "
+                                          f"prints", _LIST)]
+    cpu_s = sum(one.cpu_s for one in looks)
+    most_s = pause_s(config["harvest.interval"], found) * config["harvest.cpu_percent"] / 100
+    text = (f"{max(one.clients for one in looks)} clients, in {sum(one.clients for one in looks)} "
+            f"files; a sweep over them takes {cpu_s:.1f} of {most_s:.1f} s of CPU ([harvest] "
+            f"cpu_percent)")
+    if cpu_s > most_s:
+        return [Check(NOTE, "exports", text if choice == "yes" else f"{text}: they are left out",
+                      "iostats config")]
+    return [Check(OK, "exports", text)]
 
 
 def _spool(config: Config) -> list[Check]:

@@ -29,10 +29,17 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
+from operator import itemgetter
 
 from iostats.lustre import stats
 from iostats.lustre.metrics import BYTES_UNIT, TIME_UNITS, is_operation
 from iostats.lustre.stats import Counter, Reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    _Layout = tuple[Callable[[Sequence[bytes]], Iterable[bytes]], list[tuple[int, int]]]
 
 ClientAmounts = namedtuple("ClientAmounts", "read_bytes write_bytes reads writes operations")
 ClientAmounts.__doc__ = """
@@ -75,6 +82,9 @@ _TIMES = re.compile(rb"snapshot_time +\d{1,10}\.\d{1,9} secs\.[un]secs\n"
                     rb"elapsed_time +-?\d{1,10}\.\d{9} secs\.nsecs\n)?")
 _READ, _WRITTEN, _OPERATION, _OTHER = range(4)
 _kinds: dict[bytes, int] = {}
+# Names of lines -> (the samples of operations of all samples, [(column of ClientAmounts, place)]).
+_layouts: dict[tuple[bytes, ...], _Layout] = {}
+_STARTED, _SAMPLES = [b"start_time", b"elapsed_time"], [b"samples"] * 100
 _LARGEST = 2**63 - 1
 _HAVE_SUMS = (BYTES_UNIT, *TIME_UNITS)
 _names: dict[tuple[bytes, bytes], tuple[str, str]] = {}        # (name, unit), as text
@@ -94,6 +104,12 @@ def nid_of(directory: str) -> str | None:
 def is_server_itself(nid: str) -> bool:
     """True for 0@lo: clients on the storage server itself, and the MDSs' own connections."""
     return nid == "0@lo"
+
+
+def elapsed_at(data: bytes) -> int:
+    """Where the line with elapsed_time begins, the third one; 0 where there is none."""
+    at = data.find(b"\n", data.find(b"\n") + 1) + 1
+    return at if data.startswith(b"elapsed_time", at) else 0
 
 
 def lasting(data: bytes) -> bytes:
@@ -180,7 +196,50 @@ def glance(data: bytes, origin: str = "stats") -> Glance:
     >>> glance(b"snapshot_time 7.5 secs.usecs\\nread_bytes 23 samples [bytes] 2 9 94\\n").counts
     {'read_bytes': (23, 2, 9, 94)}
     """
+    usual = usual_amounts(data)
+    if usual is not None:
+        return Glance(usual[0], ClientAmounts(*usual[1]), None, "")
     return _at_a_glance(data) or _after_all(data, origin)
+
+
+def usual_amounts(data: bytes) -> tuple[int, list[int]] | None:
+    """
+    (start_ns, the fields of ClientAmounts) of a file whose every line has four numbers behind its
+    count, as nearly all have from 2.15.2 on: the same as glance(), in half the time; else None.
+    """
+    words = data.split()
+    names, samples = tuple(words[9::8]), words[10::8]
+    layout = _layouts.get(names) or _layout_of(names)
+    if (layout is None or len(words) != 9 + 8 * len(names) or words[3:9:3] != _STARTED
+            or words[11::8] != _SAMPLES[:len(names)] or not data.endswith(b"\n")
+            or data.count(b"\n") != 3 + len(names) or not b"".join(samples).isdigit()):
+        return None
+    others, transferred = layout
+    amounts = [0, 0, 0, 0, sum(map(int, others(samples)))]
+    for column, place in transferred:
+        times, most, total = samples[place], words[14 + 8 * place], words[15 + 8 * place]
+        if not (most.isdigit() and total.isdigit()) or int(total) > min(
+                _LARGEST, int(times) * int(most)):
+            return None
+        amounts[column], amounts[column + 2] = int(total), int(times)
+    start = words[4].replace(b".", b"", 1)
+    if len(start) != 19 or not start.isdigit() or words[4][10:11] != b".":
+        return None
+    return (int(start), amounts) if int(start) >= stats.FIRST_WALL_CLOCK_NS else None
+
+
+def _layout_of(names: tuple[bytes, ...]) -> _Layout | None:
+    """Where these lines have what usual_amounts() needs; None where one is there twice."""
+    if len(set(names)) != len(names) or not b"".join(names).isascii() or len(names) > len(_SAMPLES):
+        return None
+    kinds = [_kind_of(name) for name in names]
+    places = [place for place, kind in enumerate(kinds) if kind == _OPERATION]
+    one = places[0] if places else 0
+    found = (itemgetter(*places) if len(places) > 1 else itemgetter(slice(one, one + len(places))),
+             [(kind, kinds.index(kind)) for kind in (_READ, _WRITTEN) if kind in kinds])
+    if len(_layouts) < _MOST_NAMES:
+        _layouts[names] = found
+    return found
 
 
 def _at_a_glance(data: bytes) -> Glance | None:
@@ -240,7 +299,7 @@ def _after_all(data: bytes, origin: str) -> Glance:
                               for one in amounts_of(reading)))
     why = next(iter(reading.bad.values()), "")
     if None in amounts and not why:
-        why = f"{origin}: expected amounts below 2**63, got larger ones"
+        why = f"{origin}: expected sums of bytes below 2**63, got larger ones, or none"
     counts = None
     if not reading.start_ns and not why:
         counts = {name: counter[:1] + counter[2:5] if counter.unit == BYTES_UNIT and

@@ -77,9 +77,8 @@ def note_of(row: dict[str, Any]) -> str:
         found.append("by node")
     elif not row["source"]:
         found.append("no report")
-        why = row.get("by_node_why") or ""
-        if why:                                     # in short: the report says it all
-            found.append("shared a node" if why.startswith("it shared") else "no bounds")
+        if row.get("by_node_why"):
+            found.append(one_line(row["by_node_why"]))
     if not row["final"]:
         found.append("not final")
     elif row["source"] == SERVERS and row["lower_bound"]:

@@ -16,7 +16,8 @@ from array import array
 
 from iostats.base import private_files
 from iostats.base.errors import StateError
-from iostats.storage.client_table import NidSums, ClientTable, array_of
+from iostats.storage.client_table import ClientTable
+from iostats.storage.nid_sums import FIELDS, NidSums, array_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def save(path: str, head: dict[str, Any], tables: Mapping[Key, ClientTable],
         return array("I", [nids.setdefault(nid, len(nids)) for nid in of])
     for key, some in sums.items():
         described.append({"key": key})
-        arrays += [places(some.rows), *some.columns]
+        arrays += [places(some.rows), some.amounts]
     kept: list[dict[str, Any]] = []
     for key, table in tables.items():
         one, columns = table.kept()
@@ -91,7 +92,7 @@ def _loaded(data: bytes) -> tuple[dict[str, Any], dict[Key, ClientTable], dict[K
     for one in head["sums"]:
         some = sums[_key(one["key"])] = NidSums()
         some.rows = {nid: row for row, nid in enumerate(names())}
-        some.columns = [array_of("Q", next(arrays), len(some.rows)) for _ in some.columns]
+        some.amounts = array_of("Q", next(arrays), len(some.rows) * FIELDS)
     tables = {_key(one["key"]): ClientTable.of_kept(one, names(), arrays)
               for one in head["tables"]}
     return head, tables, sums, {_key(key): losses for key, losses in head["untold"]}

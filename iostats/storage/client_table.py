@@ -16,12 +16,20 @@ import time
 from array import array
 from collections import namedtuple
 from itertools import islice
+from operator import sub
 
-from iostats.lustre.exports import ClientAmounts, glance, lasting, nid_of
+from iostats.lustre.exports import (
+    ClientAmounts,
+    elapsed_at,
+    glance,
+    lasting,
+    nid_of,
+    usual_amounts,
+)
 from iostats.storage import client_lives
 from iostats.storage.client_lives import NOT_KNOWN, SLACK_NS, Life
+from iostats.storage.nid_sums import FIELDS, NidSums, array_of
 from iostats.wire.messages.clients_encoder import (
-    LARGEST,
     MAYBE_RESET,
     REMOVED,
     RESET,
@@ -38,13 +46,13 @@ MOST_CLIENTS = 100_000             # of one target
 MOST_BYTES = 1 << 16               # of one file; real ones have less than 5,000
 _READ, _PAGE, _LEAST = 8192, 3500, 64      # see _whole
 _UNKNOWN = 2**64 - 1
-_NO_MARK = -1                      # hash() is never that
+_NO_MARK, _CUT = -1, -3            # no file has the one, and no mark that is kept the other
 _AT_ONCE = 64                      # files between two looks at the pace
 _SAID = 200                        # characters of a name or a file that are shown
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 
-TableReading = namedtuple("TableReading", "losses bad why refused")
+TableReading = namedtuple("TableReading", "losses bad why refused has_gap")
 TableReading.__doc__ = """
 What one reading of a target's exports lacks.
 
@@ -52,35 +60,8 @@ Attributes:
     losses: [(nid or "" for all, one of clients_encoder.LOSSES)].
     bad: directories and files that could not be read or understood; `why`: the first of them.
     refused: why not one of them could be read; "" where one was.
+    has_gap: what a client had done by the reading before is no longer known.
 """
-
-
-class NidSums:
-    """
-    What clients have done, added up over targets: five integers for each NID.
-
-    Attributes:
-        rows: {nid: its place in each of `columns`}.
-        columns: an array for each field of ClientAmounts.
-        news: places whose numbers have changed, or that are new, since it was emptied.
-    """
-
-    def __init__(self) -> None:
-        self.rows: dict[str, int] = {}
-        self.columns = [array("Q") for _ in ClientAmounts._fields]
-        self.news: set[int] = set()
-
-    def add(self, nid: str, amounts: Sequence[int]) -> None:
-        row = self.rows.get(nid)
-        if row is None:
-            row = self.rows[nid] = len(self.rows)
-            for column in self.columns:
-                column.append(0)
-            self.news.add(row)
-        if any(amounts):
-            self.news.add(row)
-            for column, amount in zip(self.columns, amounts):
-                column[row] = min(column[row] + amount, LARGEST)
 
 
 class ClientTable:
@@ -94,7 +75,7 @@ class ClientTable:
         instance: how often the target was started, by its file `instance`; "" where it has none.
         is_stopped: it was, since the last reading: the machine was booted.
         read_from: agent's clock when the last reading, or try, began, seconds since 1970.
-        read_ns: when the last reading began and ended, ns of the wall clock.
+        read_ns: when the last reading, or try, began and ended, ns of the wall clock.
         rows: {nid: its place}, in the order of the places.
     """
 
@@ -103,7 +84,7 @@ class ClientTable:
         self.instance, self.is_stopped = "", False
         self.read_from, self.read_ns = came_at or (0.0, (0, 0))
         self.rows: dict[str, int] = {}
-        self._starts, self._amounts = array("q"), [array("Q") for _ in ClientAmounts._fields]
+        self._starts, self._amounts = array("q"), array("Q")        # five of each client
         # {counter: numbers}, its names and its numbers apart: many files have the same names.
         self._counts: list[tuple[tuple[str, ...], bytes] | None] = []
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -113,7 +94,8 @@ class ClientTable:
         """What the file of the client at this place said."""
         counts = self._counts[row]
         return Life(self._starts[row], ClientAmounts(*(
-            None if column[row] == _UNKNOWN else column[row] for column in self._amounts)),
+            None if one == _UNKNOWN else one
+            for one in self._amounts[row * FIELDS:row * FIELDS + FIELDS])),
             None if counts is None else _unpacked(*counts))
 
     def put(self, nid: str, life: Life, mark: int = _NO_MARK) -> None:
@@ -122,18 +104,31 @@ class ClientTable:
         if life.counts is not None:
             names = tuple(life.counts)
             counts = self._names.setdefault(names, names), _packed(life.counts)
-        amounts = [_UNKNOWN if one is None else one for one in life.amounts]
+        amounts = array("Q", [_UNKNOWN if one is None else one for one in life.amounts])
         if row is None:
             self.rows[sys.intern(nid)] = len(self.rows)
             self._starts.append(life.start_ns)
             self._marks.append(mark)
             self._counts.append(counts)
-            for column, amount in zip(self._amounts, amounts):
-                column.append(amount)
+            self._amounts += amounts
             return
         self._starts[row], self._marks[row], self._counts[row] = life.start_ns, mark, counts
-        for column, amount in zip(self._amounts, amounts):
-            column[row] = amount
+        self._amounts[row * FIELDS:row * FIELDS + FIELDS] = amounts
+
+    def go_on(self, row: int, start_ns: int, amounts: list[int], mark: int) -> list[int] | None:
+        """
+        What the client at this place gained in the life that it was in; None where it is another
+        one, or something is not known, so that client_lives is to be asked.
+        """
+        if self._starts[row] != start_ns:
+            return None
+        at = row * FIELDS
+        gained = [*map(sub, amounts, self._amounts[at:at + FIELDS])]
+        if min(gained) < 0:                         # also of _UNKNOWN
+            return None
+        self._amounts[at:at + FIELDS] = array("Q", amounts)
+        self._marks[row] = mark
+        return gained
 
     def _forget(self, nids: Iterable[str]) -> None:
         """Their files are gone."""
@@ -144,14 +139,18 @@ class ClientTable:
         self._starts, self._marks = (array("q", [column[row] for row in rows])
                                      for column in (self._starts, self._marks))
         self._counts = [self._counts[row] for row in rows]
-        self._amounts = [array("Q", [column[row] for row in rows]) for column in self._amounts]
+        self._amounts = array("Q", [self._amounts[row * FIELDS + place] for row in rows
+                                    for place in range(FIELDS)])
 
-    def not_read(self) -> None:
-        """The target could not be read: what comes in before it can is not known."""
-        for column in self._amounts:
-            column[:] = array("Q", [_UNKNOWN]) * len(column)
+    def not_read(self, at_ns: int) -> bool:
+        """
+        The target could not be read: what comes in before it can is not known.  Was it, before?
+        """
+        self.read_ns, was_known = (at_ns, at_ns), any(one != _UNKNOWN for one in self._amounts)
+        self._amounts[:] = array("Q", [_UNKNOWN]) * len(self._amounts)
         self._marks[:] = array("q", [_NO_MARK]) * len(self._marks)
         self._counts = [None] * len(self._counts)
+        return was_known
 
     def read(self, directory: str, is_restarted: bool, sums: NidSums,
              rest: Callable[[], object] = lambda: None,
@@ -184,7 +183,7 @@ class ClientTable:
     def _read_files(self, directory: int, names: Sequence[str], reading: _Reading,
                     rest: Callable[[], object]) -> None:
         """Nine files in ten are the same as last time: this loop is what a sweep costs."""
-        rows, marks = self.rows, self._marks
+        rows, marks, elapsed, start = self.rows, self._marks, 0, 0
         open_, read, close = os.open, os.read, os.close
         for number, nid in enumerate(names, 1):
             if not number % _AT_ONCE:
@@ -201,7 +200,13 @@ class ClientTable:
                 reading.failed(nid, error)
                 continue
             reading.read += 1
-            mark, row = hash(lasting(data)), rows.get(nid)
+            # What lasts: all but the lines of snapshot_time and elapsed_time, which stand at the
+            # same place in all files of a release.
+            if not data.startswith(b"elapsed_time", elapsed):
+                start, elapsed = data.find(b"\n") + 1, elapsed_at(data)
+            mark = (hash(data[start:elapsed]) ^ hash(data[data.find(b"\n", elapsed):]) if elapsed
+                    else hash(lasting(data)) if data.endswith(b"\n") else _CUT)
+            row = rows.get(nid)
             if row is None or marks[row] != mark:
                 reading.changed(nid, row, data, mark)
 
@@ -216,7 +221,7 @@ class ClientTable:
         return ({"is_read": self.is_read, "is_full": self._is_full, "instance": self.instance,
                  "is_stopped": self.is_stopped, "read_from": self.read_from,
                  "read_ns": self.read_ns, "forms": list(forms)},
-                [self._starts, *self._amounts, places, numbers])
+                [self._starts, self._amounts, places, numbers])
 
     @classmethod
     def of_kept(cls, head: Mapping[str, Any], nids: Sequence[str],
@@ -228,7 +233,7 @@ class ClientTable:
         one.instance, one.is_stopped = str(head["instance"]), bool(head["is_stopped"])
         one.rows = {sys.intern(nid): row for row, nid in enumerate(nids)}
         one._starts = array_of("q", next(arrays), len(nids))
-        one._amounts = [array_of("Q", next(arrays), len(nids)) for _ in one._amounts]
+        one._amounts = array_of("Q", next(arrays), len(nids) * FIELDS)
         one._marks = array("q", [_NO_MARK]) * len(nids)
         places, numbers, at = array_of("H", next(arrays), len(nids)), array("q"), 0
         numbers.frombytes(next(arrays))
@@ -264,7 +269,7 @@ class _Reading:
         self._sums, self.read, self.is_full = sums, 0, False
         self.removed: list[str] = []
         self._losses: list[tuple[str, str]] = []
-        self._bad, self._why, self._errors, self._is_in_doubt = 0, "", 0, False
+        self._bad, self._why, self._errors, self._has_gap = 0, "", 0, False
 
     def changed(self, nid: str, row: int | None, data: bytes, mark: int) -> None:
         """These are the bytes of a client's file, and not those of the last reading."""
@@ -275,6 +280,12 @@ class _Reading:
         if row is None and len(table.rows) >= MOST_CLIENTS:
             self.is_full = True
             return
+        if row is not None:                         # nearly always
+            usual = usual_amounts(data)
+            gained = None if usual is None else table.go_on(row, *usual, mark)
+            if gained is not None:
+                self._sums.add(nid, gained)
+                return
         now = glance(data, f"{self._directory}/{nid}/stats")
         if row is not None:
             gain = client_lives.between(table.life(row), now, self._is_restarted, table.read_ns)
@@ -284,24 +295,25 @@ class _Reading:
             gain = client_lives.first(now)._replace(why=TOO_MANY if table.is_full else UNREADABLE)
         else:
             gain = client_lives.whole(now)
+        if row is not None and None in gain.life.amounts:
+            self._has_gap |= None not in table.life(row).amounts
         table.put(nid, gain.life, _NO_MARK if gain.why else mark)
         self._sums.add(nid, gain.amounts)
         if now.why:
             self._note(now.why)
         if gain.why:
             self._losses.append((nid, gain.why))
-            self._is_in_doubt |= gain.why == RESET and not now.start_ns
 
     def failed(self, nid: str, error: OSError) -> None:
         """A client's file could not be read."""
         table, row = self._table, self._table.rows.get(nid)
         if error.errno in _GONE:
             if row is not None:                     # exports/clear, without a client at the time
-                self._is_in_doubt |= not table.life(row).start_ns
                 self.removed.append(nid)
                 self._losses.append((nid, REMOVED))
         elif row is not None or (nid_of(nid) is not None and len(table.rows) < MOST_CLIENTS):
             self._errors += 1
+            self._has_gap |= row is not None and None not in table.life(row).amounts
             self._note(f"{self._directory}/{nid}/stats: {error.strerror or error}")
             table.put(nid, client_lives.unreadable(table.life(row)).life if row is not None
                       else Life(0, NOT_KNOWN, None))
@@ -315,13 +327,25 @@ class _Reading:
         losses = self._losses
         if self._is_restarted:                      # which is said of all of them
             losses = [(nid, why) for nid, why in losses if why not in (REMOVED, RESET)]
-        elif self._is_in_doubt:
-            # It may have been exports/clear, and others may have overtaken their old numbers.
+        elif any(why in (RESET, REMOVED) for _, why in losses):
+            # It may have been exports/clear: others may have overtaken their old numbers, or were
+            # made since the last reading, and cleared, or removed, before this one.
             losses = [*losses, ("", MAYBE_RESET)]
         if self.is_full:
             losses = [*losses, ("", TOO_MANY)]
         return TableReading(losses, self._bad, self._why,
-                            self._why if self._errors and not self.read else "")
+                            self._why if self._errors and not self.read else "",
+                            self._has_gap)
+
+
+def read_file(directory: int, nid: str) -> bytes:
+    """The bytes of NID/stats in an open directory; OSError."""
+    file = os.open(nid + "/stats", _FLAGS, dir_fd=directory)
+    try:
+        data = os.read(file, _READ)
+        return _whole(file, data) if len(data) > _PAGE else data
+    finally:
+        os.close(file)
 
 
 def _whole(file: int, data: bytes) -> bytes:
@@ -358,12 +382,3 @@ def _unpacked(names: Sequence[str], packed: bytes) -> dict[str, tuple[int, ...]]
 def _size(name: str) -> int:
     """How many numbers a counter has in Glance.counts."""
     return 4 if name in client_lives.SUMMED else 1
-
-
-def array_of(code: str, data: memoryview, length: int) -> array[int]:
-    """The array of bytes that were kept; ValueError where it has another length."""
-    found: array[int] = array(code)
-    found.frombytes(data)
-    if len(found) != length:
-        raise ValueError(f"expected {length} numbers, got {len(found)}")
-    return found

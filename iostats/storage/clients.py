@@ -9,7 +9,7 @@ state that was kept on the disk (client_state.py) is gone or damaged.  What the 
 is no one's; from there on every number goes up by what was done, and where some of it may be
 missing, that is said (losses).  Since the numbers are cumulative, an agent that is killed and goes
 on from an older state comes to the same ones; where it would not (a life ended: cleared, removed,
-restarted), the state is kept before that is told to anybody.
+restarted; or something cannot be read any more), the state is kept before that is told to anybody.
 
 What came in while a file or a target could not be read is left out, and said: it would be booked
 on a sweep in which it was not done.
@@ -24,7 +24,8 @@ from iostats.base import private_files
 from iostats.base.errors import StateError, one_line
 from iostats.node import identity as this_node
 from iostats.storage import client_state
-from iostats.storage.client_table import NidSums, ClientTable
+from iostats.storage.client_table import ClientTable
+from iostats.storage.nid_sums import FIELDS, NidSums
 from iostats.storage.targets import exports_of, instance_of
 from iostats.wire.messages.clients_encoder import (
     LEFT,
@@ -158,10 +159,11 @@ class Clients:
             reading = table.read(exports_of(target), is_restarted, self._of_kind(_of(key)),
                                  self._pace.rest, self._wall_ns)
         except OSError as error:
-            table.not_read()
+            self._must_keep |= table.not_read(self._wall_ns())
             why = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
         else:
             why = reading.refused
+            self._must_keep |= reading.has_gap
             found = reading.losses
             part["bad"] += reading.bad
             part["why"] = part["why"] or reading.why
@@ -200,11 +202,12 @@ class Clients:
             key = head["file_system"], head["kind"]
             sums = self._of_kind(key)
             nids = list(sums.rows)
+            columns = [sums.amounts[place::FIELDS] for place in range(FIELDS)]
             rows = range(len(nids)) if is_full else sorted(sums.news)
             told = {**head, "losses": self._untold.get(key, [])} if is_full else head
             for block, ended in packed_clients(
                     told, [nids[row] for row in rows],
-                    [[column[row] for row in rows] for column in sums.columns], parts.longest):
+                    [[column[row] for row in rows] for column in columns], parts.longest):
                 parts.add_packed(block, ended)
             sums.news.clear()
         self._heads = []

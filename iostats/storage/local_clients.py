@@ -20,7 +20,8 @@ from iostats.load.sums import ClientLoad
 from iostats.lustre import exports
 from iostats.storage import client_lives
 from iostats.storage.client_lives import Life
-from iostats.storage.client_table import ClientTable, NidSums
+from iostats.storage.client_table import ClientTable
+from iostats.storage.nid_sums import NidSums
 from iostats.storage.targets import exports_of, instance_of, split_name
 from iostats.wire.messages.clients_encoder import REMOVED, RESET
 
@@ -113,7 +114,7 @@ class LocalClients:
                     instance and table.instance and instance != table.instance), sums,
                     wall_ns=self._wall_ns)
             except OSError as error:
-                table.not_read()
+                table.not_read(self._wall_ns())
                 failed[key] = f"{error.filename or 'exports'}: {error.strerror}" + (
                     "; use root" if isinstance(error, PermissionError) else "")
                 amounts.lacks(key, "", f"cannot be read: {failed[key]}")
@@ -123,7 +124,7 @@ class LocalClients:
                 amounts.lacks(key, "", "read for the first time")
                 continue
             for nid, row in sums.rows.items():
-                amounts.add(key, nid, [column[row] for column in sums.columns], at - before)
+                amounts.add(key, nid, sums.of(row), at - before)
             if reading.bad:
                 amounts.lacks(key, "", f"{reading.bad} clients' files not understood, the first: "
                                        f"{reading.why}")
@@ -195,7 +196,6 @@ def between(before: DumpedClients | None, now: DumpedClients,
         if old is None:
             amounts.lacks(key, "", "not in the first file")
             continue
-        is_cleared = False
         for nid, glance in clients.items():
             if nid not in old or before is None:
                 gain = client_lives.whole(glance)
@@ -205,13 +205,10 @@ def between(before: DumpedClients | None, now: DumpedClients,
             amounts.add(key, nid, gain.amounts, span_s)
             if gain.why:
                 amounts.lacks(key, nid, gain.why)
-                is_cleared |= gain.why == RESET
-                if gain.why == RESET and not glance.start_ns:
+                if gain.why == RESET:               # maybe those of all, also of who is gone
                     amounts.lacks(key, "", "some clients' counters began again")
             if glance.why:
                 amounts.lacks(key, "", f"not understood: {glance.why}")
-        for nid in clients.keys() - old.keys() if is_cleared else ():
-            amounts.lacks(key, nid, RESET)          # it may have been cleared with the others
         gone = old.keys() - clients.keys()
         if gone:
             amounts.lacks(key, "", f"{min(gone)}: {REMOVED}")

@@ -196,8 +196,11 @@ def inspect(target: LocalTarget,
     return Inspection(target, path, entries, jobs, bad, why)
 
 
-def listing(root: str, file_systems: Sequence[str] = ()) -> str:
-    """What is there to harvest, for a person: a line for each target."""
+def listing(root: str, file_systems: Sequence[str] = (),
+            more: Callable[[LocalTarget], str] = lambda target: "") -> str:
+    """
+    What is there to harvest, for a person: a line for each target; `more`: what else to say of it.
+    """
     lines = []
     for target in local_targets(root, file_systems):
         found = inspect(target)
@@ -205,5 +208,6 @@ def listing(root: str, file_systems: Sequence[str] = ()) -> str:
                 f"{found.entries} entries"
                 + (f", {found.bad} not understood: {found.why}" if found.bad else ""))
         cleanup = "-" if target.cleanup_s is None else f"{target.cleanup_s} s"
-        lines.append(f"{target.file_system:<10} {target.name}  cleanup {cleanup:<7} {state}\n")
+        lines.append(f"{target.file_system:<10} {target.name}  cleanup {cleanup:<7} "
+                     f"{'; '.join(filter(None, (state, more(target))))}\n")
     return "".join(lines) or "no target of Lustre on this machine\n"

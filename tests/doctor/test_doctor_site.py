@@ -60,22 +60,6 @@ def test_a_controller_that_does_not_answer_is_named(desk):
     assert "Unable to contact slurm controller" in text
 
 
-@pytest.mark.parametrize("age, accounting, is_noted", [
-    (300, "exit 1", False), (30, "exit 0", False), (30, "exit 1", True), (69, "exit 1", True)])
-def test_a_list_that_forgets_jobs_before_it_is_asked_for_again_is_noted(desk, age, accounting,
-                                                                        is_noted):
-    """Each minute; where the accounting has what the list has forgotten, nothing is lost."""
-    script(desk.bin / "squeue", SQUEUE)
-    script(desk.bin / "sacct", f"#!/bin/sh\necho Slurm accounting storage is disabled >&2\n"
-                               f"{accounting}\n")
-    script(desk.bin / "scontrol", f"#!/bin/sh\necho 'MinJobAge = {age} sec'\n")
-    found = checks_of(desk).get("jobs by node")
-
-    assert is_noted == (found is not None)
-    if is_noted:
-        assert found[0] == "note" and f"list for {age} s after its end" in found[1]
-
-
 def test_without_a_batch_system_there_is_no_line(desk):
     assert "batch system" not in checks_of(desk)
 

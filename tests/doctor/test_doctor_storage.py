@@ -6,10 +6,12 @@ From outside: processes, a desk's directories with job_stats, and a real agent a
 """
 
 import os
+import shutil
 import subprocess
 import tempfile
 
 import pytest
+from exports_kernel import ExportsKernel
 from harvest_desk import StorageDesk, a_job
 from processes import CLIENT, until
 from site_desk import SiteDesk
@@ -254,3 +256,44 @@ def test_a_port_and_brackets_in_site_host_are_understood(desk):
         desk, site_host="[::1]")["site"][:2]
     assert ("problem", "[site] host: expected HOST or HOST:PORT, got 'admin1:x'",
             "iostats config --check") == doctor(desk, site_host="admin1:x")["site"]
+
+
+# -- clients -----------------------------------------------------------------------------------
+
+def with_exports(desk, release="2.17"):
+    """Two OSTs with two clients each."""
+    for number in (0, 1):
+        kernel = ExportsKernel(release, "OST", 1_795_225_320 * 10**9, number=number)
+        for nid in ("10.77.0.11@tcp", "10.77.0.12@tcp"):
+            kernel.mount(0, nid, nid)
+            kernel.write(0, nid, 4096, 23)
+        kernel.save(1_795_225_370 * 10**9, desk.root)
+
+
+def test_exports_that_can_be_read(desk):
+    """The cost is that of all of them, of what a sweep may take."""
+    with_exports(desk)
+    checks = doctor(desk, harvest_exports="auto")
+    assert ("ok", "2 clients, in 4 files; a sweep over them takes 0.0 of 1.0 s of CPU ([harvest] "
+                  "cpu_percent)", "") == checks["exports"]
+    assert "exports" not in doctor(desk, harvest_exports="no")
+
+
+@pytest.mark.parametrize("choice, state", [("auto", "note"), ("yes", "problem")])
+def test_exports_that_cannot_be_read(desk, choice, state):
+    """In 2.17 they are in debugfs, which is not mounted here: job_stats are read all the same."""
+    with_exports(desk)
+    shutil.rmtree(desk.root / "sys/kernel/debug/lustre")
+    found, text, fix = doctor(desk, harvest_exports=choice)["exports"]
+    assert (state, "mount -t debugfs none /sys/kernel/debug") == (found, fix)
+    assert text.startswith("2 of 2 not read: ") and text.endswith(
+        "exports: No such file or directory; nothing is known of their clients")
+
+
+def test_exports_that_are_not_understood(desk):
+    with_exports(desk)
+    for path in desk.root.glob("**/10.77.0.11@tcp/stats"):
+        path.write_bytes(b"snapshot_time 1\n")
+    state, text, fix = doctor(desk, harvest_exports="auto")["exports"]
+    assert ("problem", LIST) == (state, fix)
+    assert "10.77.0.11@tcp/stats:1: expected snapshot_time" in text

@@ -237,6 +237,51 @@ def test_it_understands_what_the_parser_of_all_counter_files_does(counters, rele
         counter[:1] + counter[2:] for counter in found.counters.values())
 
 
+# -- at a glance --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("release", OST)
+def test_a_glance_says_the_same(release):
+    """In each release's form; 2.15.2 and later show when the file began."""
+    has_start = release in ("2.15.2", "2.16", "2.17")
+    found = exports.glance(text(release, OST[release]))
+    assert (BEGAN * NS + 23 if has_start else 0, (94_208, 151_552, 23, 37, 46), "") == (
+        found.start_ns, found.amounts, found.why)
+    if has_start:
+        assert found.counts is None
+    else:
+        assert (23, 4096, 4096, 94_208) == found.counts["read_bytes"]
+        assert (41,) == found.counts["punch"]
+
+
+@given(_COUNTERS, st.sampled_from(["2.10", "2.12", "2.15.0", "2.16", "2.17"]))
+def test_whatever_is_in_a_file_a_glance_says_the_same(counters, release):
+    """Sums of times apart, which it does not look at: what counts calls is what was printed."""
+    data = text(release, [(name, count, unit, *numbers) for name, count, unit, numbers in counters])
+    reading, found = parse(data), exports.glance(data)
+    expected = amounts_of(reading)
+    assert (reading.start_ns or 0) == found.start_ns
+    if not reading.bad and None not in expected and max(expected) < 2**63:
+        assert (expected, "") == (found.amounts, found.why)
+    elif found.why:
+        assert all(one is None or one == other for one, other in zip(found.amounts, expected))
+    else:
+        assert all(one in (None, other) for one, other in zip(expected, found.amounts))
+
+
+@given(st.binary(max_size=300), st.integers(0, 1000), st.sampled_from(sorted(OST)))
+def test_no_bytes_make_a_glance_fail(noise, at, release):
+    data = text(release, OST[release])
+    found = exports.glance(data[:at] + noise + data[at:])
+    assert all(one is None or 0 <= one < 2**63 for one in found.amounts)
+
+
+def test_a_file_without_its_header_is_not_understood():
+    """It is no file of a client that has done nothing."""
+    for data in (b"", b"read_bytes 23 samples [bytes] 1 2 3\n", b"\xff"):
+        found = exports.glance(data, "a/stats")
+        assert (None,) * 5 == found.amounts and found.why.startswith("a/stats:1: expected snapshot")
+
+
 # -- what does not change, and names -------------------------------------------------------------
 
 @pytest.mark.parametrize("release", OST)

@@ -193,13 +193,10 @@ def test_one_file_system_without_an_upper_bound_leaves_none_of_all():
 
 
 def test_a_list_says_why_there_is_none():
-    """In short; all of it in a column of its own."""
     whole = record(found=by_node(why_none="it shared node7 with job 4712"))
 
-    assert ["-", "", "no report; shared a node", "it shared node7 with job 4712"] == [
-        *cells(whole, "ReadBytes"), row(whole)["source"], *cells(whole, "Note,ByNodeWhyNone")]
-    assert ["no report; no bounds"] == cells(record(found=by_node(
-        why_none="when it ended is not known")), "Note")
+    assert ["-", "", "no report; it shared node7 with job 4712"] == [
+        *cells(whole, "ReadBytes"), row(whole)["source"], *cells(whole, "Note")]
 
 
 def test_what_nodes_reported_stands_before_it():
