@@ -39,6 +39,13 @@ def printable(value: str) -> str:
     return value
 
 
+def words(value: str) -> list[str]:
+    """A check: words with spaces between; a comma would be a part of one, and is never meant so."""
+    if "," in value:
+        raise ValueError
+    return value.split()
+
+
 def _absolute(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError
@@ -232,7 +239,8 @@ OPTIONS = {
         "On the site's server: which node a client is, a line `NID NAME` each, such as "
         "10.0.0.11@o2ib node11; a node may have several.  It is read again when it changes.  What "
         "is not in it: /etc/hosts and DNS.")),
-    "clients.remove_suffixes": Option("-ib0 -ib -opa -hsn0", str.split, "ends of names", (
+    "clients.remove_suffixes": Option("-ib0 -ib -opa -hsn0", words, (
+        "ends of names, several with spaces between"), (
         "The interface in names of /etc/hosts and DNS: with -ib0, node11-ib0 is node11.")),
     "clients.short_names": choice("yes", ("yes", "no"), (
         "yes: names of /etc/hosts and DNS without their domain, as most batch systems have "

@@ -43,6 +43,14 @@ def test_every_default_is_itself_a_choice_that_is_allowed(name):
     assert option.help.endswith(".") and option.expected
 
 
+def test_a_comma_between_ends_of_names_is_a_mistake(nobody):
+    """It would be a part of one, which no name has."""
+    with pytest.raises(ConfigError) as refusal:
+        load(environ={**nobody, "IOSTATS_CLIENTS_REMOVE_SUFFIXES": "-ib0,-opa"})
+    assert ("[clients] remove_suffixes: expected ends of names, several with spaces between, got "
+            "'-ib0,-opa'") in str(refusal.value)
+
+
 def test_without_any_file_the_defaults_are_in_force(nobody):
     """And they say so."""
     choices = load(environ=nobody)

@@ -255,6 +255,8 @@ def test_a_name_with_both_kinds_of_addresses_is_an_ipv4_one(site, opened, receiv
                                   "got 'gmond1:8649x'"),
     ({"send_to": ":8649"}, "[ganglia] send_to: expected HOST:PORT such as 239.2.11.71:8649, got "
                            "':8649'"),
+    ({"send_to": "gmond1, gmond2"}, "[ganglia] send_to: expected HOST:PORT, several with spaces "
+                                    "between, got 'gmond1, gmond2'"),
     ({"send_to": "gmond1", "interface": "nosuch0"},
      "[ganglia] interface: no network interface 'nosuch0'; there are: lo"),
     ({"metrics": "read_bytes write"}, "[ganglia] metrics: expected some of read_bytes write_bytes "

@@ -12,7 +12,7 @@ No library is used: none that works with the Python of today is there.
 
 from __future__ import annotations
 
-from iostats.base.options import Option, choice, duration, number, printable
+from iostats.base.options import Option, choice, duration, number, printable, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _host(value: str) -> str:
 
 
 OPTIONS = {
-    "send_to": Option("", str.split, "HOST:PORT, several with spaces between", (
+    "send_to": Option("", words, "HOST:PORT, several with spaces between", (
         "The gmonds that get the rates: addresses or names of single ones, or of a multicast "
         "group, such as 239.2.11.71:8649; without a port, 8649.  Empty: none.")),
     "ttl": number(0, 255, 1, "How many routers a multicast datagram may pass, plus one."),
