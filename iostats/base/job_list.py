@@ -15,8 +15,8 @@ Attributes:
     exclusive: raw ids of those that have whole nodes, for themselves alone.
 """
 
-ListSettings = namedtuple("ListSettings", "kept_s cluster ahead_s within_s",
-                          defaults=(None, "", 0.0, None))
+ListSettings = namedtuple("ListSettings", "kept_s cluster ahead_s within_s sees_all",
+                          defaults=(None, "", 0.0, None, True))
 ListSettings.__doc__ = """
 What is true of all JobLists of a batch system.
 
@@ -25,4 +25,5 @@ Attributes:
     cluster: the batch system's name of itself; "".
     ahead_s: its clock less ours, seconds; within_s: and by how much that may be wrong, None
         where the two clocks could not be compared.
+    sees_all: False where we may not be shown other users' jobs, so that nothing is proved.
 """

@@ -77,9 +77,11 @@ def nodes_compared(form: Mapping[str, Any]) -> NodesRecord | None:
                      f"in these numbers")
     here = {fs.name: fs for fs in record.file_systems}
     there = {fs.name: fs for fs in record.harvest.file_systems} if record.harvest else {}
-    return found.replaced(notes=notes, file_systems=[
-        fs.replaced(notes=[*fs.notes, *_against_ids(record, there.get(fs.name), fs),
-                           *_against_nodes(record, here.get(fs.name), fs)])
+    # Each once: of a record that is made again it may have these notes already.
+    return found.replaced(notes=list(dict.fromkeys(notes)), file_systems=[
+        fs.replaced(notes=list(dict.fromkeys(
+            [*fs.notes, *_against_ids(record, there.get(fs.name), fs),
+             *_against_nodes(record, here.get(fs.name), fs)])))
         for fs in found.file_systems])
 
 

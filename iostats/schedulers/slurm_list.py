@@ -17,6 +17,7 @@ to 26.05.
 
 from __future__ import annotations
 
+import os
 import time
 
 from iostats.base.errors import NotReadable
@@ -94,6 +95,7 @@ def parse_settings(text: str, began: float, ended: float) -> ListSettings:
         Configuration data as of 2026-11-22T14:50:26       by slurmctld's clock
         ClusterName             = sim
         MinJobAge               = 300 sec
+        PrivateData             = jobs,usage               root and operators see all jobs
     """
     values: dict[str, str] = {}
     for line in text.splitlines():
@@ -107,8 +109,11 @@ def parse_settings(text: str, began: float, ended: float) -> ListSettings:
     if theirs is not None:
         # Theirs is rounded down, and was read at some moment between ours.
         ahead_s, within_s = theirs + 0.5 - (began + ended) / 2, 0.5 + max(0.0, ended - began) / 2
+    # Operators see all jobs all the same; but who is one is not told here.
+    is_private = "jobs" in values.get("PrivateData", "").split(",") and os.geteuid() != 0
     return ListSettings(None if age is None else float(age) or _FOR_EVER_S,
-                        cluster if cluster.isprintable() else "", ahead_s, within_s)
+                        cluster if cluster.isprintable() else "", ahead_s, within_s,
+                        not is_private)
 
 
 def runs_between(since: float, until: float,

@@ -143,7 +143,7 @@ class AllJobs:
         at = began + self._settings.ahead_s
         self.runs.see(found.jobs, found.exclusive, at)
         kept_s = self._settings.kept_s
-        if kept_s is not None:
+        if kept_s is not None and self._settings.sees_all:
             took_s = max(0.0, self._now() - began)
             self.runs.cover(at - min(max(0.0, kept_s - took_s - _LIST_SLACK_S),
                                      self.runs.keep_s), at)
@@ -165,7 +165,7 @@ class AllJobs:
                         default=until), until - _BACK_S)
         for begin, end in self.runs.gaps(since, until)[:1]:
             end = min(end, begin + _AT_ONCE_S)
-            if await self._learn_of(begin, end):
+            if await self._learn_of(begin, end) and self._settings.sees_all:
                 self.runs.cover(begin, end)
 
     async def _learn_of(self, since: float, until: float) -> bool:

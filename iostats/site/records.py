@@ -112,7 +112,7 @@ class Records:
             self._store.forget(now - 86400 * self._config["site.keep_reports_days"],
                                now - 86400 * self._config["site.keep_days"])
             self._harvest.forget_before(now - 86400 * self._config["site.keep_days"])
-            self._runs.forget(now - 86400 * self._config["site.keep_days"])
+            self._runs.forget(now - 86400 * self._config["site.keep_reports_days"])
         except StateError as error:
             log.error("%s", error)
 
@@ -247,7 +247,7 @@ class Records:
 
     def _with_harvest(self, record: Record, key: Key) -> Record:
         """`record`, with what the storage servers counted of the job, and of its nodes."""
-        record = record.replaced(by_node=self._runs.by_node(key))
+        record = record.replaced(by_node=self._runs.by_node(key) or record.by_node)
         counted = self._harvest.lives.harvested(key.job, record.job.started, record.job.ended)
         if counted is None:
             return record.replaced(harvest=None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("iostats")
 
-_DAY_S = 86400.0
+_DAY_S, _MORE_S = 86400.0, 30 * 86400.0
 _THIS = "cluster = ? AND job = ? AND attempt = ?"
 
 
@@ -95,7 +95,8 @@ class RunStore:
 
     def forget(self, before: float) -> None:
         """
-        Remove what was decided before this moment, by the store's time; up to a day's worth.
+        Remove what was decided a month before this moment, from which on no report is added to a
+        record: each has it by then.  By the store's time; up to a day's worth.
         """
         self._store.change("DELETE FROM by_node WHERE made < min(?, ? + (SELECT min(made) "
-                           "FROM by_node))", (before, _DAY_S))
+                           "FROM by_node))", (before - _MORE_S, _DAY_S))

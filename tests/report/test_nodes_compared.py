@@ -163,6 +163,15 @@ def test_a_difference_of_nodes_and_servers_is_of_ids_where_nobody_else_was_there
             io_of(), io_of())))
 
 
+def test_notes_are_made_once():
+    """Also of a record that is compared again."""
+    record = whole(RANGE, harvest(write_bytes=33 * MIB), {"shared": {"nid1": 1}}, read_bytes=0)
+    once = nodes_compared(record)
+
+    assert len(once.notes) == 1 and len(once.file_systems[0].notes) == 2
+    assert once == nodes_compared({**record, "by_node": once})
+
+
 def test_a_record_without_bounds_stays_as_it_is():
     none = by_node(why_none="it shared node7 with job 4712")
     assert nodes_compared({**whole(), "by_node": none}) == none

@@ -145,8 +145,19 @@ def test_jobs_that_are_never_forgotten_are_kept_for_a_day():
         CONFIG.replace("300 sec", "0 sec"), 0.0, 0.0).kept_s
 
 
+@pytest.mark.parametrize("private, uid, sees_all", [
+    ("accounts,jobs,usage", 12345, False), ("accounts,jobs,usage", 0, True),
+    ("accounts,usage", 12345, True), ("none", 12345, True)])
+def test_who_is_not_shown_others_jobs_can_prove_nothing(monkeypatch, private, uid, sees_all):
+    """PrivateData=jobs, and a site's server that is not root."""
+    monkeypatch.setattr(slurm_list.os, "geteuid", lambda: uid)
+
+    assert sees_all == slurm_list.parse_settings(
+        f"{CONFIG}PrivateData             = {private}\n", 0.0, 0.0).sees_all
+
+
 def test_what_is_not_told_is_not_known():
-    assert ListSettings(None, "", 0.0, None) == slurm_list.parse_settings("", 0.0, 0.0)
+    assert ListSettings(None, "", 0.0, None, True) == slurm_list.parse_settings("", 0.0, 0.0)
 
 
 def test_a_list_that_has_changed_is_what_it_is_now():

@@ -239,14 +239,30 @@ def test_a_member_that_is_damaged_costs_itself_alone(tmp_path, monkeypatch, capl
     assert "what the nodes of job 4711 did is left out" in caplog.text
 
 
-def test_old_members_are_forgotten_with_their_records(tmp_path, monkeypatch):
+def test_members_are_forgotten_when_no_record_needs_them_any_more(tmp_path, monkeypatch):
     desk = desk_of(System(), tmp_path, monkeypatch)
     for number, made in enumerate((1000.0, 90_000.0)):
         desk.store.change("INSERT INTO by_node VALUES ('sim', ?, 0, ?, x'00')",
                           (str(4711 + number), made))
-    RunStore(desk.store).forget(80_000.0)
+    RunStore(desk.store).forget(80_000.0 + 30 * 86_400)
 
     assert [("4712",)] == desk.store.rows("SELECT job FROM by_node")
+
+
+def test_a_server_that_is_not_shown_all_jobs_proves_nothing_by_its_list(tmp_path, monkeypatch):
+    """Neither by the accounting; whole nodes are whole."""
+    system = WithAccounting(kept_s=1000.0)
+    system.list_settings = lambda: ListSettings(1000.0, "sim", 0.0, 0.5, False)
+    desk = desk_of(system, tmp_path, monkeypatch)
+    system.jobs = [run_of("4711", 50), run_of("4712", 50, nodes="node2")]
+    system.exclusive = {"4712"}
+    desk.until(100)
+    system.jobs = system.past = [run_of("4711", 50, 130), run_of("4712", 50, 130, nodes="node2")]
+    desk.until(4000)
+    found = desk.decided()
+
+    assert found["4711", 0][1].startswith("which other jobs were on its nodes is not known")
+    assert "exclusive" == found["4712", 0][0]
 
 
 def test_the_list_is_asked_for_once_in_an_interval(tmp_path, monkeypatch):
