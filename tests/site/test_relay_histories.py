@@ -8,6 +8,7 @@ The two servers are in this process; what is between them is a function.
 import random
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,9 @@ def _at_once():
 class TwoSites:
     """A server that relays, that of a cluster, and the storage servers' agents."""
 
-    def __init__(self, directory, spool_bytes=1 << 30, lnets="o2ib2"):
-        self.directory, self.choices = directory, {
+    def __init__(self, directory, spool_bytes=1 << 30, lnets="o2ib2", ahead_s=None):
+        """`ahead_s`: the relay's clock less the cluster's; None: it never hears of it."""
+        self.directory, self.ahead_s, self.choices = directory, ahead_s, {
             "site_relay_name": "alkindi", "site_relay_secrets": directory / "secrets",
             "site_relay_spool_dir": directory / "spool", "site_relay_spool_bytes": spool_bytes}
         self.lnets = lnets
@@ -80,6 +82,8 @@ class TwoSites:
         assert (host, node, method) == ("xe.example", "alkindi", "packed_clients")
         if self.is_away:
             raise NotDelivered("away")
+        if self.ahead_s is not None:                # the relay may have waited
+            self.xe.now = self.to.clock.now()
         answer = self.hears.answer(self.xe.harvest, PackedSweep(2, params), RelayCaller(node, None))
         self.xe.store.commit()
         if self.loses_answer:
@@ -90,7 +94,7 @@ class TwoSites:
     def sweep(self, server, gains, **fields):
         """A storage server's next sweep: {NID: amounts}."""
         self.alkindi.now += EVERY_S / 2
-        self.xe.now = self.alkindi.now
+        self.xe.now = self.alkindi.now - (self.ahead_s or 0.0)
         slot = self.alkindi.now // EVERY_S * EVERY_S
         message = self.agents[server].message(slot, by_kind("gdata", gains), **fields)
         answer = self.alkindi.tell(server, message)
@@ -105,6 +109,8 @@ class TwoSites:
     def turn(self):
         """Both servers do what there is to do."""
         self.alkindi.turn()
+        if self.ahead_s is not None:                # its time goes on by steps
+            self.to.clock.learn(time.time() - self.xe.now)
         for _ in range(20):
             self.to.turn(0.0)
         self.xe.turn()
@@ -250,6 +256,34 @@ def test_clients_that_are_told_of_later_bring_no_amounts_of_before(tmp_path):
         assert found[OURS].low == added(some, more) and found[THEIRS].low == list(more)
         assert "the relay tells of other clients than before" in found[OURS].why[0]
         assert not [why for why in sites.of(sites.xe, since)[OURS].why if "relay" in why]
+    finally:
+        delivery.client.call = call
+        sites.close()
+
+
+@pytest.mark.parametrize("ahead_s", [0.3, -0.3, 607.3, -607.3])
+def test_times_are_by_the_clusters_clock(tmp_path, ahead_s):
+    """Moments of sweeps too: multiples of the interval there, and none in its future."""
+    call = delivery.client.call
+    sites = TwoSites(tmp_path, ahead_s=ahead_s)
+    try:
+        sites.first_sweeps()
+        sites.last_sweeps()
+        some, more, moments = (41_003, 53_007, 23, 37, 43, 61), (1009, 0, 11, 0, 3, 7), []
+        for amounts in (some, more):
+            sites.sweep("oss1", {OURS: amounts})
+            moments.append(sites.alkindi.now // EVERY_S * EVERY_S + 0.25 - ahead_s)     # read then
+            sites.turn()
+            sites.sweep("oss2", {OURS: NOTHING})
+            sites.turn()
+        sites.last_sweeps()
+        for began, ended, low in ((moments[0] - 30, moments[0] + 1, some),
+                                  (moments[0] - 1, moments[1] + 1, more)):
+            found = sites.of(sites.xe, began, ended)[OURS].low
+            assert found == list(low), (began, ended, found)
+        for agent in sites.xe.harvest.agents.values():
+            assert agent.slot % EVERY_S == 0 and sites.xe.now - 2 * EVERY_S < agent.slot <= (
+                sites.xe.now)
     finally:
         delivery.client.call = call
         sites.close()

@@ -107,6 +107,9 @@ class ToldUntil:
 class RelayDestination:
     """
     See the module.  `name`: ours; ConfigError, or StateError where its spool can't be used.
+
+    Attributes:
+        clock: the ServerClock of the cluster's server.
     """
 
     def __init__(self, config: Config, to: Destination, name: str, say: Callable[[str], object],
@@ -126,6 +129,7 @@ class RelayDestination:
             self._lost, spool, lambda: [RelaySecret(name, secret.load(to.secret),
                                                     cluster=to.cluster)],
             f"the server of cluster {to.cluster}", self._taken)
+        self.clock = self._delivery.clock
         self._chains: dict[str, _Chain] = {}
         self._known: set[str] = set()               # storage servers of which all was told
         self._sweeps: queue.Queue[RelayedSweep] = queue.Queue(_MOST_WAITING)
@@ -201,7 +205,7 @@ class RelayDestination:
         """Keep the messages of one storage server's sweep."""
         readings = [one for one in sweep.readings if self._lnets(one.file_system)]
         chain = self._chains.setdefault(sweep.server, _Chain())
-        spool, clock = self._delivery.spool, self._delivery.clock
+        spool, clock = self._delivery.spool, self.clock
         if not readings and not chain.run:
             return
         if not len(spool):
