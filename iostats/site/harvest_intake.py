@@ -304,6 +304,8 @@ class Harvest:
 
     def end_sweep(self) -> None:
         """Give the sinks the sweep that is complete, or as complete as it will be."""
+        if self.relays is not None:
+            self.relays.catch_up(self.agents, self.clients)
         now = self._now()
         self._done = min(self._done, now)           # the clock may have been set back
         up, pacing = those_up(self.agents, now)
@@ -336,8 +338,6 @@ class Harvest:
                 sink.sweep(self.sweep, self)
             except Exception:
                 log.exception("internal error; please report: a sweep was not written")
-        if self.relays is not None:
-            self.relays.catch_up(self.agents, self.clients)
 
     def swept_until(self) -> float:
         """The moment up to which sweeps of all storage servers have come."""

@@ -117,9 +117,13 @@ class RelayDestination:
         self._to, self._name, self._tell, self._now = to, name, say, now
         self._said: dict[object, float] = {}
         self._most = config["site.relay_spool_bytes"]
-        if secret.make(to.secret):
-            say(f"{to.secret}: a new secret; copy it to {to.host}, to the directory [site] "
-                f"relay_secrets there, as {name}.secret")
+        try:
+            if secret.make(to.secret):
+                say(f"{to.secret}: a new secret; copy it to {to.host}, to the directory [site] "
+                    f"relay_secrets there, as {name}.secret")
+        except StateError:
+            say(f"relay to {to.cluster}: {to.secret}: expected a secret of mode 0600, got none, "
+                f"and this user cannot make it; make it as root, or set [site] relay_secrets")
         spool = Spool(os.path.join(config["site.relay_spool_dir"], to.cluster), self._most,
                       "[site]", prefix="relay_", other="another site's server relays")
         self._pace = Pace(_CPU_PERCENT, time.thread_time)

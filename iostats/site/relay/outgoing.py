@@ -6,6 +6,7 @@ It is called on the server's loop, and gives what it has to a thread for each de
 
 from __future__ import annotations
 
+import logging
 from collections import namedtuple
 
 import numpy
@@ -17,12 +18,15 @@ from iostats.wire.messages.clients import ReceivedClients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, Union
 
     from iostats.base.config import Config
+    from iostats.site.agent_chains import AgentState
     from iostats.site.clients.intake import ClientHarvest
     from iostats.wire.messages.sweep import ReceivedSweep
+
+log = logging.getLogger("iostats")
 
 _LOSSES_S = 2 * 86400.0         # what may be missing is told so far back, where it may be news
 _MOST_BLOCKS = 400              # of a sweep that has not ended: 2,000,000 clients
@@ -84,22 +88,27 @@ class Relays:
         A message of one of our storage servers was taken; `ahead`: its clock less ours when it was
         read, seconds.
         """
-        head = taken.head
-        if not self.destinations or relays.is_relayed(head.node):
+        if not self.destinations or relays.is_relayed(taken.head.node):
             return
+        try:
+            self._heard(taken, ahead, clients)
+        except Exception:                           # the message was taken all the same
+            log.exception("internal error; please report: a sweep was not relayed")
+            self._need_all(taken.head.node)
+
+    def _heard(self, taken: Union[ReceivedSweep, ReceivedClients], ahead: float,
+               clients: ClientHarvest) -> None:
+        head = taken.head
         node, parts = head.node, self._parts.setdefault(head.node, [])
         if head.seq == 1:
             parts.clear()
         if isinstance(taken, ReceivedClients):
             parts.extend((block, ahead) for block, _ in taken.blocks)
         if len(parts) > _MOST_BLOCKS:
-            parts.clear()
-            for destination in self.destinations:
-                destination.need_all(node)
+            self._need_all(node)
         if not head.last:
             return
-        del self._parts[node]
-        if not parts:
+        if not self._parts.pop(node, None):
             return                              # it tells nothing of clients
         sweep = RelayedSweep(node, head.boot_id, head.slot, head.every, False, _readings(parts))
         everything = None
@@ -110,18 +119,30 @@ class Relays:
             else:
                 destination.put(sweep)
 
-    def catch_up(self, agents: Any, clients: ClientHarvest) -> None:
-        """Tell of storage servers that are silent, where a destination needs all of them."""
+    def _need_all(self, node: str) -> None:
+        """The next thing that all destinations are told of a storage server is all of it."""
+        self._parts.pop(node, None)
+        for destination in self.destinations:
+            destination.need_all(node)
+
+    def catch_up(self, agents: Mapping[str, AgentState], clients: ClientHarvest) -> None:
+        """
+        Tell all of a storage server that is silent, where a destination needs that; one at a time,
+        as it takes a moment.
+        """
+        if not self.destinations:
+            return
         for node in {key[0] for key in clients.sources}:
             agent = agents.get(node)
-            if relays.is_relayed(node) or agent is None or self._parts.get(node):
+            if relays.is_relayed(node) or agent is None or not agent.slot or self._parts.get(node):
                 continue
             wanting = [one for one in self.destinations if one.needs_all(node) and one.has_room]
             if wanting:
-                sweep = RelayedSweep(node, "", int(agent.slot), int(agent.every), True, ())
-                sweep = self._everything(sweep, clients)
+                sweep = self._everything(
+                    RelayedSweep(node, "", int(agent.slot), int(agent.every), True, ()), clients)
                 for destination in wanting:
                     destination.put(sweep)
+                return
 
     def _everything(self, sweep: RelayedSweep, clients: ClientHarvest) -> RelayedSweep:
         """All that is known of the storage server of a sweep."""
