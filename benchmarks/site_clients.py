@@ -49,9 +49,9 @@ def run(quick):
     ours = child("iostats", servers, clients)
     for name in ("lustreHarvest", "lltop"):
         peer = child(name, servers, clients)
-        peers.append((f"{name}'s way", f"{peer['some_s']:.2f}",
-                      f"{peer['some_s'] / ours['some_s']:.1f}", f"{peer['peak_mib']:.0f}"))
-    peers.insert(0, ("iostats", f"{ours['some_s']:.2f}", "1", f"{ours['peak_mib']:.0f}"))
+        peers.append((f"{name}'s way", f"{peer['some_s']:.3f}",
+                      f"{peer['some_s'] / ours['some_s']:.2f}", f"{peer['peak_mib']:.0f}"))
+    peers.insert(0, ("iostats", f"{ours['some_s']:.3f}", "1", f"{ours['peak_mib']:.0f}"))
     return [
         Table("The site's server: one sweep of what each client did",
               ("", "first sweep, CPU s", "10 % changed, CPU s", "us a client",

@@ -250,6 +250,25 @@ def test_amounts_that_are_in_the_history_are_not_counted_once_more(desk):
     assert {NIDS[0]: [64, 0, 2, 0, 0]} == highs(desk)
 
 
+def test_a_rebuilt_store_counts_nothing_twice(desk):
+    """As store_repair.py leaves it: the history is there, what agents have told is not."""
+    agent = ClientAgent("oss1")
+    told(desk, agent, {KEY: {NIDS[0]: [0] * 5}}, began=desk.now + 0.25)
+    told(desk, agent, {KEY: {NIDS[0]: [23, 0, 1, 0, 0]}}, began=BEGAN + 0.25)
+    desk.turn()
+    desk.harvest.close()
+    desk.store.change(*((f"DELETE FROM {table}", ()) for table in (
+        "client_sources", "client_blocks", "agents")))
+    desk.again()
+    for amount in (37, 41):
+        agent.again()
+        told(desk, agent, {KEY: {NIDS[0]: [amount, 0, 1, 0, 0]}}, began=BEGAN + 0.25)
+    desk.turn()
+    assert {NIDS[0]: [64, 0, 2, 0, 0]} == highs(desk)
+    assert ["oss1: its clients were not read before"] == reasons(
+        desk, NIDS[0], BEGAN + 21.0, BEGAN + 60.0)
+
+
 # -- hours ---------------------------------------------------------------------------------------
 
 def test_sweeps_become_hours_and_then_go(tmp_path, monkeypatch):

@@ -26,8 +26,8 @@ from iostats.site.clients.client_store import (
     encoded_block,
 )
 from iostats.site.clients.gained import GainedSinceStart
-from iostats.site.clients.history import NO_SLACK, ClientSums, merged
-from iostats.site.clients.keeping import merge_hours, nothing, parts_of
+from iostats.site.clients.history import NO_SLACK, ClientSums
+from iostats.site.clients.keeping import merge_hours, nothing, parts_of, to_keep
 from iostats.site.clients.nids import KnownNids
 from iostats.site.clients.node_names import NodeNames
 from iostats.site.clients.questions import mark_unread, of_each
@@ -47,10 +47,10 @@ from iostats.wire.messages.clients_decoder import decoded_client_block
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
-    from typing import Any, Optional
+    from typing import Optional
 
     from iostats.base.config import Config
-    from iostats.site.clients.history import ClientTotals, HistoryPart
+    from iostats.site.clients.history import ClientTotals
     from iostats.site.clients.readings import MarkedLoss
     from iostats.site.store import Store
     from iostats.wire.messages.clients import ClientBlockHead, ReceivedClients
@@ -170,8 +170,9 @@ class ClientHarvest:
         `first`: the first sweep of this agent that was heard of.
         """
         head = taken.head
+        first -= head.every / 2
         rows = [ClientBlockRow(slot, head.every, head.full, ahead,
-                               self._is_new(block.head, ahead, first - head.every / 2), kept)
+                               self._is_new(node, block.head, ahead, first), kept)
                 for block, kept in taken.blocks]
         logged = [LoggedBlock(node, block.head.file_system, block.head.kind, encoded_block(row))
                   for (block, _), row in zip(taken.blocks, rows)]
@@ -189,21 +190,22 @@ class ClientHarvest:
                 self._is_due = True
             self._say_left_out(key[1])
 
-    def _is_new(self, head: ClientBlockHead, ahead: float, first: float) -> bool:
+    def _is_new(self, node: str, head: ClientBlockHead, ahead: float, first: float) -> bool:
         """
         Whether nothing of these amounts can be in the history before their source is known: what
         is lost from a store is lost with what is known of agents (store_repair.py).
         """
-        return head.began is not None and (
+        known = self.sources.get((node, head.file_system, head.kind))
+        return (known is None or known.read_from is None) and head.began is not None and (
             head.began - ahead >= first
             or self._store.latest_until(FOR_EVER, head.file_system) is None)
 
     def _say_left_out(self, file_system: str) -> None:
-        left_out = self.nids[file_system].left_out
-        if left_out >= 2 * self._said.get(file_system, 0) and left_out:
-            self._said[file_system] = left_out
+        known = self.nids[file_system]
+        if known.left_out >= max(1, 2 * self._said.get(file_system, 0)):
+            self._said[file_system] = known.left_out
             log.warning("%s: more than %s clients: %s or more are left out", file_system,
-                        len(self.nids[file_system]), left_out)
+                        len(known), known.left_out)
 
     def reader_of(self, file_system: str, target: str) -> str:
         """The storage server that has read this target's exports last; ""."""
@@ -251,25 +253,17 @@ class ClientHarvest:
 
     def _keep(self) -> None:
         """What was gained goes to the history."""
-        entries: dict[Any, list[HistoryPart]] = {}
-        losses: list[tuple[str, str, MarkedLoss]] = []
-        kept: list[tuple[ClientSource, int]] = []
-        for source in self.sources.values():
-            for reading in source.unkept:
-                losses += [(source.file_system, source.node, loss) for loss in reading.losses]
-                for key, part in parts_of(source, reading):
-                    entries.setdefault(key, []).append(part)
-            if source.unkept:
-                kept.append((source, len(source.unkept)))
+        kept = [(one, len(one.unkept)) for one in self.sources.values() if one.unkept]
         if not kept:
             return
+        parts, losses = to_keep(source for source, _ in kept)
         logged = [LoggedBlock(source.node, source.file_system, source.kind, encoded_block(
             ClientBlockRow(kept=count))) for source, count in kept]
         numbered = {name: len(known) for name, known in self.nids.items()}
         self._store.keep_history(
             [(name, number, self.nids[name].names[number]) for name, end in numbered.items()
              for number in range(self._numbered.get(name, 0), end)],
-            [(name, merged(parts)) for (name, *_), parts in entries.items()], losses, logged)
+            parts, losses, logged)
         self._numbered = numbered
         for (source, count), one in zip(kept, logged):
             source.forget_kept(count)

@@ -12,11 +12,11 @@ from iostats.site.clients.rates import columns_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from typing import Any
 
     from iostats.site.clients.client_store import ClientStore
-    from iostats.site.clients.readings import ClientReading
+    from iostats.site.clients.readings import ClientReading, MarkedLoss
     from iostats.site.clients.source import ClientSource
 
 _HOUR_S = 3600.0
@@ -45,6 +45,22 @@ def parts_of(source: ClientSource,
                *(int(moment / reading.every + 0.25) for moment in (since, until)))
         found.append((key, HistoryPart(since, until, numbers, gains)))
     return found
+
+
+def to_keep(sources: Iterable[ClientSource]) -> tuple[list[tuple[str, HistoryPart]],
+                                                      list[tuple[str, str, MarkedLoss]]]:
+    """
+    ([(file system, HistoryPart)], [(file system, storage server, MarkedLoss)]) of all readings that
+    are not in the history yet; those of one sweep are one part.
+    """
+    entries: dict[tuple[Any, ...], list[HistoryPart]] = {}
+    losses = []
+    for source in sources:
+        for reading in source.unkept:
+            losses += [(source.file_system, source.node, loss) for loss in reading.losses]
+            for key, part in parts_of(source, reading):
+                entries.setdefault(key, []).append(part)
+    return [(name, merged(parts)) for (name, *_), parts in entries.items()], losses
 
 
 def merge_hours(store: ClientStore, detail_hours: int) -> Generator[bool, None, None]:

@@ -157,6 +157,10 @@ class NodeNames:
     def _read(self, found: Any, error: BaseException | None) -> None:
         """Take the list as it is now; `found`: of _content."""
         self._is_reading = False
+        if error is not None:                           # a file server that hangs takes threads
+            self._look_at = self._clock() + _LONGEST_PAUSE_S
+            log.error("%s: cannot be read: no answer; what it said before stays (site.cfg: "
+                      "[clients] names)", self._path)
         if error is not None or found is None:          # it did not come, or has not changed
             return
         self._version, text, why = found
