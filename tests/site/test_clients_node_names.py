@@ -1,6 +1,7 @@
 """Which node a NID is: the site's own list, names of addresses, and where none comes."""
 
 import asyncio
+import os
 import socket
 
 import pytest
@@ -88,6 +89,17 @@ def test_a_wrong_line_is_named_and_costs_itself_alone(desk, caplog, line, said):
     assert record.getMessage().isprintable() and len(record.getMessage()) < 300
 
 
+@pytest.mark.parametrize("written, printed", [
+    ("10.0.0.11@tcp0", "10.0.0.11@tcp"), ("10.0.0.11@o2ib0", "10.0.0.11@o2ib"),
+    ("10.0.0.11@o2ib10", "10.0.0.11@o2ib10"), ("fd00::11@tcp00", "fd00::11@tcp"),
+    ("0x17@kfi", "0x17@kfi")])
+def test_a_network_may_be_written_with_its_number_0(desk, written, printed):
+    """Lustre takes tcp0, as in modprobe.d, and prints tcp."""
+    one = desk(f"{written} node11\n")
+    one.names.see([printed])
+    assert ["node11"] == one.nodes(printed)
+
+
 def test_many_wrong_lines_are_counted():
     _, wrong = parsed_names("".join(f"{number}\n" for number in range(100)), "/etc/nodes")
     assert (21, "/etc/nodes: 80 more lines are wrong") == (len(wrong), wrong[-1])
@@ -120,6 +132,25 @@ def test_a_list_that_cannot_be_read_is_named_once(desk, caplog):
         one.look()
     [record] = caplog.records
     assert "/nonexistent/none: cannot be read: No such file or directory" in record.getMessage()
+
+
+@pytest.mark.timeout(60)
+def test_a_list_that_is_a_fifo_or_a_directory_holds_nothing_up(desk, tmp_path, caplog):
+    """At the start, too; the list is taken as soon as it is a file."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    one = desk(clients_names=fifo)
+    one.names.see([NID])
+    assert f"{fifo}: cannot be read: Not a regular file" in caplog.text
+    fifo.unlink()
+    fifo.mkdir()
+    one.now += 100
+    one.look()
+    fifo.rmdir()
+    fifo.write_text(f"{NID} node11\n")
+    one.now += 100
+    one.look()
+    assert ["node11"] == one.nodes(NID)
 
 
 @pytest.mark.parametrize("found, choices, name", [

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from iostats.lustre.exports import nid_of
+from iostats.lustre.nids import lnet_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}", re.ASCII)
 _MOST_ERRORS = 20
@@ -19,6 +20,8 @@ _MOST_ERRORS = 20
 def parsed_names(text: str, path: str) -> tuple[dict[str, str], list[str]]:
     """
     ({NID: node}, [what is wrong, one line each]) of a list; a wrong line costs itself alone.
+
+    NIDs are as Lustre prints them: @tcp for @tcp0.
 
     >>> parsed_names("10.0.0.11@o2ib node11\\n10.0.0.12 node12\\n", "/etc/iostats/nodes")[1]
     ["/etc/iostats/nodes:2: expected a NID, such as 10.0.0.11@o2ib, got '10.0.0.12'"]
@@ -29,7 +32,7 @@ def parsed_names(text: str, path: str) -> tuple[dict[str, str], list[str]]:
         words = line.partition("#")[0].split(None, 3)
         if not words:
             continue
-        nid, name = words[0], words[1] if len(words) == 2 else ""
+        nid, name = _as_printed(words[0]), words[1] if len(words) == 2 else ""
         if nid_of(nid) is None:
             what = f"expected a NID, such as 10.0.0.11@o2ib, got {nid[:60]!r}"
         elif not name:
@@ -45,3 +48,8 @@ def parsed_names(text: str, path: str) -> tuple[dict[str, str], list[str]]:
     if len(wrong) > _MOST_ERRORS:
         wrong[_MOST_ERRORS:] = [f"{path}: {len(wrong) - _MOST_ERRORS} more lines are wrong"]
     return names, wrong
+
+
+def _as_printed(nid: str) -> str:
+    network = lnet_of(nid)
+    return nid if network is None else f"{nid.rpartition('@')[0]}@{network}"

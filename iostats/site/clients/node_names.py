@@ -18,6 +18,7 @@ import time
 from functools import partial
 
 from iostats.base.errors import one_line
+from iostats.base.private_files import open_regular
 from iostats.lustre.exports import is_server_itself
 from iostats.server.blocking_calls import Threads, TimedOut
 from iostats.site.clients.names_file import parsed_names
@@ -189,7 +190,7 @@ def _content(path: str, version: tuple[int, ...] | None
         now = (found.st_mtime_ns, found.st_size, found.st_ino)
         if now == version:
             return None
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(open_regular(path), encoding="utf-8", errors="replace") as file:
             text = file.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
             return now, "", f"expected up to {_MOST_BYTES >> 20} MiB, got more"
