@@ -12,6 +12,10 @@ import time
 
 from iostats.base.errors import StateError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _MOST_BYTES = 64 << 20                 # real ones have some kB; a report of a long job is larger
 
 
@@ -64,9 +68,11 @@ def read_text(path: str, of_any_kind: bool = False) -> str:
         os.close(handle)
 
 
-def write_whole(path: str, data: bytes, replace: bool = True, mode: int | None = 0o600) -> bool:
+def write_whole(path: str, data: bytes | Iterable[bytes], replace: bool = True,
+                mode: int | None = 0o600) -> bool:
     """
-    Write `data` to `path`: the file is there whole or not at all, also after a crash.
+    Write `data`, or its parts, to `path`: the file is there whole or not at all, also after a
+    crash.
 
     False when there is one already, and not `replace`; a link at `path` is replaced, not followed.
     `mode`: None for what the umask makes of 0666.  Raises OSError, and leaves nothing then.
@@ -79,9 +85,10 @@ def write_whole(path: str, data: bytes, replace: bool = True, mode: int | None =
         try:
             if mode not in (None, 0o600):
                 os.fchmod(handle, mode)                # whatever the umask is
-            view = memoryview(data)
-            while view:
-                view = view[os.write(handle, view):]
+            for part in (data,) if isinstance(data, bytes) else data:
+                view = memoryview(part)
+                while view:
+                    view = view[os.write(handle, view):]
             os.fsync(handle)
         finally:
             os.close(handle)

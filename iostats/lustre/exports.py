@@ -84,7 +84,7 @@ _READ, _WRITTEN, _OPERATION, _OTHER = range(4)
 _kinds: dict[bytes, int] = {}
 # Names of lines -> (the samples of operations of all samples, [(column of ClientAmounts, place)]).
 _layouts: dict[tuple[bytes, ...], _Layout] = {}
-_STARTED, _SAMPLES = [b"start_time", b"elapsed_time"], [b"samples"] * 100
+_HEADERS, _SAMPLES = [b"snapshot_time", b"start_time", b"elapsed_time"], [b"samples"] * 100
 _LARGEST = 2**63 - 1
 _HAVE_SUMS = (BYTES_UNIT, *TIME_UNITS)
 _names: dict[tuple[bytes, bytes], tuple[str, str]] = {}        # (name, unit), as text
@@ -210,7 +210,7 @@ def usual_amounts(data: bytes) -> tuple[int, list[int]] | None:
     words = data.split()
     names, samples = tuple(words[9::8]), words[10::8]
     layout = _layouts.get(names) or _layout_of(names)
-    if (layout is None or len(words) != 9 + 8 * len(names) or words[3:9:3] != _STARTED
+    if (layout is None or len(words) != 9 + 8 * len(names) or words[0:9:3] != _HEADERS
             or words[11::8] != _SAMPLES[:len(names)] or not data.endswith(b"\n")
             or data.count(b"\n") != 3 + len(names) or not b"".join(samples).isdigit()):
         return None
@@ -298,14 +298,16 @@ def _after_all(data: bytes, origin: str) -> Glance:
     amounts = ClientAmounts(*(None if one is None or not 0 <= one <= _LARGEST else one
                               for one in amounts_of(reading)))
     why = next(iter(reading.bad.values()), "")
-    if None in amounts and not why:
-        why = f"{origin}: expected sums of bytes below 2**63, got larger ones, or none"
-    counts = None
-    if not reading.start_ns and not why:
-        counts = {name: counter[:1] + counter[2:5] if counter.unit == BYTES_UNIT and
-                  name in ("read_bytes", "write_bytes") else counter[:1]
-                  for name, counter in reading.counters.items()}
-    return Glance(reading.start_ns or 0, amounts, counts, why)
+    if None in amounts:
+        why = why or f"{origin}: expected sums of bytes below 2**63, got larger ones, or none"
+    elif reading.start_ns:
+        why = ""                                # it is of a counter that none of these is made of
+    if reading.start_ns or why:                 # each counter is compared where there is no start
+        return Glance(reading.start_ns or 0,
+                      amounts if reading.start_ns else ClientAmounts(*[None] * 5), None, why)
+    return Glance(0, amounts, {
+        name: counter[:1] + counter[2:5] if name in ("read_bytes", "write_bytes") else counter[:1]
+        for name, counter in reading.counters.items()}, "")
 
 
 def amounts_of(reading: Reading) -> ClientAmounts:

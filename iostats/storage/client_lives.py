@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 # Where the clocks of a file and of its reader are the same one, and a reading takes microseconds.
 SLACK_NS = 1_000_000_000
-SUMMED = ("read_bytes", "write_bytes")         # counters with min, max and sum in Glance.counts
 NOTHING = (0, 0, 0, 0, 0)
 NOT_KNOWN = ClientAmounts(*[None] * 5)
 

@@ -15,7 +15,6 @@ import sys
 import time
 from array import array
 from collections import namedtuple
-from itertools import islice
 from operator import sub
 
 from iostats.lustre.exports import (
@@ -28,6 +27,7 @@ from iostats.lustre.exports import (
 )
 from iostats.storage import client_lives
 from iostats.storage.client_lives import NOT_KNOWN, SLACK_NS, Life
+from iostats.storage.kept_counts import KeptCounts
 from iostats.storage.nid_sums import FIELDS, NidSums, array_of
 from iostats.wire.messages.clients_encoder import (
     MAYBE_RESET,
@@ -85,34 +85,28 @@ class ClientTable:
         self.read_from, self.read_ns = came_at or (0.0, (0, 0))
         self.rows: dict[str, int] = {}
         self._starts, self._amounts = array("q"), array("Q")        # five of each client
-        # {counter: numbers}, its names and its numbers apart: many files have the same names.
-        self._counts: list[tuple[tuple[str, ...], bytes] | None] = []
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._marks = array("q")
+        self._counts, self._marks = KeptCounts(), array("q")
 
     def life(self, row: int) -> Life:
         """What the file of the client at this place said."""
-        counts = self._counts[row]
         return Life(self._starts[row], ClientAmounts(*(
             None if one == _UNKNOWN else one
             for one in self._amounts[row * FIELDS:row * FIELDS + FIELDS])),
-            None if counts is None else _unpacked(*counts))
+            self._counts.of(row))
 
     def put(self, nid: str, life: Life, mark: int = _NO_MARK) -> None:
         """Keep a Life; `mark`: of the bytes that said it, where they need no other look."""
-        row, counts = self.rows.get(nid), None
-        if life.counts is not None:
-            names = tuple(life.counts)
-            counts = self._names.setdefault(names, names), _packed(life.counts)
+        row = self.rows.get(nid)
         amounts = array("Q", [_UNKNOWN if one is None else one for one in life.amounts])
         if row is None:
-            self.rows[sys.intern(nid)] = len(self.rows)
+            self.rows[sys.intern(nid)] = _number(len(self.rows))
             self._starts.append(life.start_ns)
             self._marks.append(mark)
-            self._counts.append(counts)
+            self._counts.put(len(self._counts), life.counts)
             self._amounts += amounts
             return
-        self._starts[row], self._marks[row], self._counts[row] = life.start_ns, mark, counts
+        self._starts[row], self._marks[row] = life.start_ns, mark
+        self._counts.put(row, life.counts)
         self._amounts[row * FIELDS:row * FIELDS + FIELDS] = amounts
 
     def go_on(self, row: int, start_ns: int, amounts: list[int], mark: int) -> list[int] | None:
@@ -135,10 +129,10 @@ class ClientTable:
         gone = set(nids)
         kept = [(nid, row) for nid, row in self.rows.items() if nid not in gone]
         rows = [row for _, row in kept]
-        self.rows = {nid: place for place, (nid, _) in enumerate(kept)}
+        self.rows = {nid: _number(place) for place, (nid, _) in enumerate(kept)}
         self._starts, self._marks = (array("q", [column[row] for row in rows])
                                      for column in (self._starts, self._marks))
-        self._counts = [self._counts[row] for row in rows]
+        self._counts.keep(rows)
         self._amounts = array("Q", [self._amounts[row * FIELDS + place] for row in rows
                                     for place in range(FIELDS)])
 
@@ -149,7 +143,7 @@ class ClientTable:
         self.read_ns, was_known = (at_ns, at_ns), any(one != _UNKNOWN for one in self._amounts)
         self._amounts[:] = array("Q", [_UNKNOWN]) * len(self._amounts)
         self._marks[:] = array("q", [_NO_MARK]) * len(self._marks)
-        self._counts = [None] * len(self._counts)
+        self._counts.forget()
         return was_known
 
     def read(self, directory: str, is_restarted: bool, sums: NidSums,
@@ -212,16 +206,11 @@ class ClientTable:
 
     def kept(self) -> tuple[dict[str, Any], list[array[int]]]:
         """(what can be JSON, arrays), of which of_kept makes it again; the rows are apart."""
-        forms: dict[tuple[str, ...], int] = {}
-        places, numbers = array("H"), array("q")
-        for one in self._counts:
-            places.append(0 if one is None else forms.setdefault(one[0], len(forms) + 1))
-            if one is not None:
-                numbers.frombytes(one[1])
+        names, counts = self._counts.kept()
         return ({"is_read": self.is_read, "is_full": self._is_full, "instance": self.instance,
                  "is_stopped": self.is_stopped, "read_from": self.read_from,
-                 "read_ns": self.read_ns, "forms": list(forms)},
-                [self._starts, self._amounts, places, numbers])
+                 "read_ns": self.read_ns, "forms": names},
+                [self._starts, self._amounts, *counts])
 
     @classmethod
     def of_kept(cls, head: Mapping[str, Any], nids: Sequence[str],
@@ -231,23 +220,11 @@ class ClientTable:
         one = cls((float(head["read_from"]), (int(first), int(until))))
         one.is_read, one._is_full = bool(head["is_read"]), bool(head["is_full"])
         one.instance, one.is_stopped = str(head["instance"]), bool(head["is_stopped"])
-        one.rows = {sys.intern(nid): row for row, nid in enumerate(nids)}
+        one.rows = {sys.intern(nid): _number(row) for row, nid in enumerate(nids)}
         one._starts = array_of("q", next(arrays), len(nids))
         one._amounts = array_of("Q", next(arrays), len(nids) * FIELDS)
         one._marks = array("q", [_NO_MARK]) * len(nids)
-        places, numbers, at = array_of("H", next(arrays), len(nids)), array("q"), 0
-        numbers.frombytes(next(arrays))
-        forms = [tuple(map(sys.intern, names)) for names in head["forms"]]
-        for place in places:
-            if not place:
-                one._counts.append(None)
-                continue
-            names = one._names.setdefault(forms[place - 1], forms[place - 1])
-            size = sum(map(_size, names))
-            one._counts.append((names, numbers[at:at + size].tobytes()))
-            at += size
-        if at != len(numbers):
-            raise ValueError(f"expected {at} numbers, got {len(numbers)}")
+        one._counts = KeptCounts.of_kept(head["forms"], len(nids), arrays)
         return one
 
     def is_older(self, start_ns: int) -> bool:
@@ -365,20 +342,15 @@ def _whole(file: int, data: bytes) -> bytes:
             raise OSError(errno.EFBIG, f"expected at most {MOST_BYTES} bytes: it does not end")
 
 
+_numbers: list[int] = []
+
+
+def _number(place: int) -> int:
+    """This very number, one for all tables: each is 32 bytes, and they have the same places."""
+    if place >= len(_numbers):
+        _numbers.extend(range(len(_numbers), place + 1))
+    return _numbers[place]
+
+
 def _shown(name: str) -> str:
     return repr(name if len(name) <= _SAID else name[:_SAID] + "...")
-
-
-def _packed(counts: Mapping[str, tuple[int, ...]]) -> bytes:
-    return array("q", [number for numbers in counts.values() for number in numbers]).tobytes()
-
-
-def _unpacked(names: Sequence[str], packed: bytes) -> dict[str, tuple[int, ...]]:
-    """{counter: numbers} of _packed."""
-    numbers = iter(array("q", packed))
-    return {name: tuple(islice(numbers, _size(name))) for name in names}
-
-
-def _size(name: str) -> int:
-    """How many numbers a counter has in Glance.counts."""
-    return 4 if name in client_lives.SUMMED else 1

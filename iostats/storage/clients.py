@@ -278,9 +278,8 @@ class Clients:
             return
         self.epoch, self._tables, self._sums, self._untold = (head["epoch"], tables, sums,
                                                               untold)
-        self._swept_at, self._swept_ns = head["swept_at"], tuple(head["swept_ns"])
-        self._began = {(str(name), str(kind)): float(at)
-                       for (name, kind), at in head.get("began", ())}
+        self._swept_at, self._swept_ns = head["swept_at"], head["swept_ns"]
+        self._began = head["began"]
         self._is_first = self._must_keep = False
         self._kept_at = self._clock.now()
         if head["boot_id"] != self._boot_id:

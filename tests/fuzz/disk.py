@@ -15,6 +15,7 @@ from binascii import crc32
 from unittest import mock
 
 import msgspec
+from exports_kernel import ExportsKernel
 
 from iostats.base import config, disk_queue
 from iostats.base.errors import (
@@ -30,8 +31,14 @@ from iostats.sinks.influxdb.queue import PointQueue
 from iostats.site.resets import codec
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
+from iostats.storage import client_state
+from iostats.storage.clients import Clients
+from iostats.storage.schedule import Pace, SweepClock
+from iostats.storage.targets import local_targets
 from iostats.totals import delta, snapshot
 from iostats.wire import client, jsonrpc, protocol, secret
+from iostats.wire.messages import clients_encoder
+from iostats.wire.messages.sweep_encoder import SweepMessages
 
 from .messages import (
     _COUNTED,
@@ -55,6 +62,7 @@ from .texts import NOW, NS, _memory, _pairs, _snapshot
 from .tools import Draw, allowed, checked_line, no_bug_logged, target
 
 _CUT = b"\0--\0"
+NOW_NS = round(NOW) * NS
 
 
 def _directory():
@@ -462,3 +470,54 @@ def command_line(data):
 def _not_there(*question, **more):
     raise NotDelivered("not here")
 
+
+
+# -- what an agent knows of clients ------------------------------------------------------------
+
+@functools.lru_cache
+def _clients_states():
+    """What is in the files of two agents, inflated: of files with start_time, and without."""
+    found = []
+    for release in ("2.17", "2.12"):
+        with _directory() as at:
+            kernel = ExportsKernel(release, "OST", NOW_NS)
+            for nid in ("10.77.0.11@tcp", "fd00:172:16:11::5@tcp"):
+                kernel.mount(NOW_NS, nid, nid)
+                kernel.write(NOW_NS, nid, 4096, 23)
+            _swept(at, kernel, [])
+            with open(os.path.join(at, "state"), "rb") as file:
+                found.append(zlib.decompress(file.read()[len(client_state.MAGIC):]))
+    return found
+
+
+def _swept(at, kernel, said):
+    """The Clients of an agent that has read this target once more."""
+    kernel.save(NOW_NS + 50 * NS, os.path.join(at, "root"))
+    clock = SweepClock(lambda: NOW + 50, lambda: NOW + 50)
+    clients = Clients(os.path.join(at, "state"), [], clock, Pace(100, sleep=lambda seconds: None),
+                      lambda text, key=None: said.append(text), lambda: NOW_NS + 50 * NS)
+    clients.read(local_targets(os.path.join(at, "root")))
+    return clients
+
+
+@target(_clients_states, 4000)
+def clients_state(data):
+    """A damaged state with its checksum right: an agent goes on, or begins anew and says so."""
+    body, said, kept = zlib.compress(data, 1), [], []
+    kernel = ExportsKernel("2.17", "OST", NOW_NS)
+    kernel.mount(NOW_NS, "10.77.0.11@tcp", "a")
+    with _directory() as at:
+        path = os.path.join(at, "state")
+        with open(path, "wb") as file:
+            file.write(client_state.MAGIC + body)
+        try:
+            client_state.load(path)
+            is_damaged = False
+        except StateError:
+            is_damaged = True
+        clients = _swept(at, kernel, said)
+        assert not any("internal error" in line for line in said), said
+        assert not is_damaged or any("begin anew" in line for line in said)
+        messages = SweepMessages(kept.append, dict, 10**6, clients_encoder.MAGIC)
+        clients.send(messages, True)
+        messages.end()

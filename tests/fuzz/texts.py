@@ -36,6 +36,7 @@ from iostats.report import (
 )
 from iostats.report.accounting_comment import CommentError
 from iostats.schedulers import commands, job_environment
+from iostats.storage import client_lives
 from iostats.storage.fingerprints import Fingerprints
 from iostats.totals import delta, snapshot
 from iostats.totals.job_totals import Totals
@@ -90,6 +91,15 @@ def exports_file(data):
     assert all(value is None or type(value) is int for value in exports.amounts_of(found))
     assert not found.bad.keys() & found.counters.keys()
     assert len(exports.lasting(data)) <= len(data)
+    glance = exports.glance(data, "stats")
+    assert all(one is None or 0 <= one < 2**63 for one in glance.amounts)
+    assert glance.start_ns == (found.start_ns or 0) or glance.why or found.bad
+    assert bool(glance.why) == (None in glance.amounts)
+    for before in (exports.glance(seed) for seed in (_EXPORT, _EXPORT_2_10)):
+        for is_restarted in (False, True):
+            gain = client_lives.between(client_lives.Life(*before[:3]), glance, is_restarted,
+                                        (NS, 2 * NS))
+            assert all(0 <= one < 2**63 for one in gain.amounts)
     text = data.decode("utf-8", "replace")
     names = [line.partition(" samples [")[0].rstrip().rpartition(" ")[0].strip()
              for line in text.split("\n") if " samples [" in line]

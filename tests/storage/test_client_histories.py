@@ -153,13 +153,14 @@ class Histories(RuleBasedStateMachine):
     def clear_one(self, number, choice):
         kernel = self._kernel(number)
         if kernel.nids:
-            self._before_clear(kernel)
-            kernel.clear_one(self.world.now, kernel.nids[choice % len(kernel.nids)])
+            nid = kernel.nids[choice % len(kernel.nids)]
+            self._before_clear(kernel, nid)
+            kernel.clear_one(self.world.now, nid)
 
-    def _before_clear(self, kernel):
-        """A clear may leave no trace: without start_time, or before any file was ever read."""
-        self._lossy = True
-        if not kernel.has_start or not self._had.get(kernel.target):
+    def _before_clear(self, kernel, nid=None):
+        """A clear may leave no trace: without start_time, or before a file was ever read."""
+        self._lossy, had = True, self._had.get(kernel.target)
+        if not kernel.has_start or not had or nid not in (None, *had):
             self._hidden = True
 
     @rule(number=st.integers(0, 2))
@@ -199,8 +200,9 @@ class Histories(RuleBasedStateMachine):
         """The next sweep's reader is in the middle of a file when it is cleared."""
         kernel = self._kernel(number)
         if kernel.nids:
-            self._before_clear(kernel)
-            self._tear = kernel, kernel.nids[choice % len(kernel.nids)], line, everything
+            nid = kernel.nids[choice % len(kernel.nids)]
+            self._before_clear(kernel, None if everything else nid)
+            self._tear = kernel, nid, line, everything
 
     # -- the agent
 
