@@ -62,7 +62,7 @@ class ClientBlockHead(msgspec.Struct, kw_only=True):
     """
 
     file_system: TargetName
-    kind: Literal["OST", "MDT"]
+    kind: Annotated[str, msgspec.Meta(pattern=r"\A(?:OST|MDT)\Z")]
     epoch: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
     read_from: Seconds
     read_until: Seconds
