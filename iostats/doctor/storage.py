@@ -168,9 +168,9 @@ def _exports(found: Sequence[LocalTarget], config: Config, root: str) -> list[Ch
                                           f"prints", _LIST)]
     cpu_s = sum(one.cpu_s for one in looks)
     most_s = pause_s(config["harvest.interval"], found) * config["harvest.cpu_percent"] / 100
-    text = (f"{max(one.clients for one in looks)} clients, in {sum(one.clients for one in looks)} "
-            f"files; a sweep over them takes {cpu_s:.1f} of {most_s:.1f} s of CPU ([harvest] "
-            f"cpu_percent)")
+    clients, files = max(one.clients for one in looks), sum(one.clients for one in looks)
+    text = (f"{clients} client{'s' * (clients != 1)}, in {files} file{'s' * (files != 1)}; a sweep "
+            f"over them takes {cpu_s:.1f} of {most_s:.1f} s of CPU ([harvest] cpu_percent)")
     if cpu_s > most_s:
         return [Check(NOTE, "exports", text if choice == "yes" else f"{text}: they are left out",
                       "iostats config")]

@@ -197,7 +197,8 @@ class ClientTable:
             # What lasts: all but the lines of snapshot_time and elapsed_time, which stand at the
             # same place in all files of a release.
             if not data.startswith(b"elapsed_time", elapsed):
-                start, elapsed = data.find(b"\n") + 1, elapsed_at(data)
+                start = data.find(b"\n") + 1
+                elapsed = elapsed_at(data) if data.startswith(b"start_time", start) else 0
             mark = (hash(data[start:elapsed]) ^ hash(data[data.find(b"\n", elapsed):]) if elapsed
                     else hash(lasting(data)) if data.endswith(b"\n") else _CUT)
             row = rows.get(nid)
