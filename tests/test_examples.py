@@ -52,6 +52,8 @@ NOT_RUN = {
         "tests/test_docs.py, tests/test_benchmarks.py and tests/test_curves.py run these programs",
     r"iostats_client\.py start --public":
         "writes to /run/iostats; tests/node/test_start_files.py",
+    r"(\S+=\S+ )?\S*python -m simlustre .*|.* --root /tmp/oss1/root.*":
+        "needs FUSE; tests/simlustre/test_storage_servers.py mounts these",
     r"iostats store --rebuild":
         "needs a damaged store; tests/cli/test_store_command.py",
 }
@@ -176,17 +178,27 @@ def site(tmp_path_factory):
         yield desk
 
 
+_EXPORT = """snapshot_time             1795332839.005385497 secs.nsecs
+write_bytes               4 samples [bytes] 120000 2097152 4434304
+"""
+
+
 @pytest.fixture
 def here(site, tmp_path):
-    """(directory to run examples in, their environment), with a program and saved job_stats."""
+    """
+    (directory to run examples in, their environment), with a program, and a storage server's
+    counters by job and by client, saved.
+    """
     for name in ("iostats_client.py", "iostats_server.py"):
         (tmp_path / name).symlink_to(site.bin / name)
     script(tmp_path / "app", "#!/bin/sh\nexit 0\n")
     (tmp_path / "Makefile").write_text("all:\n")
     (tmp_path / "tests").symlink_to(ROOT / "tests")
+    target = site.oss.root / "proc/fs/lustre/obdfilter/scratch-OST0000"
     for name in ("before.txt", "after.txt", "FILE", "BEFORE", "AFTER"):
-        text = (site.oss.root / "proc/fs/lustre/obdfilter/scratch-OST0000/job_stats").read_text()
-        (tmp_path / name).write_text(f"obdfilter.scratch-OST0000.job_stats=\n{text}")
+        (tmp_path / name).write_text(
+            f"obdfilter.scratch-OST0000.job_stats=\n{(target / 'job_stats').read_text()}"
+            f"obdfilter.scratch-OST0000.exports.10.77.0.11@tcp.stats=\n{_EXPORT}")
     return tmp_path, {
         "PATH": f"{site.bin}:{os.environ['PATH']}", "HOME": str(site.home), "LC_ALL": "C.UTF-8",
         "TMPDIR": str(tmp_path), "LOGIN1": "127.0.0.1", "SLURMD_NODENAME": "login1",

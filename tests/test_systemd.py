@@ -332,11 +332,12 @@ def test_an_upgrade_keeps_what_was_edited_and_restarts_what_runs(node):
     text = config.read_text()
     said = node.make("install-node")
     assert text == config.read_text() and "kept" not in said.out
-    config.write_text(text + "snx11001 = BW Home\n")
+    edited = text.replace("[labels]\n", "[labels]\nsnx11001 = BW Home\n")
+    config.write_text(edited)
     node.put(f"{LIB}/iostats/gone.py", "of an older release\n")
     said = node.make("install-node")
     assert f"{ETC}/site.cfg: kept, it was edited" in said.out
-    assert text + "snx11001 = BW Home\n" == config.read_text()
+    assert text != edited == config.read_text()
     assert not node.path(f"{LIB}/iostats/gone.py").exists()
     assert "active" == node.is_active(SITE) and before != node.property(SITE, "MainPID")
 

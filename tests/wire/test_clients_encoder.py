@@ -54,9 +54,9 @@ def test_each_client_has_its_five_amounts():
     assert {"10.77.0.11@tcp": (94_208, 0, 23, 41, 5),
             "fd00:172:16:11::5@tcp": (2**40, 2**31, 37, 53_007, 0)} == found
     assert {"file_system": "scratch", "kind": "OST", "epoch": EPOCH, "ended": True, "clients": 2,
-            "read_from": 1_795_225_400.25, "read_until": 1_795_225_407.5, "nids": nids,
-            "targets": ["OST0000", "OST0001"], "unreadable": {}, "losses": [], "bad": 0, "why": "",
-            "widths": [8, 4, 1, 2, 1]} == head
+            "began": None, "read_from": 1_795_225_400.25, "read_until": 1_795_225_407.5,
+            "nids": nids, "targets": ["OST0000", "OST0001"], "unreadable": {}, "losses": [],
+            "bad": 0, "why": "", "widths": [8, 4, 1, 2, 1]} == head
 
 
 @given(st.dictionaries(st.integers(0, 10**6).map(lambda one: f"{one}@gni"),
