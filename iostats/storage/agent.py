@@ -81,7 +81,7 @@ class Agent:
     def end(self) -> None:
         """Keep what another agent goes on from."""
         if self.clients is not None:
-            self.clients.keep()
+            self.clients.keep(is_last=True)
 
     def _deliver(self, until: float) -> bool:
         is_all = self.delivery.deliver(until)

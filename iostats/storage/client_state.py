@@ -140,7 +140,8 @@ def _loaded(stream: _Inflated) -> tuple[dict[str, Any], dict[Key, ClientTable], 
         raise ValueError("expected an epoch of 16 hex digits")
     first, until = head["swept_ns"]
     return ({"epoch": head["epoch"], "boot_id": _text(head["boot_id"]),
-             "file_systems": list(head["file_systems"]), "swept_at": float(head["swept_at"]),
+             "file_systems": list(head["file_systems"]),
+             "is_last": head["is_last"] is True, "swept_at": float(head["swept_at"]),
              "swept_ns": (int(first), int(until)),
              "began": {_key(key): float(at) for key, at in head["began"]}}, tables, sums,
             {_key(key): [_loss(one) for one in losses] for key, losses in head["untold"]})

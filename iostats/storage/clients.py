@@ -10,6 +10,8 @@ is no one's; from there on every number goes up by what was done, and where some
 missing, that is said (losses).  Since the numbers are cumulative, an agent that is killed and goes
 on from an older state comes to the same ones; where it would not (a life ended: cleared, removed,
 restarted; or something cannot be read any more), the state is kept before that is told to anybody.
+A life that ended after the state was kept, while no agent looked, takes along what was told of it
+since then: then another epoch begins, or its clients would be behind what was told.
 
 What came in while a file or a target could not be read is left out, and said: it would be booked
 on a sweep in which it was not done.
@@ -88,6 +90,7 @@ class Clients:
         self._sums: dict[Key, NidSums] = {}
         self._began: dict[Key, float] = {}                 # since when these are added up
         self._is_first, self._must_keep, self._is_whole = True, True, True
+        self._may_lag = False                              # more was told than the state knows
         self._swept_at, self._swept_ns = 0.0, (0, 0)
         self._kept_at = 0.0
         self._heads: list[dict[str, Any]] = []             # of this sweep's blocks
@@ -135,9 +138,15 @@ class Clients:
                 *key, self.epoch, part["from"], part["until"], len(self._of_kind(key).rows),
                 part["targets"], part["unreadable"], some, part["bad"], part["why"],
                 self._began[key]))
+        has_ended = any(one["why"] in _ENDED for some in losses.values() for one in some)
+        if has_ended and self._may_lag:
+            self._say("clients' counters began again while no agent ran, and the agent before was "
+                      "killed: clients' amounts begin anew")
+            self._begin()
+            return self._read(found)
         self._swept_at, self._swept_ns = swept_at, (wall_ns, self._wall_ns())
-        self._is_first = False
-        self._must_keep |= any(one["why"] in _ENDED for some in losses.values() for one in some)
+        self._is_first = self._may_lag = False
+        self._must_keep |= has_ended
         self.cpu_s, self._is_whole = time.process_time() - began, True
         if self._must_keep:
             self.keep()
@@ -248,15 +257,18 @@ class Clients:
 
     # -- the state
 
-    def keep(self) -> None:
-        """Keep the state on the disk; a line where that fails."""
+    def keep(self, is_last: bool = False) -> None:
+        """
+        Keep the state on the disk; a line where that fails.  `is_last`: at an orderly end, so that
+        nothing is told after it.
+        """
         if not self._is_whole or not self.is_on or self._is_first:
             return
         self._kept_at = self._clock.now()
         try:
             client_state.save(self._path, {
                 "epoch": self.epoch, "boot_id": self._boot_id, "file_systems": self._file_systems,
-                "swept_at": self._swept_at, "swept_ns": self._swept_ns,
+                "is_last": is_last, "swept_at": self._swept_at, "swept_ns": self._swept_ns,
                 "began": [[key, at] for key, at in self._began.items()]}, self._tables,
                 self._sums, self._untold)
             self._must_keep = False
@@ -281,6 +293,7 @@ class Clients:
         self._swept_at, self._swept_ns = head["swept_at"], head["swept_ns"]
         self._began = head["began"]
         self._is_first = self._must_keep = False
+        self._may_lag = not head["is_last"]
         self._kept_at = self._clock.now()
         if head["boot_id"] != self._boot_id:
             for table in self._tables.values():

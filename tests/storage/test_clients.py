@@ -258,6 +258,42 @@ def test_an_agent_that_ends_goes_on_with_the_same_numbers(desk, number):
     assert [0, 41 * 23 + 37 * 5, 0, 28, 0] == desk.account.totals[(*OSTS, C1)]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_target_that_restarts_while_no_agent_runs(desk, number):
+    """
+    A killed agent has told more than its state has: another epoch begins, and then all counts
+    again.  The one that ended in order has not: its numbers go on.
+    """
+    site, kernel = desk.site(), desk.kernel("2.12")
+    kernel.save(desk.now, desk.root)
+    agent = desk.begin()
+    until(lambda: site.clients, what="a sweep")
+    kernel.write(desk.now, C1, 41, 23)
+    kernel.save(desk.now + NS, desk.root)
+    until(lambda: any(clients.get(C1, (0, 0))[1] for packed in list(site.clients)
+                      for _, clients in messages_of(packed)[1]), what="news")
+    agent.process.send_signal(number)
+    agent.process.wait(60)
+    first = {head["epoch"] for packed in site.clients for head, _ in messages_of(packed)[1]}
+    kernel.stop()
+    kernel.start(desk.now + 2 * NS)
+    kernel.mount(desk.now + 2 * NS, C1, "a")
+    kernel.write(desk.now + 2 * NS, "a", 37, 5)
+    kernel.save(desk.now + 50 * NS, desk.root)
+    done = desk.once()
+    gains, losses = desk.told()
+    now = {head["epoch"] for head, _ in messages_of(site.clients[-1])[1]}
+    if number == signal.SIGTERM:
+        assert (first, {OSTS: [("", clients_encoder.RESTARTED)]}) == (now, losses)
+        assert [0, 41 * 23 + 37 * 5, 0, 28, 0] == desk.account.totals[(*OSTS, C1)]
+    else:
+        assert first.isdisjoint(now) and {} == gained(gains)
+        assert "the agent before was killed: clients' amounts begin anew" in done.err
+    kernel.write(desk.now, "a", 53, 41)
+    gains, losses = desk.sweep(kernel)
+    assert ({C1: [0, 53 * 41, 0, 41, 0]}, {}) == (gained(gains), losses)
+
+
 @pytest.mark.parametrize("damage", [b"", b"iostats clients state 1\n", None])
 def test_a_damaged_state_is_another_epoch_and_said(desk, damage):
     """None: one byte of it is another one."""
