@@ -102,7 +102,7 @@ class AllJobs:
                     while await self.decide():
                         await asyncio.sleep(0)
             except StateError as error:
-                log.error("%s", error)
+                self._store.trouble.say(error)
                 await asyncio.sleep(5)
             except Exception:
                 log.exception("internal error; please report: in the list of all jobs")

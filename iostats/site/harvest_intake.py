@@ -295,7 +295,7 @@ class Harvest:
                 while self.checkpoints.step() or self.clients.step():
                     await asyncio.sleep(0)
             except StateError as error:
-                log.error("%s", error)
+                self._store.trouble.say(error)
                 await asyncio.sleep(5)
             except Exception:
                 log.exception("internal error; please report: in the harvest")

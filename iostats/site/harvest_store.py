@@ -97,7 +97,7 @@ class SweepStore:
     """The tables of the harvest in a store.Store; every method may raise StateError."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self.path = store, store.path
+        self._store, self.path, self.trouble = store, store.path, store.trouble
 
     # -- sweeps: on the disk with the store's next `commit`
 

@@ -212,12 +212,13 @@ class SiteServer(RpcServer):
             failed = error_response("503 Service Unavailable", protocol.INTERNAL_ERROR, str(error))
             for transport, _, _ in unsent:
                 super().send(transport, failed, False)
-            log.error("%s; the nodes keep their reports", error)
+            self._store.trouble.say(f"{error}; nodes and agents keep what they have, and send it "
+                                    f"again")
             for reload in (self.open_jobs.reload, self.harvest.reload):
                 try:
                     reload()
                 except StateError as worse:
-                    log.error("%s", worse)
+                    self._store.trouble.say(worse)
             return
         if had_changes:                              # so the disk is not full any more
             self.trouble = ""

@@ -114,7 +114,7 @@ class Records:
             self._harvest.forget_before(now - 86400 * self._config["site.keep_days"])
             self._runs.forget(now - 86400 * self._config["site.keep_reports_days"])
         except StateError as error:
-            log.error("%s", error)
+            self._store.trouble.say(error)
 
     async def make(self, keys: list[Key]) -> None:
         """Make and store the records of [Key], except those that wait for the batch system."""
@@ -168,7 +168,7 @@ class Records:
         try:
             await self.keep(made)
         except StateError as error:
-            log.error("%s", error)
+            self._store.trouble.say(error)
             for one in made:
                 one.job.due = self._store_now() + AGAIN_S
         except Exception:

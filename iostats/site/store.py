@@ -8,6 +8,7 @@ after the record is made of them: one that comes late makes a better record.
     store_schema.py      the tables
     store_database.py    transactions
     store_file.py        the file itself
+    store_trouble.py     what the log says when it cannot be written
     store_clock.py       the store's own time
     store_repair.py      what can be read of a damaged one
 """

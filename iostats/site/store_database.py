@@ -15,6 +15,7 @@ import sqlite3
 from iostats.base.errors import StateError
 from iostats.site import store_file
 from iostats.site.store_file import REPAIR_HINT
+from iostats.site.store_trouble import StoreTrouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class StoreDatabase:
     Attributes:
         path: of the file.
         connection: sqlite3's; what is changed by it directly is not checked.
+        trouble: what the log says of changes that fail.
     """
 
     connection: sqlite3.Connection
@@ -42,7 +44,7 @@ class StoreDatabase:
         `make(connection)` makes the tables of a new file; `upgrade(connection, path)` checks those
         that are there, in a transaction, with a StateError where they are not ours.
         """
-        self.path = path
+        self.path, self.trouble = path, StoreTrouble(path)
         self._is_open = False
         self._has_changes = False                      # that `commit` has to put on the disk
         self._broken: StateError | None = None         # why nothing can be put there any more
@@ -138,6 +140,7 @@ class StoreDatabase:
             self._has_changes = False
         except (*ERRORS, StateError) as error:
             raise self._failed(error) from None
+        self.trouble.written()
         return rows
 
     def _begin(self) -> None:
@@ -162,6 +165,8 @@ class StoreDatabase:
             if self.connection.in_transaction:
                 self._check_files()
                 self.connection.execute("ROLLBACK" if self._dropped else "COMMIT")
+                if not self._dropped:
+                    self.trouble.written()
         except (*ERRORS, StateError) as error:
             self._failed(error)
         dropped, self._dropped, self._has_changes = self._dropped, None, False
@@ -172,6 +177,7 @@ class StoreDatabase:
         """Drop all that is not on the disk; the StateError, which `commit` will raise as well."""
         failed = (error if isinstance(error, StateError) else
                   StateError(f"{self.path}: cannot be written: {error}"))
+        self.trouble.failed()
         if self.connection.in_transaction:            # for some errors SQLite has done it already
             with contextlib.suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")

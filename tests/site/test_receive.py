@@ -27,6 +27,7 @@ from iostats.base.errors import NotDelivered, StateError, WireError
 from iostats.cli.site_client import ask_site
 from iostats.server.rpc_server import Caller
 from iostats.site import receive as site_module
+from iostats.site import store_trouble
 from iostats.site.store import Key
 from iostats.wire import auth, jsonrpc, protocol
 
@@ -167,6 +168,37 @@ def test_no_node_is_answered_when_the_commit_fails(inside):
         inside, [])
 
 
+def test_a_full_disk_is_logged_once_and_its_end_once(inside, caplog, monkeypatch):
+    """Not for each sweep, nor for each report."""
+    inside.send("4700")
+    fill_up(inside.store)
+
+    def refused(job):
+        async def turn():
+            for node in ("nid1", "nid2"):
+                answer = inside.answer("report", a_report(job, node), node=node)
+                inside.server.send(Transport([], node), answer, keep=True)
+                with pytest.raises(StateError, match="disk is full"):
+                    keep_record(inside.store, Key("", "4700", 0), os.urandom(1 << 20))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        asyncio.run(turn())
+
+    for number in range(23):
+        refused(str(5000 + number))
+    [line] = [one.getMessage() for one in caplog.records]
+    assert line == (f"{inside.path}: cannot be written: database or disk is full; nodes and agents "
+                    f"keep what they have, and send it again (said once an hour)")
+    make_room(inside.store)
+    inside.send("4711")
+    assert 1 == len(caplog.records)                             # it may have been a small one
+    monkeypatch.setattr(store_trouble, "QUIET_S", 0.0)
+    for number in range(3):
+        inside.send(str(6000 + number))
+    assert [line, f"{inside.path}: can be written again"] == [
+        one.getMessage() for one in caplog.records]
+
+
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])
 def test_with_a_full_disk_the_nodes_keep_their_reports(desk):
     """The server keeps running, answers questions, and takes reports when there is room again."""
@@ -199,7 +231,7 @@ def test_with_a_full_disk_the_nodes_keep_their_reports(desk):
         def told():
             return desk.client("doctor", "--json", "--config", desk.cfg, job=False).out
         assert re.search(r"the server cannot keep what it gets: .*database or disk is full", told())
-        until(lambda: "database or disk is full; the nodes keep their reports" in server.err)
+        until(lambda: "disk is full; nodes and agents keep what they have" in server.err)
         assert THE_WORK == application(desk.record("4711"))
         (disk / "full").unlink()
         assert 0 == desk.hook("deliver").status and [] == desk.kept()
