@@ -119,10 +119,48 @@ def test_the_list_is_read_again_when_it_changes(desk):
     one.now += 5
     one.look()
     assert [NID, "node12b"] == one.nodes(NID, OTHER)
-    one.path.unlink()
+
+
+@pytest.mark.parametrize("break_it, why", [
+    (lambda path: path.unlink(), "cannot be read: No such file or directory"),
+    (lambda path: path.write_bytes(b"#" * 2048), "expected up to 0 MiB, got more")])
+def test_a_list_that_goes_wrong_leaves_the_names_that_it_had(desk, caplog, monkeypatch, break_it,
+                                                              why):
+    monkeypatch.setattr(node_names, "_MOST_BYTES", 1024)
+    one = desk(f"{NID} node11\n")
+    one.names.see([NID])
+    break_it(one.path)
     one.now += 5
     one.look()
-    assert [NID, "node12b"] == one.nodes(NID, OTHER)             # what it said before stays
+    assert ["node11"] == one.nodes(NID)
+    assert [f"{one.path}: {why}; the names that it had before are still used (site.cfg: [clients] "
+            f"names)"] == [record.getMessage() for record in caplog.records]
+
+
+def test_a_list_that_was_never_read_has_left_no_names(desk, caplog):
+    """At a start nothing was said before."""
+    one = desk(clients_names="/nonexistent/none")
+    one.names.see([NID])
+    one.look()
+    assert ["/nonexistent/none: cannot be read: No such file or directory; no names are taken from "
+            "it until then (site.cfg: [clients] names)"] == [
+                record.getMessage() for record in caplog.records]
+
+
+def test_a_list_on_a_file_server_that_hangs_says_what_is_used(desk, caplog, monkeypatch):
+    """With names from before, and without."""
+    one, other = desk(f"{NID} node11\n"), desk(clients_names="/nonexistent/none")
+    caplog.clear()
+
+    def hangs(path, version):
+        raise node_names.TimedOut
+    monkeypatch.setattr(node_names, "_content", hangs)
+    for names in (one, other):
+        names.now += 5
+        names.look()
+    assert ["the names that it had before are still used", "no names are taken from it yet"
+            ] == [record.getMessage().partition("no answer; ")[2].partition(" (site.cfg")[0]
+                  for record in caplog.records]
 
 
 def test_a_list_that_cannot_be_read_is_named_once(desk, caplog):

@@ -64,7 +64,7 @@ class NodeNames:
         self._asking = 0
         self._pause_s, self._retry_at = _FIRST_PAUSE_S, 0.0
         self._version: tuple[int, ...] | None = None
-        self._look_at, self._is_reading = 0.0, False
+        self._look_at, self._is_reading, self._was_read = 0.0, False, False
         if self._path:
             self._read(_content(self._path, None), None)
 
@@ -160,15 +160,14 @@ class NodeNames:
         self._is_reading = False
         if error is not None:                           # a file server that hangs takes threads
             self._look_at = self._clock() + _LONGEST_PAUSE_S
-            log.error("%s: cannot be read: no answer; what it said before stays (site.cfg: "
-                      "[clients] names)", self._path)
+            self._say("cannot be read: no answer")
         if error is not None or found is None:          # it did not come, or has not changed
             return
         self._version, text, why = found
         if why:
-            log.error("%s: %s; what it said before stays (site.cfg: [clients] names)", self._path,
-                      why)
+            self._say(why)
             return
+        self._was_read = True
         listed, wrong = parsed_names(text, self._path)
         for line in wrong:
             log.warning("%s", one_line(line))
@@ -178,6 +177,12 @@ class NodeNames:
                 self._rename(nid)
                 if nid not in listed and _address_of(nid):
                     heapq.heappush(self._due, (0.0, nid))
+
+    def _say(self, why: str) -> None:
+        """Log why the list cannot be taken as it is now, and which names are used."""
+        log.error("%s: %s; %s (site.cfg: [clients] names)", self._path, why, (
+            "the names that it had before are still used" if self._was_read else
+            "no names are taken from it yet"))
 
 
 def _content(path: str, version: tuple[int, ...] | None
