@@ -120,6 +120,11 @@ class TwoSites:
         self.alkindi.again()
         self.begin()
 
+    def stop_relay(self):
+        """An orderly end, and another start."""
+        self.alkindi.harvest.close()
+        self.kill_relay()
+
     def first_sweeps(self):
         """All clients are known, and have done nothing."""
         for server in SERVERS:
@@ -284,6 +289,52 @@ def test_times_are_by_the_clusters_clock(tmp_path, ahead_s):
         for agent in sites.xe.harvest.agents.values():
             assert agent.slot % EVERY_S == 0 and sites.xe.now - 2 * EVERY_S < agent.slot <= (
                 sites.xe.now)
+    finally:
+        delivery.client.call = call
+        sites.close()
+
+
+def test_a_storage_server_whose_targets_another_one_reads_now_is_not_told_of_at_each_start(
+        tmp_path):
+    """After a failover, or under another name; what the cluster lacks of it, it is told once."""
+    call = delivery.client.call
+    sites = TwoSites(tmp_path)
+    try:
+        sites.first_sweeps()
+        some, more = (41_003, 53_007, 23, 37, 43, 61), (1009, 0, 11, 0, 3, 7)
+        less = (0, 8117, 0, 5, 2, 3)
+        sites.agents["mgmt1"] = ClientAgent("mgmt1", every=EVERY_S, targets={
+            ("gdata", kind): [f"{kind}0123"] for kind in ("OST", "MDT")})
+        sites.agents["oss3"] = ClientAgent("oss3", every=EVERY_S,
+                                           targets=sites.agents["mgmt1"].targets)
+        sites.sweep("mgmt1", {OURS: NOTHING})
+        sites.turn()
+        sites.is_away = True
+        sites.sweep("mgmt1", {OURS: some})
+        sites.relays.close()
+        shutil.rmtree(sites.directory / "spool")
+        sites.stop_relay()
+        sites.alkindi.now += 10 * EVERY_S
+        sites.sweep("oss3", {OURS: NOTHING})
+        sites.is_away = False
+        sites.stop_relay()
+        for gains in (NOTHING, more):
+            for _ in range(4):
+                sites.turn()
+            sites.sweep("oss3", {OURS: gains})
+        for _ in range(4):
+            sites.turn()
+        heard = sites.xe.harvest.agents["mgmt1@alkindi"].heard
+        assert sites.of(sites.xe)[OURS].low == added(some, more)
+        for _ in range(3):
+            sites.stop_relay()
+            sites.turn()
+            sites.sweep("oss3", {OURS: less})
+            for _ in range(4):
+                sites.turn()
+        assert sites.of(sites.xe)[OURS].low == added(some, more, less, less, less)
+        assert not [line for line in sites.said if "full sweep" in line], sites.said
+        assert sites.xe.harvest.agents["mgmt1@alkindi"].heard == heard
     finally:
         delivery.client.call = call
         sites.close()

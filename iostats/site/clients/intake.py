@@ -114,6 +114,8 @@ class ClientHarvest:
         self._checkpoints = Checkpoints(self._store, self.sources, {
             key: len(saved[key]) for key in self.sources if key in saved})
         is_damaged |= self._replay()
+        for source in self.sources.values():        # the state of who lost a target may be older
+            taken_over(source, self._sources_of(source.file_system))
         for known in self.nids.values():
             self.names.see(known.names)
         return is_damaged

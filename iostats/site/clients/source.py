@@ -281,9 +281,12 @@ def taken_over(source: ClientSource,
     for other in others:
         if other is source or other.kind != source.kind or other.read_from is None:
             continue
-        for target in source.last.targets if source.last else ():
+        for target, read_at in source.whole.items():
+            if other.whole.get(target, math.inf) > read_at:
+                continue                            # not its, or its again
+            del other.whole[target]
             began = source.began_of[target]
-            if other.whole.pop(target, None) is not None and other.read_from < began:
+            if other.read_from < began:
                 found.append((other.node, MarkedLoss(other.read_from, began, target, "", LEFT)))
     return found
 

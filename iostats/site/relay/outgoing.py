@@ -7,6 +7,7 @@ It is called on the server's loop, and gives what it has to a thread for each de
 from __future__ import annotations
 
 import logging
+import math
 from collections import namedtuple
 
 import numpy
@@ -129,6 +130,8 @@ class Relays:
         """
         Tell all of a storage server that is silent, where a destination needs that; one at a time,
         as it takes a moment.
+
+        One whose targets others read now, and of which a destination has all, is left out.
         """
         if not self.destinations:
             return
@@ -137,6 +140,8 @@ class Relays:
             if relays.is_relayed(node) or agent is None or not agent.slot or self._parts.get(node):
                 continue
             wanting = [one for one in self.destinations if one.needs_all(node) and one.has_room]
+            if wanting and (until := _gone_since(node, clients)) is not None:
+                wanting = [one for one in wanting if one.told_until(node, -math.inf) < until]
             if wanting:
                 sweep = self._everything(
                     RelayedSweep(node, "", int(agent.slot), int(agent.every), True, ()), clients)
@@ -168,6 +173,14 @@ class Relays:
         """What is not sent is sent after the next start."""
         for destination in self.destinations:
             destination.close()
+
+
+def _gone_since(node: str, clients: ClientHarvest) -> float | None:
+    """When the last reading of a storage server ended whose targets others read now; None."""
+    sources = [one for one in clients.sources.values() if one.node == node]
+    if any(one.whole or not one.began_of for one in sources):
+        return None
+    return max((one.read_until for one in sources if one.read_until is not None), default=None)
 
 
 def _readings(parts: list[Any]) -> list[RelayedReading]:
