@@ -13,7 +13,7 @@ from iostats.base.errors import ConfigError, IostatsError
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.site import clock
 from iostats.wire import client, protocol, relays, secret
-from iostats.wire.relay_auth import RelaySecret
+from iostats.wire.relay_auth import RelaySecret, secret_from, secret_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ def _destination(config: Config, to: Destination, name: str) -> list[Check]:
     """Whether a cluster's server knows this relay, and what waits for it."""
     what = f"relay to {to.cluster}"
     try:
-        signs = [RelaySecret(name, secret.load(to.secret), cluster=to.cluster)]
+        signs = [RelaySecret(name, secret_to(to), cluster=to.cluster)]
     except IostatsError as error:
         return [Check(NOTE if os.geteuid() else PROBLEM, what, str(error),
-                      "" if os.geteuid() else "systemctl restart iostats-site.service")]
+                      "" if os.geteuid() or os.path.lexists(to.secret)
+                      else "systemctl restart iostats-site.service")]
     there = f"{to.host}:{to.port}"
     try:
         hello, by = client.server_at(to.host, to.port, protocol.SITE, signs, name)
@@ -86,7 +87,7 @@ def _source(config: Config, source: Source) -> Check:
     """Whether there is a secret by which a relay can be known."""
     what = f"relay from {source.name}"
     try:
-        password = secret.load(source.secret)
+        password = secret_from(source)
     except IostatsError as error:
         return Check(NOTE if os.geteuid() else PROBLEM, what, str(error))
     try:

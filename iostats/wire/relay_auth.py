@@ -8,6 +8,8 @@ secret proves no node, the site's secret no relay, and no message is of use in t
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 import time
 
 from iostats.base.errors import IostatsError, StateError
@@ -19,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from iostats.wire.relays import Source
+    from iostats.wire.relays import Destination, Source
 
 _LOOK_EVERY_S = 5.0                 # at a relay's secret, which may be new
 
@@ -48,6 +50,45 @@ class RelaySecret(Secret):
 def claimed_by(relay: str) -> str:
     """How a log tells a relay from a node of that name."""
     return f"relay {relay}"
+
+
+_RESTART = "systemctl restart iostats-site.service"
+_DENIED = "it has to belong to the user of the site's server, or to root where that is root"
+
+
+def secret_to(to: Destination) -> bytes:
+    """The secret by which this server relays to a cluster; IostatsError."""
+    path, copy = shlex.quote(to.secret), f"then copy it to {to.host}"
+    require_safe_directory(to.secret)
+    anew = f"rm {path}, {_RESTART}, which makes a new one; {copy}"
+    return secret.load(to.secret, secret.SecretHints(
+        f"{_RESTART} makes it; {copy}", anew,
+        f"chmod 600 {path}, or if they may have: {anew}", _DENIED))
+
+
+def secret_from(source: Source) -> bytes:
+    """The secret of a relay that may speak here; IostatsError."""
+    path = shlex.quote(source.secret)
+    require_safe_directory(source.secret)
+    copy = (f"scp -p {source.name}:{shlex.quote(os.path.dirname(source.secret))}/CLUSTER.secret "
+            f"{path}, with the name of this cluster there ([relay] in its site.cfg)")
+    return secret.load(source.secret, secret.SecretHints(
+        f"copy it from the server that relays: {copy}", f"copy it again: {copy}",
+        f"chmod 600 {path}, or if they may have: remove it on {source.name}, {_RESTART} there, "
+        f"which makes a new one, and copy that", _DENIED))
+
+
+def require_safe_directory(path: str) -> None:
+    """StateError where others can write to the directory of the secret `path`."""
+    directory = os.path.dirname(path)
+    try:
+        mode = stat.S_IMODE(os.stat(directory).st_mode)
+    except OSError:
+        return                                      # there is no secret either
+    if mode & 0o022:
+        raise StateError(f"{directory}: expected a directory of mode 0700, got mode {mode:04o}; "
+                         f"others could have put a secret there: look whose its files are, and "
+                         f"chmod 700 {shlex.quote(directory)} ([site] relay_secrets)")
 
 
 class RelaySecrets:
@@ -86,7 +127,8 @@ class RelaySecrets:
         path = self._sources[name].secret
         try:
             found = os.stat(path)
-            mark: object = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
+            mark: object = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode,
+                            os.stat(os.path.dirname(path)).st_mode)
         except OSError:
             mark = None
         if name in self._looked and self._looked[name][1] == mark:
@@ -94,7 +136,7 @@ class RelaySecrets:
             return
         self._looked[name] = self._steady(), mark
         try:
-            password = secret.load(path)
+            password = secret_from(self._sources[name])
             if password == self._of_site():
                 raise StateError(f"{path}: expected another secret than [site] secret, which "
                                  f"would make the relay root here; remove it, and copy the "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import namedtuple
 
 from iostats.base.errors import ConfigError, NotDelivered, StateError
 from iostats.base.job_id import as_filename
@@ -16,6 +17,21 @@ from iostats.base.private_files import make_directories, read_text, write_whole
 
 VARIABLE = "IOSTATS_SECRET"
 _SHORTEST = 16
+
+SecretHints = namedtuple("SecretHints", "missing short shared denied")
+SecretHints.__doc__ = """
+What to do about a secret.
+
+Attributes:
+    missing, short: where there is none, or one of too few characters.
+    shared: where others can read it; `denied`: where we cannot.
+"""
+_NEW_ONE = "remove it where the server runs, which makes a new one"
+_OF_A_SERVER = SecretHints(
+    "the server makes it: is that running, and is the directory shared, or the file copied to "
+    "here?", _NEW_ONE, _NEW_ONE,
+    "it is another user's.  The site's server authenticates ordinary users by munge: [server] "
+    "auth = munge secret in site.cfg, here and there")
 
 
 def where(named: str | None, directory: str, job: str) -> str | None:
@@ -35,35 +51,31 @@ def where(named: str | None, directory: str, job: str) -> str | None:
     return os.path.join(home, as_filename(job) + ".secret")
 
 
-def load(path: str | None) -> bytes:
+def load(path: str | None, hints: SecretHints = _OF_A_SERVER) -> bytes:
     """
     The secret's bytes, from `path`, or from the environment when that is None.
 
     Raises NotDelivered when there is none yet, StateError when it is not safe to use.
     """
-    text = (os.environ[VARIABLE] if path is None else _read(path)).strip()
+    text = (os.environ[VARIABLE] if path is None else _read(path, hints)).strip()
     if len(text) < _SHORTEST:
         raise StateError(f"{path or VARIABLE}: expected a secret of at least {_SHORTEST} "
-                         f"characters, got {len(text)}; remove it where the server runs, which "
-                         f"makes a new one")
+                         f"characters, got {len(text)}; {hints.short}")
     return text.encode("latin-1", "replace")
 
 
-def _read(path: str) -> str:
+def _read(path: str, hints: SecretHints) -> str:
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
             raise StateError(f"{path}: expected a file of mode 0600, got mode "
                              f"{stat.S_IMODE(found.st_mode):04o}; others could have read it: "
-                             f"remove it where the server runs, which makes a new one")
+                             f"{hints.shared}")
         return read_text(path)
     except FileNotFoundError:
-        raise NotDelivered(f"{path}: no secret; the server makes it: is that running, and is the "
-                           f"directory shared, or the file copied to here?") from None
+        raise NotDelivered(f"{path}: no secret; {hints.missing}") from None
     except PermissionError as error:
-        raise StateError(f"{path}: cannot be read: {error.strerror}; it is another user's.  The "
-                         f"site's server authenticates ordinary users by munge: [server] auth = "
-                         f"munge secret in site.cfg, here and there") from None
+        raise StateError(f"{path}: cannot be read: {error.strerror}; {hints.denied}") from None
     except OSError as error:
         raise StateError(f"{path}: cannot be read: {error.strerror}") from None
 

@@ -6,10 +6,11 @@ import os
 
 import pytest
 
+from iostats.base.errors import NotDelivered, StateError
 from iostats.wire import protocol
 from iostats.wire.auth import AuthenticationError, Secret
-from iostats.wire.relay_auth import RelaySecret, RelaySecrets
-from iostats.wire.relays import Source
+from iostats.wire.relay_auth import RelaySecret, RelaySecrets, secret_to
+from iostats.wire.relays import Destination, Source
 
 NONCE, BODY, NOW = "23" * 16, b'{"jsonrpc":"2.0"}', 1_795_000_000
 OURS, OTHER = b"0123456789abcdef", b"fedcba9876543210"
@@ -116,8 +117,10 @@ def test_a_secret_that_is_missing_or_readable_by_others_is_told_once_and_read_la
         with pytest.raises(AuthenticationError):
             desk.asks(header(nonce=nonce))
     [line] = desk.said
-    assert line.startswith(f"relay alkindi is refused: {path}: expected a file of mode 0600, got "
-                           f"mode 0640")
+    assert line == (
+        f"relay alkindi is refused: {path}: expected a file of mode 0600, got mode 0640; others "
+        f"could have read it: chmod 600 {path}, or if they may have: remove it on alkindi, "
+        f"systemctl restart iostats-site.service there, which makes a new one, and copy that")
     path.chmod(0o600)
     with pytest.raises(AuthenticationError):                # it was looked at a moment ago
         desk.asks(header(nonce="41" * 16))
@@ -127,7 +130,46 @@ def test_a_secret_that_is_missing_or_readable_by_others_is_told_once_and_read_la
     desk.steady += 6
     with pytest.raises(AuthenticationError):
         desk.asks(header(nonce="47" * 16))
-    assert len(desk.said) == 2 and "no secret" in desk.said[1]
+    assert desk.said[1:] == [
+        f"relay alkindi is refused: {path}: no secret; copy it from the server that relays: scp -p "
+        f"alkindi:{desk.directory}/CLUSTER.secret {path}, with the name of this cluster there "
+        f"([relay] in its site.cfg)"]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o720])
+def test_a_directory_that_others_can_write_to_is_refused_on_both_sides(desk, mode):
+    """Until it is right again."""
+    path = desk.write("alkindi", OURS)
+    desk.directory.chmod(mode)
+    desk.start("alkindi")
+    with pytest.raises(AuthenticationError):
+        desk.asks(header())
+    message = (f"{desk.directory}: expected a directory of mode 0700, got mode {mode:04o}; others "
+               f"could have put a secret there: look whose its files are, and chmod 700 "
+               f"{desk.directory} ([site] relay_secrets)")
+    assert desk.said == [f"relay alkindi is refused: {message}"]
+    to = Destination("xe", "xepbs", 19990, {}, str(path))
+    with pytest.raises(StateError) as error:
+        secret_to(to)
+    assert str(error.value) == message
+    desk.directory.chmod(0o755)
+    desk.steady += 6
+    assert desk.asks(header(nonce="41" * 16)) == "alkindi" and secret_to(to) == OURS
+
+
+def test_a_relays_own_secret_is_made_by_its_server(tmp_path):
+    """What to do there about one that is missing, or that others can read."""
+    to = Destination("xe", "xepbs", 19990, {}, str(tmp_path / "xe.secret"))
+    with pytest.raises(NotDelivered) as error:
+        secret_to(to)
+    assert str(error.value) == (f"{to.secret}: no secret; systemctl restart iostats-site.service "
+                                f"makes it; then copy it to xepbs")
+    (tmp_path / "xe.secret").write_bytes(OURS)
+    (tmp_path / "xe.secret").chmod(0o644)
+    with pytest.raises(StateError) as error:
+        secret_to(to)
+    assert f"could have read it: chmod 600 {to.secret}, or if they may have: rm {to.secret}, " in (
+        str(error.value))
 
 
 def test_a_new_secret_takes_the_place_of_the_old_one(desk):

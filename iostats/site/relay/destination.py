@@ -25,7 +25,7 @@ from iostats.storage.schedule import Pace
 from iostats.wire import relays, secret
 from iostats.wire.messages.clients_encoder import MAGIC, block_head, packed_clients
 from iostats.wire.messages.sweep_encoder import SweepMessages
-from iostats.wire.relay_auth import RelaySecret
+from iostats.wire.relay_auth import RelaySecret, require_safe_directory, secret_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,6 +118,10 @@ class RelayDestination:
         self._said: dict[object, float] = {}
         self._most = config["site.relay_spool_bytes"]
         try:
+            require_safe_directory(to.secret)
+        except StateError as error:
+            say(f"relay to {to.cluster}: {error}")
+        try:
             if secret.make(to.secret):
                 say(f"{to.secret}: a new secret; copy it to {to.host}, to the directory [site] "
                     f"relay_secrets there, as {name}.secret")
@@ -130,8 +134,7 @@ class RelayDestination:
         self._told = ToldUntil(os.path.join(spool.directory, "told"))
         self._delivery = Delivery(
             config, name, (to.host, to.port), self._pace, self._say,
-            self._lost, spool, lambda: [RelaySecret(name, secret.load(to.secret),
-                                                    cluster=to.cluster)],
+            self._lost, spool, lambda: [RelaySecret(name, secret_to(to), cluster=to.cluster)],
             f"the server of cluster {to.cluster}", self._taken)
         self.clock = self._delivery.clock
         self._chains: dict[str, _Chain] = {}
