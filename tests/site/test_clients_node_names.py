@@ -143,7 +143,7 @@ def test_a_list_that_was_never_read_has_left_no_names(desk, caplog):
     one.names.see([NID])
     one.look()
     assert ["/nonexistent/none: cannot be read: No such file or directory; no names are taken from "
-            "it until then (site.cfg: [clients] names)"] == [
+            "it yet (site.cfg: [clients] names)"] == [
                 record.getMessage() for record in caplog.records]
 
 
