@@ -246,7 +246,8 @@ OPTIONS = {
         "yes: names of /etc/hosts and DNS without their domain, as most batch systems have "
         "them.")),
     "clients.detail_hours": number(1, 24 * 366, 48, (
-        "For how many hours what clients did is kept by sweep; after that by hour.")),
+        "For how many hours what clients did is kept by sweep; after that by hour.  keep_days ends "
+        "both, so more hours than it has change nothing.")),
     "clients.keep_days": number(1, 36500, 90, "How many days what clients did is kept."),
     "clients.jobs_interval": number(0, 3600, 60, (
         "Where storage servers tell of their clients, the site's server asks the batch system for "

@@ -302,6 +302,33 @@ def test_sweeps_become_hours_and_then_go(tmp_path, monkeypatch):
     assert [] == rows()
 
 
+def test_sweeps_go_with_keep_days_however_long_detail_hours_are(tmp_path, monkeypatch):
+    """A year by sweep, of which a day is kept: sweeps of 23 hours ago are there, of 25 are not."""
+    desk = HarvestInside(tmp_path / "site.sqlite", clients_detail_hours=8784, clients_keep_days=1)
+    passed = [0.0]
+    monkeypatch.setattr(type(desk.store), "now", lambda store: BEGAN + passed[0])
+    monkeypatch.setattr(intake.time, "monotonic", lambda: desk.now)
+    agent = ClientAgent("oss1")
+    told(desk, agent, {KEY: {NIDS[0]: [0] * 5}})
+    for number in (23, 37, 41):
+        told(desk, agent, {KEY: {NIDS[0]: [number, 0, 1, 0, 0]}})
+        desk.turn()
+
+    def after(hours):
+        passed[0] += 3600 * hours
+        desk.now += 3600 * hours
+        desk.turn()
+        return [merged for merged, in desk.store.rows("SELECT merged FROM client_gains")]
+    assert [0] * 3 == after(23)
+    began = float(BEGAN)
+    [totals] = desk.did(began, began + 100).values()
+    assert (101, []) == (totals.low[0], [why for why in totals.why if "is kept for" in why])
+    assert [] == after(2)
+    told(desk, agent, {KEY: {NIDS[0]: [53, 0, 1, 0, 0]}})
+    [totals] = desk.did(began, desk.now).values()
+    assert totals.is_lower_bound and "what clients did is kept for 1 day" in totals.why
+
+
 # -- damage ------------------------------------------------------------------------------------
 
 def a_history(desk, sweeps=4):

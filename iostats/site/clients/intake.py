@@ -391,6 +391,6 @@ class ClientHarvest:
                 sums.mark_loss(loss, node, name, known)
             if sums.began + slack_s[0] < self._now() - _DAY_S * (
                     days := self._config["clients.keep_days"]):
-                sums.mark(-1, f"what clients did is kept for {days} days")
+                sums.mark(-1, f"what clients did is kept for {days} day{'s' * (days != 1)}")
             mark_unread(sums, self._sources_of(name), self._silent.get(name, ()), slack_s)
             yield
