@@ -11,6 +11,11 @@ import re
 
 _LNET = re.compile(r"([a-z](?:[a-z0-9]*[a-z])?)([0-9]{0,5})")      # its number has 16 bits
 
+# Types of networks, libcfs_netstrfns[] of these releases.
+_TYPES = frozenset((
+    "tcp", "o2ib", "gni", "gip", "ptlf", "kfi", "efa", "bxi3f",                 # 2.17
+    "cib", "elan", "gm", "iib", "mx", "openib", "ptl", "ra", "vib"))            # up to 2.7
+
 
 def lnet(text: str) -> str | None:
     """
@@ -23,6 +28,17 @@ def lnet(text: str) -> str | None:
     if found is None or int(found[2] or 0) > 0xffff:
         return None
     return found[1] + str(int(found[2] or 0) or "")
+
+
+def lnet_of_clients(text: str) -> str | None:
+    """
+    The same, where it is of a type that Lustre has for clients.
+
+    >>> [lnet_of_clients(text) for text in ("o2ib02", "bxi3f4", "banana", "lo")]
+    ['o2ib2', 'bxi3f4', None, None]
+    """
+    found = lnet(text)
+    return found if found and found.rstrip("0123456789") in _TYPES else None
 
 
 def lnet_of(nid: str) -> str | None:

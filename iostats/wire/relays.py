@@ -23,7 +23,7 @@ from collections import namedtuple
 
 from iostats.base.errors import ConfigError, UsageError
 from iostats.base.job_id import LONGEST_NODE_NAME
-from iostats.lustre.nids import lnet, lnet_of
+from iostats.lustre.nids import lnet_of, lnet_of_clients
 from iostats.wire import client
 
 TYPE_CHECKING = False
@@ -68,7 +68,6 @@ class Source(_Source):
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE_SYSTEM = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _NIDS = re.compile(r"[0-9A-Za-z.:*]{1,64}@[a-z][a-z0-9]*")
-_SERVER_ITSELF = "lo"
 
 
 def own_name(config: Config) -> str:
@@ -86,8 +85,8 @@ def destinations(config: Config) -> list[Destination]:
     for key, text in config.free["relay"].items():
         where = f"{config.origin[f'relay.{key}']}: [relay] {key}"
         for word in key.split():
-            network = lnet(word)
-            if network is None or network == _SERVER_ITSELF:
+            network = lnet_of_clients(word)
+            if network is None:
                 raise ConfigError(f"{where}: expected LNets such as o2ib2 or tcp, as in the NIDs "
                                   f"of a cluster's nodes (lctl list_nids), got {word!r}")
             for one in text.split(","):
@@ -142,11 +141,12 @@ def sources(config: Config) -> dict[str, Source]:
                                   f"it would count twice; remove one")
         networks, nids = set(), []
         for one in those.split():
-            network = lnet(one)
-            if network is not None and network != _SERVER_ITSELF:
+            address, at, word = one.rpartition("@")
+            network = lnet_of_clients(word)
+            if network is not None and not at:
                 networks.add(network)
-            elif _NIDS.fullmatch(one) and lnet_of(one) not in (None, _SERVER_ITSELF):
-                nids.append(f"{one.rpartition('@')[0]}@{lnet_of(one)}")
+            elif network is not None and _NIDS.fullmatch(one):
+                nids.append(f"{address}@{network}")
             else:
                 raise ConfigError(f"{where}: expected LNets (o2ib2) or NIDs (10.9.*@o2ib2) behind "
                                   f"the semicolon, got {one!r}")

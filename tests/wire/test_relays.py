@@ -40,6 +40,14 @@ def test_a_nids_network_is_behind_its_last_at():
                                      "a@b@tcp5")] == ["o2ib2", "tcp", "lo", None, None, "tcp5"]
 
 
+@pytest.mark.parametrize("text", [
+    "tcp", "tcp5", "o2ib2", "gni", "gni99", "kfi", "efa3", "bxi3f", "bxi3f4", "gip", "ptlf", "mx2"])
+def test_networks_of_all_types_that_lustre_has_can_be_relayed(configured, text):
+    """libcfs_netstrfns[], 2.5 to 2.17."""
+    [one] = relays.destinations(configured(f"[relay]\n{text} = xepbs xe\n"))
+    assert one.lnets == {text: frozenset()}
+
+
 # -- [relay] ---------------------------------------------------------------------------------
 
 
@@ -61,6 +69,10 @@ def test_lnets_clusters_and_file_systems_of_relay(configured):
                         "(lctl list_nids), got 'O2IB'"),
     ("lo = xepbs xe", "expected LNets such as o2ib2 or tcp, as in the NIDs of a cluster's nodes "
                       "(lctl list_nids), got 'lo'"),
+    ("nonsense = xepbs xe", "expected LNets such as o2ib2 or tcp, as in the NIDs of a cluster's "
+                            "nodes (lctl list_nids), got 'nonsense'"),
+    ("o2ib2 tpc5 = xepbs xe", "expected LNets such as o2ib2 or tcp, as in the NIDs of a cluster's "
+                              "nodes (lctl list_nids), got 'tpc5'"),
     ("o2ib2 = xepbs", "expected HOST:PORT CLUSTER, such as xepbs:19990 xe, and a comma before "
                       "another one, got 'xepbs'"),
     ("o2ib2 =", "expected HOST:PORT CLUSTER, such as xepbs:19990 xe, and a comma before another "
@@ -108,6 +120,12 @@ def test_who_may_speak_of_which_clients(configured):
                                 "semicolon, got 'g/data'"),
     ("alkindi = gdata; node-1", "[relay_from] alkindi: expected LNets (o2ib2) or NIDs "
                                "(10.9.*@o2ib2) behind the semicolon, got 'node-1'"),
+    ("alkindi = gdata; banana", "[relay_from] alkindi: expected LNets (o2ib2) or NIDs "
+                                "(10.9.*@o2ib2) behind the semicolon, got 'banana'"),
+    ("alkindi = gdata; tcp 10.9.*@o3ib", "[relay_from] alkindi: expected LNets (o2ib2) or NIDs "
+                                         "(10.9.*@o2ib2) behind the semicolon, got '10.9.*@o3ib'"),
+    ("alkindi = gdata; @tcp", "[relay_from] alkindi: expected LNets (o2ib2) or NIDs "
+                              "(10.9.*@o2ib2) behind the semicolon, got '@tcp'"),
     ("alkindi = gdata; *@lo", "[relay_from] alkindi: expected LNets (o2ib2) or NIDs "
                               "(10.9.*@o2ib2) behind the semicolon, got '*@lo'"),
     ("other = gdata; tcp5\nalkindi = home gdata; o2ib2",
