@@ -12,15 +12,18 @@ from iostats.base import disk_queue
 from iostats.base.errors import ConfigError, IostatsError
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.site import clock
-from iostats.wire import client, protocol, relays, secret
+from iostats.wire import auth, client, protocol, relays, secret
 from iostats.wire.relay_auth import RelaySecret, secret_from, secret_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from iostats.base.config import Config
     from iostats.wire.relays import Destination, Source
 
 _LATE_S = 300.0
+_NAMED = 10
 
 
 def examine(config: Config) -> list[Check]:
@@ -35,7 +38,34 @@ def examine(config: Config) -> list[Check]:
     if not os.path.lexists(config["site.store"]):
         return []                                   # of another host
     return [one for to in destinations for one in _destination(config, to, name)] + [
-        _source(config, source) for source in sources.values()]
+        _source(config, source) for source in sources.values()] + _unknown(
+            config, destinations, sources.values(), name)
+
+
+def _unknown(config: Config, destinations: Iterable[Destination], sources: Iterable[Source],
+             node: str) -> list[Check]:
+    """[Check] of LNets of which no client is known, where some are of others."""
+    try:
+        host, port = client.site_server(config)
+        signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
+        known = client.call(host, port, protocol.SITE, signs, node, "lnets", {})
+    except (IostatsError, OSError):
+        return []                                   # other lines say why
+    if not known:
+        return []
+    wanted = [(f"relay to {to.cluster}", network, names or known.keys())
+              for to in destinations for network, names in to.lnets.items()] + [
+        (f"relay from {source.name}", network, source.file_systems)
+        for source in sources for network in sorted(source.lnets)]
+    found = []
+    for what, network, names in wanted:
+        there = sorted({one for name in names for one in known.get(name, {})})
+        if network not in there:
+            found.append(Check(NOTE, f"{what}, {network}", (
+                f"no client of {', '.join(sorted(names)[:_NAMED])} is known in LNet {network}"
+                + (f", only in {', '.join(there[:_NAMED])}" if there else "")
+                + ": is it the one of `lctl list_nids` on the cluster's nodes?")))
+    return found
 
 
 def _destination(config: Config, to: Destination, name: str) -> list[Check]:

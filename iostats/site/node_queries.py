@@ -21,6 +21,7 @@ from iostats.base.errors import WireError, one_line
 from iostats.load.amounts import CLIENT_METRICS
 from iostats.load.ranking import natural
 from iostats.lustre.exports import is_server_itself
+from iostats.lustre.nids import lnet_of
 from iostats.report.node_fields import METRICS, NAMES, REQUESTS, SORTED_BY
 from iostats.site import client_load
 from iostats.wire import protocol
@@ -65,6 +66,26 @@ class NodesParams(msgspec.Struct):
             raise ValueError(f"sort: expected one of {', '.join(SORTED_BY)}")
         if self.until is not None and self.until < self.since:
             raise ValueError("until: expected no moment before `since`")
+
+
+class LnetsParams(msgspec.Struct):
+    """The params of the site server's `lnets`: none."""
+
+
+def lnets(clients: Any, user: Optional[str]) -> Generator[None, None, dict[str, dict[str, int]]]:
+    """{file system: {LNet: how many of its clients are known}}, in steps; `user`: None for all."""
+    if user is not None:
+        raise WireError(protocol.REFUSED, f"expected root or one of [site] readers, got {user}")
+    found: dict[str, dict[str, int]] = {}
+    for file_system, known in list(clients.nids.items()):
+        counts = found[file_system] = {}
+        for number in range(len(known)):
+            if number % AT_ONCE == 0:
+                yield
+            network = lnet_of(known.names[number])
+            if network is not None:
+                counts[network] = counts.get(network, 0) + 1
+    return found
 
 
 class _NodeSum:

@@ -110,7 +110,8 @@ class SiteServer(RpcServer):
                             jobs=Method(self._listed, JobsParams),
                             load=Method(self._load, load_queries.LoadParams),
                             query=Method(self._query, load_queries.QueryParams),
-                            nodes=Method(self._nodes, node_queries.NodesParams))
+                            nodes=Method(self._nodes, node_queries.NodesParams),
+                            lnets=Method(self._lnets, node_queries.LnetsParams))
         self._relays = RelaysFrom(config, now)
         self._for_relays = {name: Method(self._not_for_relays, msgspec.Raw)
                             for name in self.methods} | {
@@ -286,6 +287,10 @@ class SiteServer(RpcServer):
     def _nodes(self, ask: node_queries.NodesParams,
                sender: Sender) -> Generator[None, None, dict[str, Any]]:
         return self._of_nodes.answer(self.harvest.clients, ask, self._user(sender))
+
+    def _lnets(self, ask: node_queries.LnetsParams,
+               sender: Sender) -> Generator[None, None, dict[str, dict[str, int]]]:
+        return node_queries.lnets(self.harvest.clients, self._user(sender))
 
 
 def _checked_job(job: str) -> str:

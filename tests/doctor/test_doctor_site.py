@@ -199,6 +199,27 @@ def test_a_relay_and_its_cluster_say_what_is_in_the_way(tmp_path):
             "relay to xe"]
 
 
+@as_root
+def test_an_lnet_of_which_no_client_is_known_is_told(tmp_path):
+    """It may be mistyped; one that has clients has no line."""
+    with RelaySite(tmp_path / "alkindi", "alkindi") as alkindi, RelaySite(
+            tmp_path / "xe", "xe") as xe:
+        alkindi.relays_to(xe, "o2ib2 o2ib23")
+        alkindi.hears(xe, "home; tcp")
+        alkindi.site()
+        alkindi.clients("oss1", "gdata", {"10.9.0.11@o2ib2": (23, 37, 1, 2, 3, 41),
+                                          "10.5.0.23@tcp5": (0, 0, 0, 0, 0, 1)})
+        done = alkindi.client("doctor", "--json", "--config", alkindi.cfg, "--root",
+                              alkindi.tree(**BEFORE), job=False)
+        found = {one["name"]: (one["state"], one["text"]) for one in done.record["checks"]
+                 if " LNet " in one["text"]}
+        ends = "is it the one of `lctl list_nids` on the cluster's nodes?"
+        assert found == {
+            "relay to xe, o2ib23": ("note", f"no client of gdata is known in LNet o2ib23, only in "
+                                            f"o2ib2, tcp5: {ends}"),
+            "relay from xe, tcp": ("note", f"no client of home is known in LNet tcp: {ends}")}
+
+
 def test_a_mistake_in_relay_is_told_by_the_doctor(desk):
     """With the command that shows all of them."""
     assert "problem" == checks_of(desk, relay_o2ib2="xepbs")["relay"][0]
