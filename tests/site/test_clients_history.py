@@ -82,7 +82,7 @@ def test_a_place_is_inside_outside_or_at_an_edge(since, length, began, span):
     """What is inside is in the question at every one of its moments, what is outside at none."""
     until, ended = since + length, began + span
     place = place_of(since, until, began, ended)
-    moments = [since + length * part / 7 for part in range(8)]
+    moments = [min(since + length * part / 7, until) for part in range(8)]      # rounded
     inside = [began <= at <= ended for at in moments]
     if place is WHOLE:
         assert all(inside)
