@@ -12,5 +12,6 @@ It knows no command line and no terminal.  Sinks are given to it: it hands them 
 know which they are.
 
 Pure: resets, job_lifecycle, job_runs, job_times, by_node, job_index, load_queries, client_load,
-node_queries, query_details, narrow_columns.
+node_queries, query_details, narrow_columns, clients.readings, clients.nids, clients.gained,
+clients.rates, clients.history, clients.questions, clients.source_state, clients.source.
 """
