@@ -625,8 +625,9 @@ def test_the_agent_reads_it_as_a_storage_server(site, tmp_path):
     with StorageDesk(tmp_path / "desk") as desk:
         desk.root = site.directory / "oss1/root"
         done = desk.client("harvest", "--list", "--root", desk.root)
-        assert ["scratch    OST0000  cleanup 600 s   2 entries",
-                "scratch    OST0001  cleanup 600 s   1 entries"] == done.out.splitlines(), done
+        assert ["scratch    OST0000  cleanup 600 s   2 entries; 3 clients",
+                "scratch    OST0001  cleanup 600 s   1 entries; 3 clients"
+                ] == done.out.splitlines(), done
         taken = desk.site()
         done = desk.once()
         assert (0, "") == (done.status, done.err)

@@ -248,4 +248,4 @@ def test_what_came_from_a_relay_is_not_relayed(alkindi, xe):
         xe.clients("oss7", "home", {OTHER: MORE})
     xe.until_lows({OURS: added(SOME, SOME, SOME), OTHER: added(MORE, MORE, MORE)})
     alkindi.until_lows({OURS: added(SOME, SOME, SOME), OTHER: added(MORE, MORE, MORE)})
-    assert xe.waiting(alkindi) == alkindi.waiting(xe) == 0
+    until(lambda: xe.waiting(alkindi) == alkindi.waiting(xe) == 0, what="the last answer")

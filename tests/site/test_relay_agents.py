@@ -69,6 +69,7 @@ def test_two_clusters_show_what_their_nodes_did(desks):
     first = xe.site()
     gdata = GData(alkindi)
     (ost0, ost1), (ost2,), (mdt,) = gdata.kernels.values()
+    until(lambda: xe.did(nodes=["xe1"]), what="the first sweep")
     until(lambda: xe.asked("nodes", since=0.0, nodes=["xe1"])["nodes"][0]["nids"] == [OURS],
           what="xe1")
     now = time.time_ns()
