@@ -41,8 +41,17 @@ _skipped = []
 # A loaded machine is no failure.  In CI the random cases are the same each time: a new failure is
 # for whoever runs the tests at a desk, not for the author of an unrelated change.
 settings.register_profile("iostats", deadline=None, derandomize=bool(os.environ.get("CI")),
+                          max_examples=int(os.environ.get("IOSTATS_EXAMPLES", "100")),
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("iostats")
+
+
+@pytest.fixture(autouse=True)
+def stores_inside_are_closed():
+    yield
+    if "harvest_inside" in sys.modules:
+        sys.modules["harvest_inside"].close_all()
+
 
 # `nohup`, a shell's `&` and some CI systems start a command with signals ignored, and programs that
 # are started here would inherit that.

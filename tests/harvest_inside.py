@@ -4,6 +4,7 @@ send them.
 """
 
 import asyncio
+import weakref
 
 import msgspec
 from client_messages import ClientAgent, by_kind, decoded
@@ -17,6 +18,20 @@ from iostats.wire.messages import sweep_json
 BOOT = "b" * 32
 NS = 1_000_000_000
 BEGAN = 1_795_225_200                        # a multiple of 20
+_opened = weakref.WeakSet()
+
+
+def close_all():
+    """Close the stores of this test: Python 3.13 warns of what is still open when it is removed."""
+    for store in list(_opened):
+        store.close()
+
+
+def opened_store(path):
+    """A Store that is closed when the test has ended."""
+    store = Store(str(path))
+    _opened.add(store)
+    return store
 
 
 class HarvestInside:
@@ -32,7 +47,7 @@ class HarvestInside:
         self.open()
 
     def open(self):
-        self.store = Store(str(self.path))
+        self.store = opened_store(self.path)
         self.harvest = harvest_intake.Harvest(self.store, self.config, lambda: self.now)
 
     def again(self):

@@ -1,5 +1,6 @@
 """
-The tests of the node side and of the pure modules with Python 3.9 and with the newest one.
+The tests of the node side and of the pure modules with Python 3.9 and with the newest one.  Random
+cases are fewer than in `make test`, which has the same ones and more.
 
     python tools/pythons.py           which they are, and where: "3.9.18 /usr/bin/python3.9"
     python tools/pythons.py test      run the tests with each of them
@@ -109,7 +110,7 @@ def main():
             failed |= subprocess.run(
                 [python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
                  f"--numprocesses={2 * (os.cpu_count() or 1)}", "-m", without, *tests],
-                cwd=HOME).returncode
+                cwd=HOME, env={**os.environ, "IOSTATS_EXAMPLES": "20"}).returncode
     return 1 if failed else 0
 
 

@@ -12,6 +12,7 @@ import kernel
 import msgspec
 import pytest
 from client_messages import ClientAgent, by_kind
+from harvest_inside import opened_store
 from test_ranking import MIB, Known, T, rows
 
 from iostats.base import config as site
@@ -27,7 +28,6 @@ from iostats.site.node_queries import NodeAnswers, NodesParams
 from iostats.site.resets.gaps import CLEARED
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
-from iostats.site.store import Store
 from iostats.wire.messages import clients_decoder
 from iostats.wire.messages.sweep_decoder import PackedSweep
 
@@ -45,7 +45,7 @@ class Harvest:
         self.clients, self.client_agents = SimpleNamespace(
             sweep=None, names=NodeNames(site.load(os.devnull, environ={}))), {}
         if directory is not None:
-            self.clients = ClientHarvest(Store(str(directory / "site.sqlite")),
+            self.clients = ClientHarvest(opened_store(directory / "site.sqlite"),
                                          site.load(os.devnull, environ={}), lambda: self.now)
             self.clients.reload()
 
