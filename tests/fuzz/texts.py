@@ -21,8 +21,18 @@ from iostats.base.errors import (
     StateError,
     StatsSyntaxError,
     UsageError,
+    is_shown,
 )
-from iostats.lustre import exports, job_stats, job_stats_rows, paths, rpc_stats, stats
+from iostats.lustre import (
+    exports,
+    imports,
+    job_stats,
+    job_stats_rows,
+    kernel_log,
+    paths,
+    rpc_stats,
+    stats,
+)
 from iostats.node import measurement, sources
 from iostats.report import (
     accounting_comment,
@@ -43,7 +53,7 @@ from iostats.totals.job_totals import Totals
 from iostats.wire import client
 from iostats.wire.messages.report import NodeReport
 
-from .tools import Draw, allowed, target
+from .tools import Draw, allowed, checked_line, target
 
 DATA = Path(__file__).parent.parent / "data"
 NS = 10**9
@@ -108,6 +118,58 @@ def exports_file(data):
         assert expected.bad == found.bad and expected.start_ns == found.start_ns
         assert ({name: counter._replace(unit="") for name, counter in expected.counters.items()}
                 == {name: counter._replace(unit="") for name, counter in found.counters.items()})
+
+
+_LOG = (b"4,444,758211829,-;Lustre: scratch-OST0003: haven't heard from client f15aa50c-8084 (at "
+        b"10.9.0.11@o2ib2) in 229 seconds. I think it's dead, and I am evicting it. exp 00000000, "
+        b"cur 1795333379 deadline 1795333378 last 1795333340\n",
+        b"[  758.211829] LustreError: 23:0:(ldlm_lib.c:1187:target_handle_connect()) Skipped 37 "
+        b"previous similar messages\n",
+        b"3,445,758211921,-,caller=T23;LustreError: 167-0: scratch-OST0003-osc-ffff9a3c5d1e0800: "
+        b"This client was evicted by scratch-OST0003; in progress operations using this service "
+        b"will fail.\n SUBSYSTEM=net\n",
+        b"<3>[  758.211829][ T1234] LNetError: 23:0:(a.c:37:f()) ASSERTION( a ) failed: \\x1b\n")
+
+
+@target(lambda: list(_LOG), 16_384)
+def kernel_log_line(data):
+    """A kind for the kernel's own words alone, and a text that a terminal can show."""
+    for found in (kernel_log.record(data), kernel_log.dmesg_line(data)):
+        told = found and kernel_log.message(found)
+        if told:
+            assert not (found.priority or 0) >> 3
+            assert told.kind in (*kernel_log.KINDS, kernel_log.SKIPPED, kernel_log.NO_EVENT)
+            assert is_shown(told.text) and len(told.text) <= 1000
+            assert told.count >= 0 and len(told.nids) <= 4
+            assert all(map(is_shown, (told.target, told.file_system, told.place, told.device,
+                                      told.client, *told.nids)))
+
+
+_STATE = (b"current_state: FULL\nstate_history:\n - [ 1795226284, CONNECTING ]\n"
+          b" - [ 1795226284, EVICTED ]\n - [ 1795226294, FULL ]\n")
+_IMPORT = (b"import:\n    name: scratch-OST0003-osc-ffff9a3c5d1e0800\n    target: "
+           b"scratch-OST0003_UUID\n    state: FULL\n    import_flags: [ IMPF_REPLAYABLE ]\n"
+           b"    connection:\n       failover_nids: [ \"10.9.0.3@o2ib\", \"10.9.0.4@o2ib\" ]\n"
+           b"       nids_stats:\n          \"10.9.0.3@o2ib\": { connects: 1, replied: 1, "
+           b"uptodate: true, sec_ago: never }\n       current_connection: \"10.9.0.3@o2ib\"\n"
+           b"       connection_attempts: 23\n       generation: 1\n       idle: 41 sec\n"
+           b"    rpcs:\n       inflight: 0\n       timeouts: 37\n")
+
+
+@target(lambda: [_STATE, _IMPORT])
+def import_file(data):
+    """A state is a state, a number is a number, or it is named."""
+    found, state = imports.parse_import(data), imports.parse_state(data)
+    assert found.state in (None, *imports.STATES)
+    assert state.state in (None, *imports.STATES)
+    assert all(one in imports.STATES for _, one in state.history)
+    assert all(number is None or 0 <= number < 2**63 for number in (
+        found.attempts, found.generation, found.invalidations, found.timeouts))
+    for why in (*found.bad.values(), *state.bad.values()):
+        checked_line(why)
+    assert all(is_shown(name) for name in (
+        found.name or "", found.target or "", found.nid or "", *(found.failover_nids or ()),
+        *found.nids))
 
 
 @target(lambda: _files("lustre-*/**/rpc_stats"))

@@ -1,0 +1,304 @@
+r"""
+The kernel's log: what Lustre and LNet say in it of evictions, lost connections, recovery, LBUGs.
+
+    PRIORITY,SEQUENCE,USEC,FLAGS[,caller=T123];TEXT     one read(2) of /dev/kmsg: one record
+     KEY=value                                          more lines of it, each after a blank
+    [  758.211829] TEXT                                 dmesg; <4>[  758.211829] TEXT: dmesg -r
+
+    TEXT  = LABEL ": " [CODE ": "] [PID ":" PID ":(" FILE ":" LINE ":" FUNCTION "()) "] MESSAGE
+    LABEL = Lustre | LustreError | LNet | LNetError
+    CODE  = 11-0, 167-0, 0-0: LCONSOLE_ERROR_MSG() up to 2.15, gone in 2.16 (LU-17844)
+
+PRIORITY is facility * 8 + level.  The kernel's facility is 0, and a program that writes to
+/dev/kmsg cannot choose it; plain dmesg does not show it.  Bytes that are no printable ASCII are
+\xNN in /dev/kmsg.  Only the first line of a record is read: Lustre prints no others, and in those
+of other drivers there may be names that users chose.
+
+A kind is given to whole messages only, as 2.5.3 to 2.17.0 print them (read in 2.5.3, 2.12.9 and
+2.17.0; those that differ in 2.10.8 and 2.15.6 too); the tables below name the functions.  Messages
+are rate limited: `Skipped N previous similar messages` follows a line of the same place, and tells
+of those that came before it.
+
+Source: Documentation/ABI/testing/dev-kmsg (Linux); cfs_print_to_console(), libcfs_debug_msg(),
+libcfs/libcfs/tracefile.c and linux/linux-tracefile.c (up to 2.15).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+from functools import lru_cache
+
+from iostats.base.errors import one_line
+
+EVICTED, CONNECTION_LOST, CONNECTION_RESTORED = "evicted", "connection_lost", "connection_restored"
+CLIENT_RECONNECTING, RECOVERY, LOCK_TIMEOUT = "client_reconnecting", "recovery", "lock_timeout"
+TIMEOUTS, DATA_LOST, NOT_HEALTHY, LBUG = "timeouts", "data_lost", "not_healthy", "lbug"
+TARGET_DOWN, TARGET_UP, DEACTIVATED = "target_down", "target_up", "deactivated"
+OTHER, SKIPPED, NO_EVENT = "other", "skipped", ""
+KINDS = (EVICTED, CONNECTION_LOST, CONNECTION_RESTORED, CLIENT_RECONNECTING, RECOVERY, LOCK_TIMEOUT,
+         TIMEOUTS, DATA_LOST, NOT_HEALTHY, LBUG, TARGET_DOWN, TARGET_UP, DEACTIVATED, OTHER)
+
+LogRecord = namedtuple("LogRecord", "priority sequence usec flags text")
+LogRecord.__doc__ = """
+One record of the kernel's log.
+
+Attributes:
+    priority: facility * 8 + level; None where it is not shown.
+    sequence: its number since boot, each one more than the last; None where it is not shown.
+    usec: microseconds since boot, of a clock that runs at its own pace; None: not shown.
+    flags: "-", or "c" and "+" of a line in pieces; "" where it is not shown.
+    text: its first line.
+"""
+
+Message = namedtuple("Message", "kind cause speaker label code pid place device file_system target "
+                                "nids client wall_s count text")
+Message.__doc__ = """
+What Lustre or LNet says in one record.
+
+Attributes:
+    kind: one of KINDS; SKIPPED for `Skipped N previous similar messages`; NO_EVENT for what is no
+        error and has no kind.  OTHER is every error without one.
+    cause: of EVICTED: "silent" (no ping came), "lock", "administrator", "recovery", or "" where a
+        client tells of its own; else "".
+    speaker: "client" (an osc or mdc of a mount), "server" (a target, or what connects servers with
+        each other), "" where it does not show.
+    label: Lustre, LustreError, LNet or LNetError.
+    code: "167-0"; "" where there is none.
+    pid: of the thread that printed it; None where it does not show, as with most messages.
+    place: "genops.c:1773:obd_export_evict_by_uuid"; "".
+    device: who speaks: scratch-OST0003, scratch-OST0003-osc-ffff9a3c5d1e0800; "".
+    file_system, target: "scratch", "scratch-OST0003"; "" where none is named.
+    nids: the peer's; for OTHER and NO_EVENT all that are named, at most four.
+    client: UUID of the client that it is about; "".
+    wall_s: the server's own clock in it, s since 1970; None where there is none.
+    count: of SKIPPED, how many; of "recovery", how many clients were evicted; else 1.
+    text: all behind label, code and place, made fit for a terminal.
+"""
+
+_LONGEST = 8192                     # bytes of a record: CONSOLE_EXT_LOG_MAX; of ours 1 KB
+_LONGEST_TEXT = 1000
+_MOST_NIDS = 4
+_ANY_NIDS = (OTHER, NO_EVENT)
+_LETTERS = 6                        # of a message, which tell what form it may have
+
+_RECORD = re.compile(rb"(\d{1,5}),(\d{1,20}),(\d{1,20}),([^,;\s]{0,8})(?:,[^;\n]{0,200})?;([^\n]*)")
+_DMESG = re.compile(rb"(?:<(\d{1,5})>)?\[ {0,12}(\d{1,12})\.(\d{6})\](?:\[ {0,8}[TC]\d{1,10}\])? "
+                    rb"([^\n]*)")
+_ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
+_HEAD = re.compile(r"(L(?:ustre|Net)(?:Error)?): (?:([0-9a-f]{1,8}-[0-9a-f]): )?"
+                   r"(?:(\d{1,10}):\d{1,10}:\(([\w.-]{1,80}:\d{1,9}:\w{1,80})\(\)\) )?")
+_NID = re.compile(r"(?<![^\s(@>,\[])[0-9A-Za-z.:]{1,50}@(?:lo|[a-z][a-z0-9]{1,9})(?![\w@.])")
+_SKIPPED = re.compile(r"Skipped (\d{1,10}) previous similar messages?")
+# ctl-, srv- and cli- are the sequences of FIDs of a target.
+_DEVICE = re.compile(r"(?:(?:ctl|srv|cli)-)?(([\w.-]{1,60}?)-(?:MDT|OST)[0-9a-f]{4})"
+                     r"(?:-(osc|mdc)-[0-9a-f]{8,16}|([-_][\w.-]{1,60}))?")
+
+
+_WORDS = (("NID", r"(?P<nid>[^\s()]{1,80})"), ("UUID", r"(?P<client>[^\s()]{1,60})"),
+          ("TARGET", r"(?P<target>[^\s();@]{1,80})"), ("PEER", r"[^\s()]{1,80}"),
+          ("SERVED", r"(?P<target>[\w.-]{1,60}-(?:MDT|OST)[0-9a-f]{4}|MG[ST])"),
+          ("INT", r"-?\d{1,20}"), ("TIME", r"\d{1,20}:\d{1,20}"))
+
+
+def _form(pattern: str) -> re.Pattern[str]:
+    """A message's form, with short words for what stands in all of them."""
+    for word, meaning in _WORDS:
+        pattern = re.sub(rf"\b{word}\b", meaning.replace("\\", r"\\"), pattern)
+    return re.compile(pattern)
+
+
+# Behind "DEVICE: ", by the first letters: [(kind, cause, form)].
+_OF_DEVICE = {
+    # ptlrpc_import_recovery_state_machine(), ptlrpc/import.c
+    "This c": [(EVICTED, "", _form(
+        r"This client was evicted by TARGET; in progress operations using this service will "
+        r"fail\."))],
+    # ping_evictor_main(), ptlrpc/pinger.c
+    "haven'": [(EVICTED, "silent", _form(
+        r"haven't heard from client UUID \(at NID\) in INT seconds\. I think it's dead, and I am "
+        r"evicting it\.(?: exp \S+, cur (?P<wall>\d{1,12}) (?:expire|deadline) INT last INT)?"))],
+    # ldlm_failed_ast(), ldlm/ldlm_lockd.c
+    "A clie": [(EVICTED, "lock", _form(
+        r"A client on nid NID was evicted due to a lock \w+ callback time out: rc INT"))],
+    # obd_export_evict_by_nid(), obd_export_evict_by_uuid(), obdclass/genops.c
+    "evicti": [(EVICTED, "administrator", _form(
+        r"evicting UUID(?: \(at NID\))? (?:by administrative|at adminstrative) request"))],
+    # class_disconnect_stale_exports(), obdclass/genops.c; each by name: 2.17
+    "discon": [(EVICTED, "recovery", _form(r"disconnect stale client (?P<client>[^\s@]{1,60})"
+                                             r"@NID")),
+                 (RECOVERY, "", _form(r"disconnecting (?P<count>\d{1,9}) stale clients"))],
+    # ptlrpc_set_import_discon(), the state machine; ptlrpc/import.c
+    "Connec": [(CONNECTION_LOST, "", _form(
+        r"Connection to TARGET \(at NID\) was lost; in progress operations using this service will "
+        r"(?:wait for recovery to complete|fail)")),
+                 (CONNECTION_RESTORED, "", _form(r"Connection restored to PEER \(at NID\)"))],
+    # target_handle_reconnect(), ldlm/ldlm_lib.c
+    "Client": [(CLIENT_RECONNECTING, "", _form(
+        r"Client UUID \(at NID\) (?:reconnecting|reconnect(?:ing|ed), waiting for .*)"))],
+    # target_start_recovery_timer(), target_finish_recovery(), target_recovery_overseer(),
+    # target_handle_connect(), target_handle_reconnect(), target_stop_recovery_thread(); mdt and
+    # ofd_iocontrol()
+    "Will b": [(RECOVERY, "", _form(
+        r"Will be in recovery for at least TIME, or until INT clients? reconnects?"))],
+    "Recove": [(RECOVERY, "", _form(
+        r"Recovery over after TIME, of INT clients INT recovered and (?P<count>\d{1,9}) "
+        r"(?:was|were) evicted\.")),
+                 (RECOVERY, "", _form(r"Recovery already passed deadline ?TIME.*"))],
+    "recove": [(RECOVERY, "", _form(r"recovery is timed out, evict stale exports"))],
+    "Denyin": [(RECOVERY, "", _form(
+        r"Denying connection for new client UUID ?\(at NID\), waiting for (?:all )?INT known "
+        r"clients .*"))],
+    "Aborti": [(RECOVERY, "", _form(r"Aborting recovery(?: for device)?"))],
+    # health_check_show(), obdclass/obd_sysfs.c, from 2.16.59 on; ptlrpc_svcpt_health_check()
+    "device": [(NOT_HEALTHY, "", _form(r"device reported unhealthy"))],
+    "unheal": [(NOT_HEALTHY, "", _form(r"unhealthy - request has been waiting -?\d{1,20}s"))],
+    # ll_dirty_page_discard_warn(), llite/llite_lib.c
+    "dirty ": [(DATA_LOST, "", _form(
+        r"dirty page discard: \S{1,300}/fid: \[[0-9a-fx:]{1,60}\]/.* may get corrupted "
+        r"\(rc INT\)"))],
+    # server_calc_timeout(), obdclass/obd_mount_server.c, target/tgt_mount.c: as a target starts
+    "Impera": [(TARGET_UP, "", _form(
+        r"Imperative Recovery (?:not enabled, recovery window \d{1,9}-\d{1,9}|enabled, recovery "
+        r"window shrunk from \d{1,9}-\d{1,9} down to \d{1,9}-\d{1,9})"))],
+}
+# Those that begin with nobody's name.
+_OF_NOBODY = {
+    # expired_lock_main(), waiting_locks_callback() in 2.5, ldlm/ldlm_lockd.c;
+    # ldlm_expired_completion_wait(), ldlm/ldlm_request.c
+    "### lo": [(EVICTED, "lock", _form(
+        r"### lock callback timer expired after \d{1,12}s: evicting client at NID +"
+        r"ns: (?:filter-|mdt-)?(?P<space>\S{1,120}) lock: .*")),
+                 (LOCK_TIMEOUT, "", _form(
+        r"### lock timed out \(enqueued at INT, -?\d{1,12}s ago\)(?:, entering recovery for "
+        r"TARGET@\S{1,80}|; not entering recovery in server code, just going back to sleep)"
+        r"(?: +ns: (?:filter-|mdt-)?(?P<space>\S{1,120}) lock: .*)?"))],
+    "lock t": [(LOCK_TIMEOUT, "", _form(r"lock timed out \(enqueued at INT, -?\d{1,12}s ago\)"))],
+    # ptlrpc_expire_one_request(), ptlrpc/client.c, as DEBUG_REQ() prints it
+    "@@@ Re": [(TIMEOUTS, "", _form(
+        r"@@@ Request sent has (?:timed out for (?:slow reply|sent delay)|failed due to network "
+        r"error): \[sent \d{1,12}/real \d{1,12}\] +req@\S+ \S+ o-?\d{1,6}->"
+        r"(?P<device>MGC[^\s@]{1,60}@[a-z0-9]{1,10}|[^\s@]{1,80})@(?P<nid>\S{1,80}?)"
+        r":\d{1,6}/\d{1,6} .*"))],
+    # lbug_with_loc(), LASSERTF(), libcfs/libcfs/debug.c, libcfs_private.h
+    "LBUG": [(LBUG, "", _form(r"LBUG"))],
+    "ASSERT": [(LBUG, "", _form(r"ASSERTION\( .* \) failed:.*"))],
+    # server_put_super(), obdclass/obd_mount_server.c, target/tgt_mount.c; class_cleanup()
+    "server": [(TARGET_DOWN, "", _form(r"server umount SERVED complete"))],
+    "Failin": [(TARGET_DOWN, "", _form(r"Failing over SERVED"))],
+    # ptlrpc_set_import_active(), ptlrpc/recover.c
+    "settin": [(DEACTIVATED, "", _form(
+        r"setting import TARGET INACTIVE by administrator request"))],
+}
+
+
+def record(data: bytes) -> LogRecord | None:
+    r"""
+    The LogRecord in the bytes of one read(2) of /dev/kmsg; None where they are of another form.
+
+    >>> record(b"4,23,758211829,-;Lustre: a\\x0ab\n SUBSYSTEM=net\n").text
+    'Lustre: a'
+    """
+    found = _RECORD.match(data, 0, _LONGEST)
+    if found is None:
+        return None
+    priority, sequence, usec, flags, text = found.groups()
+    if b"\\" in text:
+        text = _ESCAPE.sub(lambda one: bytes((int(one[1], 16),)), text).partition(b"\n")[0]
+    return LogRecord(int(priority), int(sequence), int(usec), flags.decode("ascii", "replace"),
+                  text.decode("utf-8", "backslashreplace"))
+
+
+def dmesg_line(line: bytes) -> LogRecord | None:
+    """
+    The LogRecord in a line that `dmesg` or `dmesg -r` printed; None where it is of another form.
+
+    >>> dmesg_line(b"[  758.211829] Lustre: LBUG").usec
+    758211829
+    """
+    found = _DMESG.match(line, 0, _LONGEST)
+    if found is None:
+        return None
+    priority, seconds, usec, text = found.groups()
+    return LogRecord(int(priority) if priority else None, None, int(seconds + usec), "",
+                  text.decode("utf-8", "backslashreplace"))
+
+
+def message(found: LogRecord) -> Message | None:
+    """
+    What Lustre or LNet says in a LogRecord; None where it is of others, or not the kernel's own.
+
+    A record that does not show its facility is taken for the kernel's.
+
+    >>> message(LogRecord(3, 23, 7, "-", "LustreError: 37:0:(a.c:5:f()) LBUG")).kind
+    'lbug'
+    """
+    if found.priority is not None and found.priority >> 3:
+        return None
+    text = found.text
+    head = _HEAD.match(text)
+    if head is None:
+        return None
+    if not text.isprintable():
+        text = one_line(text)
+        head = _HEAD.match(text) or head
+    label, code, pid, place = head.groups("")
+    said = text[head.end():].rstrip()
+    kind, cause, device, groups = _kind_of(said)
+    if not kind and label.endswith("Error"):
+        kind = OTHER
+    space = groups.get("space") or ""                   # of locks: a target's ends in _UUID
+    file_system, target, speaker = _names_of(space.removesuffix("_UUID") or device)
+    if groups.get("target"):
+        file_system, target, _ = _names_of(groups["target"] or "")
+    if kind == DATA_LOST:                   # behind it there is the path of a user's file
+        file_system, speaker = device, "client"
+    elif kind == TARGET_DOWN:
+        speaker = "server"
+    nid = groups.get("nid")
+    nids = ((nid,) if nid and "@" in nid else
+            _nids_in(said) if "@" in said and kind in _ANY_NIDS else ())
+    return Message(kind, cause, speaker, label, code, int(pid) if pid else None, place, device,
+                   file_system, target, nids,
+                   groups.get("client") or "", int(groups["wall"]) if groups.get("wall") else None,
+                   int(groups["count"]) if "count" in groups else 1,
+                   said[:_LONGEST_TEXT])
+
+
+def _kind_of(said: str) -> tuple[str, str, str, dict[str, str]]:
+    """(kind, cause, device, what its form has) of a message."""
+    device, colon, rest = said.partition(": ")
+    if colon and " " not in device and len(device) <= 128:
+        for kind, cause, form in _OF_DEVICE.get(rest[:_LETTERS], ()):
+            found = form.fullmatch(rest)
+            if found:
+                return kind, cause, device, found.groupdict()
+    else:
+        device = ""
+        for kind, cause, form in _OF_NOBODY.get(said[:_LETTERS], ()):
+            found = form.fullmatch(said)
+            if found:
+                groups = found.groupdict()
+                return kind, cause, groups.get("device") or "", groups
+    if said.startswith("Skipped "):
+        skipped = _SKIPPED.fullmatch(said)
+        if skipped:
+            return SKIPPED, "", "", {"count": skipped[1]}
+    return NO_EVENT, "", device, {}
+
+
+@lru_cache(4096)
+def _names_of(name: str) -> tuple[str, str, str]:
+    """(file system, target, speaker) of a device or a target."""
+    found = _DEVICE.fullmatch(name)
+    if found:
+        return found[2], found[1], "client" if found[3] else "server"
+    return ("", name, "") if name in ("MGS", "MGT") else ("", "", "")
+
+
+def _nids_in(said: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for word in said[:_LONGEST_TEXT].split():
+        if "@" in word:
+            found.update(dict.fromkeys(_NID.findall(word)))
+    return tuple(found)[:_MOST_NIDS]
