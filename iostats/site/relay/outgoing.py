@@ -152,7 +152,9 @@ class Relays:
     def _everything(self, sweep: RelayedSweep, clients: ClientHarvest) -> RelayedSweep:
         """All that is known of the storage server of a sweep."""
         long_ago = self._now() - _LOSSES_S
-        since = min(one.told_until(sweep.server, long_ago) for one in self.destinations)
+        # A loss may end a little before the reading that tells of it begins.
+        since = min(one.told_until(sweep.server, long_ago)
+                    for one in self.destinations) - sweep.every
         readings: list[RelayedReading] = []
         for (node, file_system, kind), source in sorted(clients.sources.items()):
             if node != sweep.server or source.last is None:
