@@ -239,10 +239,8 @@ def test_a_target_that_goes_to_another_storage_server_and_comes_back(desk, relea
 
 # -- the agent ---------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_an_agent_that_ends_goes_on_with_the_same_numbers(desk, number):
-    """What is done while none runs is told by the next one: of the same epoch."""
-    site, kernel = desk.site(), desk.kernel("2.12")
+def told_and_ended(desk, site, kernel, number):
+    """An agent that goes on from sweep to sweep tells of 23 writes of C1, and gets this signal."""
     kernel.save(desk.now, desk.root)
     agent = desk.begin()
     until(lambda: site.clients, what="a sweep")
@@ -252,6 +250,13 @@ def test_an_agent_that_ends_goes_on_with_the_same_numbers(desk, number):
                       for _, clients in messages_of(packed)[1]), what="news")
     agent.process.send_signal(number)
     agent.process.wait(60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_agent_that_ends_goes_on_with_the_same_numbers(desk, number):
+    """What is done while none runs is told by the next one: of the same epoch."""
+    site, kernel = desk.site(), desk.kernel("2.12")
+    told_and_ended(desk, site, kernel, number)
     kernel.write(desk.now, C1, 37, 5)
     _, losses = desk.sweep(kernel)
     assert {} == losses
@@ -265,15 +270,7 @@ def test_a_target_that_restarts_while_no_agent_runs(desk, number):
     again.  The one that ended in order has not: its numbers go on.
     """
     site, kernel = desk.site(), desk.kernel("2.12")
-    kernel.save(desk.now, desk.root)
-    agent = desk.begin()
-    until(lambda: site.clients, what="a sweep")
-    kernel.write(desk.now, C1, 41, 23)
-    kernel.save(desk.now + NS, desk.root)
-    until(lambda: any(clients.get(C1, (0, 0))[1] for packed in list(site.clients)
-                      for _, clients in messages_of(packed)[1]), what="news")
-    agent.process.send_signal(number)
-    agent.process.wait(60)
+    told_and_ended(desk, site, kernel, number)
     first = {head["epoch"] for packed in site.clients for head, _ in messages_of(packed)[1]}
     kernel.stop()
     kernel.start(desk.now + 2 * NS)
