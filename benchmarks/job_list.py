@@ -36,7 +36,7 @@ def run(quick):
 
 
 def _text(jobs, minute):
-    """What squeue prints of so many jobs; one in a hundred is another one each minute."""
+    """What squeue prints of that number of `jobs`; one in a hundred is another one each minute."""
     lines = []
     for place in range(jobs):
         begun = minute if place % 100 < minute else 0

@@ -3,8 +3,8 @@ node_sinks: what each node does, for Ganglia, Prometheus and InfluxDB, of one sw
 
     Ganglia: the whole sink, as it runs in the site's server: sums by node, datagrams, sending them
         over half of a sweep; against a bare loop that sends the same datagrams, made before.
-    The receiver is a socket that nobody reads: what comes in is dropped by the kernel, and its cost
-    is the sender's, in both.
+    The receiver is a socket that no process reads: what comes in is dropped by the kernel, and its
+    cost is the sender's, in both.
 """
 
 import asyncio

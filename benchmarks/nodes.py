@@ -20,7 +20,7 @@ from measure import HERE, BenchmarkError, Table, environment
 
 _BASE_S, _EVERY_S = 1_795_225_200, 20
 _SERVERS = (("oss1", "OST"), ("oss2", "OST"), ("mds1", "MDT"))
-_SHARE = 10                     # one client in so many has news in a sweep; all in the last one
+_SHARE = 10                     # one client in ten has news in a sweep; all in the last one
 _LAST = 1                       # of the sweeps; job_stats are in the last two
 _ROWS = 10_000                  # as many as an answer to `load` has
 

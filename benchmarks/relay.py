@@ -22,7 +22,7 @@ from measure import HERE, SERVER, BenchmarkError, Server, Table, environment, fr
 
 _BASE_S, _EVERY_S = 1_795_225_200, 20
 _CLUSTERS = {"xe": "o2ib2", "vu": "o2ib3", "dcc": "tcp102"}
-_SHARE = 10                     # one client in so many has news in a sweep
+_SHARE = 10                     # one client in ten has news in a sweep
 
 
 def run(quick):

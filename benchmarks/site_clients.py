@@ -29,7 +29,7 @@ from measure import HERE, BenchmarkError, Table, environment
 _TARGETS = 12                   # of a storage server
 _EVERY_S = 60
 _BEGAN = 1_795_225_200
-_SHARE = 10                     # of so many clients one has news in a sweep
+_SHARE = 10                     # one client in ten has news in a sweep
 _SWEEPS = 6
 
 

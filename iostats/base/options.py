@@ -251,7 +251,7 @@ OPTIONS = {
     "clients.keep_days": number(1, 36500, 90, "How many days what clients did is kept."),
     "clients.jobs_interval": number(0, 3600, 60, (
         "Where storage servers tell of their clients, the site's server asks the batch system for "
-        "all its jobs, by one command, with pauses of so many seconds: so it knows of jobs that "
+        "all its jobs, by one command, with pauses of this many seconds: so it knows of jobs that "
         "have no report and no job_stats, and which of them had their nodes alone.  0: never.")),
     "secret.dir": Option("~/.iostats", printable, "a directory", (
         "Where the server puts the job's secret; a directory that the nodes share.")),

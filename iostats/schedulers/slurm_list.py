@@ -2,7 +2,7 @@
 All jobs of a Slurm cluster, each run of them: what the site's server asks for once a minute.
 
     squeue --states=...      what runs, and what has ended within MinJobAge (300 s by default)
-    sacct --duplicates       what ran while nobody asked; and runs that were requeued, of which
+    sacct --duplicates       what ran between two lists; and runs that were requeued, of which
                              slurmctld knows nothing any more
     scontrol show config     MinJobAge, the cluster's name, and the time by slurmctld's clock
 

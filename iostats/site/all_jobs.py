@@ -5,7 +5,7 @@ report and no entry in job_stats.
     every [clients] jobs_interval    one command for all jobs: what runs, and what has just ended
     every five minutes               how long the batch system keeps a job in it, and its clock; its
                                      accounting, for what that list does not show
-    a time when nobody asked         the accounting, up to two days back, some hours at a time
+    a time without a list         the accounting, up to two days back, some hours at a time
     a run is over, and so are the    did it have its nodes alone?  What they did goes to its record,
     sweeps of the minute after it    or why that is not known
 """

@@ -2,7 +2,7 @@
 The runs of all jobs, and whether one had its nodes alone: by what the batch system has said.
 
     a list of now          what runs, and what has ended within the time that the list keeps it
-    the accounting         what ran in a time when nobody asked
+    the accounting         what ran in a time without a list
     a time is covered      when every run of it has been in such a list
     a run was alone        where the time from its start to its end is covered and no other run that
                            is known was on any of its nodes in it; or where the batch system gave it

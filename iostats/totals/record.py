@@ -12,9 +12,7 @@ members, comes back as it was written.
 
 New members may be added within schema 1; `_absent` has what they are in records without them.
 
-It is long because it is one list: every member of the record, with what it means.
-
-Long because: it is data, the schema of one document.
+Long because: it is data, one list of every member of the record, with what it means.
 """
 
 from __future__ import annotations
