@@ -26,6 +26,21 @@ and the sink itself
     connections               up to how many clients may be connected to it
     close()                   what is not sent yet is kept for the next start
 
+and where it takes events (site/events/followers.py), any of these
+
+    name                      NAME, of the file that has its place
+    keep_events(events, names)
+                              called in a thread of its own, one call at a time, with [Event] in the
+                              order in which they became known; `names`: {NID: node}.  It returns
+                              True when they are kept, or sent; until then they wait in the site's
+                              store, for a restart too.  False when close() was called meanwhile.
+                              An event that grows is given again, with the same id.
+    events(changes, names)    for those who only count: [Change], each once; on the server's loop,
+                              returns at once
+    event_status(node, heard, every_s, status)
+                              what a storage server says of itself (events/gather.py), and when; on
+                              the server's loop, returns at once
+
 Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.
 
 Pure: gains, nodes, ganglia.packet, ganglia.datagrams, influxdb.lines, influxdb.node_lines,
