@@ -293,7 +293,15 @@ def report_of(params: dict[str, Any], ahead_s: float) -> Report:
         [SimpleNamespace(name=one["name"], elapsed_s=one["elapsed_s"], deltas=deltas(one["deltas"]))
          for one in params.get("phases", ())],
         {name: SimpleNamespace(**one) for name, one in params.get("series", {}).items()},
-        params.get("uptime_s", 0.0))
+        params.get("uptime_s", 0.0),
+        [_event(one, ahead_s) for one in params.get("events", ())],
+        params.get("events_dropped", 0))
+
+
+def _event(one: dict[str, Any], ahead_s: float) -> SimpleNamespace:
+    return SimpleNamespace(**{**one, **{name: one[name] - ahead_s
+                                        for name in ("time", "last", "over")
+                                        if one[name] is not None}})
 
 
 def merged_states(one: dict[str, Any] | None,

@@ -10,8 +10,9 @@ _OVERLAP_S = 1.0                    # the wall clocks of two reports of a node a
 _EQUAL_S = 1e-3                     # seconds since boot are rounded, and have no other error
 
 Report = namedtuple("Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s mounts "
-                              "deltas dirty_bytes other_jobs phases series uptime_s",
-                    defaults=(None, None, None, None, 0.0))
+                              "deltas dirty_bytes other_jobs phases series uptime_s events "
+                              "events_dropped",
+                    defaults=(None, None, None, None, 0.0, (), 0))
 Report.__doc__ = """
 What a node says of its work, as in docs/wire.md; the server has it as a type of its own.
 
@@ -21,6 +22,9 @@ Attributes:
     phases: [with name, elapsed_s, deltas]; None for a job in one piece.
     uptime_s: seconds since boot at the end, by the clock that cannot be set; 0 where not known.
     series: {file system: with began, every_s, read_bytes, write_bytes, operations}, of `watch`.
+    events: what went wrong on the node meanwhile, at most 100: each with the attributes of
+        events/event.py's Event, times by the server's clock, in the order of time.
+    events_dropped: how many more there were.
 """
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import msgspec
 
-from iostats.base.errors import WireError
+from iostats.base.errors import WireError, one_line
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME
 from iostats.totals.report_shapes import KnownShape
 from iostats.wire import protocol
@@ -18,6 +18,7 @@ Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 _Why = Annotated[str, msgspec.Meta(max_length=500)]
 _MOST_SECONDS = 1e12
 _Seconds = Annotated[float, msgspec.Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)]
+MOST_EVENTS = 100                  # of a report; more are counted
 
 
 class ReportedDelta(msgspec.Struct, gc=False):
@@ -58,6 +59,30 @@ class ReportedSeries(msgspec.Struct):
                              f"{len(self.write_bytes)} and {len(self.operations)}")
 
 
+class ReportedEvent(msgspec.Struct, kw_only=True):
+    """What went wrong on a machine, as events/event.py has it; times by the sender's clock."""
+
+    id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    time: _Seconds
+    kind: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    last: Optional[_Seconds] = None                   # None: as `time`
+    over: Optional[_Seconds] = None
+    severity: Annotated[int, msgspec.Meta(ge=0, le=3)] = 1
+    cause: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    node: Annotated[str, msgspec.Meta(max_length=LONGEST_NODE_NAME)] = ""
+    file_system: Name = ""
+    target: Name = ""
+    clients: Annotated[list[Annotated[str, msgspec.Meta(max_length=LONGEST_NODE_NAME)]],
+                       msgspec.Meta(max_length=8)] = []
+    count: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 1
+    skipped: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    message: _Why = ""
+
+    def __post_init__(self) -> None:
+        if self.last is None:
+            self.last = self.time
+
+
 class NodeReport(msgspec.Struct):
     """The params of the method `report`; docs/wire.md."""
 
@@ -79,6 +104,8 @@ class NodeReport(msgspec.Struct):
     other_jobs: Optional[Gain] = None
     phases: Annotated[list[ReportedPhase], msgspec.Meta(max_length=100)] = []
     series: Annotated[dict[Name, ReportedSeries], msgspec.Meta(max_length=1000)] = {}
+    events: Annotated[list[ReportedEvent], msgspec.Meta(max_length=MOST_EVENTS)] = []
+    events_dropped: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
 
 
 def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -> None:
@@ -114,3 +141,13 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
     if not -_MOST_SECONDS <= report.ended <= _MOST_SECONDS:
         raise WireError(protocol.INVALID_PARAMS, (
             f"expected `ended` less `clock_ahead_s` from -1e12 to 1e12, got {report.ended:g}"))
+    for event in report.events:
+        event.node = report.node                    # it can tell of itself alone
+        event.clients = [one_line(client)[:LONGEST_NODE_NAME] for client in event.clients]
+        for name in ("kind", "cause", "file_system", "target", "message"):
+            setattr(event, name, one_line(getattr(event, name))[:500])
+        for name in ("time", "last", "over"):
+            at = getattr(event, name)
+            if at is not None:
+                setattr(event, name, min(max(at - report.clock_ahead_s, -_MOST_SECONDS),
+                                         _MOST_SECONDS))
