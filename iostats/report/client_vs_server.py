@@ -109,12 +109,12 @@ def _against_ids(record: Record, there: ServersFileSystem | None,
         least, most = _bounds(fs, way)
         counted = there[f"{way}_bytes"]
         if counted < least and is_whole:
-            # Nobody else was there.  What a job before had to write back has that one's id.
-            left = record.by_node.jobs_before if way == "write" else []
+            # No other job was there.  What one before had to write back has that one's id.
+            has_left = way == "write" and bool(record.by_node.nodes_used_before)
             shared = bool(record.coverage.shared)
             whys = ["requests without a job's id, or with another one (read-ahead, the kernel's "
                     "threads, the nodes' own services)"]
-            whys += [f"what job {job} had left to write back" for job in left[:3]]
+            whys += ["what a job before had left to write back"] * has_left
             whys += ["other jobs on the nodes"] * shared
             lines.append(f"at least {bytes_text(least - counted)} of what its nodes have {done} are"
                          f" not under the job's id: " + (

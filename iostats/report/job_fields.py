@@ -64,7 +64,7 @@ FIELDS = (
           "the least number of other requests of its nodes"),
     Field("ByNodeOperMax", "by_node_operations_max", "count", "", "the most"),
     Field("ByNodeWhyNone", "by_node_why", "text", "",
-          "why not, such as: it shared node7 with job 4712"),
+          "why not, such as: it shared node7 with another job"),
     Field("Final", "final", "yes", "", "no: the storage servers may still count more"),
     Field("Note", "note", "note", "", "what to know of the numbers, in short"),
 )

@@ -51,7 +51,7 @@ _MOST_TIMES = 100               # that are covered, with gaps between them
 _MOST_AT_ONCE = 100             # runs that are decided between two looks
 
 
-_Asked = namedtuple("_Asked", "how window questions free_nids unknown before")
+_Asked = namedtuple("_Asked", "how window questions free_nids unknown used_before")
 
 
 class AllJobs:
@@ -265,7 +265,7 @@ class AllJobs:
         untold = {name for name, _ in self._harvest.targets} - self._harvest.clients.nids.keys()
         return [one if not isinstance(one, _Asked) else by_node.with_numbers(
                     one.how, one.window, next(answers), next(answers), next(answers),
-                    one.free_nids, one.unknown, one.before, untold)
+                    one.free_nids, one.unknown, one.used_before, untold)
                 for one in asked]
 
     def _asked_of(self, run: JobRun) -> _Asked | NodesRecord:
@@ -289,7 +289,7 @@ class AllJobs:
                                 (window.last, window.later, every)],
             {nid for node in self.runs.free_after(run) for nid in nids[node]},
             folded(unknown) if unknown else "",
-            {job: folded(nodes) for job, nodes in sorted(self.runs.just_before(run).items())})
+            folded(self.runs.used_just_before(run)))
 
     async def _did(self, questions: list[tuple[float, float, list[str]]]) -> list[dict[Any, Any]]:
         """The answers of `each_between`; what else the server has to do comes in between."""

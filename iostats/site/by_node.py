@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Totals = Mapping[tuple[str, str], Any]          # (file system, NID) -> ClientTotals
 
 _CLOCKS_WITHIN_S = 2.0          # of two clocks that could not be compared: both follow NTP
-_MOST_REASONS, _MOST_JOBS = 5, 100
+_MOST_REASONS = 5
 
 RunWindow = namedtuple("RunWindow", "since until first last later within_s")
 RunWindow.__doc__ = """
@@ -63,7 +63,7 @@ def without_numbers(why: str, window: RunWindow | None = None) -> NodesRecord:
     """The member of a job that has no numbers."""
     began, ended = (None, None) if window is None else _times(window)
     return NodesRecord(why_none=why, alone="", began=began, ended=ended, clocks_within_s=None,
-                       unknown_nodes="", jobs_before=[], file_systems=[], notes=[])
+                       unknown_nodes="", nodes_used_before="", file_systems=[], notes=[])
 
 
 def _times(window: RunWindow) -> tuple[float, float]:
@@ -72,19 +72,21 @@ def _times(window: RunWindow) -> tuple[float, float]:
 
 def with_numbers(how: str, window: RunWindow, inside: Totals, around: Totals, later: Totals,
                  free_nids: Collection[str], unknown: str,
-                 before: Mapping[str, str], untold: Iterable[str]) -> NodesRecord:
+                 used_before: str, untold: Iterable[str]) -> NodesRecord:
     """
     The member of a job that had its nodes alone, of the ClientTotals of its nodes' NIDs.
 
     `inside`: from window.since to window.until; `around`: from window.first to window.last;
     `later`: from there to window.later; `free_nids`: of nodes on which no other job began by then;
-    `unknown`: its nodes of which no client is known, as a list in text; `before`: {job: nodes that
-    it had up to less than a minute before, in text}; `untold`: file systems of whose clients no
-    storage server tells.
+    `unknown`: its nodes of which no client is known, as a list in text; `used_before`: those that
+    another job had up to less than a minute before, in text; `untold`: file systems of whose
+    clients no storage server tells.
     """
     began, ended = _times(window)
-    said = [f"{nodes} had job {job} up to less than a minute before: what that had not written "
-            f"back by then is in these numbers" for job, nodes in before.items()][:_MOST_REASONS]
+    said = []
+    if used_before:
+        said.append(f"another job was on {used_before} up to less than a minute before: what that "
+                    f"had not written back by then is in these numbers")
     if unknown:
         said.append(f"no client of any file system is known as {unknown}: what was done there is "
                     f"not in the numbers ([clients] names says which node a NID is)")
@@ -105,7 +107,7 @@ def with_numbers(how: str, window: RunWindow, inside: Totals, around: Totals, la
             lower_bound=is_low, notes=_few(whys)))
     return NodesRecord(why_none="", alone=how, began=began, ended=ended,
                        clocks_within_s=window.within_s, unknown_nodes=unknown,
-                       jobs_before=list(before)[:_MOST_JOBS], file_systems=file_systems,
+                       nodes_used_before=used_before, file_systems=file_systems,
                        notes=said)
 
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 EXCLUSIVE, LISTED = "exclusive", "listed"
 KEEP_S = 7200.0
 _MOST_OTHERS = 1000                             # on one run's nodes, that are kept by name
-_MOST_NAMED = 3
 
 Alone = namedtuple("Alone", "how why_not is_open", defaults=(False,))
 Alone.__doc__ = """
@@ -301,17 +300,13 @@ class JobRuns:
         spare = self.step_s - 1
         return since < run.over + spare and run.started < until + spare
 
-    def just_before(self, run: JobRun) -> dict[str, list[str]]:
-        """{job: [node]} of what ended on its nodes in the minute before a run began."""
-        found: dict[str, list[str]] = {}
-        for node in self._nodes[run.key]:
-            names = {other.shown_as for other in self._others(run, node)
-                     if run.started - WRITES_BACK_S < other.over <= run.started}
-            names.update(name for name, _, until in run.before.get(node, ())
-                         if run.started - WRITES_BACK_S < until <= run.started)
-            for name in names:
-                found.setdefault(name, []).append(node)
-        return found
+    def used_just_before(self, run: JobRun) -> list[str]:
+        """Its nodes on which another run ended in the minute before it began."""
+        since = run.started - WRITES_BACK_S
+        return [node for node in self._nodes[run.key] if any(
+            since < ended <= run.started for ended in (
+                *(other.over for other in self._others(run, node)),
+                *(until for _, _, until in run.before.get(node, ()))))]
 
     def free_after(self, run: JobRun) -> list[str]:
         """Its nodes on which no other run began within a minute of its end."""
@@ -370,12 +365,14 @@ def names_of(nodes: str) -> list[str]:
 
 
 def _named(shared: dict[str, list[str]]) -> str:
-    """ "node7 with job 4712, node[8-9] with job 4713, and 2 more jobs"."""
+    """
+    "node7 with another job", "node[7-9] with 2 other jobs".
+
+    Without their ids: the record is its user's, who may not know what others run.
+    """
     from iostats.report.node_sets import folded
-    found = [f"{folded(nodes)} with job {job}" for job, nodes in sorted(shared.items())]
-    more = len(found) - _MOST_NAMED
-    return ", ".join(found[:_MOST_NAMED]) + (
-        f", and others with {more} more job{'s' * (more > 1)}" if more > 0 else "")
+    nodes = folded(sorted({node for some in shared.values() for node in some}))
+    return f"{nodes} with {'another job' if len(shared) == 1 else f'{len(shared)} other jobs'}"
 
 
 def _moment(seconds: float) -> str:

@@ -505,8 +505,8 @@ class NodesRecord(RecordPart):
     What the job's nodes have asked the storage servers for (exports), where it had them alone.
 
     Attributes:
-        why_none: why there are no numbers, such as "it shared node7 with job 4712"; "" where there
-            are
+        why_none: why there are no numbers, such as "it shared node7 with another job"; "" where
+            there are
         alone: how it is known that it had its nodes alone.  exclusive: the batch system had given
             it whole nodes; listed: no other job ran on any of them, of all that the batch system
             knows; "" where there are no numbers
@@ -517,7 +517,7 @@ class NodesRecord(RecordPart):
             could not be measured
         unknown_nodes: the job's nodes of which no client is known, as node[1-3]; they are not in
             the numbers
-        jobs_before: jobs that had one of its nodes up to less than a minute before: what they had
+        nodes_used_before: those that another job had up to less than a minute before: what it had
             not written back by then is in the numbers
         notes: what is true of all file systems
     """
@@ -528,7 +528,7 @@ class NodesRecord(RecordPart):
     ended: Moment | None
     clocks_within_s: Seconds | None
     unknown_nodes: str
-    jobs_before: list[str]
+    nodes_used_before: str
     file_systems: list[NodesFileSystem]
     notes: list[str]
 

@@ -34,8 +34,8 @@ def file_system(low, high, name="scratch", later=None, notes=()):
 
 def by_node(*file_systems, why_none="", notes=()):
     return NodesRecord(why_none=why_none, alone="" if why_none else "listed", began=BEGAN,
-                       ended=BEGAN + 1867, clocks_within_s=0.5, unknown_nodes="", jobs_before=[],
-                       file_systems=list(file_systems), notes=list(notes))
+                       ended=BEGAN + 1867, clocks_within_s=0.5, unknown_nodes="",
+                       nodes_used_before="", file_systems=list(file_systems), notes=list(notes))
 
 
 SCRATCH = file_system(io_of(1229 * GIB, 23 * GIB, 1229, 23, 37, 41),
@@ -104,9 +104,9 @@ def test_what_came_after_its_end_is_beside_the_range():
 
 
 def test_a_job_that_shared_a_node_says_so_and_has_no_number():
-    found = text(record(found=by_node(why_none="it shared node7 with job 4712")))
+    found = text(record(found=by_node(why_none="it shared node7 with another job")))
 
-    assert "note: by its nodes: no numbers, as it shared node7 with job 4712\n" in found
+    assert "note: by its nodes: no numbers, as it shared node7 with another job\n" in found
     assert "No numbers: no node has reported.\n" in found
 
 
@@ -119,9 +119,9 @@ def test_beside_what_the_nodes_reported_it_is_the_last_row():
             for line in found.split("\n") if line.startswith("scratch ")]
     assert "The nodes and the storage servers compared:\n" in found
     assert ["By the application", "Over the network", "By its nodes"] == rows[-3:]
-    none = record(*reports, found=by_node(why_none="it shared node7 with job 4712"))
+    none = record(*reports, found=by_node(why_none="it shared node7 with another job"))
     assert "shared" not in text(none)
-    assert "it shared node7 with job 4712" in text(none, long=True)
+    assert "it shared node7 with another job" in text(none, long=True)
 
 
 @pytest.mark.parametrize("form", ["grid", "markdown"])
@@ -193,9 +193,9 @@ def test_one_file_system_without_an_upper_bound_leaves_none_of_all():
 
 
 def test_a_list_says_why_there_is_none():
-    whole = record(found=by_node(why_none="it shared node7 with job 4712"))
+    whole = record(found=by_node(why_none="it shared node7 with another job"))
 
-    assert ["-", "", "no report; it shared node7 with job 4712"] == [
+    assert ["-", "", "no report; it shared node7 with another job"] == [
         *cells(whole, "ReadBytes"), row(whole)["source"], *cells(whole, "Note")]
 
 
@@ -226,6 +226,6 @@ def test_an_arrays_total_is_the_sum_of_its_tasks_bounds():
 
 
 def test_a_task_without_bounds_leaves_no_upper_one_of_the_array():
-    found = tasks(by_node(SCRATCH), by_node(why_none="it shared node7 with job 4712"))
+    found = tasks(by_node(SCRATCH), by_node(why_none="it shared node7 with another job"))
 
     assert ">= 1.2 TiB" in found and "-1.4" not in found

@@ -16,12 +16,12 @@ SAME = (io_of(4 * MIB, 37 * MIB), io_of(4 * MIB, 37 * MIB))
 RANGE = (io_of(3 * MIB, 36 * MIB), io_of(5 * MIB, 38 * MIB))
 
 
-def whole(bounds=SAME, there=None, of_nodes=(), later=None, before=(), **network):
+def whole(bounds=SAME, there=None, of_nodes=(), later=None, before="", **network):
     """A record with all three; of its nodes all have reported."""
     return {**nodes({"complete": True, **dict(of_nodes)}, JOB, **network),
             "harvest": there or harvest(),
             "by_node": by_node(file_system(*bounds, later=later)).replaced(
-                jobs_before=list(before))}
+                nodes_used_before=before)}
 
 
 def notes(record):
@@ -43,11 +43,11 @@ def test_what_is_not_under_the_jobs_id_carried_none_as_nobody_else_was_there():
 def test_where_a_job_was_there_just_before_it_may_be_that_one_too():
     """It wrote back; it read nothing any more."""
     there = harvest(read_bytes=2 * MIB, write_bytes=33 * MIB)
-    read, written = notes(whole(RANGE, there, before=["4709"]))
+    read, written = notes(whole(RANGE, there, before="node7"))
 
     assert read.endswith(f"not under the job's id: these are {NO_ID}")
-    assert written.endswith(f"not under the job's id: it may be {NO_ID}; or what job 4709 had left "
-                            f"to write back")
+    assert written.endswith(f"not under the job's id: it may be {NO_ID}; or what a job before had "
+                            f"left to write back")
 
 
 @pytest.mark.parametrize("there", [harvest(final=False, write_bytes=0),
@@ -158,7 +158,7 @@ def test_a_difference_of_nodes_and_servers_is_of_ids_where_nobody_else_was_there
     no_id = "RPCs that carried no job's id, or another one (read-ahead, the kernel's threads)"
 
     assert f"{no_id}, as it had its nodes alone" == why(by_node(file_system(*RANGE)))
-    assert no_id == why(None) == why(by_node(why_none="it shared node7 with job 4712")) == why(
+    assert no_id == why(None) == why(by_node(why_none="it shared node7 with another job")) == why(
         by_node(file_system(RANGE[0], None))) == why(by_node(file_system(
             io_of(), io_of())))
 
@@ -173,6 +173,6 @@ def test_notes_are_made_once():
 
 
 def test_a_record_without_bounds_stays_as_it_is():
-    none = by_node(why_none="it shared node7 with job 4712")
+    none = by_node(why_none="it shared node7 with another job")
     assert nodes_compared({**whole(), "by_node": none}) == none
     assert nodes_compared({**whole(), "by_node": None}) is None

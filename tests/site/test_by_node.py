@@ -20,11 +20,11 @@ def totals(*read_bytes, why=(), metric=0):
     return ClientTotals(low, high, bool(why), list(why))
 
 
-def member(around, inside=None, later=None, free=(NID1, NID2), unknown="", before=(),
+def member(around, inside=None, later=None, free=(NID1, NID2), unknown="", before="",
            untold=()):
     return with_numbers("listed", WINDOW, around if inside is None else inside, around,
                         later or {}, free, unknown,
-                        dict(before), untold)
+                        before, untold)
 
 
 def test_the_sum_of_a_jobs_nodes_is_between_two_bounds():
@@ -98,18 +98,18 @@ def test_what_was_written_later_is_told_of_free_nodes_alone():
                               .later_write_bytes for free in ((NID1, NID2), (NID1,), ())]
 
 
-def test_jobs_that_may_have_left_something_to_write_are_named():
-    found = member({("scratch", NID1): totals(23, 37)}, before={"4709": "node[1-2]"})
+def test_a_job_that_may_have_left_something_to_write_is_told_of_without_its_id():
+    found = member({("scratch", NID1): totals(23, 37)}, before="node[1-2]")
 
-    assert (["4709"], ["node[1-2] had job 4709 up to less than a minute before: what that had not "
-                       "written back by then is in these numbers"]) == (
-                           found.jobs_before, found.notes)
+    assert ("node[1-2]", ["another job was on node[1-2] up to less than a minute before: what that "
+                          "had not written back by then is in these numbers"]) == (
+                              found.nodes_used_before, found.notes)
 
 
 def test_a_job_without_numbers_says_why_and_when():
-    found = without_numbers("it shared node7 with job 4712", WINDOW)
+    found = without_numbers("it shared node7 with another job", WINDOW)
 
-    assert ("it shared node7 with job 4712", [], "") == (found.why_none, found.file_systems,
+    assert ("it shared node7 with another job", [], "") == (found.why_none, found.file_systems,
                                                          found.alone)
     assert (993.5, 1053.5) == (found.began, found.ended)
     assert (None, None) == (without_numbers("no").began, without_numbers("no").ended)

@@ -3,6 +3,7 @@ The harvest beside a real Slurm: ids in job_stats are Slurm's own, users see the
 """
 
 import json
+import re
 import time
 from types import SimpleNamespace
 
@@ -105,7 +106,9 @@ def test_the_tasks_of_an_array_have_their_names_and_their_user(harvested):
          one["harvest"]["lower_bound"]) for one in records}
     assert {("climate", ALICE, 1)} == {(one["batch"]["name"], one["job"]["user"],
                                         one["coverage"]["reported"]) for one in records}
-    assert "" == (site.directory / "agent").read_text()
+    # Of a loaded machine the agent says that an answer comes late; it is sent again then.
+    said = (site.directory / "agent").read_text().splitlines()
+    assert [] == [line for line in said if not re.search("no answer of ctl within|is back;", line)]
 
 
 def test_a_job_of_four_nodes_is_seen_from_both_sides(harvested):

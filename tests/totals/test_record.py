@@ -99,7 +99,7 @@ class OfASite:
                                      facts)
         record = {**record, "by_node": by_node.with_numbers(
             "listed", by_node.window_of(1_795_225_000.0, 1_795_225_060.0, 1.0, 0.0, 0.5),
-            AT_EDGES, AT_EDGES, AT_EDGES, {"10.77.0.11@tcp"}, "", {}, ())}
+            AT_EDGES, AT_EDGES, AT_EDGES, {"10.77.0.11@tcp"}, "", "", ())}
         return {**record, "harvest": client_vs_server.compared(
             record, harvested_job.as_record(at_servers(), node_sets.folded),
             {("scratch", "OST0000")})}
