@@ -4,5 +4,5 @@ What everything uses: errors, units, site.cfg, job ids and node lists, private f
 It knows nothing of Lustre, of messages or of commands.
 
 Standard library only.
-Pure: errors, units, job_facts, job_id, node_list, strict_json, text, cooperative.
+Pure: errors, units, job_facts, job_id, node_list, sacct_time, strict_json, text, cooperative.
 """

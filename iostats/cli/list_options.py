@@ -7,7 +7,7 @@ from __future__ import annotations
 from iostats.base.errors import UsageError
 from iostats.cli.parser import parser, whole_number
 from iostats.report.listing import NumberForm
-from iostats.report.sacct_time import moment
+from iostats.base.sacct_time import moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import job_stats_text
 import msgspec
 
 from iostats import schedulers
-from iostats.base import config
+from iostats.base import config, sacct_time
 from iostats.base import job_id as base_job_id
 from iostats.base import node_list as base_node_list
 from iostats.base.errors import (
@@ -42,7 +42,6 @@ from iostats.report import (
     job_summary,
     job_tables,
     node_sets,
-    sacct_time,
 )
 from iostats.report.accounting_comment import CommentError
 from iostats.schedulers import commands, job_environment

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from iostats.base.errors import UsageError
-from iostats.report.sacct_time import moment
+from iostats.base.sacct_time import moment
 
 
 @pytest.fixture
