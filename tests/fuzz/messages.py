@@ -39,7 +39,7 @@ from iostats.site.resets.target import CorrectedTarget
 from iostats.totals.job_totals import Totals
 from iostats.wire import auth, client, jsonrpc, protocol
 from iostats.wire.auth import AuthenticationError
-from iostats.wire.messages import clients_decoder, sweep_decoder, sweep_json
+from iostats.wire.messages import clients_decoder, events_decoder, sweep_decoder, sweep_json
 from iostats.wire.messages.clients_encoder import RESET
 from iostats.wire.messages.report import NodeReport
 
@@ -293,6 +293,32 @@ def _packed_clients():
                   struct.pack("<QQIIHHBBBB", times << 40, 0, times << 20, 7, 2300, 3700, 41 * times,
                               0, 61, 67)]
     return b"".join(parts)
+
+
+_EVENTS = b"iostats events 1\n" + json.dumps({
+    "protocol": 1, "node": NODE, "boot_id": "b" * 32, "seq": 23, "made": NOW, "ahead_s": 0.25,
+    "every": 10, "dropped": 37, "events": [
+        {"id": "0123456789abcdef", "time": NOW, "last": NOW + 1, "over": None, "severity": 2,
+         "kind": "evicted", "cause": "silent", "node": NODE, "file_system": "scratch",
+         "target": "scratch-OST0003", "clients": ["10.0.0.12@tcp"], "count": 1, "skipped": 3,
+         "message": "haven't heard from client"}],
+    "status": {"health": "healthy", "targets": {"scratch-OST0003": {"state": "up", "clients": 41}},
+               "log": {"source": "kmsg", "why": "", "lines": 53, "lost": 0}}}).encode()
+
+
+@target(lambda: [_EVENTS, _EVENTS + b"\0"], 4000)
+def packed_events(data):
+    """What is inflated is a message whose events can be kept and shown, or one clear error."""
+    try:
+        taken = events_decoder.decoded_events(
+            sweep_decoder.PackedSweep(2, zlib.compress(data, 1)), 1 << 20)
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        assert len(str(error)) < 1000
+        return
+    for one in taken.events:
+        assert "".join([one.message, one.kind, one.target, *one.clients]).isprintable()
+        assert one.node == taken.head.node and abs(one.time) <= 1e12
+    json.dumps(msgspec.to_builtins(taken.events), allow_nan=False)
 
 
 @target(lambda: [_packed_clients(), _packed_clients() + b"\0"], 4000)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import zlib
 
 from iostats.lustre.exports import ClientAmounts
+from iostats.wire.messages import events_encoder
 from iostats.wire.messages.sweep_encoder import LONGEST_WHY, add_column, json_length, packed_block
 
 TYPE_CHECKING = False
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MAGIC = b"iostats clients 1\n"
 METHOD, METHOD_OF_JOBS = "packed_clients", "packed_sweep"
+_METHODS = ((MAGIC, METHOD), (events_encoder.MAGIC, events_encoder.METHOD))
+_LONGEST_MAGIC = max(len(magic) for magic, _ in _METHODS)
 KINDS = ("OST", "MDT")
 MOST_NIDS = 5_000                  # of a block
 MOST_LOSSES = 1_000                # of one reading; see `fewer`
@@ -108,7 +111,7 @@ def block_head(file_system: str, kind: str, epoch: str, read_from: float, read_u
 def method_of(message: bytes) -> str:
     """The method of a message as it is kept, by its first bytes; one that is damaged is a sweep."""
     try:
-        begin = zlib.decompressobj().decompress(message, len(MAGIC))
+        begin = zlib.decompressobj().decompress(message, _LONGEST_MAGIC)
     except zlib.error:
         begin = b""
-    return METHOD if begin == MAGIC else METHOD_OF_JOBS
+    return next((method for magic, method in _METHODS if begin.startswith(magic)), METHOD_OF_JOBS)

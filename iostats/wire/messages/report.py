@@ -62,7 +62,7 @@ class ReportedSeries(msgspec.Struct):
 class ReportedEvent(msgspec.Struct, kw_only=True):
     """What went wrong on a machine, as events/event.py has it; times by the sender's clock."""
 
-    id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    id: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
     time: _Seconds
     kind: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     last: Optional[_Seconds] = None                   # None: as `time`
@@ -142,12 +142,19 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
         raise WireError(protocol.INVALID_PARAMS, (
             f"expected `ended` less `clock_ahead_s` from -1e12 to 1e12, got {report.ended:g}"))
     for event in report.events:
-        event.node = report.node                    # it can tell of itself alone
-        event.clients = [one_line(client)[:LONGEST_NODE_NAME] for client in event.clients]
-        for name in ("kind", "cause", "file_system", "target", "message"):
-            setattr(event, name, one_line(getattr(event, name))[:500])
-        for name in ("time", "last", "over"):
-            at = getattr(event, name)
-            if at is not None:
-                setattr(event, name, min(max(at - report.clock_ahead_s, -_MOST_SECONDS),
-                                         _MOST_SECONDS))
+        tidy_event(event, report.node, report.clock_ahead_s)
+
+
+def tidy_event(event: ReportedEvent, node: str, ahead_s: float) -> None:
+    """
+    Make `event` of `node`, which can tell of itself alone, fit for a terminal, with times of the
+    server's clock, which the node's is `ahead_s` ahead of.
+    """
+    event.node = node
+    event.clients = [one_line(client)[:LONGEST_NODE_NAME] for client in event.clients]
+    for name in ("kind", "cause", "file_system", "target", "message"):
+        setattr(event, name, one_line(getattr(event, name))[:500])
+    for name in ("time", "last", "over"):
+        at = getattr(event, name)
+        if at is not None:
+            setattr(event, name, min(max(at - ahead_s, -_MOST_SECONDS), _MOST_SECONDS))
