@@ -20,6 +20,8 @@ import rooms
 from iostats import __main__, sinks
 from iostats.base import config as site
 from iostats.cli import jobs, mail, node, nodes, query, report, run, server, store, top
+from iostats.events.kinds import KINDS as EVENT_KINDS
+from iostats.events.kinds import SEVERITIES
 from iostats.load import levels
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.lustre.metrics import INSIDE, NOT_OPERATIONS
@@ -73,6 +75,15 @@ def first_paragraph(path):
 def always():
     """What --explain says below every report."""
     return "\n".join(f"* {line}" for line in EXPLAIN_ALWAYS)
+
+
+def event_kinds():
+    """One line for each kind of event."""
+    return "\n".join(["| kind | severity | what happened | why | what to do |",
+                      "|---|---|---|---|---|",
+                      *(f"| `{name}` | {kind.severity} {SEVERITIES[kind.severity]} "
+                        f"| {kind.meaning}. | {kind.cause}. | {kind.what_to_do}. |"
+                        for name, kind in EVENT_KINDS.items())])
 
 
 def sinks_table():
@@ -135,6 +146,7 @@ PARTS = {
         "query-help": lambda: block(query.HELP),
         "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
         "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP)},
+    "docs/events.md": {"kinds": event_kinds},
     "docs/harvest.md": {"query-levels": query_levels},
     "docs/wire.md": {"load-levels": load_levels},
     "docs/architecture.md": {"rooms": rooms_table},

@@ -235,6 +235,16 @@ OPTIONS = {
         "When the waiting sweeps are larger than this, the oldest are dropped.")),
     "harvest.cpu_percent": number(1, 100, 25, (
         "A sweep uses up to this share of one core, on average.")),
+    "events.every": number(1, LONGEST_PAUSE_S, 10, (
+        "On storage servers: seconds between two looks at what is told of errors besides the "
+        "kernel's log, which is read as it comes.")),
+    "events.kernel_log": choice("auto", ("auto", "kmsg", "journald", "no"), (
+        "Where the kernel's log is read.  kmsg: /dev/kmsg, which root may read.  journald: by "
+        "journalctl, which members of systemd-journal may ask.  auto: the first of them that can "
+        "be read.")),
+    "events.max_kept": number(10, 100_000, 250, (
+        "Up to this number of different events are kept in ten seconds; of a flood with more, the "
+        "rest is counted.")),
     "clients.names": Option("", _absolute_or_empty, "a file whose path begins with /", (
         "On the site's server: which node a client is, a line `NID NAME` each, such as "
         "10.0.0.11@o2ib node11; a node may have several.  It is read again when it changes.  What "

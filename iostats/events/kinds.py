@@ -1,0 +1,99 @@
+"""
+The kinds of events: how severe each is, what it means, why it comes, and what to do.
+
+The list is closed: what another release sends of another kind is `other` here.  docs/events.md is
+made from it.  Severities are those of lustre-collector (2004), where 2 is the first that needs a
+hand.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+from iostats.lustre import kernel_log
+
+INFO, WARNING, CRITICAL, FATAL = range(4)
+SEVERITIES = ("info", "warning", "critical", "fatal")
+
+Kind = namedtuple("Kind", "severity meaning cause what_to_do")
+Kind.__doc__ = """
+One kind of event.
+
+Attributes:
+    severity: 0 to 3, an index of SEVERITIES.
+    meaning: what happened.
+    cause: why it comes, as far as it is known.
+    what_to_do: by an administrator.
+"""
+
+HEALTHY, LOG_LOST, EVENTS_DROPPED = "healthy", "log_lost", "events_dropped"
+
+KINDS = {
+    kernel_log.EVICTED: Kind(
+        CRITICAL,
+        "A storage server threw a client out.  What the client had written and not yet sent is "
+        "lost; calls under way fail with EIO or ESHUTDOWN",
+        "The client did not answer: it crashed, hangs, or the network lost its messages "
+        "(`silent`: no ping; `lock`: it did not give back a lock; `recovery`: it did not come back "
+        "after a restart; `administrator`: on request; `unknown`: the server only counted it)",
+        "Is the node up?  Look for network errors on both sides at this time; run the job again"),
+    kernel_log.CONNECTION_LOST: Kind(
+        WARNING,
+        "A client, or another storage server, has no connection to a target.  Calls wait until it "
+        "is back",
+        "The storage server is down, restarts or is overloaded, or the network is broken",
+        "Is the target up (target_down, recovery)?  If only this node lost it: its network"),
+    kernel_log.CONNECTION_RESTORED: Kind(
+        INFO, "The connection to a target is back", "The target or the network is back",
+        "Nothing"),
+    kernel_log.CLIENT_RECONNECTING: Kind(
+        INFO,
+        "A client that the storage server still knew connected again.  Nothing is lost",
+        "The client lost messages, or waited too long for an answer",
+        "Nothing for one; from one node again and again: its network"),
+    kernel_log.RECOVERY: Kind(
+        WARNING,
+        "A target waits for its clients after a restart, until all are back or the time is over.  "
+        "Calls wait",
+        "The target was started, or failed over",
+        "Wait.  Clients that do not come back are evicted at its end"),
+    kernel_log.LOCK_TIMEOUT: Kind(
+        WARNING, "A lock was not granted in time",
+        "Its holder is slow or gone, or the storage server is overloaded",
+        "Look for an eviction at the same target; if there is none, for load"),
+    kernel_log.TIMEOUTS: Kind(
+        WARNING, "Requests were not answered in time, and are sent again",
+        "The storage server or the network is slow or gone",
+        "Single ones: nothing.  Many: load of the storage server, errors of the network"),
+    kernel_log.DATA_LOST: Kind(
+        FATAL, "A client threw away data that it had not yet written",
+        "It was evicted, or the target gave an error", "Write the file again"),
+    kernel_log.NOT_HEALTHY: Kind(
+        CRITICAL, "A storage server says of itself, or of a target, that it is not healthy",
+        "A disk or a target failed, a target is read-only, or a request has waited for very long",
+        "`lctl get_param health_check` and the kernel's log of that server"),
+    kernel_log.LBUG: Kind(
+        FATAL, "Lustre found itself in a state that cannot be; the thread, or the node, stands "
+        "still",
+        "A bug of Lustre, or damaged memory or data",
+        "Keep the kernel's log, restart the machine, look for the message in jira.whamcloud.com"),
+    kernel_log.TARGET_DOWN: Kind(
+        CRITICAL, "A target was stopped, or is gone from its storage server",
+        "It was unmounted or failed over; or the storage server stops",
+        "Was it planned?  If not: mount it, here or on its partner"),
+    kernel_log.TARGET_UP: Kind(
+        INFO, "A target was started", "It was mounted, here after a failover too", "Nothing"),
+    kernel_log.OTHER: Kind(
+        WARNING, "An error of Lustre or LNet without a kind of its own",
+        "The message says it", "Search for the message; alone and once, it often means nothing"),
+    HEALTHY: Kind(INFO, "A storage server is healthy again", "What was wrong is over", "Nothing"),
+    LOG_LOST: Kind(
+        WARNING, "Lines of the kernel's log were overwritten before they were read; events may "
+        "be missing",
+        "More was logged than its buffer holds, while no one read it",
+        "A larger buffer: log_buf_len= on the kernel's command line"),
+    EVENTS_DROPPED: Kind(
+        WARNING, "There were more events at once than are kept; these are only counted",
+        "A flood: one cause, many messages", "Look at the events of the same time"),
+}
+CAUSES = ("", "silent", "lock", "administrator", "recovery", "unknown")
