@@ -263,6 +263,10 @@ OPTIONS = {
         "Where storage servers tell of their clients, the site's server asks the batch system for "
         "all its jobs, by one command, with pauses of this many seconds: so it knows of jobs that "
         "have no report and no job_stats, and which of them had their nodes alone.  0: never.")),
+    "events.keep_days": number(1, 36500, 90, "How many days the site's server keeps events."),
+    "events.keep_count": number(1000, 100_000_000, 1_000_000, (
+        "How many events the site's server keeps at most, some 300 bytes each; beyond that the "
+        "oldest go.")),
     "secret.dir": Option("~/.iostats", printable, "a directory", (
         "Where the server puts the job's secret; a directory that the nodes share.")),
     "report.format": choice("grid", FORMATS, "The form of the tables."),

@@ -25,7 +25,7 @@ from iostats.wire import auth, protocol, secret
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from iostats.base.config import Config
@@ -43,25 +43,31 @@ def run(options: argparse.Namespace, config: Config) -> int:
         auth.MUNGED_TIMEOUT_S, auth.MUNGED_ANSWER, lambda: auth.server_credentials(
             config, protocol.SITE, config["site.secret"], say, uids=auth.ANYONE))
     store, outlets, told = Store(config["site.store"]), [], None
+    at_end: list[Callable[[], object]] = []
     process.use_uvloop()
     try:
         outlets = sinks.of(config, say)
         told = Relays(config, say, time.time)
-        asyncio.run(_serve(store, checks, config, options, outlets, told))
+        asyncio.run(_serve(store, checks, config, options, outlets, told, at_end))
     finally:
         if told is not None:
             told.close()
         for outlet in outlets:
             outlet.close()
+        for end in at_end:
+            end()
         store.close()
     return DONE
 
 
 async def _serve(store: Store, checks: Sequence[auth.Credentials], config: Config,
-                 options: argparse.Namespace, outlets: list[Any], told: Relays) -> None:
+                 options: argparse.Namespace, outlets: list[Any], told: Relays,
+                 at_end: list[Callable[[], object]]) -> None:
+    """`at_end` gets what is to be called after the sinks are closed."""
     process.raise_limits(config, 64 + sum(outlet.connections for outlet in outlets))
     server = SiteServer(store, checks, config, time.time, outlets)
     server.harvest.relays = told
+    at_end.append(server.events.close)
     told.start()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -84,13 +84,15 @@ _IN_WORDS = {"agents": "what is known of the agent", "targets": "the saved entri
              "harvests": "what was counted for job", "client_sources": "the clients",
              "client_blocks": "a part of a message of clients, row",
              "client_gains": "what clients did in a sweep, row",
-             "client_losses": "what may be missing of clients, row"}
+             "client_losses": "what may be missing of clients, row", "events": "the event, place",
+             "events_tellers": "what a storage server said of itself:"}
 # The key of a row, and the column with its bytes.
 _ROWS = {"agents": (("node",), "body"), "targets": (("file_system", "target"), "state"),
          "blocks": (("id",), "body"), "lives": (("job",), "body"), "harvests": (("job",), "body"),
          "client_sources": (("node", "file_system", "kind"), "state"),
          "client_blocks": (("id",), "body"), "client_gains": (("id",), "body"),
-         "client_losses": (("id",), "why")}
+         "client_losses": (("id",), "why"), "events": (("place",), "body"),
+         "events_tellers": (("node",), "body")}
 
 
 class SweepStore:

@@ -28,6 +28,9 @@ from iostats.server.http import error_response
 from iostats.server.rpc_server import RelayCaller, RpcServer, Sender
 from iostats.site import harvest_intake, load_queries, node_queries
 from iostats.site.all_jobs import AllJobs
+from iostats.site.events.answers import EventAnswers
+from iostats.site.events.intake import SiteEvents
+from iostats.site.events.questions import EventsParams, EventsStatusParams
 from iostats.site.job_index import JobsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
@@ -35,7 +38,7 @@ from iostats.site.records import Records, user_name
 from iostats.site.relay.incoming import RelaysFrom
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method
-from iostats.wire.messages import clients_decoder, sweep_decoder, sweep_json
+from iostats.wire.messages import clients_decoder, events_decoder, sweep_decoder, sweep_json
 from iostats.wire.messages.report import Name, check_report
 
 TYPE_CHECKING = False
@@ -83,6 +86,7 @@ class SiteServer(RpcServer):
         publisher: what shows records to their users.
         records: what makes them.
         all_jobs: what the batch system says of all jobs.
+        events: what went wrong on storage servers and nodes.
     """
 
     def __init__(self, store: "Store", credentials: "Iterable[Credentials]", config: "Config",
@@ -97,12 +101,14 @@ class SiteServer(RpcServer):
         self._refused: dict[str, int] = {}
         self.harvest = harvest_intake.Harvest(store, config, now, sinks)
         self.open_jobs = OpenJobs(store, config)
+        self.events = SiteEvents(store, config, now, self.harvest.clients.names, sinks)
         self.publisher = Publisher(store, config)
         self.records = Records(store, config, self.open_jobs, self.harvest, self.publisher, now)
         self.all_jobs = AllJobs(store, config, self.open_jobs, self.harvest, now)
         self.methods.update(sweep=Method(self._sweep, sweep_json.JsonSweep),
                             packed_sweep=Method(self._sweep, sweep_decoder.PackedSweep),
                             packed_clients=Method(self._clients, sweep_decoder.PackedSweep),
+                            packed_events=Method(self._packed_events, sweep_decoder.PackedSweep),
                             report=Method(self._report, SiteReport, keys_once=True),
                             record=Method(self._record, RecordParams),
                             latest=Method(self._latest, LatestParams),
@@ -111,7 +117,9 @@ class SiteServer(RpcServer):
                             load=Method(self._load, load_queries.LoadParams),
                             query=Method(self._query, load_queries.QueryParams),
                             nodes=Method(self._nodes, node_queries.NodesParams),
-                            lnets=Method(self._lnets, node_queries.LnetsParams))
+                            lnets=Method(self._lnets, node_queries.LnetsParams),
+                            events=Method(self._events, EventsParams),
+                            events_status=Method(self._events_status, EventsStatusParams))
         self._relays = RelaysFrom(config, now)
         self._for_relays = {name: Method(self._not_for_relays, msgspec.Raw)
                             for name in self.methods} | {
@@ -119,6 +127,7 @@ class SiteServer(RpcServer):
             "packed_clients": Method(self._relayed, sweep_decoder.PackedSweep)}
         self._answers = load_queries.LoadAnswers(lambda: self.all_jobs.runs.running())
         self._of_nodes = node_queries.NodeAnswers()
+        self._of_events = EventAnswers(self.events, store, self.all_jobs, self.harvest)
 
     async def listen(self, host: str = "") -> None:
         """Listen on [site] port."""
@@ -138,7 +147,7 @@ class SiteServer(RpcServer):
         try:
             await self.publisher.begin()
             await asyncio.gather(self.records.work(), self.harvest.work(self.on_settled),
-                                 self.all_jobs.work())
+                                 self.all_jobs.work(), self.events.work())
         finally:
             self.publisher.close()
 
@@ -160,6 +169,7 @@ class SiteServer(RpcServer):
         check_report(one, caller.node, _checked_job(one.job), self._metrics)
         try:
             is_new = self.open_jobs.add(one)
+            self.events.take_reported(one)
         except JobClosed as error:
             self.refuse("too late")
             raise WireError(protocol.REFUSED, str(error)) from None
@@ -178,6 +188,21 @@ class SiteServer(RpcServer):
         caller = self.require_authenticated(sender, self._reporters)
         return harvest_intake.answer_to(self.harvest, message, caller,
                                         clients_decoder.decoded_clients)
+
+    def _packed_events(self, message: sweep_decoder.PackedSweep,
+                       sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        caller = self.require_authenticated(sender, self._reporters)
+        try:
+            taken = events_decoder.decoded_events(message, self.config["server.max_message_bytes"])
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            raise WireError(protocol.INVALID_PARAMS, str(error)) from None
+        if taken.head.node != caller.node:
+            raise WireError(protocol.REFUSED,
+                            "the events are from another storage server than their header")
+        try:
+            return (yield from self.events.take(taken, caller.node))
+        except StateError as error:
+            raise WireError(protocol.INTERNAL_ERROR, str(error)) from None
 
     def credentials_for(self, authorization: str) -> "Optional[Credentials]":
         if authorization.startswith(f"{protocol.RELAY_SCHEME} "):
@@ -215,7 +240,7 @@ class SiteServer(RpcServer):
                 super().send(transport, failed, False)
             self._store.trouble.say(f"{error}; nodes and agents keep what they have, and send it "
                                     f"again")
-            for reload in (self.open_jobs.reload, self.harvest.reload):
+            for reload in (self.open_jobs.reload, self.harvest.reload, self.events.reload):
                 try:
                     reload()
                 except StateError as worse:
@@ -223,6 +248,7 @@ class SiteServer(RpcServer):
             return
         if had_changes:                              # so the disk is not full any more
             self.trouble = ""
+        self.events.committed()
         for transport, data, keep in unsent:
             super().send(transport, data, keep)
 
@@ -291,6 +317,14 @@ class SiteServer(RpcServer):
     def _lnets(self, ask: node_queries.LnetsParams,
                sender: Sender) -> Generator[None, None, dict[str, dict[str, int]]]:
         return node_queries.lnets(self.harvest.clients, self._user(sender))
+
+    def _events(self, ask: EventsParams,
+                sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._of_events.events(ask, self._user(sender))
+
+    def _events_status(self, ask: EventsStatusParams,
+                       sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._of_events.status(ask, self._user(sender))
 
 
 def _checked_job(job: str) -> str:

@@ -7,7 +7,8 @@ The tables of the site's store, and the upgrade of a store that an older release
     clock     one row: the store's own time, store_clock.py; `first` and `due` are in it
 
 job_index.py has the table `summaries`; harvest_store.py says what those of the harvest are for,
-run_store.py those of runs, clients/client_store.py those of clients.
+run_store.py those of runs, clients/client_store.py those of clients, events/event_store.py
+those of events.
 """
 
 from __future__ import annotations
@@ -99,6 +100,15 @@ CREATE TABLE IF NOT EXISTS client_losses (
 CREATE INDEX IF NOT EXISTS client_losses_until ON client_losses (file_system, until, since);
 CREATE INDEX IF NOT EXISTS client_losses_same ON client_losses (
     file_system, node, target, nid, why);
+CREATE TABLE IF NOT EXISTS events (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL, made REAL NOT NULL,
+    time REAL NOT NULL, ended REAL NOT NULL, severity INTEGER NOT NULL, kind TEXT NOT NULL,
+    file_system TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS events_numbering (
+    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, dropped INTEGER NOT NULL,
+    dropped_until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS events_tellers (
+    node TEXT PRIMARY KEY, heard REAL NOT NULL, body BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS jobs_unclosed ON jobs (first) WHERE due IS NULL AND NOT closed;
 CREATE INDEX IF NOT EXISTS jobs_closed ON jobs (first) WHERE closed
 """

@@ -1,0 +1,369 @@
+"""
+The events of a site, on the site's server: `server.events`.
+
+    message of an agent  ->  its events in the store, in steps  ->  commit  ->  it is answered
+    report of a node     ->  its events in the store            ->  commit  ->  it is answered
+    commit               ->  followers.py: sinks, the command of [events] on_critical
+    question             ->  questions.py
+
+An event is taken by its id, so a message that comes twice adds nothing, and a half of one that was
+taken before a kill is no harm: the agent sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import namedtuple
+from heapq import heappush, heappushpop
+from typing import Any
+
+import msgspec
+
+from iostats.base.cooperative import finished
+from iostats.base.errors import StateError, one_line
+from iostats.events.event import Event, as_json
+from iostats.events.kinds import CAUSES, KINDS
+from iostats.lustre.kernel_log import OTHER
+from iostats.site.events import questions
+from iostats.site.events.event_store import MOST_AT_ONCE, EventStore, Placed
+from iostats.site.events.followers import Followers
+from iostats.site.events.questions import EVER, EventsParams, EventsStatusParams, JobPart
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+    from typing import Optional
+
+    from iostats.base.config import Config
+    from iostats.site.clients.node_names import NodeNames
+    from iostats.site.events.followers import Change, Follower
+    from iostats.site.store import Store
+    from iostats.wire.messages.events import EventsHead, ReceivedEvents
+    from iostats.wire.messages.report import NodeReport, ReportedEvent
+
+log = logging.getLogger("iostats")
+
+LOOK_EVERY_S = 1.0
+_DAY_S = 86400.0
+_MOST_OF_JOB = 1_000
+_KEEP_HEARD_S = 60.0            # how exactly it is on the disk when an agent was heard
+LATE_PAUSES, LATE_S = 3, 15.0   # after so many pauses and so long an agent is not heard
+
+EventsOfJob = namedtuple("EventsOfJob", "events more")
+EventsOfJob.__doc__ = """
+What happened to a job.
+
+Attributes:
+    events: [Event], by time; of too many the most severe, and of these the first.
+    more: how many others there are.
+"""
+
+
+class Teller(msgspec.Struct, omit_defaults=True):
+    """
+    A storage server whose agent tells of events.
+
+    Attributes:
+        heard: when its agent was last heard, s since 1970.
+        every: s between two looks of it.
+        status: as of gather.Look; made: when that was so.
+        dropped: events that it had no room for, since it was first heard.
+        kept: when this was last written.
+    """
+
+    heard: float = 0.0
+    every: float = 10.0
+    status: dict[str, Any] = {}
+    made: float = 0.0
+    dropped: int = 0
+    kept: float = 0.0
+
+    def is_late(self, now: float) -> bool:
+        return now - self.heard > LATE_PAUSES * self.every + LATE_S
+
+
+_teller_of = msgspec.json.Decoder(Teller).decode
+
+
+class SiteEvents:
+    """
+    Takes events, and answers for them.
+
+    `names`: which node a NID is; `sinks`, `more`: see followers.Followers.
+
+    Attributes:
+        tellers: {storage server: Teller}.
+        followers: who is told of events, or None before `begin`.
+    """
+
+    def __init__(self, store: Store, config: Config, now: Callable[[], float], names: NodeNames,
+                 sinks: Iterable[Any] = (), more: Iterable[Follower] = ()) -> None:
+        """StateError."""
+        self._database, self._now, self._names = store, now, names
+        self._keep_s = _DAY_S * config["events.keep_days"]
+        self._store = EventStore(store, config["events.keep_count"])
+        self.tellers: dict[str, Teller] = {}
+        self._served: dict[str, frozenset[str]] = {}
+        self._read_tellers()
+        self._changes: list[Change] = []                # that the next commit puts on the disk
+        self._committed = self._store.last              # the newest place that is there
+        self._statuses: dict[str, Teller] = {}          # to be told to sinks
+        self._refused = 0
+        self.followers = Followers(sinks, os.path.dirname(store.path), self._after,
+                                   lambda: self._committed, names.node_of, more)
+
+    def _read_tellers(self) -> None:
+        found = self._store.understood(
+            "events_tellers", self._store.tellers(), lambda row: _teller_of(row[1]))
+        for node, teller in found.items():
+            self._know(node, teller)
+
+    def _know(self, node: str, teller: Teller) -> None:
+        self.tellers[node] = teller
+        self._served[node] = frozenset(
+            name.rpartition("-")[0] for name in teller.status.get("targets", ()) if "-" in name)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def take(self, taken: ReceivedEvents, node: str) -> Generator[None, None, dict[str, Any]]:
+        """
+        Take a message of the storage server `node`, in steps; the answer.
+
+        It is on the disk with the next commit, after which the answer leaves.  WireError.
+        """
+        now = self._now()
+        for at in range(0, len(taken.events), MOST_AT_ONCE):
+            self._keep([_event_of(one, now) for one in taken.events[at:at + MOST_AT_ONCE]])
+            yield
+        self._hear(node, taken.head, taken.made, now)
+        return {"taken": True, "why": ""}
+
+    def take_reported(self, report: NodeReport) -> None:
+        """The events in a node's report, which check_report() has seen; StateError."""
+        if report.events:
+            now = self._now()
+            self._keep([_event_of(one, now) for one in report.events])
+
+    def _keep(self, events: Sequence[Event]) -> None:
+        kept = self._store.keep(events)
+        self._changes += kept.changes
+        if kept.refused:
+            before, self._refused = self._refused, self._refused + kept.refused
+            if before.bit_length() != self._refused.bit_length():   # 1, 2, 4, ...: a short log
+                log.warning("%s events left out: their ids are those of other events (the last "
+                            "ones of %s)", self._refused, events[0].node)
+
+    def _hear(self, node: str, head: EventsHead, made: float, now: float) -> None:
+        before = self.tellers.get(node) or Teller()
+        teller = msgspec.structs.replace(before, heard=now, every=head.every,
+                                         dropped=before.dropped + head.dropped)
+        if head.status is not None and min(made, now) >= min(before.made, now):
+            teller.status, teller.made = msgspec.to_builtins(head.status), min(made, now)
+        if teller.status != before.status or head.dropped or not (
+                0 <= now - before.kept < _KEEP_HEARD_S):
+            teller.kept = now
+            self._store.keep_teller(node, now, msgspec.json.encode(teller))
+        self._know(node, teller)
+        self._statuses[node] = teller
+
+    # -- commits ---------------------------------------------------------------------------------
+
+    def committed(self) -> None:
+        """What was taken is on the disk."""
+        self._committed = self._store.last
+        changes, self._changes = self._changes, []
+        statuses, self._statuses = self._statuses, {}
+        if changes:
+            self.followers.changed(changes)
+        for node, teller in statuses.items():
+            self.followers.status(node, teller.heard, teller.every, teller.status)
+
+    def reload(self) -> None:
+        """What was taken since the last commit is not kept; StateError."""
+        self._changes.clear()
+        self._statuses.clear()
+        for teller in self.tellers.values():
+            teller.kept = 0.0
+        self._store.after_failure()
+
+    def _after(self, place: int, most: int) -> list[tuple[int, Event]]:
+        """[(place, Event)] behind `place`, of what is committed; StateError."""
+        return [(one.place, one.event) for one in self._store.after(place, self._committed, most)]
+
+    # -- what there is to do ---------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Go on for ever."""
+        self.followers.begin()
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                while self.forget():
+                    await asyncio.sleep(0)
+            except StateError as error:
+                self._database.trouble.say(error)
+                await asyncio.sleep(60)
+            except Exception:
+                log.exception("internal error; please report: in the events")
+                await asyncio.sleep(60)
+
+    def forget(self) -> bool:
+        """Remove some of what is older than [events] keep_days; is there more?  StateError."""
+        count = self._store.forget_old(self._database.now() - self._keep_s)
+        if count:
+            self._database.commit()
+        old = self._now() - self._keep_s
+        silent = [node for node, teller in self.tellers.items() if teller.heard < old]
+        if silent:
+            self._store.forget_tellers(silent)
+            for node in silent:
+                del self.tellers[node], self._served[node]
+        return count >= MOST_AT_ONCE
+
+    def close(self) -> None:
+        """After the sinks are closed."""
+        self.followers.close()
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def served(self, node: str) -> Collection[str]:
+        """The file systems whose targets a storage server has told of."""
+        return self._served.get(node, frozenset())
+
+    def ask(self, ask: EventsParams, is_reader: bool,
+            parts: Optional[Sequence[JobPart]]) -> Generator[None, None, dict[str, Any]]:
+        """
+        The answer to EventsParams, in steps; `parts`: of the job that it asks for, or None.
+        """
+        since = -EVER if ask.since is None else ask.since
+        until = EVER if ask.until is None else ask.until
+        is_asked = questions.filter_of(ask, self._names.node_of, parts, self.served)
+        if parts is not None:
+            since = max(since, min((part.since for part in parts), default=EVER))
+            until = min(until, max((part.until for part in parts), default=-EVER))
+        where, values = questions.clause(ask, since, until)
+        newest = self._committed
+        found: list[Placed] = []
+        latest: list[tuple[float, int, Placed]] = []            # a heap, for `last`
+        place, more = newest, False
+        for after, last, ends in self._store.parts(ask.after, newest, since, until, bool(ask.last)):
+            if ask.last and len(latest) == ask.last and ends < latest[0][0]:
+                break
+            for one in self._store.part(after, last, where, values):
+                if not is_asked(one.event):
+                    continue
+                if not is_reader:
+                    shown = self._for_user(one, parts or ())
+                    if shown is None:
+                        continue
+                    one = shown
+                if not ask.last:
+                    found.append(one)
+                elif len(latest) < ask.last:
+                    heappush(latest, (one.event.time, one.place, one))
+                else:
+                    heappushpop(latest, (one.event.time, one.place, one))
+            if not ask.last and len(found) > ask.limit:
+                found, more = found[:ask.limit], True
+                place = found[-1].place
+                break
+            yield
+        if ask.last:
+            found = sorted((one for _, _, one in latest), key=lambda one: one.place)
+        rows = []
+        for number, one in enumerate(found):
+            rows.append(self._row(one))
+            if number % MOST_AT_ONCE == 0:
+                yield
+        return {"events": rows, "next": place, "more": more, "places": self._store.numbering,
+                "time": self._now(), "dropped": self._dropped_since(since)}
+
+    def now(self) -> float:
+        """The site's clock, s since 1970."""
+        return self._now()
+
+    def status(self, ask: EventsStatusParams) -> Generator[None, None, dict[str, Any]]:
+        """The answer to EventsStatusParams, in steps."""
+        now, rows = self._now(), []
+        file_systems, nodes = frozenset(ask.file_systems), frozenset(ask.nodes)
+        for node, teller in sorted(self.tellers.items()):
+            if (nodes and node not in nodes) or (
+                    file_systems and file_systems.isdisjoint(self.served(node))):
+                continue
+            rows.append({"node": node, "heard": teller.heard, "every": teller.every,
+                         "late": teller.is_late(now), "made": teller.made,
+                         "dropped": teller.dropped, "status": teller.status})
+            yield
+        return {"time": now, "servers": rows}
+
+    def _dropped_since(self, since: float) -> int:
+        return self._store.dropped if since <= self._store.dropped_until else 0
+
+    def _row(self, one: Placed) -> dict[str, Any]:
+        return {**as_json(one.event), "place": one.place,
+                "clients_names": [one_line(self._names.node_of(client))
+                                  for client in one.event.clients]}
+
+    def _for_user(self, one: Placed, parts: Sequence[JobPart]) -> Placed | None:
+        concerned = [part for part in parts if questions.is_of_job(one.event, part, self.served)]
+        event = questions.for_user(one.event, self.tellers.__contains__, concerned)
+        return None if event is None else Placed(one.place, event)
+
+    def part_of(self, nodes: Iterable[str], file_systems: Iterable[str] | None, since: float,
+                until: float) -> JobPart:
+        """The JobPart of a run: with the NIDs of its nodes that are known."""
+        names = frozenset(nodes)
+        nids = {nid for node in names for nid in (
+            self._names.nids_of(node) or self._names.nids_of(node.partition(".")[0]))}
+        return JobPart(names, frozenset(nids),
+                       None if file_systems is None else frozenset(file_systems), since, until)
+
+    def of_job(self, nodes: Iterable[str], file_systems: Iterable[str], since: float,
+               until: float) -> EventsOfJob:
+        """What `of_job_in_steps` finds, in one step."""
+        return finished(self.of_job_in_steps(nodes, file_systems, since, until))
+
+    def of_job_in_steps(self, nodes: Iterable[str], file_systems: Iterable[str], since: float,
+                        until: float) -> Generator[None, None, EventsOfJob]:
+        """
+        The EventsOfJob of a run, by what was told up to now: of its nodes (names), by them and by
+        storage servers, and of targets of `file_systems`; between two moments.
+        """
+        part = self.part_of(nodes, file_systems, since, until)
+        found: list[Event] = []
+        more = 0
+        for one in self._in_time(since, until):
+            if one is None:
+                yield
+            elif questions.is_of_job(one.event, part, self.served):
+                found.append(one.event)
+                if len(found) > 2 * _MOST_OF_JOB:
+                    found, left = _most_severe(found)
+                    more += left
+        found, left = _most_severe(found)
+        return EventsOfJob(sorted(found, key=lambda event: event.time), more + left)
+
+    def _in_time(self, since: float, until: float) -> Iterator[Placed | None]:
+        """All events of a time, and None between two steps."""
+        for after, last, _ in self._store.parts(0, self._committed, since, until):
+            yield from self._store.part(after, last, "AND ended >= ? AND time <= ?",
+                                        (since, until))
+            yield None
+
+
+def _event_of(one: ReportedEvent, now: float) -> Event:
+    """The Event that was reported; none is later than the moment at which it came."""
+    last = one.time if one.last is None else one.last
+    return Event(one.id, min(one.time, now), min(max(one.time, last), now),
+                 None if one.over is None else min(one.over, now), one.severity,
+                 one.kind if one.kind in KINDS else OTHER,
+                 one.cause if one.cause in CAUSES else "", one.node, one.file_system, one.target,
+                 tuple(dict.fromkeys(one.clients)), max(1, one.count), one.skipped, one.message)
+
+
+def _most_severe(events: list[Event]) -> tuple[list[Event], int]:
+    """(up to _MOST_OF_JOB of these, how many are left out)."""
+    events.sort(key=lambda event: (-event.severity, event.time))
+    return events[:_MOST_OF_JOB], max(0, len(events) - _MOST_OF_JOB)
