@@ -18,7 +18,7 @@ from hashlib import blake2b
 
 from iostats.base.errors import one_line
 from iostats.events.kinds import CAUSES, KINDS, SEVERITIES
-from iostats.lustre.kernel_log import OTHER
+from iostats.lustre.kernel_log import EVICTED, OTHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,33 +167,49 @@ def in_words(event: Event, names: dict[str, str] | None = None, utc: bool = Fals
         when = f"{datetime.fromtimestamp(event.time, timezone.utc if utc else None):%F %T}"
     except (ValueError, OverflowError, OSError):        # after the year 9999
         when = "-"
-    parts = [when, SEVERITIES[event.severity]]
-    if with_node:
-        parts.append(event.node or "-")
-    parts.append(event.kind)
+    head = [when, SEVERITIES[event.severity], *([event.node or "-"] if with_node else ())]
+    return f"{' '.join(head)} {what_in_words(event, names)}"
+
+
+def what_in_words(event: Event, names: dict[str, str] | None = None,
+                  room: int | None = None) -> str:
+    """
+    The same without time, severity and node; so few clients that all before the message fits into
+    `room` characters, if one does.
+
+        evicted scratch-OST0003 23x node12,node13,+21 (silent, over after 43 s): MESSAGE
+    """
+    for most in range(MOST_CLIENTS, 0, -1):
+        text = _what(event, names or {}, most)
+        if room is None or len(text) <= room or most == 1:
+            break
+    return text + (f": {event.message}" if event.message else "")
+
+
+def _what(event: Event, names: dict[str, str], most: int) -> str:
+    parts = [event.kind]
     if event.target or event.file_system:
         parts.append(event.target or event.file_system)
+    clients = clients_in_words(event, names, most)
     if event.count > 1:
         parts.append(f"{event.count:,}x")
-    if event.clients:
-        parts.append(clients_in_words(event, names))
     notes = [event.cause] if event.cause else []
     if event.over is not None:
         notes.append(f"over after {max(0, round(event.over - event.time))} s")
     if event.skipped:
         notes.append(f"{event.skipped:,} more not logged")
-    if notes:
-        parts.append(f"({', '.join(notes)})")
-    return " ".join(parts) + (f": {event.message}" if event.message else "")
+    return " ".join([*parts, *([clients] if clients else ()),
+                     *([f"({', '.join(notes)})"] if notes else ())])
 
 
-def clients_in_words(event: Event, names: dict[str, str] | None = None) -> str:
-    """"node11, node12 and 35 more"; "" where an event names none."""
-    known = list(dict.fromkeys((names or {}).get(nid, nid) for nid in event.clients))
-    more = event.count - len(event.clients)
-    shown = ",".join(known)
+def clients_in_words(event: Event, names: dict[str, str] | None = None,
+                     most: int = MOST_CLIENTS) -> str:
+    """"node11,node12,+35", up to `most` of them by name; "" where an event names none."""
+    shown = list(dict.fromkeys((names or {}).get(nid, nid) for nid in event.clients))
     # Only of evictions is the count one of clients.
-    return f"{shown},+{more:,}" if shown and more > 0 and event.kind == "evicted" else shown
+    more = max(0, event.count - len(event.clients)) if event.kind == EVICTED else 0
+    more += max(0, len(shown) - most)
+    return ",".join(shown[:most]) + (f",+{more:,}" if shown and more else "")
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iostats.base.errors import is_shown
-from iostats.events.event import Event, as_json, event_id, from_json, in_words, latest, made
+from iostats.events.event import (
+    Event,
+    as_json,
+    event_id,
+    from_json,
+    in_words,
+    latest,
+    made,
+    what_in_words,
+)
 from iostats.events.kinds import CAUSES, KINDS, SEVERITIES
 from iostats.lustre import kernel_log
 
@@ -138,3 +147,15 @@ def test_the_line_that_people_see():
     lost = made("a-boot", "n1", ("x",), "log_lost", 1_795_333_379.0, count=1200, message="lost")
     assert "2026-11-22 07:42:59 warning log_lost 1,200x: lost" == in_words(
         lost, utc=True, with_node=False)
+
+
+@pytest.mark.parametrize("room, found", [
+    (None, "evicted scratch-OST0003 37x nid00001,nid00002,nid00003,+34 (silent): gone"),
+    (60, "evicted scratch-OST0003 37x nid00001,nid00002,+35 (silent): gone"),
+    (58, "evicted scratch-OST0003 37x nid00001,nid00002,+35 (silent): gone"),
+    (57, "evicted scratch-OST0003 37x nid00001,+36 (silent): gone"),
+    (7, "evicted scratch-OST0003 37x nid00001,+36 (silent): gone")])
+def test_where_there_is_little_room_fewer_clients_have_names(room, found):
+    event = EVICTED._replace(clients=("nid00001", "nid00002", "nid00003"), skipped=0,
+                             message="gone")
+    assert found == what_in_words(event, room=room)
