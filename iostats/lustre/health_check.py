@@ -57,7 +57,7 @@ def parse_health_check(text: str) -> HealthCheck:
         elif line in (HEALTHY, NOT_HEALTHY, LBUG):
             health = LBUG if LBUG in (line, health) else line
         elif line:
-            bad = bad or f"expected {HEALTHY}, {NOT_HEALTHY} or {LBUG}, got {one_line(line)[:60]!r}"
+            bad = bad or f"expected {HEALTHY}, {NOT_HEALTHY} or {LBUG}, got {line[:60]!r}"
     if not health and devices:
         health = NOT_HEALTHY
     return HealthCheck(health, tuple(devices), bad)

@@ -20,7 +20,7 @@ OST, MDS = "device scratch-OST0003 reported unhealthy\n", "device MDS reported u
     (OST, HealthCheck("NOT HEALTHY", ("scratch-OST0003",), "")),
     ("healthy\n\n", HealthCheck("healthy", (), "")),
     ("fine\x1b[2J\n", HealthCheck("", (), "expected healthy, NOT HEALTHY or LBUG, got "
-                                          "'fine\\\\x1b[2J'")),
+                                          "'fine\\x1b[2J'")),
 ], ids=["healthy", "2.10 to 2.17", "LBUG 2.13 on", "2.5 to 2.9", "LBUG 2.5", "debugfs, healthy",
         "debugfs", "an empty line more", "another word"])
 def test_each_form(text, expected):

@@ -1,0 +1,89 @@
+"""
+The files of a storage server, of itself and of its targets, where each release has them.
+
+    server = ServerFiles(tmp_path, "2.17")
+    server.start("scratch-OST0003", evictions=23, clients=37)
+    server.health("NOT HEALTHY")
+    server.stop("scratch-OST0003")
+"""
+
+import shutil
+from pathlib import Path
+
+from iostats.events.sources import Place
+
+BOOT, NODE = "b" * 32, "oss1"
+INACTIVE = "status: INACTIVE\n"
+_DEBUGFS, _PROC, _SYSFS = "sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre"
+# release: {file: place}; no place: that release has no such file
+PLACES = {
+    "2.5": {"health_check": _PROC, "recovery_status": _PROC, "num_exports": _PROC,
+            "instance": _PROC, "job_stats": _PROC},
+    "2.10": {"health_check": _SYSFS, "recovery_status": _PROC, "num_exports": _PROC,
+             "instance": _PROC, "job_stats": _PROC},
+    "2.12": {"health_check": _SYSFS, "recovery_status": _PROC, "num_exports": _PROC,
+             "instance": _PROC, "job_stats": _PROC},
+    "2.15": {"health_check": _SYSFS, "recovery_status": _PROC, "num_exports": _SYSFS,
+             "instance": _SYSFS, "job_stats": _PROC},
+    "2.16": {"health_check": _SYSFS, "recovery_status": _PROC, "num_exports": _SYSFS,
+             "instance": _SYSFS, "eviction_count": _SYSFS, "job_stats": _PROC},
+    "2.17": {"health_check": _SYSFS, "recovery_status": _DEBUGFS, "num_exports": _SYSFS,
+             "instance": _SYSFS, "eviction_count": _SYSFS, "job_stats": _PROC}}
+
+
+def recovering(began, left, connected, of, evicted=0):
+    return (f"status: RECOVERING\nrecovery_start: {began}\ntime_remaining: {left}\n"
+            f"connected_clients: {connected}/{of}\nreq_replay_clients: 0\nlock_repay_clients: 0\n"
+            f"completed_clients: {connected}\nevicted_clients: {evicted}\nreplayed_requests: 0\n"
+            f"queued_requests: 0\nnext_transno: 41\n")
+
+
+def complete(began, took, clients, of):
+    return (f"status: COMPLETE\nrecovery_start: {began}\nrecovery_duration: {took}\n"
+            f"completed_clients: {clients}/{of}\nreplayed_requests: 0\nlast_transno: 41\n"
+            f"VBR: DISABLED\nIR: ENABLED\n")
+
+
+class ServerFiles:
+    """One storage server below the directory `root`."""
+
+    def __init__(self, root, release="2.17"):
+        self.root, self._places = Path(root), PLACES[release]
+        self.place = Place(str(root), None, NODE, BOOT)
+        self.health("healthy")
+
+    def health(self, word, *devices):
+        """`devices`: those that are not healthy; only some releases show them."""
+        lines = "".join(f"device {one} reported unhealthy\n" for one in devices)
+        if self._places["health_check"] == _PROC:
+            self._write(f"{_PROC}/health_check", f"{lines}{word}\n")
+        else:
+            self._write(f"{_SYSFS}/health_check", f"{word}\n")
+            if "2.15" in PLACES and self._places in (PLACES["2.15"], PLACES["2.16"]):
+                self._write(f"{_DEBUGFS}/health_check", lines)
+
+    def start(self, target, **files):
+        """A target is mounted; `files`: as of `show`."""
+        self.show(target, **{"recovery": INACTIVE, "instance": 1, "evictions": 0, "clients": 0,
+                             "job_stats": "job_stats:\n", **files})
+
+    def show(self, target, **files):
+        """recovery: text; instance, evictions, clients: numbers."""
+        names = {"recovery": "recovery_status", "evictions": "eviction_count",
+                 "clients": "num_exports"}
+        kind = ("mgs" if target == "MGS" else "mdt" if "-MDT" in target else "obdfilter")
+        for name, value in files.items():
+            file = names.get(name, name)
+            if file in self._places and not (kind == "mgs" and file in (
+                    "recovery_status", "instance", "job_stats")):
+                text = value if isinstance(value, str) else f"{value}\n"
+                self._write(f"{self._places[file]}/{kind}/{target}/{file}", text)
+
+    def stop(self, target):
+        for found in self.root.glob(f"*/**/{target}"):
+            shutil.rmtree(found)
+
+    def _write(self, path, text):
+        path = self.root / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
