@@ -178,7 +178,7 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
                                  and decoded["expected"] is not None,
                      "refused": {}, "shared": {}, "node_seconds": None},
         "file_systems": [_file_system(entry, incomplete) for entry in decoded["file_systems"]],
-        "phases": [], "nodes": {}, "notes": notes,
+        "phases": [], "nodes": {}, "notes": notes, "events": None, "events_more": 0,
     })
 
 

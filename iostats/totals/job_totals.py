@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from iostats.totals import job_events
 from iostats.totals.report_shapes import KnownShape, ReportShapes
+from iostats.totals.reported_events import ReportedEvents
 from iostats.totals.file_system import FileSystem
 from iostats.totals.file_system_record import notes_of
 from iostats.totals.node_report import WorkPeriod, overlap, period_of
@@ -47,6 +49,7 @@ Attributes:
 """
 
 _FEW = 8                            # nodes, for which looking for the shape does not pay
+_SENT_WITHIN_S = 60.0               # what a node's earlier job had written may be sent after it
 
 
 class Totals:
@@ -57,6 +60,7 @@ class Totals:
         job: the job's id.
         expected: names of its nodes, or how many there are, or None when that is not known.
         shapes: numbers of reports of known shapes; a server can decode the next one by them.
+        events: ReportedEvents of all nodes.
     """
 
     def __init__(self, job: str, expected: frozenset[str] | int | None = None,
@@ -76,6 +80,7 @@ class Totals:
         self._parts: dict[str, list[WorkPeriod]] = {}    # node -> [WorkPeriod]
         self._by_name: dict[str, FileSystem] = {}   # without what is kept in `shapes`
         self.shapes = ReportShapes()
+        self.events = ReportedEvents()
         self._notes: dict[str, set[str]] = {}       # text -> {node}
         self._refused: dict[str, int] = {}          # why -> count
         # node, as a refused message named it -> {why}
@@ -110,6 +115,8 @@ class Totals:
         if refusal:
             self.refuse(refusal[0], report.node)
             return Outcome(False, refusal[1])
+        self.events.add(node, report,
+                        None if report.other_jobs else part.started + _SENT_WITHIN_S)
         if report.reason:
             self._add_without(node, report.reason)
             return Outcome(True, "")
@@ -272,6 +279,7 @@ class Totals:
             self._shared[node] = max(count, self._shared.get(node, 0))
         for name, file_system in other._file_systems.items():
             file_system_in(self._file_systems, name).join(file_system)
+        self.events.join(other.events)
         for name, phase in other._phases.items():
             self._phases.setdefault(name, PhaseTotals(phase.at)).join(phase)
         return Outcome(True, "")
@@ -296,7 +304,7 @@ class Totals:
             "shared": self._shared, "node_ns": self._node_ns,
             "phases": {name: [list(phase.at), phase.seconds, states(phase.file_systems)]
                        for name, phase in self._phases.items()},
-            "user": self._user and list(self._user),
+            "user": self._user and list(self._user), "events": self.events.state(),
         }
 
     @classmethod
@@ -329,6 +337,7 @@ class Totals:
         self._shared, self._node_ns = nodes_in(state["shared"]), state["node_ns"]
         self._phases = {name: PhaseTotals(tuple(at), nodes_in(seconds), file_systems_in(found))
                         for name, (at, seconds, found) in state["phases"].items()}
+        self.events = ReportedEvents.from_state(state.get("events"), named)
         parts = [part for parts in self._parts.values() for part in parts]
         self._started = min((part.started for part in parts), default=None)
         self._ended = max((part.ended for part in parts), default=None)
@@ -383,6 +392,10 @@ class Totals:
         started, ended, incomplete = self._started, self._ended, self._incomplete
         elapsed_s = None if started is None or ended is None else round(ended - started, 3)
         spread = spread_of(map(self._unpack, self._nodes.values()), self._nodes) if per_node else {}
+        file_systems = [one.record(name, spread.get(name, {}), incomplete, self._fold)
+                        for name, one in sorted(self._file_systems.items())]
+        of_nodes, more = self.events.all()
+        events, more = job_events.listed(of_nodes, (), self._fold, file_systems, more)
         return Record(
             schema=SCHEMA, short=False,
             job=RecordedJob(
@@ -396,8 +409,7 @@ class Totals:
                 refused=dict(sorted(self._refused.items())),
                 shared=dict(sorted(self._shared.items())),
                 node_seconds=round(self._node_ns / 1e9, 3)),
-            file_systems=[one.record(name, spread.get(name, {}), incomplete, self._fold)
-                          for name, one in sorted(self._file_systems.items())],
+            file_systems=file_systems,
             phases=[PhaseRecord(
                 name=name, nodes=len(phase.seconds),
                 elapsed_s=round(max(phase.seconds.values()), 3),
@@ -406,7 +418,8 @@ class Totals:
                 for name, phase in sorted(self._phases.items(),
                                           key=lambda item: (item[1].at, item[0]))],
             nodes={node: self._nodes[node] for node in sorted(self._nodes)},
-            notes=notes_of(self._notes, self._fold))
+            notes=notes_of(self._notes, self._fold),
+            events=events if self.events.are_known else None, events_more=more)
 
     @property
     def _incomplete(self) -> bool:

@@ -12,7 +12,7 @@ _EQUAL_S = 1e-3                     # seconds since boot are rounded, and have n
 Report = namedtuple("Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s mounts "
                               "deltas dirty_bytes other_jobs phases series uptime_s events "
                               "events_dropped",
-                    defaults=(None, None, None, None, 0.0, (), 0))
+                    defaults=(None, None, None, None, 0.0, None, 0))
 Report.__doc__ = """
 What a node says of its work, as in docs/wire.md; the server has it as a type of its own.
 
@@ -23,7 +23,8 @@ Attributes:
     uptime_s: seconds since boot at the end, by the clock that cannot be set; 0 where not known.
     series: {file system: with began, every_s, read_bytes, write_bytes, operations}, of `watch`.
     events: what went wrong on the node meanwhile, at most 100: each with the attributes of
-        events/event.py's Event, times by the server's clock, in the order of time.
+        events/event.py's Event, times by the server's clock, in the order of time; None: it does
+        not look for events.
     events_dropped: how many more there were.
 """
 

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     Share = float
     JobName = str
     Numbers = list[str]
+    Severity = int
+    Teller = str
+    DataLoss = str
 else:
     def dataclass(cls):
         """Tells type checkers that the annotations are members; nothing, when it runs."""
@@ -61,6 +64,9 @@ LIMITS: dict[str, dict[str, Any]] = {
     "JobName": {"type": "string", "minLength": 1, "maxLength": 128},
     "Numbers": {"type": "array", "uniqueItems": True, "items": {"enum": list(NUMBERS)}},
     "SchemaNumber": {"const": SCHEMA},
+    "Severity": {"type": "integer", "minimum": 0, "maximum": 3},
+    "Teller": {"enum": ["nodes", "servers", "both"]},
+    "DataLoss": {"enum": ["", "lost", "may be lost"]},
 }
 
 CLASSES: dict[str, type[RecordPart]] = {}           # by name
@@ -652,6 +658,58 @@ class NodeRecord(RecordPart):
 
 
 @dataclass
+class JobEvent(RecordPart):
+    """
+    Something that went wrong while the job ran: on its nodes, or on a file system that it used.
+
+    Attributes:
+        id: of the event, as `iostats events` shows it: of the storage server's, where one tells of
+            it, or else of the first node's
+        time: when it began, by the server's clock
+        last: when it happened last, of what is several times
+        over: when all of it was over: connected again, recovered; null where that is not known
+        longest_s: how long it was for one node, or for the target; the longest; null where not
+            known
+        severity: 0 info, 1 warning, 2 critical, 3 fatal
+        kind: evicted, connection_lost, target_down, ...: docs/events.md
+        cause: of an eviction, where it is known: silent, lock, administrator, recovery
+        file_system: as Lustre calls it; "" where it is about none
+        target: scratch-OST0003; "" where it is about no single one
+        nodes: the job's nodes that it hit, as nid[00001-00004]; "" where it is about a target, and
+            so about all of them, or where it is not known
+        node_count: how many these are
+        told_by: who tells of it
+        is_certain: false where it is not known whether it hit this job: a target evicted more
+            clients than are named
+        count: how often it happened, on these nodes or else on the target
+        clients: how many clients a target tells of, whoever they are; null where it is not about
+            clients, or the nodes tell of it alone
+        data: what became of data that the job had written and that was not yet sent: lost, where
+            a node tells that it threw it away; may be lost, by an eviction
+        message: what the kernel of one of these nodes said; "" where that may be about others
+    """
+
+    id: str
+    time: Moment
+    last: Moment
+    over: Moment | None
+    longest_s: Seconds | None
+    severity: Severity
+    kind: str
+    cause: str
+    file_system: str
+    target: str
+    nodes: str
+    node_count: Count
+    told_by: Teller
+    is_certain: bool
+    count: Count
+    clients: Count | None
+    data: DataLoss
+    message: str
+
+
+@dataclass
 class Record(RecordPart):
     """
     The JSON record of one job.
@@ -666,9 +724,12 @@ class Record(RecordPart):
         by_node: what its nodes have asked the storage servers for (exports), between two bounds;
             null where there are no exports, or the job is not over
         phases: parts of the job, from `mark`; empty for a job in one piece
+        events: what went wrong while it ran, in the order of time, the most severe of very many;
+            null where nothing has looked for it
+        events_more: how many more there were
     """
 
-    _absent = {"harvest": None, "by_node": None}
+    _absent = {"harvest": None, "by_node": None, "events": None, "events_more": 0}
 
     schema: SchemaNumber
     short: bool
@@ -681,3 +742,5 @@ class Record(RecordPart):
     phases: list[PhaseRecord]
     nodes: dict[str, NodeRecord]
     notes: list[str]
+    events: list[JobEvent] | None
+    events_more: Count

@@ -573,6 +573,7 @@ def as_message(report):
                         for one in report.phases or ()]
     fields["series"] = {name: {field: getattr(one, field) for field in one.__struct_fields__}
                         for name, one in (report.series or {}).items()}
+    fields["events"] = None if report.events is None else msgspec.to_builtins(report.events)
     return message(report.node, fields)
 
 

@@ -13,7 +13,7 @@ from trees import report
 
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
-from iostats.wire.messages.report import ReportedPhase, ReportedSeries
+from iostats.wire.messages.report import ReportedEvent, ReportedPhase, ReportedSeries
 
 GAINS = st.integers(0, 2**63 - 1)
 FEW_NAMES = st.sampled_from(["scratch", "home"])
@@ -29,8 +29,21 @@ SERIES = st.builds(lambda began, every_s, row: ReportedSeries(began, every_s, ro
                    st.floats(1.7e9, 1.7e9 + 1e4), st.sampled_from([7.0, 60.0, 120.0]), AMOUNTS)
 PHASES = st.builds(ReportedPhase, st.sampled_from(["read", "solve", "write"]), st.floats(0, 1e4),
                    st.lists(DELTAS, max_size=2))
+EVENTS = st.lists(st.builds(
+    lambda number, at, later, over, **members: ReportedEvent(
+        id=f"{number:016x}", time=1_795_225_000.0 + at, last=1_795_225_000.0 + at + later,
+        over=None if over is None else 1_795_225_000.0 + at + later + over,
+        severity=number % 4, **members),
+    number=st.integers(0, 40), at=st.floats(0, 2000), later=st.floats(0, 100),
+    over=st.one_of(st.none(), st.floats(0, 100)),
+    kind=st.sampled_from(["evicted", "connection_lost", "data_lost"]),
+    target=st.sampled_from(["scratch-OST0003", "scratch-MDT0000", ""]),
+    file_system=st.just("scratch"), count=st.integers(1, 5),
+    clients=st.lists(st.sampled_from(["10.9.0.3@o2ib", "10.9.0.4@o2ib"]), max_size=2),
+    message=st.sampled_from(["", "was evicted"])), max_size=4)
 PARTS = st.builds(
-    dict, deltas=st.lists(DELTAS, max_size=4), elapsed_s=st.floats(0, 100),
+    dict, events=st.one_of(st.none(), EVENTS), events_dropped=st.integers(0, 3),
+    deltas=st.lists(DELTAS, max_size=4), elapsed_s=st.floats(0, 100),
     reason=st.sampled_from(["", "", "", "no start", "permission denied"]),
     clock_ahead_s=st.sampled_from([0.0, 0.3, 600.0]), user=st.sampled_from(["", "alice", "bob"]),
     other_jobs=st.one_of(st.none(), st.integers(0, 3)), phases=st.lists(PHASES, max_size=3),

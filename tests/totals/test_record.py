@@ -32,7 +32,7 @@ from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 from iostats.totals.job_totals import Totals
 from iostats.totals.record import SCHEMA, Record
-from iostats.wire.messages.report import ReportedPhase, ReportedSeries
+from iostats.wire.messages.report import ReportedEvent, ReportedPhase, ReportedSeries
 
 PATH = ROOT / "docs" / "record.schema.json"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -70,7 +70,11 @@ def everything():
         "scratch": ["/scratch", "/work"]}, dirty_bytes={"scratch": 4096}, clock_ahead_s=3600.0,
                    phases=[ReportedPhase("(before solve)", 20.0, [llite(open=2)]),
                            ReportedPhase("solve", 40.0, [llite(open=3, open_us=300)])],
-        series={"scratch": ReportedSeries(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])})
+        series={"scratch": ReportedSeries(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])},
+        events=[ReportedEvent(
+            id="00c0ffee00c0ffee", time=1_795_225_023.5, over=1_795_225_041.25, severity=2,
+            kind="evicted", file_system="scratch", target="scratch-OST0003", message="evicted")],
+        events_dropped=37)
 
 
 def at_servers():

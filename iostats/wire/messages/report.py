@@ -19,6 +19,8 @@ _Why = Annotated[str, msgspec.Meta(max_length=500)]
 _MOST_SECONDS = 1e12
 _Seconds = Annotated[float, msgspec.Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)]
 MOST_EVENTS = 100                  # of a report; more are counted
+_LONGEST = {"kind": 64, "cause": 64, "file_system": _LONGEST_NAME, "target": _LONGEST_NAME,
+            "message": 500}         # texts of an event
 
 
 class ReportedDelta(msgspec.Struct, gc=False):
@@ -64,11 +66,11 @@ class ReportedEvent(msgspec.Struct, kw_only=True):
 
     id: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
     time: _Seconds
-    kind: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    kind: Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST["kind"])]
     last: Optional[_Seconds] = None                   # None: as `time`
     over: Optional[_Seconds] = None
     severity: Annotated[int, msgspec.Meta(ge=0, le=3)] = 1
-    cause: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    cause: Annotated[str, msgspec.Meta(max_length=_LONGEST["cause"])] = ""
     node: Annotated[str, msgspec.Meta(max_length=LONGEST_NODE_NAME)] = ""
     file_system: Name = ""
     target: Name = ""
@@ -104,7 +106,8 @@ class NodeReport(msgspec.Struct):
     other_jobs: Optional[Gain] = None
     phases: Annotated[list[ReportedPhase], msgspec.Meta(max_length=100)] = []
     series: Annotated[dict[Name, ReportedSeries], msgspec.Meta(max_length=1000)] = {}
-    events: Annotated[list[ReportedEvent], msgspec.Meta(max_length=MOST_EVENTS)] = []
+    # None: the node does not look for events, as those of earlier releases.
+    events: Optional[Annotated[list[ReportedEvent], msgspec.Meta(max_length=MOST_EVENTS)]] = None
     events_dropped: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
 
 
@@ -141,7 +144,7 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
     if not -_MOST_SECONDS <= report.ended <= _MOST_SECONDS:
         raise WireError(protocol.INVALID_PARAMS, (
             f"expected `ended` less `clock_ahead_s` from -1e12 to 1e12, got {report.ended:g}"))
-    for event in report.events:
+    for event in report.events or ():
         tidy_event(event, report.node, report.clock_ahead_s)
 
 
@@ -152,8 +155,8 @@ def tidy_event(event: ReportedEvent, node: str, ahead_s: float) -> None:
     """
     event.node = node
     event.clients = [one_line(client)[:LONGEST_NODE_NAME] for client in event.clients]
-    for name in ("kind", "cause", "file_system", "target", "message"):
-        setattr(event, name, one_line(getattr(event, name))[:500])
+    for name, longest in _LONGEST.items():      # it is decoded again, from the store
+        setattr(event, name, one_line(getattr(event, name))[:longest])
     for name in ("time", "last", "over"):
         at = getattr(event, name)
         if at is not None:

@@ -13,8 +13,10 @@ import msgspec
 from iostats.base.errors import WireError
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME, is_node_name
 from iostats.totals.job_totals import Totals
+from iostats.totals.reported_events import MOST_KEPT
 from iostats.totals.time_bins import MOST_PLACES
 from iostats.wire import protocol as wire_protocol
+from iostats.wire.messages.report import ReportedEvent, tidy_event
 
 _LARGEST = 2**63 * 10**7                  # of any sum: all nodes that there can be
 _MOST_METRICS = 10_000
@@ -132,6 +134,37 @@ class NodeState(msgspec.Struct):
             _check_sums(*values.values())
 
 
+class KeptEvent(_Array):
+    """An event that a node told of; totals/reported_events.py."""
+
+    node: _Node
+    copies: _Count
+    is_own: bool
+    event: ReportedEvent
+
+
+class DroppedEvents(_Array):
+    """How many events of a report were counted alone."""
+
+    node: _Node
+    seq: Annotated[str, msgspec.Meta(max_length=64)]
+    count: _Count
+
+
+class EventsState(_Array):
+    """ReportedEvents.state()."""
+
+    told: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    dropped: list[DroppedEvents]
+    rows: Annotated[list[KeptEvent], msgspec.Meta(max_length=MOST_KEPT)]
+
+    def __post_init__(self) -> None:
+        if self.told < sum(row.copies for row in self.rows):
+            raise ValueError("expected no more events than were told")
+        for row in self.rows:
+            tidy_event(row.event, row.node, 0.0)
+
+
 class TotalsState(msgspec.Struct):
     """Totals.state()."""
 
@@ -148,6 +181,7 @@ class TotalsState(msgspec.Struct):
     node_ns: _Sum
     phases: Annotated[dict[_Name, PhaseState], msgspec.Meta(max_length=1000)]
     user: Optional[tuple[_Node, _Name]]
+    events: Optional[EventsState] = None
 
     def __post_init__(self) -> None:
         _check_sums(self.node_ns)
@@ -175,6 +209,9 @@ class TotalsParams(msgspec.Struct):
 def _nodes_named(state: TotalsState) -> set[str]:
     """The nodes that are named outside `nodes` and `without`."""
     named = {*state.gaps, *state.refused_nodes, *state.shared, *(state.user or ())[:1]}
+    if state.events is not None:
+        named.update([one.node for one in state.events.rows],
+                     [one.node for one in state.events.dropped])
     named.update(*state.notes.values(), *(phase.seconds for phase in state.phases.values()))
     for file_systems in (state.file_systems,
                          *(phase.file_systems for phase in state.phases.values())):
