@@ -8,9 +8,10 @@ import os
 import re
 import secrets
 import sys
+import threading
 
 from . import daemon, static, tree
-from .client import Client, Stripes
+from .client import Client, Stripes, ping
 from .counters import RELEASES
 from .jobid import DEFAULT_NAME, JobIds
 from .network import COMMANDS, SERVER, Network, NetworkError, Wire
@@ -102,6 +103,11 @@ def _parser() -> _Parser:
         help="an OST or MDT of the storage server; may be given again")
     add("--cleanup-interval", metavar="S", type=int, default=600,
         help="its job_cleanup_interval (default: 600)")
+    add("--recovery", metavar="S", type=float, default=0,
+        help="how long its targets wait for their clients after a start (default: 0, not at all)")
+    add("--ping", metavar="S", type=float, default=0,
+        help="a client asks its targets by itself in this interval, and learns of evictions and "
+             "starts (default: 0, it does not)")
     add("--ctl", nargs="+", metavar=("MNT", "COMMAND"),
         help="tell a storage server to do something; see below")
     add("--unmount", metavar="MNT", help="unmount and wait until the process has gone")
@@ -195,6 +201,8 @@ def _mount(mount_point: str, backing: str, options: dict, args: argparse.Namespa
             return Wire(network, target, next(nids), uuid, caller, truth) if network else None
         clients = [Client(fs, options["instance"], release, *counts[fs], stripes, wire)
                    for fs in options["fs"]]
+        if args.ping:
+            threading.Thread(target=ping, args=(clients, args.ping), daemon=True).start()
         files = tree.files_of(mount_point, release, clients, job_ids)
         files[".sim.json"] = _about(dict(options, backing=backing))
         node = mount.Node(backing, clients, files, ready, truth,
@@ -221,7 +229,7 @@ def _serve_targets(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
         from .storage_server import StorageServer
         server = StorageServer(
             args.server, (args.nid or ["10.77.1.1@tcp"])[0], args.release, network, args.target,
-            args.cleanup_interval, args.jobid_var)
+            args.cleanup_interval, args.jobid_var, args.recovery)
         about = _about({"server": args.server, "network": network.directory})
         server_mount.serve(server_mount.ServerMount(server, {".sim.json": about}, ready),
                            mount_point)

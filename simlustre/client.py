@@ -37,6 +37,7 @@ from dataclasses import dataclass
 
 from . import counters
 from .counters import CounterFile, Release, RpcHistograms, log2_row
+from .imports import Import
 
 PAGE_BYTES = 4096
 RPC_BYTES = 4 << 20
@@ -89,14 +90,17 @@ class Osc:
         self.wire = wire
         self.stats = CounterFile(counters.rpc_table(release, *counters.OSC_OPCODES))
         self.rpc_stats = RpcHistograms(release.rpc_start_known)
-        self.history = [(int(time.time()), state) for state in ("CONNECTING", "FULL")]
+        self.connection = wire.connection if wire else Import()
         self.runs: weakref.WeakSet = weakref.WeakSet()
         self.rpc_bytes = RPC_BYTES
 
     def evict(self) -> None:
         """The OST throws this client out: what was not sent is gone."""
-        self.history += [(int(time.time()), state) for state in (
-            "DISCONN", "CONNECTING", "EVICTED", "RECOVER", "FULL")]
+        self.connection.evicted(time.time())
+        self.drop()
+
+    def drop(self) -> None:
+        """What was not sent is gone."""
         for run in list(self.runs):
             run.drop()
 
@@ -114,7 +118,7 @@ class Osc:
         moved_bytes = pages * PAGE_BYTES if direction == "read" else size_bytes
         counts = [[direction + "_bytes", moved_bytes, times], [direction, us, times]]
         while self.wire and not self.wire.sent(counts, job):
-            self.evict()
+            self.drop()
             if direction == "write":
                 return False
         self._waited("ost_" + direction, us, times)
@@ -129,7 +133,7 @@ class Osc:
     def sent(self, opcode: str, us: int, times: int = 1) -> None:
         """Another RPC: ost_punch, ost_sync."""
         while self.wire and not self.wire.sent([[opcode[len("ost_"):], us, times]]):
-            self.evict()
+            self.drop()
         self._waited(opcode, us, times)
 
     def _waited(self, opcode: str, us: int, times: int) -> None:
@@ -143,9 +147,14 @@ class Mdc:
 
     def __init__(self, release: Release, wire=None):
         self.wire = wire
+        self.connection = wire.connection if wire else Import()
         self.stats = CounterFile(counters.rpc_table(release, *counters.MDC_OPCODES))
         self.md_stats = CounterFile(counters.MD_TABLE)
         self.rpc_stats = RpcHistograms(start_known=True)
+
+    def evict(self) -> None:
+        """The MDT throws this client out."""
+        self.connection.evicted(time.time())
 
     def did(self, operation: str, us: int, times: int, job: str | None = None, also=(),
             objects=()) -> None:
@@ -195,6 +204,8 @@ class WriteRun:
         self.size_bytes += size_bytes
         self.us += us
         if self.osc.wire:
+            if self.osc.wire.was_evicted():             # a ping has told it
+                self.osc.drop()
             self.job = self.osc.wire.caller()
         while self.size_bytes >= self.osc.rpc_bytes:
             self._send(self.osc.rpc_bytes)
@@ -260,6 +271,16 @@ class Unsent:
         for run in self._runs:
             run.is_lost = False
         return lost
+
+
+def ping(clients: list, every_s: float) -> None:
+    """Ask all targets of [Client], for ever: what obd_ping is for."""
+    while True:
+        time.sleep(every_s)
+        for client in clients:
+            for one in client.osc + client.mdc:
+                if one.wire:
+                    one.wire.ping()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ import json
 import os
 import re
 import socket
+import threading
 import time
 
+from .imports import Import
 from .target import NAME
 
 WAIT_S = 60.0                       # then a request fails: EIO
@@ -126,13 +128,21 @@ class Network:
 
 
 class Wire:
-    """One mount's connection to one target; `truth` is told what was counted there."""
+    """
+    One mount's connection to one target; `truth` is told what was counted there.
+
+    Attributes:
+        connection: the Import that shows how it stands.
+    """
 
     def __init__(self, network: Network, target: str, nid: str, uuid: str, caller, truth):
         """`caller()` gives the job id of the process whose request is served now."""
         self._network, self.target, self.caller, self._truth = network, target, caller, truth
         self._who = {"target": target, "nid": nid, "uuid": uuid}
         self._calling = self._answers = None
+        self._lock = threading.RLock()          # between requests and pings
+        self._was_evicted = False
+        self.connection = Import()
         self._connect()
 
     def _connect(self) -> None:
@@ -150,32 +160,74 @@ class Wire:
         """
         job = self.caller() if job is None else job
         message = dict(self._who, do="count", job=job, counts=counts, objects=list(objects))
-        while True:
-            outcome = self._until_answered(message)
-            if outcome == _OK:
-                self._truth.sent(self.target, job, counts)
-                return True
-            self._connect()                         # a target that was started again asks for that
-            if outcome == _EVICTED:
-                return False
+        with self._lock:
+            while not self.was_evicted():
+                outcome = self._until_answered(message)
+                if outcome == _OK:
+                    self._truth.sent(self.target, job, counts)
+                    return True
+                self._connect_again(outcome)
+        return False
+
+    def was_evicted(self) -> bool:
+        """True once after an eviction: what was written and not sent is lost."""
+        was, self._was_evicted = self._was_evicted, False
+        return was
+
+    def _connect_again(self, outcome: str) -> None:
+        """Evicted, or started again without knowing this client, which asks for a connection."""
+        if outcome == _UNKNOWN:
+            self.connection.reconnected(time.time())
+        self._connect()
+        if outcome == _EVICTED:
+            self._was_evicted = True
+            self.connection.evicted(time.time())
+
+    def ping(self) -> None:
+        """Learn how the target stands; nothing is counted, and nothing is waited for."""
+        if not self._lock.acquire(blocking=False):
+            return                              # a request is under way
+        try:
+            outcome = self._answer(dict(self._who, do="ping"))
+            self._shows(outcome)
+            if outcome in (_EVICTED, _UNKNOWN):
+                self._connect_again(outcome)
+        except OSError:
+            self._hang_up()
+            self._shows("")
+        finally:
+            self._lock.release()
+
+    def _shows(self, outcome: str) -> None:
+        now = time.time()
+        if outcome in ("", "elsewhere"):
+            self.connection.lost(now)
+            return
+        self.connection.replied(now)
+        if outcome == _OK and self.connection.state == "REPLAY_WAIT":
+            self.connection.recovered(now)
 
     def disconnect(self) -> None:
         """Unmounted; a server that is away does not matter."""
-        try:
-            self._answer(dict(self._who, do="disconnect"))
-        except OSError:
-            pass
-        self._hang_up()
+        with self._lock:
+            try:
+                self._answer(dict(self._who, do="disconnect"))
+            except OSError:
+                pass
+            self._hang_up()
 
     def _until_answered(self, message: dict) -> str:
         until = time.monotonic() + WAIT_S
         while True:
+            outcome = ""
             try:
                 outcome = self._answer(message)
-                if outcome in (_OK, _EVICTED, _UNKNOWN):
-                    return outcome
             except OSError:
                 self._hang_up()
+            if message["do"] != "connect" or outcome in ("", "elsewhere"):
+                self._shows(outcome)
+            if outcome in (_OK, _EVICTED, _UNKNOWN):
+                return outcome
             if time.monotonic() > until:
                 raise OSError(errno.EIO, f"{self.target}: no storage server has had it for "
                                          f"{WAIT_S:.0f} s")
@@ -189,6 +241,7 @@ class Wire:
         answer = decoded(self._answers.readline())
         if answer["is"] == "elsewhere":
             self._hang_up()
+        self.connection.nid = answer.get("nid", self.connection.nid)
         return answer["is"]
 
     def _hang_up(self) -> None:

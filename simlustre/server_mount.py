@@ -77,13 +77,14 @@ class ServerMount(mfusepy.Operations):
             file = self._look()[path[1:]]
             if flags & (os.O_WRONLY | os.O_RDWR) and not file.clear:
                 raise OSError(errno.EACCES, path)
-            content = file.render()
+            content = b"" if file.read_at else file.render()
         handle, self._next_handle = self._next_handle, self._next_handle + 1
         self._handles[handle] = file, content if isinstance(content, bytes) else content.encode()
         return handle
 
     def read(self, path, size, offset, fh):
-        return self._handles[fh][1][offset:offset + size]
+        file, content = self._handles[fh]
+        return file.read_at(size, offset) if file.read_at else content[offset:offset + size]
 
     def write(self, path, data, offset, fh):
         with self._server.lock:

@@ -4,6 +4,8 @@ The files of a storage server, where its release keeps them.
     proc/fs/lustre/obdfilter/scratch-OST0000/job_stats                      in all releases
     proc/fs/lustre/obdfilter/scratch-OST0000/exports/10.77.0.11@tcp/stats   from 2.17 on in debugfs
     sys/fs/lustre/obdfilter/scratch-OST0000/job_cleanup_interval            in /proc up to 2.12
+    proc/fs/lustre/obdfilter/scratch-OST0000/recovery_status                from 2.17 on in debugfs
+    dev/kmsg                                                                the kernel's log
 
 Writing does what it does in Lustre: `clear` or a job's id to job_stats, anything to `stats` and
 `exports/clear`, seconds to job_cleanup_interval.
@@ -27,6 +29,7 @@ def files_of(server: StorageServer) -> dict:
         ("version", server.release.version + "\n"), ("jobid_var", server.jobid_var + "\n"),
         ("jobid_name", "%e.%u\n"))}
     files["sys/fs/lustre/health_check"] = File(lambda: server.health + "\n")
+    files["dev/kmsg"] = File(lambda: "", read_at=server.log.read)
     for target in server.targets.values():
         files.update(_files_of_target(target))
     return files
@@ -47,6 +50,8 @@ def _files_of_target(target: Target) -> dict:
         f"{release.cleanup_in}/{name}/uuid": fixed(f"{target.name}_UUID\n"),
         f"{release.cleanup_in}/{name}/instance": fixed(f"{target.instance}\n"),
         f"{release.cleanup_in}/{name}/num_exports": File(lambda: f"{target.connected()}\n"),
+        f"{release.exports_in}/{name}/recovery_status": File(
+            lambda: target.recovery.status(time.time())),
         in_all: File(lambda: text.stats(target.stats, release, time.time_ns()),
                      lambda data: target.stats.clear()),
         f"{exports}/clear": File(lambda: CLEAR, lambda data: target.clear_exports()),

@@ -5,6 +5,17 @@ What it does by itself: an MDS asks the OSTs for objects when files are made and
 they are unlinked, as `0@lo` where it has that OST itself, else by its own NID and without a job
 (a connection of an MDT has no job ids, so job_stats of OSTs show nothing of it).  Objects are made
 in advance, 32 at a time for each OST.  Nothing is sent by a timer: no ping, no statfs.
+
+What Lustre says in the kernel's log (kernel_log.py):
+
+    start   X: Imperative Recovery not enabled, recovery window 300-900
+            server_calc_timeout(), obdclass/obd_mount_server.c; in 2.17 target/tgt_mount.c
+    stop    server umount X complete
+            server_put_super(), the same files
+    evict   X: evicting UUID (at NID) by administrative request
+            obd_export_evict_by_nid(), obdclass/genops.c: `lctl set_param *.X.evict_client=nid:NID`
+
+and in a recovery what recovery.py has; all are the same from 2.10 to 2.17.
 """
 from __future__ import annotations
 
@@ -13,10 +24,13 @@ import threading
 import time
 
 from .counters import RELEASES
+from .kernel_log import INFO, WARNING, KernelLog
 from .network import COMMANDS, Network, NetworkError, decoded, encoded
+from .recovery import Recovery
 from .target import Target
 
 PRECREATED = 32
+_LOOK_EVERY_S = 0.2
 LOCAL = "0@lo"
 
 
@@ -25,25 +39,30 @@ class StorageServer:
     Attributes:
         targets: name -> Target; those that are started.
         lock: for all of them, between the thread that counts and the one that shows.
+        log: the KernelLog.
     """
 
     def __init__(self, name: str, nid: str, release: str, network: Network, targets: list,
-                 cleanup_s: int = 600, jobid_var: str = "SLURM_JOB_ID"):
+                 cleanup_s: int = 600, jobid_var: str = "SLURM_JOB_ID", recovery_s: float = 0):
+        """`recovery_s`: how long a target that starts waits for its clients; 0: not at all."""
         self.name, self.nid, self.network = name, nid, network
         self.release, self.jobid_var = RELEASES[release], jobid_var
+        self._release, self._recovery_s, self.log = release, recovery_s, KernelLog()
         self.lock = threading.RLock()
         self.health = "healthy"
         self.version = 0                    # goes up when targets come or go
         self.targets: dict = {}
-        self._stopped: dict = {}            # name -> cleanup_s
+        self._stopped: dict = {}            # name -> cleanup_s, {uuid: NID} of its clients
         self._objects: dict = {}            # (MDT, OST) -> objects that are made and not used
         self._for_osts: list = []           # messages that wait for their OST
         self._listening = network.listen(name)
         for target in targets:
             if network.server_of(target) not in ("", name) and self._runs(target):
                 raise NetworkError(f"{target}: {network.server_of(target)} has it")
-            self._start(target, cleanup_s)
+            self._start(target, cleanup_s, {})
         threading.Thread(target=self._serve, daemon=True).start()
+        if recovery_s:
+            threading.Thread(target=self._look_after_recoveries, daemon=True).start()
 
     def _runs(self, target: str) -> bool:
         try:
@@ -53,18 +72,30 @@ class StorageServer:
 
     # -- targets
 
-    def _start(self, target: str, cleanup_s: int) -> None:
+    def _start(self, target: str, cleanup_s: int, clients: dict) -> None:
+        recovery = Recovery(target, clients if self._recovery_s else {}, self._recovery_s,
+                            self._release, self.log.say)
         self.targets[target] = Target(target, self.release, time.time_ns(), cleanup_s,
-                                      self.network.count_start(target))
+                                      self.network.count_start(target), recovery)
         self._stopped.pop(target, None)
+        self.log.say(INFO, f"{target}: Imperative Recovery not enabled, recovery window 300-900")
         self.network.announce(target, self.name)
         self.version += 1
 
-    def _stop(self, target: str) -> int:
-        cleanup_s = self._stopped[target] = self._own(target).cleanup_s
+    def _stop(self, target: str) -> tuple:
+        one = self._own(target)
+        had = self._stopped[target] = one.cleanup_s, {**one.recovery.missing, **one.clients()}
         del self.targets[target]
+        self.log.say(WARNING, f"server umount {target} complete")
         self.version += 1
-        return cleanup_s
+        return had
+
+    def _look_after_recoveries(self) -> None:
+        while True:
+            time.sleep(_LOOK_EVERY_S)
+            with self.lock:
+                for target in self.targets.values():
+                    target.evict_uuids(target.recovery.look(time.time()))
 
     def _own(self, target: str) -> Target:
         if target not in self.targets:
@@ -102,7 +133,7 @@ class StorageServer:
                 return {"is": "refused", "say": str(error)}
         if what == "take":
             with self.lock:
-                self._start(message["target"], message["cleanup_s"])
+                self._start(message["target"], message["cleanup_s"], message["clients"])
             return {"is": "ok"}
         with self.lock:
             answer = self._of_client(what, message)
@@ -117,13 +148,17 @@ class StorageServer:
         nid, uuid = message["nid"], message["uuid"]
         if what == "connect":
             target.connect(nid, uuid)
-        elif what == "disconnect":
+            target.recovery.came_back(uuid, time.time())
+            return {"is": "ok", "nid": self.nid}
+        if what == "disconnect":
             target.disconnect(nid, uuid)
         elif target.was_evicted(uuid):
             return {"is": "evicted"}
         elif not target.is_connected(nid, uuid):
             return {"is": "unknown"}
-        else:
+        elif not target.recovery.is_over and uuid[-12:] != "-mdtlov_UUID":
+            return {"is": "recovering"}
+        elif what == "count":
             target.count(time.time_ns(), nid, message["job"], message["counts"])
             if message["objects"]:
                 self._plan(message["target"], *message["objects"])
@@ -183,14 +218,14 @@ class StorageServer:
         with self.lock:
             if target not in self._stopped:
                 raise NetworkError(f"{target}: was not stopped on {self.name}")
-            self._start(target, self._stopped[target])
+            self._start(target, *self._stopped[target])
         return f"{target}: started"
 
     def _told_restart(self, *targets: str) -> str:
         with self.lock:
             chosen = targets or tuple(self.targets)
             for target in chosen:
-                self._start(target, self._stop(target))
+                self._start(target, *self._stop(target))
         return f"{', '.join(chosen)}: started again"
 
     def _told_failover(self, target: str, server: str) -> str:
@@ -198,8 +233,9 @@ class StorageServer:
             raise NetworkError(f"{target}: is on {server} already")
         self._ask_server(server, {"do": "hello"})
         with self.lock:
-            cleanup_s = self._stop(target)
-        self._ask_server(server, {"do": "take", "target": target, "cleanup_s": cleanup_s})
+            cleanup_s, clients = self._stop(target)
+        self._ask_server(server, {"do": "take", "target": target, "cleanup_s": cleanup_s,
+                                  "clients": clients})
         del self._stopped[target]
         return f"{target}: now on {server}"
 
@@ -212,10 +248,14 @@ class StorageServer:
     def _told_evict(self, nid: str, *targets: str) -> str:
         with self.lock:
             chosen = [self._own(one) for one in targets] or list(self.targets.values())
-            count = {one.name: one.evict(nid) for one in chosen}
-        if not any(count.values()):
-            raise NetworkError(f"{nid}: not connected to {', '.join(count)}")
-        return f"{nid}: evicted by {', '.join(name for name, had in count.items() if had)}"
+            gone = {one.name: one.evict(nid) for one in chosen}
+            for target, uuids in gone.items():
+                for uuid in uuids:
+                    self.log.say(WARNING, f"{target}: evicting {uuid} (at {nid}) by "
+                                 f"administrative request")
+        if not any(gone.values()):
+            raise NetworkError(f"{nid}: not connected to {', '.join(gone)}")
+        return f"{nid}: evicted by {', '.join(name for name, uuids in gone.items() if uuids)}"
 
     def _told_health(self, *words: str) -> str:
         self.health = " ".join(words)

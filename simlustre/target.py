@@ -21,6 +21,7 @@ import re
 
 from . import job_stats_text, text
 from .counters import INSIDE, TRANSFERS, CounterFile, Release, log2_row, target_table
+from .recovery import Recovery
 
 NS = 10**9
 NAME = re.compile(r"([A-Za-z0-9_-]{1,8})-((?:OST|MDT)[0-9a-f]{4})")
@@ -66,12 +67,14 @@ class Target:
         cleanup_s: job_cleanup_interval.
         instance: how often it was started.
         evicted: how many clients since then.
+        recovery: the Recovery of this start.
     """
 
     def __init__(self, name: str, release: Release, now_ns: int, cleanup_s: int = 600,
-                 instance: int = 1):
+                 instance: int = 1, recovery: Recovery | None = None):
         self.name, self.release, self.cleanup_s = name, release, cleanup_s
         self.instance = instance
+        self.recovery = recovery or Recovery(name, {}, 0, "", None)
         self.kind = NAME.fullmatch(name)[2][:3]
         self.evicted = 0
         self.table = target_table(release, self.kind)
@@ -106,13 +109,22 @@ class Target:
     def was_evicted(self, uuid: str) -> bool:
         return uuid in self._evicted_uuids
 
-    def evict(self, nid: str) -> int:
-        """How many mounts were thrown out; each learns of it by its next request."""
+    def evict(self, nid: str) -> list:
+        """UUIDs of the mounts that were thrown out; each learns of it by its next request."""
         uuids = self.exports[nid].uuids if nid in self.exports else []
+        gone, uuids[:] = list(uuids), []
+        self.evict_uuids(gone)
+        return gone
+
+    def evict_uuids(self, uuids) -> None:
+        """The same of mounts that are not connected any more."""
         self._evicted_uuids.update(uuids)
-        count, uuids[:] = len(uuids), []
-        self.evicted += count
-        return count
+        self.evicted += len(uuids)
+
+    def clients(self) -> dict:
+        """{uuid: NID} of the mounts that are connected; no MDT, which connects when it has to."""
+        return {uuid: nid for nid, export in self.exports.items() for uuid in export.uuids
+                if not uuid.endswith("-mdtlov_UUID")}
 
     def connected(self) -> int:
         return sum(len(export.uuids) for export in self.exports.values())

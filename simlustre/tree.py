@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from . import text
-from .client import Client, Osc
+from .client import Client, Mdc, Osc
 from .counters import Release
+from .imports import import_text
 from .jobid import JobIds
 
 # The root of debugfs is closed to all but root (DEBUGFS_DEFAULT_MODE in fs/debugfs/inode.c).
@@ -25,12 +26,14 @@ DEBUGFS_MODE = 0o700
 class File:
     """
     `render` gives the text (or bytes) of this moment; `clear` is what a write does, None:
-    read-only; `closed` is called when a reader closes it.
+    read-only; `closed` is called when a reader closes it; `read_at(size, offset)` is there for a
+    file that grows while it is open, in place of `render`.
     """
 
     render: Callable[[], str]
     clear: Optional[Callable[[bytes], None]] = None
     closed: Optional[Callable[[], None]] = None
+    read_at: Optional[Callable[[int, int], bytes]] = None
 
     @property
     def mode(self) -> int:
@@ -68,6 +71,7 @@ def _files_of_client(release: Release, client: Client) -> dict:
         files[f"{release.rpc_in}/{name}/rpc_stats"] = _counters(
             text.osc_rpc_stats, osc.rpc_stats, release)
         files[f"{release.rpc_in}/{name}/state"] = _state(osc)
+        files[f"{release.rpc_in}/{name}/import"] = _import(release, osc, name, index, "OST", client)
         files[f"{release.info_in}/{name}/cur_dirty_bytes"] = _dirty(osc)
     for index, mdc in enumerate(client.mdc):
         name = f"mdc/{client.fs}-MDT{index:04x}-mdc-{client.instance}"
@@ -75,6 +79,8 @@ def _files_of_client(release: Release, client: Client) -> dict:
         files[f"proc/fs/lustre/{name}/md_stats"] = _counters(text.stats, mdc.md_stats, release)
         files[f"{release.rpc_in}/{name}/rpc_stats"] = _counters(
             text.mdc_rpc_stats, mdc.rpc_stats, release)
+        files[f"{release.rpc_in}/{name}/state"] = _state(mdc)
+        files[f"{release.rpc_in}/{name}/import"] = _import(release, mdc, name, index, "MDT", client)
     return files
 
 
@@ -100,6 +106,13 @@ def _dirty(osc: Osc) -> File:
     return File(lambda: f"{osc.dirty_bytes()}\n")
 
 
-def _state(osc: Osc) -> File:
-    """Whatever is written to it, which Lustre does not know, the OST evicts this client."""
-    return File(lambda: text.state(osc.history), lambda data: osc.evict())
+def _state(of_target: Osc | Mdc) -> File:
+    """Whatever is written to it, which Lustre does not know, the target evicts this client."""
+    return File(lambda: text.state(of_target.connection.history), lambda data: of_target.evict())
+
+
+def _import(release: Release, of_target: Osc | Mdc, name: str, index: int, kind: str,
+            client: Client) -> File:
+    target = f"{client.fs}-{kind}{index:04x}"
+    return File(lambda: import_text(of_target.connection, name.partition("/")[2], target,
+                                    ".".join(release.version.split(".")[:2]), time.time()))

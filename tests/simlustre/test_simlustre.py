@@ -131,7 +131,9 @@ def test_each_release_has_its_files_where_lustre_has_them(static, release):
                 f"{stats}/{MDT0}/stats", f"{rpc}/{OST0}/rpc_stats", f"{rpc}/{OST1}/rpc_stats",
                 f"{rpc}/{MDT0}/rpc_stats", f"{PROC}/{MDT0}/md_stats", f"{info}/{LLITE}/uuid",
                 f"{info}/{LLITE}/stats_track_pid", f"{info}/{LLITE}/stats_track_ppid",
-                f"{info}/{LLITE}/stats_track_gid", f"{rpc}/{OST0}/state", f"{rpc}/{OST1}/state",
+                f"{info}/{LLITE}/stats_track_gid", *(
+                    f"{rpc}/{one}/{name}" for one in (OST0, OST1, MDT0)
+                    for name in ("state", "import")),
                 f"{info}/{OST0}/cur_dirty_bytes", f"{info}/{OST1}/cur_dirty_bytes"}
     if release != "2.10":
         expected.add(f"{info}/{LLITE}/tiny_write")

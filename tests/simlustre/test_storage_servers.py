@@ -156,11 +156,11 @@ def shape_of(text):
 def test_each_release_has_its_files_where_lustre_has_them(site):
     release = site.release
     exports_in, cleanup_in = EXPORTS_IN.get(release, PROC), CLEANUP_IN.get(release, SYSFS)
-    expected = {f"{SYSFS}/{name}" for name in ("version", "health_check", "jobid_var",
-                                               "jobid_name")}
+    expected = {"dev/kmsg", *(f"{SYSFS}/{name}" for name in ("version", "health_check", "jobid_var",
+                                                             "jobid_name"))}
     for ost in (OST0, OST1):
         expected |= {f"{PROC}/{ost}/job_stats", f"{exports_in}/{ost}/stats",
-                     f"{exports_in}/{ost}/exports/clear"}
+                     f"{exports_in}/{ost}/exports/clear", f"{exports_in}/{ost}/recovery_status"}
         expected |= {f"{cleanup_in}/{ost}/{name}"
                      for name in ("job_cleanup_interval", "uuid", "num_exports", "instance")}
         expected |= {f"{exports_in}/{ost}/exports/{nid}/{name}"
