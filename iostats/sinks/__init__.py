@@ -32,9 +32,10 @@ and where it takes events (site/events/followers.py), any of these
     keep_events(events, names)
                               called in a thread of its own, one call at a time, with [Event] in the
                               order in which they became known; `names`: {NID: node}.  It returns
-                              True when they are kept, or sent; until then they wait in the site's
-                              store, for a restart too.  False when close() was called meanwhile.
-                              An event that grows is given again, with the same id.
+                              when they are kept, or sent: how many of them.  Until then they wait
+                              in the site's store, for a restart too.  Fewer than all when close()
+                              was called meanwhile.  An event that grows is given again, with the
+                              same id.
     events(changes, names)    for those who only count: [Change], each once; on the server's loop,
                               returns at once
     event_status(node, heard, every_s, status)
@@ -44,7 +45,7 @@ and where it takes events (site/events/followers.py), any of these
 Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.
 
 Pure: gains, nodes, ganglia.packet, ganglia.datagrams, influxdb.lines, influxdb.node_lines,
-prometheus.page, prometheus.node_page.
+prometheus.page, prometheus.node_page, syslog.messages.
 """
 
 from __future__ import annotations

@@ -21,12 +21,13 @@ from iostats.sinks.prometheus import node_page, page
 NAMES = sinks.names()
 ON = {"ganglia": {"ganglia_send_to": "127.0.0.1:9"},
       "influxdb": {"influxdb_url": "http://127.0.0.1:1"},
-      "prometheus": {"prometheus_listen": "127.0.0.1:0"}}
+      "prometheus": {"prometheus_listen": "127.0.0.1:0"},
+      "syslog": {"syslog_send_to": "udp://127.0.0.1:9"}}
 
 
 def test_the_directory_is_the_list():
     """A file is a sink, but for those that begin with an underscore."""
-    assert ["ganglia", "influxdb", "prometheus"] == NAMES
+    assert ["ganglia", "influxdb", "prometheus", "syslog"] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -220,7 +221,8 @@ def test_the_documents_name_every_metric_that_is_there(tmp_path):
     every = sinks.of(config_of(**options, prometheus_max_nodes=23, influxdb_spool_dir=tmp_path),
                      Said())
     try:
-        own = set(re.findall(r"(?m)^# HELP (\S+)", every[-1].page()[0].decode()))
+        [shown] = [sink for sink in every if hasattr(sink, "page")]
+        own = set(re.findall(r"(?m)^# HELP (\S+)", shown.page()[0].decode()))
     finally:
         for sink in every:
             sink.close()

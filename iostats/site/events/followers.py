@@ -49,16 +49,16 @@ _AGAIN_S = 5.0                      # until a store that cannot be read is asked
 
 class Follower:
     """
-    One receiver of events; `tell(events, names)`, of its thread, is given [Event] and {NID: node},
-    and returns whether they are told: False when it is closed meanwhile.
+    One receiver of events; `tell(events, names)`, in its thread, is given [Event] and {NID: node},
+    and returns how many of them, from the first on, are told: fewer when it was closed meanwhile.
 
     Attributes:
         name: of its file, `events.NAME` beside the store.
         place: up to which all are told.
     """
 
-    def __init__(self, name: str, directory: str, tell: Callable[[Sequence[Any], dict[str, str]],
-                                                                 bool]) -> None:
+    def __init__(self, name: str, directory: str,
+                 tell: Callable[[Sequence[Any], dict[str, str]], int]) -> None:
         self.name, self._path = name, os.path.join(directory, f"events.{name}")
         self._tell = tell
         self.place: int | None = None
@@ -106,14 +106,17 @@ class Follower:
             if given is None:
                 return
             rows, names = given
+            told = len(rows)
             try:
-                if not self._tell([event for _, event in rows], names):
-                    return
+                told = self._tell([event for _, event in rows], names)
             except Exception:                           # these events' trouble is not the others'
                 log.exception("internal error; please report: events were not told by %s",
                               self.name)
-            self.place = rows[-1][0]
-            self._keep()
+            if told:
+                self.place = rows[told - 1][0]
+                self._keep()
+            if told < len(rows):
+                return
             try:
                 loop.call_soon_threadsafe(done)
             except RuntimeError:                        # the loop is closed
