@@ -17,9 +17,6 @@ import logging
 import os
 from collections import namedtuple
 from heapq import heappush, heappushpop
-from typing import Any
-
-import msgspec
 
 from iostats.base.cooperative import finished
 from iostats.base.errors import StateError, one_line
@@ -29,18 +26,19 @@ from iostats.lustre.kernel_log import OTHER
 from iostats.site.events import questions
 from iostats.site.events.event_store import MOST_AT_ONCE, EventStore, Placed
 from iostats.site.events.followers import Followers
-from iostats.site.events.questions import EVER, EventsParams, EventsStatusParams, JobPart
+from iostats.site.events.questions import EVER, EventsParams, JobPart
+from iostats.site.events.tellers import Tellers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-    from typing import Optional
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from typing import Any, Optional
 
     from iostats.base.config import Config
     from iostats.site.clients.node_names import NodeNames
     from iostats.site.events.followers import Change, Follower
     from iostats.site.store import Store
-    from iostats.wire.messages.events import EventsHead, ReceivedEvents
+    from iostats.wire.messages.events import ReceivedEvents
     from iostats.wire.messages.report import NodeReport, ReportedEvent
 
 log = logging.getLogger("iostats")
@@ -48,8 +46,6 @@ log = logging.getLogger("iostats")
 LOOK_EVERY_S = 1.0
 _DAY_S = 86400.0
 _MOST_OF_JOB = 1_000
-_KEEP_HEARD_S = 60.0            # how exactly it is on the disk when an agent was heard
-LATE_PAUSES, LATE_S = 3, 15.0   # after so many pauses and so long an agent is not heard
 
 EventsOfJob = namedtuple("EventsOfJob", "events more")
 EventsOfJob.__doc__ = """
@@ -61,32 +57,6 @@ Attributes:
 """
 
 
-class Teller(msgspec.Struct, omit_defaults=True):
-    """
-    A storage server whose agent tells of events.
-
-    Attributes:
-        heard: when its agent was last heard, s since 1970.
-        every: s between two looks of it.
-        status: as of gather.Look; made: when that was so.
-        dropped: events that it had no room for, since it was first heard.
-        kept: when this was last written.
-    """
-
-    heard: float = 0.0
-    every: float = 10.0
-    status: dict[str, Any] = {}
-    made: float = 0.0
-    dropped: int = 0
-    kept: float = 0.0
-
-    def is_late(self, now: float) -> bool:
-        return now - self.heard > LATE_PAUSES * self.every + LATE_S
-
-
-_teller_of = msgspec.json.Decoder(Teller).decode
-
-
 class SiteEvents:
     """
     Takes events, and answers for them.
@@ -94,7 +64,7 @@ class SiteEvents:
     `names`: which node a NID is; `sinks`, `more`: see followers.Followers.
 
     Attributes:
-        tellers: {storage server: Teller}.
+        tellers: the Tellers: storage servers, and how they stand.
         followers: who is told of events, or None before `begin`.
     """
 
@@ -104,26 +74,12 @@ class SiteEvents:
         self._database, self._now, self._names = store, now, names
         self._keep_s = _DAY_S * config["events.keep_days"]
         self._store = EventStore(store, config["events.keep_count"])
-        self.tellers: dict[str, Teller] = {}
-        self._served: dict[str, frozenset[str]] = {}
-        self._read_tellers()
+        self.tellers = Tellers(self._store)
         self._changes: list[Change] = []                # that the next commit puts on the disk
         self._committed = self._store.last              # the newest place that is there
-        self._statuses: dict[str, Teller] = {}          # to be told to sinks
         self._refused = 0
         self.followers = Followers(sinks, os.path.dirname(store.path), self._after,
                                    lambda: self._committed, names.node_of, more)
-
-    def _read_tellers(self) -> None:
-        found = self._store.understood(
-            "events_tellers", self._store.tellers(), lambda row: _teller_of(row[1]))
-        for node, teller in found.items():
-            self._know(node, teller)
-
-    def _know(self, node: str, teller: Teller) -> None:
-        self.tellers[node] = teller
-        self._served[node] = frozenset(
-            name.rpartition("-")[0] for name in teller.status.get("targets", ()) if "-" in name)
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -137,7 +93,7 @@ class SiteEvents:
         for at in range(0, len(taken.events), MOST_AT_ONCE):
             self._keep([_event_of(one, now) for one in taken.events[at:at + MOST_AT_ONCE]])
             yield
-        self._hear(node, taken.head, taken.made, now)
+        self.tellers.hear(node, taken.head, taken.made, now)
         return {"taken": True, "why": ""}
 
     def take_reported(self, report: NodeReport) -> None:
@@ -155,37 +111,22 @@ class SiteEvents:
                 log.warning("%s events left out: their ids are those of other events (the last "
                             "ones of %s)", self._refused, events[0].node)
 
-    def _hear(self, node: str, head: EventsHead, made: float, now: float) -> None:
-        before = self.tellers.get(node) or Teller()
-        teller = msgspec.structs.replace(before, heard=now, every=head.every,
-                                         dropped=before.dropped + head.dropped)
-        if head.status is not None and min(made, now) >= min(before.made, now):
-            teller.status, teller.made = msgspec.to_builtins(head.status), min(made, now)
-        if teller.status != before.status or head.dropped or not (
-                0 <= now - before.kept < _KEEP_HEARD_S):
-            teller.kept = now
-            self._store.keep_teller(node, now, msgspec.json.encode(teller))
-        self._know(node, teller)
-        self._statuses[node] = teller
-
     # -- commits ---------------------------------------------------------------------------------
 
     def committed(self) -> None:
         """What was taken is on the disk."""
         self._committed = self._store.last
         changes, self._changes = self._changes, []
-        statuses, self._statuses = self._statuses, {}
+        news, self.tellers.news = self.tellers.news, {}
         if changes:
             self.followers.changed(changes)
-        for node, teller in statuses.items():
+        for node, teller in news.items():
             self.followers.status(node, teller.heard, teller.every, teller.status)
 
     def reload(self) -> None:
         """What was taken since the last commit is not kept; StateError."""
         self._changes.clear()
-        self._statuses.clear()
-        for teller in self.tellers.values():
-            teller.kept = 0.0
+        self.tellers.reload()
         self._store.after_failure()
 
     def _after(self, place: int, most: int) -> list[tuple[int, Event]]:
@@ -214,12 +155,7 @@ class SiteEvents:
         count = self._store.forget_old(self._database.now() - self._keep_s)
         if count:
             self._database.commit()
-        old = self._now() - self._keep_s
-        silent = [node for node, teller in self.tellers.items() if teller.heard < old]
-        if silent:
-            self._store.forget_tellers(silent)
-            for node in silent:
-                del self.tellers[node], self._served[node]
+        self.tellers.forget(self._now() - self._keep_s)
         return count >= MOST_AT_ONCE
 
     def close(self) -> None:
@@ -228,10 +164,6 @@ class SiteEvents:
 
     # -- questions -------------------------------------------------------------------------------
 
-    def served(self, node: str) -> Collection[str]:
-        """The file systems whose targets a storage server has told of."""
-        return self._served.get(node, frozenset())
-
     def ask(self, ask: EventsParams, is_reader: bool,
             parts: Optional[Sequence[JobPart]]) -> Generator[None, None, dict[str, Any]]:
         """
@@ -239,7 +171,7 @@ class SiteEvents:
         """
         since = -EVER if ask.since is None else ask.since
         until = EVER if ask.until is None else ask.until
-        is_asked = questions.filter_of(ask, self._names.node_of, parts, self.served)
+        is_asked = questions.filter_of(ask, self._names.node_of, parts, self.tellers.served)
         if parts is not None:
             since = max(since, min((part.since for part in parts), default=EVER))
             until = min(until, max((part.until for part in parts), default=-EVER))
@@ -284,20 +216,6 @@ class SiteEvents:
         """The site's clock, s since 1970."""
         return self._now()
 
-    def status(self, ask: EventsStatusParams) -> Generator[None, None, dict[str, Any]]:
-        """The answer to EventsStatusParams, in steps."""
-        now, rows = self._now(), []
-        file_systems, nodes = frozenset(ask.file_systems), frozenset(ask.nodes)
-        for node, teller in sorted(self.tellers.items()):
-            if (nodes and node not in nodes) or (
-                    file_systems and file_systems.isdisjoint(self.served(node))):
-                continue
-            rows.append({"node": node, "heard": teller.heard, "every": teller.every,
-                         "late": teller.is_late(now), "made": teller.made,
-                         "dropped": teller.dropped, "status": teller.status})
-            yield
-        return {"time": now, "servers": rows}
-
     def _dropped_since(self, since: float) -> int:
         return self._store.dropped if since <= self._store.dropped_until else 0
 
@@ -307,8 +225,9 @@ class SiteEvents:
                                   for client in one.event.clients]}
 
     def _for_user(self, one: Placed, parts: Sequence[JobPart]) -> Placed | None:
-        concerned = [part for part in parts if questions.is_of_job(one.event, part, self.served)]
-        event = questions.for_user(one.event, self.tellers.__contains__, concerned)
+        concerned = [part for part in parts
+                     if questions.is_of_job(one.event, part, self.tellers.served)]
+        event = questions.for_user(one.event, self.tellers.of.__contains__, concerned)
         return None if event is None else Placed(one.place, event)
 
     def part_of(self, nodes: Iterable[str], file_systems: Iterable[str] | None, since: float,
@@ -334,10 +253,10 @@ class SiteEvents:
         part = self.part_of(nodes, file_systems, since, until)
         found: list[Event] = []
         more = 0
-        for one in self._in_time(since, until):
+        for one in self.in_time(since, until):
             if one is None:
                 yield
-            elif questions.is_of_job(one.event, part, self.served):
+            elif questions.is_of_job(one.event, part, self.tellers.served):
                 found.append(one.event)
                 if len(found) > 2 * _MOST_OF_JOB:
                     found, left = _most_severe(found)
@@ -345,11 +264,12 @@ class SiteEvents:
         found, left = _most_severe(found)
         return EventsOfJob(sorted(found, key=lambda event: event.time), more + left)
 
-    def _in_time(self, since: float, until: float) -> Iterator[Placed | None]:
-        """All events of a time, and None between two steps."""
+    def in_time(self, since: float, until: float, kinds: Sequence[str] = (),
+                ) -> Iterator[Placed | None]:
+        """All events of a time, of some kinds if given, and None between two steps; StateError."""
+        where, values = questions.clause(EventsParams(kinds=[*kinds]), since, until)
         for after, last, _ in self._store.parts(0, self._committed, since, until):
-            yield from self._store.part(after, last, "AND ended >= ? AND time <= ?",
-                                        (since, until))
+            yield from self._store.part(after, last, where, values)
             yield None
 
 

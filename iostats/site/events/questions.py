@@ -67,10 +67,17 @@ class EventsParams(msgspec.Struct):
 
 
 class EventsStatusParams(msgspec.Struct):
-    """The params of `events_status`: names of file systems and nodes; [] for all."""
+    """
+    The params of `events_status`.
+
+    Attributes:
+        file_systems, nodes: names of these; [] for all.
+        since: connections that were lost since then; None for a week.
+    """
 
     file_systems: _Names = []
     nodes: Annotated[list[_Name], msgspec.Meta(max_length=MOST_NAMES)] = []
+    since: Optional[_Moment] = None
 
 
 JobPart = namedtuple("JobPart", "nodes nids file_systems since until")
