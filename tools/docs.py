@@ -26,7 +26,7 @@ from iostats.load import levels
 from iostats.lustre.metric_meanings import EXPLAIN_ALWAYS, METRICS
 from iostats.lustre.metrics import INSIDE, NOT_OPERATIONS
 from iostats.report import job_fields, node_fields
-from iostats.sinks.prometheus import node_page, page
+from iostats.sinks.prometheus import event_page, node_page, page
 
 
 def counters_table():
@@ -109,6 +109,8 @@ def metrics_of_prometheus():
     rows += [("lustre_client_lower_bound",
               ", ".join(f"`{label}`" for label in node_page.NODE_LABELS),
               node_page.NODE_LOWER_BOUND)]
+    rows += [(name + "_total" * (kind == "counter"), ", ".join(f"`{one}`" for one in labels), help)
+             for name, (kind, labels, help) in event_page.EVENT_FAMILIES.items()]
     rows += [("iostats_agent_up", "`node`", page.AGENT_UP),
              ("iostats_agent_sweep_timestamp_seconds", "`node`", page.AGENT_SWEEP),
              ("iostats_sweep_timestamp_seconds", "", page.SWEEP),

@@ -45,7 +45,7 @@ and where it takes events (site/events/followers.py), any of these
 Adding a sink is adding a file; tests/sinks/test_sinks.py says what one lacks.
 
 Pure: gains, nodes, ganglia.packet, ganglia.datagrams, influxdb.lines, influxdb.node_lines,
-prometheus.page, prometheus.node_page, syslog.messages.
+influxdb.event_lines, prometheus.page, prometheus.node_page, syslog.messages.
 """
 
 from __future__ import annotations

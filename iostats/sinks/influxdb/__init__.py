@@ -3,6 +3,7 @@ InfluxDB 2, and other databases that take its writes (VictoriaMetrics), through 
 
     lines       from sweeps to points, as lines of the line protocol
     node_lines  the same of nodes
+    event_lines from events to points
     queue       points that wait for the database, in a directory
     database    where the database is, and what it answers to a write
     sender      the sink: two threads, one that keeps points and one that sends them
@@ -48,6 +49,8 @@ OPTIONS = {
     "max_nodes": number(1, 1_000_000, 1000, (
         "With by_node: the busiest nodes, up to this number, have points of their own; the others "
         "are added up as \"(others)\".")),
+    "events": choice("yes", ("yes", "no"), (
+        "yes: measurement lustre_event as well, a point of each event, for annotations.")),
     "timeout": duration(10, "A write that takes longer is tried again later."),
     "spool_dir": absolute_path("/var/lib/iostats/influxdb", "a directory", (
         "Where points wait for the database.")),

@@ -17,7 +17,7 @@ import time
 
 from iostats.base.errors import ConfigError
 from iostats.sinks import Number
-from iostats.sinks.influxdb import NUMBERS
+from iostats.sinks.influxdb import NAME, NUMBERS
 from iostats.sinks.influxdb.database import (
     BAD,
     DENIED,
@@ -28,6 +28,7 @@ from iostats.sinks.influxdb.database import (
     Database,
     where_of,
 )
+from iostats.sinks.influxdb.event_lines import EventLines
 from iostats.sinks.influxdb.lines import Lines
 from iostats.sinks.influxdb.node_lines import NodeLines
 from iostats.sinks.influxdb.queue import PointQueue
@@ -35,10 +36,11 @@ from iostats.sinks.nodes import of_sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from iostats.base.config import Config
+    from iostats.events.event import Event
     from iostats.sinks.influxdb.lines import SweepPoints
     from iostats.sinks.nodes import NodeClients
     from iostats.site.harvest_intake import Harvest, SiteSweep
@@ -65,6 +67,7 @@ class InfluxDB:
     """
 
     connections = 0
+    name = NAME
 
     def __init__(self, config: Config, say: Callable[[str], None],
                  clock: Callable[[], float]) -> None:
@@ -75,6 +78,10 @@ class InfluxDB:
         self._lines = Lines(config["influxdb.schema"], config["influxdb.by_target"] == "yes", clock)
         self._nodes = (NodeLines(config["influxdb.max_nodes"])
                        if config["influxdb.by_node"] == "yes" else None)
+        self._events = EventLines()
+        if config["influxdb.events"] == "yes":
+            self.keep_events = self._keep_events
+        self._putting = threading.Lock()
         self.walking: asyncio.Future[None] | None = None
         # (points of jobs, seconds between two sweeps, what nodes did)
         self._sweeps: queue.Queue[_Sweep | None] = queue.Queue(_SWEEPS_WAITING)
@@ -130,10 +137,24 @@ class InfluxDB:
 
     def _keep_one(self, sweep: SweepPoints, every_s: float,
                   clients: dict[str, NodeClients]) -> None:
-        points, dropped, trouble = self._queue, self._queue.dropped, self._queue.trouble
         lines = list(sweep.lines())
         if self._nodes is not None and clients:
             lines += self._nodes.lines(sweep.slot, every_s, clients)
+        self._put(lines)
+
+    def _keep_events(self, events: Sequence[Event], names: Mapping[str, str]) -> int:
+        """How many of them are in the directory: all, but none at the end."""
+        if self.stopped.is_set():
+            return 0
+        self._put(self._events.lines(events, names))
+        return len(events)
+
+    def _put(self, lines: list[str]) -> None:
+        with self._putting:
+            self._put_alone(lines)
+
+    def _put_alone(self, lines: list[str]) -> None:
+        points, dropped, trouble = self._queue, self._queue.dropped, self._queue.trouble
         for first in range(0, len(lines), _POINTS_AT_ONCE):
             points.put(lines[first:first + _POINTS_AT_ONCE])
         if points.trouble and not trouble:

@@ -3,6 +3,7 @@ Prometheus: GET /metrics on an address of its own, with the names that dashboard
 
     page        which jobs are on the page, and their amounts as prometheus_client's families
     node_page   the same of nodes
+    event_page  events, and how storage servers stand
     exporter    the sink: the page after each sweep, and its HTTP server
 
 The page is made after each sweep, and is the same until the next.

@@ -16,6 +16,7 @@ from iostats.sinks import Number
 from iostats.sinks.gains import job_of
 from iostats.sinks.nodes import NodeCounters, of_sweep
 from iostats.sinks.prometheus import MOST_CONNECTIONS, NAME, NUMBERS
+from iostats.sinks.prometheus.event_page import EventCounts
 from iostats.sinks.prometheus.node_page import node_families
 from iostats.sinks.prometheus.page import (
     AGE,
@@ -30,11 +31,12 @@ from iostats.sinks.prometheus.page import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from iostats.base.config import Config
     from iostats.sinks.nodes import NodeClients
+    from iostats.site.events.followers import Change
     from iostats.site.harvest_intake import Harvest, SiteSweep
 
 log = logging.getLogger("iostats")
@@ -77,6 +79,7 @@ class Prometheus:
                                 config["prometheus.by_target"] == "yes")
         self._nodes = NodeCounters(config["prometheus.max_nodes"], backdated=False)
         self._has_nodes = config["prometheus.max_nodes"] > 0
+        self._events = EventCounts()
         self.walking: asyncio.Future[None] | None = None
         self._late = 0
         self._jobs_page, self._every_s = b"", 0.0
@@ -93,12 +96,22 @@ class Prometheus:
             return
         self.walking = asyncio.ensure_future(self._make(sweep, harvest))
 
+    def events(self, changes: Sequence[Change], names: Mapping[str, str]) -> None:
+        """Count what happened."""
+        self._events.take(changes)
+
+    def event_status(self, node: str, heard: float, every_s: float,
+                     status: Mapping[str, Any]) -> None:
+        """A storage server has said how it is."""
+        self._events.stands(node, heard, every_s, status)
+
     def forget(self, ids: Iterable[str]) -> None:
         """The targets count these ids from 0."""
         self._amounts.tally.forget(ids)
 
     async def _make(self, sweep: SiteSweep, harvest: Harvest) -> None:
         loop, amounts = asyncio.get_running_loop(), self._amounts
+        self._events.see(*{fs for fs, _ in harvest.targets})
         try:
             for _ in amounts.tally.walk(sweep, harvest):
                 await asyncio.sleep(0)
@@ -152,7 +165,7 @@ class Prometheus:
             is_up = agent.has_sent and now - agent.slot <= 2 * agent.every + _LATE_S
             up.add_metric((utf8(node),), int(is_up))
             swept.add_metric((utf8(node),), agent.slot)
-        families: list[Any] = [up, swept]
+        families: list[Any] = [up, swept, *self._events.families(now)]
         if self._swept is not None:
             families += [GaugeMetricFamily("iostats_sweep_timestamp_seconds", SWEEP, self._swept),
                          GaugeMetricFamily("iostats_sweep_age_seconds", AGE,
