@@ -88,6 +88,7 @@ class OpenJob:
             before the first question.
         facts: job_facts.Facts, as the harvest knows them; None.
         is_told: the batch system has just told these.
+        only_events: its record is there, and gets the events that came after it, and no more.
         other_jobs: ids of other jobs that its reports name; None: not read from the reports yet.
     """
 
@@ -98,6 +99,7 @@ class OpenJob:
         self.ask_until: Optional[float] = None
         self.facts: Optional[Facts] = None
         self.is_told = False
+        self.only_events = False
         self.other_jobs: Optional[set[str]] = None
         self._max_nodes = max_nodes
         self._expand()
@@ -179,6 +181,8 @@ class OpenJobs:
                                  msgspec.json.encode(job.about), about.user, now, job.due)
         if is_new:
             self.jobs[key] = job
+            if job.only_events:                 # now it is about more
+                job.only_events = job.is_told = False
             job.heard.add(report.node)
             job.reports += 1
             job.add_others(report.others)
@@ -223,6 +227,20 @@ class OpenJobs:
             job = self.jobs[key] = self._job(key, about, now)
             # Of one with reports the batch system is asked again: also for jobs that these name.
             job.facts, job.is_told = runs[key], key in new
+
+    def expect_events(self, keys: Iterable[Key]) -> None:
+        """Make these jobs' records due with what went wrong as it is known now.  StateError."""
+        now, found = self._now(), {}
+        for key in keys:
+            kept = None if key in self.jobs else self._store.job(key)
+            if kept is not None and not kept.closed:
+                found[key] = kept.about
+        self._store.expect((key, about, "", now, now) for key, about in found.items())
+        for key, about in found.items():
+            job = self.jobs[key] = self._job(key, about, now)
+            # The batch system may have forgotten it; what it said is in the record.
+            job.only_events = job.is_told = True
+            job.ask_until = now
 
     def expect(self, jobs: dict[str, Optional[Facts]], scheduler: str) -> None:
         """

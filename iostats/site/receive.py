@@ -28,13 +28,16 @@ from iostats.server.http import error_response
 from iostats.server.rpc_server import RelayCaller, RpcServer, Sender
 from iostats.site import harvest_intake, load_queries, node_queries
 from iostats.site.all_jobs import AllJobs
+from iostats.site.batch_facts import user_name
 from iostats.site.events.answers import EventAnswers
 from iostats.site.events.intake import SiteEvents
+from iostats.site.events.late_events import LateEvents
+from iostats.site.events.of_record import RecordEvents
 from iostats.site.events.questions import EventsParams, EventsStatusParams
 from iostats.site.job_index import JobsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
-from iostats.site.records import Records, user_name
+from iostats.site.records import Records
 from iostats.site.relay.incoming import RelaysFrom
 from iostats.wire import protocol
 from iostats.wire.jsonrpc import Method
@@ -103,7 +106,10 @@ class SiteServer(RpcServer):
         self.open_jobs = OpenJobs(store, config)
         self.events = SiteEvents(store, config, now, self.harvest.clients.names, sinks)
         self.publisher = Publisher(store, config)
-        self.records = Records(store, config, self.open_jobs, self.harvest, self.publisher, now)
+        of_record = RecordEvents(self.events, self.harvest.clients.names)
+        self._late_events = LateEvents(self.events, store, self.open_jobs, of_record)
+        self.records = Records(store, config, self.open_jobs, self.harvest, self.publisher, now,
+                               of_record)
         self.all_jobs = AllJobs(store, config, self.open_jobs, self.harvest, now)
         self.methods.update(sweep=Method(self._sweep, sweep_json.JsonSweep),
                             packed_sweep=Method(self._sweep, sweep_decoder.PackedSweep),
@@ -147,7 +153,8 @@ class SiteServer(RpcServer):
         try:
             await self.publisher.begin()
             await asyncio.gather(self.records.work(), self.harvest.work(self.on_settled),
-                                 self.all_jobs.work(), self.events.work())
+                                 self.all_jobs.work(), self.events.work(),
+                                 self._late_events.work())
         finally:
             self.publisher.close()
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pwd
 from collections import OrderedDict, namedtuple
 from itertools import islice
 
@@ -31,19 +30,21 @@ from iostats.report.job_summary import summary_of
 from iostats.schedulers import commands as scheduler_commands
 from iostats.server.job_server import totals_options
 from iostats.site import harvested_job, open_jobs
+from iostats.site.batch_facts import with_facts
 from iostats.site.open_jobs import AboutJob, OpenJob, OtherJob, SiteReport
 from iostats.site.run_store import RunStore
 from iostats.site.store import Key, damage_reported
 from iostats.totals import node_report
 from iostats.totals.job_totals import Totals
-from iostats.totals.record import BatchRecord, Record
+from iostats.totals.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from typing import Any
 
     from iostats.base.config import Config
+    from iostats.site.events.of_record import RecordEvents
     from iostats.site.harvest_intake import Harvest
     from iostats.site.open_jobs import OpenJobs
     from iostats.site.publish import Publisher
@@ -63,8 +64,7 @@ _MOST_JOBS_ASKED = 200          # in one command
 _MOST_OTHERS = 1000             # other jobs that are asked for with those that are due
 _MOST_OVER = 10_000             # nodes in Records._over
 _DAMAGED = "its report was damaged on the site's server"
-_COLUMNS = ("cluster", "account", "partition", "name", "nodes", "outcome", "exit_status",
-            "exit_signal", "array_job", "array_task", "het_job", "het_offset", "raw_job")
+
 
 MadeRecord = namedtuple("MadeRecord", "key job reports facts record encoded summary")
 MadeRecord.__doc__ = """
@@ -81,10 +81,10 @@ class Records:
     """Makes the records that are due, stores them, and has `publisher` show them."""
 
     def __init__(self, store: Store, config: Config, jobs: OpenJobs, harvest: Harvest,
-                 publisher: Publisher, now: Callable[[], float]) -> None:
+                 publisher: Publisher, now: Callable[[], float], events: RecordEvents) -> None:
         self._store, self._config, self._now, self._store_now = store, config, now, store.now
         self._jobs, self._harvest, self._publisher = jobs.jobs, harvest, publisher
-        self._runs = RunStore(store)
+        self._runs, self._events = RunStore(store), events
         # Node -> starts that it still has of jobs that are over, to be told with its next report.
         self._over: OrderedDict[str, list[OtherJob]] = OrderedDict()
 
@@ -235,13 +235,17 @@ class Records:
                 facts.restarts == key.attempt):
             totals.expected = grouping.node_count(facts)
         known = self._store.job(key)
-        if known is not None and known.closed:           # its reports are removed
+        is_closed = known is not None and known.closed          # its reports are removed
+        if is_closed or job.only_events:
             with damage_reported(self._store.path):
                 record = Record.of(msgspec.json.decode(next(self._store.records_of([key]))))
         else:
             record = with_facts(totals.record(), key, job.about, facts)
         record = self._with_harvest(record, key)
         record = record.replaced(by_node=client_vs_server.nodes_compared(record))
+        if not is_closed:
+            record = await in_steps(self._events.with_events(record, *totals.events.all(),
+                                                             totals.events.are_known))
         return MadeRecord(key, job, reports, facts, record, msgspec.json.encode(record),
                           summary_of(record))
 
@@ -343,6 +347,17 @@ class Records:
         return False
 
 
+async def in_steps(work: Generator[None, None, Record]) -> Record:
+    """The result of `work`; what else the server has to do comes in between."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: Record = end.value
+            return found
+        await asyncio.sleep(0)
+
+
 def is_askable(job: str) -> bool:
     """Whether a job id can be an argument of a batch system's command."""
     try:
@@ -367,33 +382,3 @@ def _are_of(facts: Facts, key: Key, about: AboutJob) -> bool:
 
 def _same_or_unknown(one: str, other: str) -> bool:
     return not one or not other or one == other
-
-
-def with_facts(record: Record, key: Key, about: AboutJob, facts: Facts | None) -> Record:
-    """`record` (that of Totals), with what the nodes and the batch system say of the job."""
-    now_another = facts is not None and facts.restarts > key.attempt
-    facts = facts or Facts(job=key.job, raw_job=key.job)
-    batch = {"system": about.scheduler,
-             **{name: getattr(facts, name) for name in _COLUMNS}}
-    for name in ("cluster", "account", "partition", "nodes"):
-        batch[name] = getattr(about, name) or batch[name]
-    batch["raw_job"] = batch["raw_job"] or key.job
-    if now_another:
-        batch.update(outcome="REQUEUED", exit_status=None, exit_signal=None)
-    # Not the user of the report: root's epilog has made it.
-    user = about.user or facts.user or (user_name(about.uid) if about.uid is not None else "")
-    job = record.job.replaced(id=facts.job or key.job, user=user or None, attempt=key.attempt)
-    if job.started is None and facts.started is not None and not now_another:
-        job = job.replaced(started=facts.started)        # no node has said
-        if facts.ended is not None:
-            job = job.replaced(ended=facts.ended,
-                               elapsed_s=round(max(0.0, facts.ended - facts.started), 3))
-    return record.replaced(job=job, batch=BatchRecord.of(batch))
-
-
-def user_name(uid: int) -> str:
-    """The name of a user of this machine; the number of another one."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

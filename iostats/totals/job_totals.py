@@ -20,7 +20,7 @@ from collections import namedtuple
 
 from iostats.totals import job_events
 from iostats.totals.report_shapes import KnownShape, ReportShapes
-from iostats.totals.reported_events import ReportedEvents
+from iostats.totals.reported_events import SENT_WITHIN_S, ReportedEvents
 from iostats.totals.file_system import FileSystem
 from iostats.totals.file_system_record import notes_of
 from iostats.totals.node_report import WorkPeriod, overlap, period_of
@@ -49,7 +49,6 @@ Attributes:
 """
 
 _FEW = 8                            # nodes, for which looking for the shape does not pay
-_SENT_WITHIN_S = 60.0               # what a node's earlier job had written may be sent after it
 
 
 class Totals:
@@ -116,7 +115,7 @@ class Totals:
             self.refuse(refusal[0], report.node)
             return Outcome(False, refusal[1])
         self.events.add(node, report,
-                        None if report.other_jobs else part.started + _SENT_WITHIN_S)
+                        None if report.other_jobs else part.started + SENT_WITHIN_S)
         if report.reason:
             self._add_without(node, report.reason)
             return Outcome(True, "")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 from iostats.events.event import MOST_CLIENTS, Event
+from iostats.events.kinds import CAUSES, KINDS
+from iostats.lustre.kernel_log import OTHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     Row = tuple[str, int, bool, dict[str, Any]]      # node, copies, is it its own, event
 
 MOST_KEPT = 1_000                   # of a job; more are counted
+SENT_WITHIN_S = 60.0                # after a job's end its nodes may still send what it has written
 # The node is the report's.
 MEMBERS = tuple(name for name in Event._fields if name != "node")
 _NOT_LARGER = ("time", "over", "clients")
@@ -63,8 +66,11 @@ class ReportedEvents:
             self._dropped[node, report.seq] = report.events_dropped
         for one in report.events:
             self._told += 1
-            self._keep((node, 1, own_since is not None and one.time >= own_since,
-                        {name: getattr(one, name) for name in MEMBERS}))
+            event = {name: getattr(one, name) for name in MEMBERS}
+            if one.kind not in KINDS or one.cause not in CAUSES:        # of a later release
+                event.update(kind=one.kind if one.kind in KINDS else OTHER,
+                             cause=one.cause if one.cause in CAUSES else "")
+            self._keep((node, 1, own_since is not None and one.time >= own_since, event))
         self._trim(2 * MOST_KEPT)
 
     def join(self, other: ReportedEvents) -> None:

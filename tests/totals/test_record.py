@@ -25,7 +25,7 @@ from iostats.report import (
     json_and_csv,
     node_sets,
 )
-from iostats.site import by_node, harvested_job, open_jobs, records
+from iostats.site import batch_facts, by_node, harvested_job, open_jobs
 from iostats.site.clients.history import ClientTotals
 from iostats.site.store import Key
 from iostats.totals.delta import Delta
@@ -99,7 +99,7 @@ class OfASite:
         about = open_jobs.AboutJob("slurm", "sim", 1, "nid00001", 1001, "alice", "physics", "main")
         facts = Facts("4711_10", "4733", "4711", "10", user="alice", state=ENDED, restarts=1,
                       outcome="FAILED", exit_status=37, exit_signal=0)
-        record = records.with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
+        record = batch_facts.with_facts(totals(everything()).record(), Key("sim", "4733", 1), about,
                                      facts)
         record = {**record, "by_node": by_node.with_numbers(
             "listed", by_node.window_of(1_795_225_000.0, 1_795_225_060.0, 1.0, 0.0, 0.5),

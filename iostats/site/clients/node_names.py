@@ -36,6 +36,7 @@ STORAGE_SERVERS = "(storage servers)"           # 0@lo: clients on these themsel
 _AT_ONCE, _WITHIN_S = 4, 30.0                   # questions to DNS
 _AGAIN_S, _NONE_AGAIN_S = 3600.0, 600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 600.0  # where nobody answers
+_MOST_SEEN = 1_000_000                          # NIDs; others have no name
 _LOOK_EVERY_S = 2.0                             # at the list
 _MOST_BYTES = 64 << 20                          # of the list
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}", re.ASCII)
@@ -87,7 +88,7 @@ class NodeNames:
     def see(self, nids: Iterable[str]) -> None:
         """There are these NIDs."""
         for nid in nids:
-            if nid and nid not in self._names:
+            if nid and nid not in self._names and len(self._names) < _MOST_SEEN:
                 self._rename(nid)
                 if nid not in self._listed and _address_of(nid):
                     heapq.heappush(self._due, (0.0, nid))

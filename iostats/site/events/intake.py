@@ -66,6 +66,7 @@ class SiteEvents:
     Attributes:
         tellers: the Tellers: storage servers, and how they stand.
         followers: who is told of events, or None before `begin`.
+        listeners: are called with [Change] that are on the disk now; they return at once.
     """
 
     def __init__(self, store: Store, config: Config, now: Callable[[], float], names: NodeNames,
@@ -78,6 +79,7 @@ class SiteEvents:
         self._changes: list[Change] = []                # that the next commit puts on the disk
         self._committed = self._store.last              # the newest place that is there
         self._refused = 0
+        self.listeners: list[Callable[[Sequence[Change]], None]] = []
         self.followers = Followers(sinks, os.path.dirname(store.path), self._after,
                                    lambda: self._committed, names.node_of, more)
 
@@ -103,6 +105,7 @@ class SiteEvents:
             self._keep([_event_of(one, now) for one in report.events])
 
     def _keep(self, events: Sequence[Event]) -> None:
+        self._names.see(client for event in events for client in event.clients if "@" in client)
         kept = self._store.keep(events)
         self._changes += kept.changes
         if kept.refused:
@@ -118,6 +121,8 @@ class SiteEvents:
         self._committed = self._store.last
         changes, self._changes = self._changes, []
         news, self.tellers.news = self.tellers.news, {}
+        for listener in self.listeners:
+            listener(changes)
         if changes:
             self.followers.changed(changes)
         for node, teller in news.items():
@@ -239,6 +244,10 @@ class SiteEvents:
         return JobPart(names, frozenset(nids),
                        None if file_systems is None else frozenset(file_systems), since, until)
 
+    def is_of(self, event: Event, part: JobPart) -> bool:
+        """Whether an event concerns a run of a job."""
+        return questions.is_of_job(event, part, self.tellers.served)
+
     def of_job(self, nodes: Iterable[str], file_systems: Iterable[str], since: float,
                until: float) -> EventsOfJob:
         """What `of_job_in_steps` finds, in one step."""
@@ -250,13 +259,17 @@ class SiteEvents:
         The EventsOfJob of a run, by what was told up to now: of its nodes (names), by them and by
         storage servers, and of targets of `file_systems`; between two moments.
         """
-        part = self.part_of(nodes, file_systems, since, until)
+        return (yield from self.of_part_in_steps(self.part_of(nodes, file_systems, since, until)))
+
+    def of_part_in_steps(self, part: JobPart, may_be: Callable[[Event], bool] = lambda event: False
+                         ) -> Generator[None, None, EventsOfJob]:
+        """The same; `may_be`: which events of this time are wanted besides."""
         found: list[Event] = []
         more = 0
-        for one in self.in_time(since, until):
+        for one in self.in_time(part.since, part.until):
             if one is None:
                 yield
-            elif questions.is_of_job(one.event, part, self.tellers.served):
+            elif self.is_of(one.event, part) or may_be(one.event):
                 found.append(one.event)
                 if len(found) > 2 * _MOST_OF_JOB:
                     found, left = _most_severe(found)
