@@ -13,5 +13,5 @@ It knows nothing of jobs, of messages or of who asks.  `kinds` and `event` say w
     gathering.read_log()             between two looks, when it can be read: the ring does not wait
 
 Standard library only.
-Pure: kinds, event.
+Pure: kinds, event, pieces, fold, remembered, windows, folding, joining, wall_clock.
 """

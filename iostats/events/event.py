@@ -138,7 +138,7 @@ def latest(a: Event, b: Event) -> Event:
         a, b = b, a
     ends = [one.over for one in (a, b) if one.over is not None]
     return a._replace(
-        time=min(a.time, b.time), last=max(a.last, b.last), over=min(ends) if ends else None,
+        time=min(a.time, b.time), last=max(a.last, b.last), over=max(ends) if ends else None,
         severity=max(a.severity, b.severity), cause=a.cause or b.cause,
         file_system=a.file_system or b.file_system, target=a.target or b.target,
         clients=_distinct((*a.clients, *b.clients)),

@@ -1,0 +1,270 @@
+"""
+Gathering one machine's events: what is told once, after restarts too, and where it stands.
+"""
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+from kernel_lines import EVICTED, LOST, OST, RESTORED, UUID, record, silent
+
+from iostats.base.config import Config
+from iostats.events import sources
+from iostats.events.event import as_json, in_words, latest, made
+from iostats.events.gather import Gathering
+from iostats.events.sources import Found
+
+
+def config(**events):
+    found = Config()
+    for key, value in events.items():
+        found.take(f"events.{key}", str(value), "here")
+    return found
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kmsg").write_bytes(b"")
+    return tmp_path
+
+
+def log(root, *lines):
+    """Append records of (number, seconds, text)."""
+    with open(root / "dev/kmsg", "ab") as file:
+        for number, seconds, text in lines:
+            file.write(record(seconds, text, number=number))
+
+
+def gathering(root, boot_id="a-boot", **more):
+    return Gathering(str(root), config(**more), "oss1", boot_id, str(root / "state"),
+                     roles=("server",))
+
+
+def kinds(found):
+    return [(one.kind, one.count) for one in found.events]
+
+
+def test_what_is_told_is_told_once(root):
+    one = gathering(root)
+    log(root, (23, 750, silent("10.9.0.11@o2ib2")), (24, 757, silent("10.9.0.12@o2ib2")))
+    assert [("evicted", 2)] == kinds(one.look())
+    one.told()
+    assert [] == one.look().events
+    log(root, (25, 758, silent("10.9.0.13@o2ib2")))
+    assert [("evicted", 3)] == kinds(one.look())
+
+
+def test_until_it_was_told_it_is_given_again(root):
+    log(root, (23, 750, silent("10.9.0.11@o2ib2")))
+    one = gathering(root)
+    [first] = one.look().events
+    [again] = one.look().events
+    assert first == again
+
+
+def test_a_process_that_is_killed_at_any_point_loses_none_and_doubles_none(root):
+    lines = [(23, 750, LOST), (24, 751, EVICTED), (25, 752, RESTORED),
+             (26, 753, silent("10.9.0.11@o2ib2")), (27, 761, silent("10.9.0.12@o2ib2")),
+             (28, 762, silent("10.9.0.13@o2ib2")), (29, 783, LOST)]
+    log(root, *lines)
+    expected = {one.id: one for one in gathering(root).look().events}
+    for first in range(len(lines)):
+        for is_told in (True, False):
+            (root / "dev/kmsg").write_bytes(b"")
+            (root / "state").unlink(missing_ok=True)
+            log(root, *lines[:first])
+            told = {}
+            killed = gathering(root)
+            for event in killed.look().events:
+                told[event.id] = event
+            if is_told:
+                killed.told()
+            del killed
+            log(root, *lines[first:])
+            for event in gathering(root).look().events:
+                told[event.id] = latest(told[event.id], event) if event.id in told else event
+            assert {key: one.count for key, one in expected.items()} == {
+                key: one.count for key, one in told.items()}
+            assert {one.kind for one in expected.values() if one.over} == {
+                one.kind for one in told.values() if one.over}
+
+
+def test_what_is_over_says_so(root):
+    log(root, (23, 750, LOST), (24, 751, EVICTED), (25, 793.5, RESTORED))
+    found = {one.kind: one for one in gathering(root).look().events}
+    assert 43.5 == pytest.approx(found["connection_lost"].over - found["connection_lost"].time)
+    assert 42.5 == pytest.approx(found["evicted"].over - found["evicted"].time)
+
+
+def test_lines_that_were_overwritten_are_an_event(root):
+    log(root, (23, 750, LOST))
+    one = gathering(root)
+    one.look()
+    one.told()
+    (root / "dev/kmsg").write_bytes(b"")
+    log(root, (1261, 790, RESTORED))
+    found = gathering(root).look()
+    assert ("log_lost", 1237) in kinds(found)
+    assert 1237 == found.status["log"]["lost"]
+
+
+def test_another_boot_begins_anew(root):
+    log(root, (23, 750, LOST))
+    one = gathering(root)
+    [before] = one.look().events
+    one.told()
+    (root / "dev/kmsg").write_bytes(b"")
+    log(root, (5, 23, LOST))
+    [after] = gathering(root, boot_id="b-boot").look().events
+    assert ("connection_lost", 1) == (after.kind, after.count) and after.id != before.id
+
+
+@pytest.mark.parametrize("state", [b"", b"{", b"[]", b"{}", b'{"version": 1}', b"\xff" * 99,
+                                   b'{"version":1,"boot_id":"a-boot","joined":[]}', b"[" * 99999])
+def test_a_damaged_state_is_told_anew(root, state):
+    log(root, (23, 750, LOST))
+    (root / "state").write_bytes(state)
+    assert [("connection_lost", 1)] == kinds(gathering(root).look())
+
+
+def test_any_value_in_the_state_is_taken_or_told_anew(root):
+    log(root, (23, 750, LOST), (24, 751, silent("10.9.0.11@o2ib2")))
+    one = gathering(root)
+    one.look()
+    one.told()
+    whole = json.loads((root / "state").read_text())
+    for key in whole:
+        for value in (None, 23, "a", [], {}, [[]], [23], {"a": 23}, [["a", "b"]]):
+            (root / "state").write_text(json.dumps({**whole, key: value}))
+            gathering(root).look()
+
+
+def test_a_log_that_cannot_be_read_says_why(root):
+    (root / "dev/kmsg").unlink()
+    found = gathering(root).look()
+    assert [] == found.events
+    assert {"source": "none", "why": f"{root}/dev/kmsg: No such file or directory", "lines": 0,
+            "lost": 0} == found.status["log"]
+    assert "[events] kernel_log is no" == gathering(
+        root, kernel_log="no").look().status["log"]["why"]
+    assert f"journalctl shows the log of this machine, and not of {root}" == gathering(
+        root, kernel_log="journald").look().status["log"]["why"]
+
+
+def test_a_directory_in_its_place_is_no_log(root):
+    (root / "dev/kmsg").unlink()
+    (root / "dev/kmsg").mkdir()
+    assert "none" == gathering(root).look().status["log"]["source"]
+
+
+def test_a_fifo_in_its_place_is_read_as_it_comes(root):
+    (root / "dev/kmsg").unlink()
+    os.mkfifo(root / "dev/kmsg")
+    one = gathering(root)
+    assert one.fileno() >= 0
+    text = record(750, LOST, number=23) + b" SUBSYSTEM=net\n" + record(790, RESTORED, number=24)
+    for part in (text[:100], text[100:]):
+        with open(root / "dev/kmsg", "wb") as file:
+            file.write(part)
+        found = one.look()
+    assert ["connection_lost", "connection_restored"] == [event.kind for event in found.events]
+    one.close()
+
+
+def test_lines_of_any_length_are_read(root):
+    with open(root / "dev/kmsg", "wb") as file:
+        file.write(b"4,23,750000000,-;Lustre: " + b"a" * 1_000_000 + b"\n" + b"\0" * 1_000_000
+                   + b"\n" + record(751, LOST, number=24) + b"4,25,752000000,-;Lustre: caf\xc3")
+    assert [("connection_lost", 1)] == kinds(gathering(root).look())
+
+
+def test_a_file_that_was_replaced_is_read_from_its_beginning(root):
+    log(root, (23, 750, LOST))
+    one = gathering(root)
+    one.look()
+    one.told()
+    os.rename(root / "dev/kmsg", root / "dev/old")
+    log(root, (23, 750, LOST), (24, 790, RESTORED))
+    assert {("connection_lost", 1), ("connection_restored", 1)} == set(kinds(one.look()))
+
+
+def test_more_than_a_thousand_events_come_in_parts(root):
+    log(root, *((23 + number, 750 + 10 * number, LOST) for number in range(2300)))
+    one, counts = gathering(root), []
+    while True:
+        found = one.look()
+        counts.append(len(found.events))
+        one.told()
+        if not found.more:
+            break
+    assert 2300 == sum(counts) and max(counts) <= 1000 and 0 == found.dropped
+
+
+def test_since_leaves_out_what_was_over(root):
+    log(root, (23, 750, LOST), (24, 1e6, LOST))
+    whole = sorted(gathering(root).look().events)
+    since = max(one.time for one in whole) - 1
+    late = Gathering(str(root), config(), "n", "a-boot", since=since)
+    assert 1 == len(late.look().events)
+
+
+# -- sources --------------------------------------------------------------------------------------
+
+class Counted:
+    """A source: eviction_count, as the test sets it."""
+
+    ROLES = ("server",)
+
+    def __init__(self):
+        self.count = 0
+
+    def look(self, place, before, now):
+        events = []
+        if before is not None and self.count > before[0]:
+            events = [made(place.boot_id, place.node, ("evictions", OST, str(before[0])), "evicted",
+                           before[1], last=now, cause="unknown", target=OST,
+                           count=self.count - before[0])]
+        return Found(events, [self.count, now], {"targets": {OST: {"state": "up"}}})
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    source = Counted()
+    monkeypatch.setattr(sources, "known", lambda roles: {"evictions": source})
+    return source
+
+
+def test_evictions_that_the_log_has_too_are_told_once(root, counted):
+    one, now = gathering(root), time.time()
+    usec_now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert {OST: {"state": "up"}} == one.look(now - 10).status["targets"]
+    one.told()
+    counted.count = 3
+    log(root, (23, usec_now - 1, silent("10.9.0.11@o2ib2")),
+        (24, usec_now - 0.9, silent("10.9.0.12@o2ib2")))
+    found = one.look(now).events
+    assert {("silent", 2), ("unknown", 1)} == {(event.cause, event.count) for event in found}
+    one.told()
+    assert [] == gathering(root).look(now + 10).events
+
+
+def test_what_was_not_told_is_told_after_a_kill_with_its_id(root, counted):
+    one = gathering(root)
+    one.look(1000.0)
+    one.told()
+    counted.count = 3
+    [lost] = one.look(1010.0).events
+    counted.count = 5
+    [again] = gathering(root).look(1020.0).events
+    assert (3, 5) == (lost.count, again.count) and lost.id == again.id
+
+
+def test_an_event_is_a_line(root):
+    log(root, (23, 750, silent("10.9.0.11@o2ib2")))
+    [found] = gathering(root).look().events
+    assert in_words(found, {"10.9.0.11@o2ib2": "node11"}).endswith(
+        f"critical oss1 evicted {OST} node11 (silent): {silent('10.9.0.11@o2ib2')}")
+    assert UUID in str(as_json(found)["message"])
