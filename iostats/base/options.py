@@ -267,6 +267,14 @@ OPTIONS = {
     "events.keep_count": number(1000, 100_000_000, 1_000_000, (
         "How many events the site's server keeps at most, some 300 bytes each; beyond that the "
         "oldest go.")),
+    "events.on_critical": Option("", _absolute_or_empty, "a program whose path begins with /", (
+        "On the site's server: a program that is told of critical events, as JSON on its standard "
+        "input (docs/events.md); one runs at a time.  Empty: none.")),
+    "events.on_critical_severity": choice("critical", ("info", "warning", "critical", "fatal"), (
+        "It is told of events of this severity and above.")),
+    "events.on_critical_user": Option("", printable, "the name of a user", (
+        "Who it runs as, where the site's server is root.  Empty: the user of the server.")),
+    "events.on_critical_timeout": duration(60, "If it runs longer than this, it is ended."),
     "secret.dir": Option("~/.iostats", printable, "a directory", (
         "Where the server puts the job's secret; a directory that the nodes share.")),
     "report.format": choice("grid", FORMATS, "The form of the tables."),

@@ -29,6 +29,7 @@ from iostats.server.rpc_server import RelayCaller, RpcServer, Sender
 from iostats.site import harvest_intake, load_queries, node_queries
 from iostats.site.all_jobs import AllJobs
 from iostats.site.batch_facts import user_name
+from iostats.site.events import on_critical
 from iostats.site.events.answers import EventAnswers
 from iostats.site.events.intake import SiteEvents
 from iostats.site.events.late_events import LateEvents
@@ -104,7 +105,8 @@ class SiteServer(RpcServer):
         self._refused: dict[str, int] = {}
         self.harvest = harvest_intake.Harvest(store, config, now, sinks)
         self.open_jobs = OpenJobs(store, config)
-        self.events = SiteEvents(store, config, now, self.harvest.clients.names, sinks)
+        self.events = SiteEvents(store, config, now, self.harvest.clients.names, sinks,
+                                 on_critical.followers_of(config, os.path.dirname(store.path)))
         self.publisher = Publisher(store, config)
         of_record = RecordEvents(self.events, self.harvest.clients.names)
         self._late_events = LateEvents(self.events, store, self.open_jobs, of_record)

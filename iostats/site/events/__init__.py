@@ -9,4 +9,5 @@ What went wrong at the site: events of all storage servers and nodes, kept, foun
     connections   who is not connected now
     answers       the RPCs `events` and `events_status`
     followers     those who are told of events as they come: sinks, a command
+    on_critical   the program of [events] on_critical
 """

@@ -53,26 +53,30 @@ class Follower:
     and returns how many of them, from the first on, are told: fewer when it was closed meanwhile.
 
     Attributes:
-        name: of its file, `events.NAME` beside the store.
+        name, path: of its file, `events.NAME` beside the store.
         place: up to which all are told.
     """
 
     def __init__(self, name: str, directory: str,
                  tell: Callable[[Sequence[Any], dict[str, str]], int]) -> None:
-        self.name, self._path = name, os.path.join(directory, f"events.{name}")
+        self.name, self.path = name, os.path.join(directory, f"events.{name}")
         self._tell = tell
         self.place: int | None = None
+        self._places = ""
         self._given: queue.SimpleQueue[tuple[Rows, dict[str, str]] | None] = queue.SimpleQueue()
         self._busy = False
         self._thread: threading.Thread | None = None
 
-    def begin(self, last: int) -> None:
-        """Go on where the one before stopped; `last`: the place of the store's newest event."""
-        found = _place_in(self._path)
-        # A store that began anew has no events of these places.
-        self.place = last if found is None or found > last else found
-        if found != self.place:
-            self._keep()
+    def begin(self, last: int, places: str) -> None:
+        """
+        Go on where the one before stopped; `last`: the place of the store's newest event;
+        `places`: the name of the numbering, another one of a store that began anew.
+        """
+        found, of = _place_in(self.path)
+        is_known = found is not None and of == places and found <= last
+        self.place, self._places = found if is_known else last, places
+        if not is_known:
+            self.keep()
 
     def look(self, after: Callable[[int, int], Rows], names: Callable[[Iterable[Any]],
                                                                       dict[str, str]]) -> None:
@@ -114,7 +118,7 @@ class Follower:
                               self.name)
             if told:
                 self.place = rows[told - 1][0]
-                self._keep()
+                self.keep()
             if told < len(rows):
                 return
             try:
@@ -122,12 +126,17 @@ class Follower:
             except RuntimeError:                        # the loop is closed
                 return
 
-    def _keep(self) -> None:
+    def kept(self) -> dict[str, Any]:
+        """What its file has."""
+        return {"place": self.place, "places": self._places}
+
+    def keep(self) -> None:
+        """Write its file."""
         try:
-            write_whole(self._path, json.dumps({"place": self.place}).encode())
+            write_whole(self.path, json.dumps(self.kept()).encode())
         except OSError as error:
             log.warning("%s: cannot be written: %s; after a restart some events may be told twice",
-                        self._path, error.strerror)
+                        self.path, error.strerror)
 
     def close(self) -> None:
         """After its receiver is closed: what is not told is told after the next start."""
@@ -142,14 +151,16 @@ class Followers:
 
     `sinks`: as in iostats.sinks; `more`: Followers besides them; `directory`: where their places
     are kept, the store's; `after(place, limit)` gives [(place, Event)] of what is committed, by
-    place; `last()` the newest place, 0 for none; `node_of(nid)` a node's name, or the NID.
+    place; `last()` the newest place, 0 for none; `places()` the name of their numbering;
+    `node_of(nid)` a node's name, or the NID.
     """
 
     def __init__(self, sinks: Iterable[Any], directory: str, after: Callable[[int, int], Rows],
                  last: Callable[[], int], node_of: Callable[[str], str],
-                 more: Iterable[Follower] = ()) -> None:
+                 more: Iterable[Follower] = (), places: Callable[[], str] = str) -> None:
         sinks = list(sinks)
         self._after, self._last, self._node_of = after, last, node_of
+        self._places = places
         self._counting = [sink for sink in sinks if hasattr(sink, "events")]
         self._shows_status = [sink for sink in sinks if hasattr(sink, "event_status")]
         self.followers = [*(Follower(sink.name, directory, sink.keep_events) for sink in sinks
@@ -158,7 +169,7 @@ class Followers:
     def begin(self) -> None:
         """Once, in the running loop, when the store is open; StateError."""
         for one in self.followers:
-            one.begin(self._last())
+            one.begin(self._last(), self._places())
         self._look()
 
     def changed(self, changes: Sequence[Change]) -> None:
@@ -189,17 +200,19 @@ class Followers:
             one.close()
 
 
-def _place_in(path: str) -> int | None:
-    """The place in a follower's file; None where there is none."""
+def _place_in(path: str) -> tuple[int | None, str]:
+    """(place, name of the numbering) in a follower's file; (None, "") where there is none."""
     try:
         found = json.loads(read_text(path))
-        place = found["place"]
-        if isinstance(place, int) and not isinstance(place, bool) and place >= 0:
-            return place
+        place, places = found["place"], found["places"]
+        if (isinstance(place, int) and not isinstance(place, bool) and place >= 0
+                and isinstance(places, str)):
+            return place, places
         raise ValueError
     except FileNotFoundError:
-        return None
+        pass
     except (OSError, ValueError, TypeError, KeyError) as error:
-        log.warning("%s: expected {\"place\": NUMBER}, got %s; only new events are told from now "
-                    "on", path, getattr(error, "strerror", None) or "something else")
-        return None
+        log.warning("%s: expected {\"place\": NUMBER, \"places\": NAME}, got %s; only new events "
+                    "are told from now on", path,
+                    getattr(error, "strerror", None) or "something else")
+    return None, ""

@@ -81,7 +81,8 @@ class SiteEvents:
         self._refused = 0
         self.listeners: list[Callable[[Sequence[Change]], None]] = []
         self.followers = Followers(sinks, os.path.dirname(store.path), self._after,
-                                   lambda: self._committed, names.node_of, more)
+                                   lambda: self._committed, names.node_of, more,
+                                   lambda: self._store.numbering)
 
     # -- messages --------------------------------------------------------------------------------
 
