@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
-import socket
 import time
 
 from iostats import schedulers, sinks
@@ -73,7 +71,7 @@ async def _serve(store: Store, checks: Sequence[auth.Credentials], config: Confi
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await server.listen(options.listen or "")
-    _notify_systemd("READY=1")
+    process.notify_systemd("READY=1")
     if not options.quiet:
         say(f"the site's server on {os.uname().nodename}:{server.port}, {config['site.store']}")
         asyncio.get_running_loop().run_in_executor(None, _warn_of_comments, config)
@@ -93,12 +91,3 @@ def _warn_of_comments(config: Config) -> None:
     private, said = schedulers.who_reads_comments(config)
     if not private:
         say(said)
-
-
-def _notify_systemd(text: str) -> None:
-    """sd_notify(3), for a unit of Type=notify: systemctl start waits until the server listens."""
-    where = os.environ.get("NOTIFY_SOCKET", "")
-    if where.startswith(("/", "@")):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
-            one.connect(where.replace("@", "\0", 1) if where[0] == "@" else where)
-            one.send(text.encode())

@@ -211,7 +211,11 @@ class HttpConnection(asyncio.Protocol):
             self._ended = True
             self._transport.abort()
             return
-        if server.pages:
+        self._take_message()
+
+    def _take_message(self) -> None:
+        """Answer the message that is there to its end, or reject it."""
+        if self.server.pages:
             self._send_page()
             return
         if self._parser.get_method() != b"POST":
@@ -301,7 +305,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _send(self, answer: Optional[bytes], proof: str, keep: bool) -> None:
         head = ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n" if answer is None else
-                f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                f"HTTP/1.1 200 OK\r\nContent-Type: {self.server.content_type(answer)}\r\n"
                 f"Content-Length: {len(answer)}\r\n")
         if proof:
             head += f"{proof}\r\n"
@@ -325,11 +329,11 @@ class HttpConnection(asyncio.Protocol):
                          keep=False)
 
 
-def error_response(status: str, code: int, detail: str) -> bytes:
+def error_response(status: str, code: int, detail: str, headers: str = "") -> bytes:
     """An HTTP error, with a JSON-RPC error as its body, after which the connection is closed."""
     body = jsonrpc.error_answer(code, detail=detail)
     return (f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n{_CLOSE}\r\n").encode() + body
+            f"{headers}Content-Length: {len(body)}\r\n{_CLOSE}\r\n").encode() + body
 
 
 _CLOSE = "Connection: close\r\n"

@@ -71,7 +71,7 @@ class HttpServer:
         self.port: Optional[int] = None
         self.pages: dict[str, Callable[[bool], tuple[str, bytes]]] = {}
         self.connections, self.long_answers = OpenConnections(limits), LongAnswers()
-        self._listener: Optional[asyncio.Server] = None
+        self._listeners: list[asyncio.Server] = []
 
     # -- for subclasses ----------------------------------------------------------------------
 
@@ -83,6 +83,14 @@ class HttpServer:
         RejectedRequest for an HTTP error.
         """
         raise NotImplementedError
+
+    def content_type(self, answer: bytes) -> str:
+        """What kind of text `answer`, to a POST, is."""
+        return "application/json"
+
+    def new_connection(self) -> HttpConnection:
+        """What reads a new connection."""
+        return HttpConnection(self)
 
     def refuse(self, why: str, node: Optional[str] = None) -> None:
         """A message was refused; `node`: its sender, or whom it names as such, where known."""
@@ -116,19 +124,20 @@ class HttpServer:
         return self.port
 
     async def listen_at(self, bound: socket.socket) -> None:
-        """Listen at a socket of `bound_socket`."""
+        """Listen at a socket of `bound_socket`; several may be listened at."""
         loop = asyncio.get_running_loop()
         # asyncio accepts `backlog` connections before it tells of one of them: fewer than the
         # files that are kept free.  The kernel's queue is made long again afterwards.
-        self._listener = await loop.create_server(lambda: HttpConnection(self), sock=bound,
-                                                  backlog=_ACCEPT_AT_ONCE)
+        if not self._listeners:
+            self.connections.watch(loop)
+        self._listeners.append(await loop.create_server(self.new_connection, sock=bound,
+                                                        backlog=_ACCEPT_AT_ONCE))
         bound.listen(_BACKLOG)
-        self.connections.watch(loop)
 
     def close(self) -> None:
         """Stop listening and end all connections."""
-        if self._listener:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         self.long_answers.close()
         self.connections.close()
 

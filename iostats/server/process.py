@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import os
 import resource
+import socket
 
 from iostats.base.errors import StateError
 
@@ -56,3 +58,12 @@ def raise_limits(config: Config, others: int = 64) -> None:
         soft = hard
     most = max(16, min(config["server.max_connections"], soft - others))
     config.take("server.max_connections", str(most), "the limit of open files (ulimit -n)")
+
+
+def notify_systemd(text: str) -> None:
+    """sd_notify(3), for a unit of Type=notify: systemctl start waits until the server listens."""
+    where = os.environ.get("NOTIFY_SOCKET", "")
+    if where.startswith(("/", "@")):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            one.connect(where.replace("@", "\0", 1) if where[0] == "@" else where)
+            one.send(text.encode())
