@@ -17,6 +17,7 @@
 # make install-node      on compute nodes: prolog, epilog, `iostats run`; PACKAGES=no without the last
 # make install-login     on login nodes: iostats run, report, jobs, top, query
 # make install-harvest   on storage servers: the agent that reads job_stats
+# make install-collector on an MDS or OSS: events for monitors, by XML-RPC and others (docs/events.md)
 # make install-reader    on compute nodes: counters for ordinary users
 # make uninstall         remove them; PURGE=yes: configuration and records, too
 #   PREFIX=/usr/local  DESTDIR=  UNITDIR=/etc/systemd/system  UNIT_PYTHON=/usr/bin/python3
@@ -109,8 +110,9 @@ INSTALL = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" UNITDIR="$(UNITDIR)" SITE="$(S
           UNIT_PYTHON="$(UNIT_PYTHON)" PACKAGES="$(PACKAGES)" PURGE="$(PURGE)" \
           "$(UNIT_PYTHON)" -I -S -B packaging/install.py
 
-.PHONY: install-site install-node install-login install-harvest install-reader uninstall
-install-site install-node install-login install-harvest install-reader:
+.PHONY: install-site install-node install-login install-harvest install-collector install-reader \
+        uninstall
+install-site install-node install-login install-harvest install-collector install-reader:
 	@$(INSTALL) $(@:install-%=%)
 
 uninstall:

@@ -5,7 +5,7 @@ The directories are the architecture; a module's name says what comes out of it.
 only rooms to its left, and its `__init__.py` says what it is for and what it must not know:
 
     base < lustre < events < totals < wire < schedulers < node < load < storage < report < server
-         < site < sinks < run < doctor < cli
+         < site < sinks < collector < run < doctor < cli
 
 `tests/test_architecture.py` reads this line, the directories and the imports.
 """

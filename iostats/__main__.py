@@ -19,6 +19,7 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats doctor [options]               what is in the way here; likewise
        iostats harvest [SERVER [FS ...]]      on a storage server; likewise
        iostats server [options]               as iostats_server.py
+       iostats collector [options]            events for monitors, by XML-RPC
        iostats config [--check] [options]     what is in force, and why
        iostats store [--rebuild]              check the site's store, rebuild it
        iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report

@@ -28,7 +28,7 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [HERE, os.path.join(HERE, "packaging")]
 
 import site_cfg
-from place import ETC, STATE, Failed, Place, copy, write
+from place import ETC, STATES, Failed, Place, copy, write
 
 from iostats import sinks
 
@@ -40,6 +40,8 @@ ROLES = {
                  "iostats-deliver.timer", ("server",)),
     "harvest": Role("a storage server", ("iostats-harvest.service",), "iostats-harvest.service",
                     ()),
+    "collector": Role("the collector", ("iostats-collector.service",), "iostats-collector.service",
+                      ("collector",)),
     "login": Role("a login node", (), "", ("server",)),
     "reader": Role("the reader", ("iostats-reader.socket", "iostats-reader@.service"),
                    "iostats-reader.socket", ()),
@@ -293,12 +295,14 @@ def uninstall(place, purge):
         if os.path.islink(path) and os.readlink(path).startswith(place.lib + "/"):
             os.unlink(path)
     kept = []
-    theirs, state = place.staged(ETC, "site.cfg"), place.staged(STATE)
+    theirs = place.staged(ETC, "site.cfg")
     last = place.staged(place.lib, "site.cfg")
     if os.path.exists(theirs) and not site_cfg.is_edited(theirs, last):
         os.unlink(theirs)
     shutil.rmtree(place.staged(place.lib), ignore_errors=True)
-    for path in (place.staged(ETC), state):
+    for path in map(place.staged, (ETC, *STATES)):
+        if os.path.islink(path):                    # of a unit with DynamicUser=
+            os.unlink(path)
         if purge:
             shutil.rmtree(path, ignore_errors=True)
         elif os.path.isdir(path):

@@ -6,6 +6,9 @@ import os
 import shutil
 
 ETC, STATE = "/etc/iostats", "/var/lib/iostats"
+# What the units and hooks have made: reports, records, what waits; events of the collector, which
+# systemd keeps apart, since its user is made with it.
+STATES = (STATE, "/var/lib/iostats-collector", "/var/lib/private/iostats-collector")
 PYTHON = "/usr/bin/python3"
 
 

@@ -19,7 +19,7 @@ import rooms
 
 from iostats import __main__, sinks
 from iostats.base import config as site
-from iostats.cli import jobs, mail, node, nodes, query, report, run, server, store, top
+from iostats.cli import collector, jobs, mail, node, nodes, query, report, run, server, store, top
 from iostats.events.kinds import KINDS as EVENT_KINDS
 from iostats.events.kinds import SEVERITIES
 from iostats.load import levels
@@ -147,6 +147,7 @@ PARTS = {
         "nodes-help": lambda: block(nodes.HELP), "top-help": lambda: block(top.HELP),
         "query-help": lambda: block(query.HELP),
         "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
+        "collector-help": lambda: block(collector.HELP),
         "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP)},
     "docs/events.md": {"kinds": event_kinds},
     "docs/harvest.md": {"query-levels": query_levels},

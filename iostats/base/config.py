@@ -112,22 +112,26 @@ class Config(dict):  # type: ignore[type-arg]     # dict[str, Any]; Any is not t
                               f"{' '.join(sections_of(self.options))}, got '[{section}]'")
 
 
-def load(path: str | None = None, environ: Mapping[str, str] = os.environ) -> Config:
+def load(path: str | None = None, environ: Mapping[str, str] = os.environ,
+         users: str | None = None) -> Config:
     """
-    The Config of this machine and user; `path` stands for the system's and the user's file.
+    The Config of this machine and user; `path` stands for the system's and the user's file,
+    `users` for the user's alone.
 
     Raises ConfigError.
     """
     config = Config(environ)
     if path:
         _read_file(config, path, unless=())
-    else:
+    if not path:
         system = "/etc/iostats/site.cfg"
         _read_file(config, system if _is_there(system) else BESIDE)
         directory = os.path.join(environ.get("HOME", ""), ".iostats")
-        if directory.startswith("/") and _is_trusted(directory):
+        if not users and directory.startswith("/") and _is_trusted(directory):
             _read_file(config, os.path.join(directory, "site.cfg"),
                        unless=(*_NOT_THERE, PermissionError))
+    if users:
+        _read_file(config, users, unless=())
     # Each look into os.environ that finds nothing is an exception: none of them where none is set.
     if any(variable.startswith("IOSTATS_") for variable in environ):
         for variable, name in in_environment(environ).items():

@@ -275,6 +275,32 @@ OPTIONS = {
     "events.on_critical_user": Option("", printable, "the name of a user", (
         "Who it runs as, where the site's server is root.  Empty: the user of the server.")),
     "events.on_critical_timeout": duration(60, "If it runs longer than this, it is ended."),
+    "collector.port": number(1, 65535, 8980, "The port of `iostats collector`."),
+    "collector.host": Option("localhost", printable, "a host name or an address", (
+        "Where it listens: at all addresses of this name.  Empty: at all addresses of the "
+        "machine.")),
+    "collector.maxtraps": number(1, 100_000, 250, (
+        "getTraps gives up to this number of events in one answer; where there are more, the "
+        "last one says how many.")),
+    "collector.keep": number(1, 1_000_000, 10_000, (
+        "How many events the collector keeps, for those who ask later.")),
+    "collector.allow": Option("127.0.0.0/8 ::1", words, (
+        "addresses and ranges, several with spaces between"), (
+        "Who may ask: addresses and ranges of IPv4 and IPv6.  Everyone there sees all events.")),
+    "collector.names": Option("", words, "names, several with spaces between", (
+        "By which other names it is asked, such as those of a proxy; its host's own name, "
+        "localhost and addresses always do.")),
+    "collector.user": Option("", printable, "the name of a user", (
+        "Whose rights the collector keeps when root starts it, once it has opened what only root "
+        "may read.  Empty: it refuses to be started by root.")),
+    "collector.events_of": choice("machine", ("machine", "site"), (
+        "machine: events of the machine where it runs, with no server.  site: those of the site's "
+        "server.")),
+    "collector.state_dir": Option("/var/lib/iostats-collector", _absolute_or_empty, (
+        "a directory whose path begins with /"), (
+        "Where the events that it keeps outlast a restart.  Empty: in memory alone.")),
+    "collector.pid_file": absolute_path("/run/iostats-collector.pid", "a file", (
+        "Where `iostats collector --daemon` writes its process id.")),
     "secret.dir": Option("~/.iostats", printable, "a directory", (
         "Where the server puts the job's secret; a directory that the nodes share.")),
     "report.format": choice("grid", FORMATS, "The form of the tables."),

@@ -1,0 +1,165 @@
+"""
+What a collector keeps: places and time stamps over all orders of events, questions, clocks and
+kills, against a plain model; and the file that it is in.
+"""
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from collector_desk import NOW, Clock, evicted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iostats.base.errors import StateError
+from iostats.collector.journal_of_events import FILE, EventsJournal
+from iostats.collector.kept import KeptEvents
+
+STEPS = st.lists(st.one_of(
+    st.tuples(st.just("events"), st.lists(st.tuples(st.integers(0, 23), st.integers(1, 41)),
+                                          max_size=6)),
+    st.tuples(st.just("clock"), st.integers(-5000, 5000)),
+    st.tuples(st.just("ask"), st.integers(0, 2)),
+    st.tuples(st.just("follow"), st.integers(0, 2)),
+    st.tuples(st.just("kill"), st.just(0))), max_size=60)
+
+
+def opened(directory, clock, keep=1000, said=None):
+    return EventsJournal(str(directory), keep, clock, (said if said is not None else []).append)
+
+
+@settings(deadline=None)
+@given(steps=STEPS)
+def test_each_client_gets_each_change_once_over_clocks_and_kills(tmp_path_factory, steps):
+    """Three that pass their time stamp on, and three that pass their place on."""
+    directory, clock = tmp_path_factory.mktemp("state"), Clock()
+    journal, truth, serial = opened(directory, clock), {}, 0
+    stamps, places = [0, 0, 0], [0, 0, 0]
+    owed = {("ask", number): {} for number in range(3)}      # id: the count that it has not seen
+    owed.update({("follow", number): {} for number in range(3)})
+    try:
+        for what, value in steps:
+            if what == "events":
+                found = [evicted(number, count=count, at=NOW - 10_000) for number, count in value]
+                journal.take(found)
+                for one in found:
+                    if one.count > truth.get(one.id, 0):
+                        truth[one.id] = one.count
+                        for its in owed.values():
+                            its[one.id] = one.count
+                serial += 1
+            elif what == "clock":
+                clock.now += value
+            elif what == "kill":                       # nothing is written at its end
+                os.close(journal._lock)
+                os.close(journal._file)
+                journal = opened(directory, clock)
+            elif what == "ask":
+                got = journal.kept.since(stamps[value])
+                stamps[value] = journal.stamp()
+                assert owed["ask", value] == {one.event.id: one.event.count for one in got}
+                owed["ask", value] = {}
+            else:
+                got = list(journal.kept.after(places[value]))
+                assert owed["follow", value] == {one.event.id: one.event.count for one in got}
+                assert sorted(one.place for one in got) == [one.place for one in got]
+                places[value] = got[-1].place if got else places[value]
+                owed["follow", value] = {}
+        assert truth == {one.event.id: one.event.count for one in journal.kept}
+    finally:
+        journal.close()
+
+
+@given(st.lists(st.tuples(st.integers(0, 41), st.integers(1, 9)), max_size=80),
+       st.integers(1, 23))
+def test_the_newest_are_kept_and_the_others_are_counted(changes, keep):
+    kept, order = KeptEvents(keep, NOW), []
+    places = [(0, 0)]                                  # after each change: place, how many dropped
+    for number, count in changes:
+        before = kept.get(evicted(number).id)
+        kept.take([evicted(number, count=count)], NOW)
+        if before is None or count > before.event.count:
+            order = [one for one in order if one != number] + [number]
+        order = order[-keep:]
+        places.append((kept.last_place, kept.dropped))
+    assert [evicted(number).id for number in order] == [one.event.id for one in kept]
+    assert len(order) == len(kept) <= keep
+    for place, dropped in places:
+        told = kept.dropped_after(place)
+        assert 0 <= told <= kept.dropped - dropped
+
+
+def test_a_place_that_was_never_given_is_one_before_all():
+    """Of another collector, or of one whose events were lost with its disk."""
+    kept = KeptEvents(41, NOW)
+    [one] = kept.take([evicted(23)], NOW)
+    assert [one] == list(kept.after(one.place + 1)) == list(kept.after(0)) == list(kept.after(37))
+    assert one.place < 2**53 and KeptEvents(41, NOW + 1).last_place > one.place
+
+
+def test_what_is_kept_outlasts_the_process(tmp_path):
+    journal = opened(tmp_path, Clock())
+    [one] = journal.take([evicted(23)], 4711, "a-store")
+    journal.close()
+    again = opened(tmp_path, Clock(NOW + 5))
+    assert [one] == list(again.kept) and (4711, "a-store") == (again.next, again.of)
+    assert journal.places == again.places
+    assert [] == again.take([evicted(23)]) and 1 == len(again.take([evicted(23, count=2)]))
+    again.close()
+
+
+@pytest.mark.parametrize("damage", [
+    lambda data: data[:-10], lambda data: data + b"{", lambda data: data + b"\xff\xfe\0\n",
+    lambda data: data + b'{"place": 1, "tick": -1, "told": 0, "event": {}}\n',
+    lambda data: data + b'{"place": 1e999}\n[]\n23\n"a"\nnull\n{"stamps": "x"}\n',
+    lambda data: data + b"[" * 100_000 + b"\n", lambda data: data + b'{"event": 1}\n'])
+def test_a_damaged_line_costs_that_line_alone(tmp_path, damage):
+    journal = opened(tmp_path, Clock())
+    journal.take([evicted(23), evicted(37)])
+    journal.close()
+    path = tmp_path / FILE
+    path.write_bytes(damage(path.read_bytes()))
+    again = opened(tmp_path, Clock())
+    assert {evicted(23).id} <= {one.event.id for one in again.kept}
+    again.close()
+    for line in path.read_text().splitlines():         # it is whole again
+        assert isinstance(json.loads(line), dict)
+
+
+def test_the_file_is_written_anew_when_it_has_become_long(tmp_path):
+    journal = opened(tmp_path, Clock(), keep=23)
+    for count in range(1, 5000):
+        journal.take([evicted(23, count=count)])
+    assert os.path.getsize(tmp_path / FILE) < 1 << 20
+    journal.close()
+    again = opened(tmp_path, Clock())
+    assert [4999] == [one.event.count for one in again.kept]
+    again.close()
+
+
+def test_two_collectors_do_not_share_a_directory(tmp_path):
+    journal = opened(tmp_path, Clock())
+    with pytest.raises(StateError, match="another collector uses it"):
+        opened(tmp_path, Clock())
+    journal.close()
+    opened(tmp_path, Clock()).close()
+
+
+def test_a_directory_that_is_not_there_is_an_error_with_what_to_do(tmp_path):
+    with pytest.raises(StateError, match="make it, owned by the collector's user"):
+        opened(tmp_path / "none", Clock())
+
+
+def test_a_full_disk_is_said_and_the_collector_goes_on_in_memory(tmp_path):
+    said = []
+    journal = opened(tmp_path, Clock(), said=said)
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, journal._file)
+    os.close(full)
+    assert 1 == len(journal.take([evicted(23)]))
+    assert 1 == len(journal.take([evicted(37)])) and 2 == len(journal.kept)
+    assert 1 == len(said) and "No space left on device" in said[0] and str(
+        Path(tmp_path) / FILE) in said[0]
+    journal.close()
