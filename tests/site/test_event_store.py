@@ -227,7 +227,7 @@ def test_parts_of_a_time_have_all_events_of_it(kept):
                  if one.event.time <= until and ended(one.event) >= since]
         assert expected == {one.id for one in found} and len(found) == len(expected)
     newest = [last for _, _, last in kept.events.parts(0, kept.events.last, *EVER, True)]
-    assert sorted(newest, reverse=True) == newest and 5 == len(newest)
+    assert sorted(newest, reverse=True) == newest and 10 == len(newest)
     assert 1 == len(list(kept.events.parts(0, kept.events.last, NOON - 9, NOON)))
 
 

@@ -10,6 +10,8 @@ import time
 
 import pytest
 from events_messages import NOON, STATUS, event, ids, params, send
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from processes import until
 from site_desk import SiteDesk, a_report
 from site_inside import Inside, answer_to
@@ -122,6 +124,41 @@ def test_questions(inside, ask, expected):
     found = asked(inside, **ask)
     assert expected == sorted(number[id] for id in ids(found)) and not found["more"]
     assert sorted(places[id] for id in ids(found)) == [places[id] for id in ids(found)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[
+    HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_question_misses_an_event_that_is_asked_for(inside, data):
+    """Against a plain look at each of them; few and many names, which are sought in other ways."""
+    dice = random.Random(7)
+    nids = [f"10.9.1.{number}@tcp" for number in range(60)]
+    several = [event(number, dice.choice(["evicted", "lbug", "timeouts"]), NOON - 1 - number % 97,
+                     f"oss{number % 3}", f"fs{number % 2}", f"fs{number % 2}-OST{number % 50:04x}",
+                     clients=dice.sample(nids, dice.randrange(3))) for number in range(800)]
+    if not inside.server.events.tellers.of:
+        for node in range(3):
+            send(inside, [one for one in several if one.node == f"oss{node}"], f"oss{node}")
+    def some(names, most=60):
+        return data.draw(st.one_of(st.just([]), st.lists(st.sampled_from(names), min_size=1,
+                                                         max_size=most)))
+    ask = {"nodes": some([*nids, "oss1"]), "kinds": some(["evicted", "lbug", "other"]),
+           "targets": some([f"fs1-OST{number:04x}" for number in range(50)]),
+           "file_systems": some(["fs0", "fs1", "fs2"]), "severity": data.draw(st.integers(0, 3)),
+           "since": NOON - data.draw(st.integers(0, 100))}
+    expected = {one.id for one in several if (
+        (not ask["nodes"] or {one.node, *one.clients} & {*ask["nodes"]})
+        and (not ask["kinds"] or one.kind in ask["kinds"])
+        and (not ask["targets"] or one.target in ask["targets"])
+        and (not ask["file_systems"] or one.file_system in ask["file_systems"])
+        and one.severity >= ask["severity"] and one.last >= ask["since"])}
+    assert expected == set(ids(asked(inside, limit=5000, **ask)))
+    nodes = ask["nodes"] or ["oss0"]
+    found = inside.server.events.of_job(nodes, ["fs1"], ask["since"], NOON)
+    assert {one.id for one in several if one.last >= ask["since"] and (
+        {one.node, *one.clients} & {*nodes}
+        or (not one.clients and one.kind == "lbug" and one.file_system == "fs1"))} == {
+        one.id for one in found.events}
 
 
 @pytest.mark.parametrize("ask, why", [

@@ -46,6 +46,7 @@ log = logging.getLogger("iostats")
 LOOK_EVERY_S = 1.0
 _DAY_S = 86400.0
 _MOST_OF_JOB = 1_000
+_IN_A_STEP = 200                # events of a message, rows of an answer: some 4 ms
 
 EventsOfJob = namedtuple("EventsOfJob", "events more")
 EventsOfJob.__doc__ = """
@@ -93,9 +94,9 @@ class SiteEvents:
         It is on the disk with the next commit, after which the answer leaves.  WireError.
         """
         now = self._now()
-        for at in range(0, len(taken.events), MOST_AT_ONCE):
-            self._keep([_event_of(one, now) for one in taken.events[at:at + MOST_AT_ONCE]])
+        for at in range(0, len(taken.events), _IN_A_STEP):
             yield
+            self._keep([_event_of(one, now) for one in taken.events[at:at + _IN_A_STEP]])
         self.tellers.hear(node, taken.head, taken.made, now)
         return {"taken": True, "why": ""}
 
@@ -181,7 +182,7 @@ class SiteEvents:
         if parts is not None:
             since = max(since, min((part.since for part in parts), default=EVER))
             until = min(until, max((part.until for part in parts), default=-EVER))
-        where, values = questions.clause(ask, since, until)
+        where, values = questions.clause(ask, since, until, self._names.nids_of, parts)
         newest = self._committed
         found: list[Placed] = []
         latest: list[tuple[float, int, Placed]] = []            # a heap, for `last`
@@ -213,7 +214,7 @@ class SiteEvents:
         rows = []
         for number, one in enumerate(found):
             rows.append(self._row(one))
-            if number % MOST_AT_ONCE == 0:
+            if number % _IN_A_STEP == 0:
                 yield
         return {"events": rows, "next": place, "more": more, "places": self._store.numbering,
                 "time": self._now(), "dropped": self._dropped_since(since)}
@@ -264,10 +265,10 @@ class SiteEvents:
 
     def of_part_in_steps(self, part: JobPart, may_be: Callable[[Event], bool] = lambda event: False
                          ) -> Generator[None, None, EventsOfJob]:
-        """The same; `may_be`: which events of this time are wanted besides."""
+        """The same; `may_be`: which evictions of this time are wanted besides."""
         found: list[Event] = []
         more = 0
-        for one in self.in_time(part.since, part.until):
+        for one in self.in_time(part.since, part.until, parts=[part]):
             if one is None:
                 yield
             elif self.is_of(one.event, part) or may_be(one.event):
@@ -279,9 +280,13 @@ class SiteEvents:
         return EventsOfJob(sorted(found, key=lambda event: event.time), more + left)
 
     def in_time(self, since: float, until: float, kinds: Sequence[str] = (),
-                ) -> Iterator[Placed | None]:
-        """All events of a time, of some kinds if given, and None between two steps; StateError."""
-        where, values = questions.clause(EventsParams(kinds=[*kinds]), since, until)
+                parts: Sequence[JobPart] | None = None) -> Iterator[Placed | None]:
+        """
+        Events of a time, and None between two steps: of some kinds, if given; where parts of a job
+        are given without many that concern none, but all evictions.  StateError.
+        """
+        where, values = questions.clause(EventsParams(kinds=[*kinds]), since, until,
+                                         self._names.nids_of, parts)
         for after, last, _ in self._store.parts(0, self._committed, since, until):
             yield from self._store.part(after, last, where, values)
             yield None

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Optional
 import msgspec
 
 from iostats.events.kinds import SEVERITIES
+from iostats.lustre.kernel_log import EVICTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ EVER = 1e12
 
 # What concerns all who use a file system, or a target of it, though it names no client.
 OF_ALL = frozenset(("target_down", "target_up", "recovery", "not_healthy", "lbug"))
+
+# An eviction may be of clients that it does not name.
+_IS_OF_ALL = f" OR kind IN ({', '.join(map(repr, sorted([*OF_ALL, EVICTED])))})"
+_MOST_SOUGHT = 30                   # names
 
 _Name = Annotated[str, msgspec.Meta(max_length=256)]
 _Names = Annotated[list[_Name], msgspec.Meta(max_length=1_000)]
@@ -91,8 +96,13 @@ Attributes:
 """
 
 
-def clause(ask: EventsParams, since: float, until: float) -> tuple[str, list[Any]]:
-    """(SQL, values) that leave out most rows of `events` that are not asked for."""
+def clause(ask: EventsParams, since: float, until: float, nids_of: Callable[[str], list[str]],
+           parts: Collection[JobPart] | None = None) -> tuple[str, list[Any]]:
+    """
+    (SQL, values) that leave out most rows of `events` that are not asked for; `filter_of` knows.
+
+    `nids_of(node)`: its NIDs; `parts`: of the job that is asked for.
+    """
     found = ["ended >= ?", "time <= ?", "severity >= ?"]
     values: list[Any] = [since, until, ask.severity]
     for column, names in (("kind", ask.kinds), ("file_system", ask.file_systems)):
@@ -100,7 +110,25 @@ def clause(ask: EventsParams, since: float, until: float) -> tuple[str, list[Any
             names = [*names, ""]                # of a storage server as such
             found.append(f"{column} IN ({','.join('?' * len(names))})")
             values += names
+    named = [] if len(ask.nodes) > _MOST_SOUGHT else [
+        name for node in ask.nodes for name in (node, *nids_of(node))]
+    for some, or_else in ((ask.targets, ""), (named, ""),
+                          ([] if parts is None else _named_in(parts), _IS_OF_ALL)):
+        # Names stand in the body as they are; to look for many takes longer than to decode it.
+        if 0 < len(some) <= _MOST_SOUGHT:
+            sought = " OR ".join(["instr(body, ?)"] * len(some))
+            found.append(f"({sought}{or_else})")
+            values += [name.encode("utf-8", "surrogatepass") for name in some]
     return "AND " + " AND ".join(found), values
+
+
+def _named_in(parts: Iterable[JobPart]) -> list[str]:
+    found: set[str] = set()
+    for part in parts:
+        found.update(part.nodes, part.nids)
+        if len(found) > _MOST_SOUGHT:
+            break
+    return sorted(found)
 
 
 def filter_of(ask: EventsParams, node_of: Callable[[str], str],

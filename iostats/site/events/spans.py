@@ -1,7 +1,7 @@
 """
 Which places of the store may have events of a time, as far as a question must not read others.
 
-Places are divided into buckets of 1,024.  Of each it is known when its first event began, and its
+Places are divided into buckets of 512.  Of each it is known when its first event began, and its
 last one ended, at the most: an event that moved to another place, or was removed, leaves them as
 they were.
 """
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_BITS = 10
+_BITS = 9
 
 
 class Spans:
