@@ -321,7 +321,8 @@ def _a_store():
         path = os.path.join(at, "site.sqlite")
         store = Store(path)
         one = SiteServer(store, [], _config(), lambda: NOW + 100)
-        for document in _site_documents()[:4]:
+        told = [document for document in _site_documents() if document["method"] == "packed_events"]
+        for document in _site_documents()[:4] + told:
             jsonrpc.dispatch(json.dumps(document).encode(), one.methods, CALLER, _raise)
         store.commit()
         one.harvest.end_sweep()
@@ -344,6 +345,8 @@ _COLUMNS = [(table, column) for table, columns in (
     ("reports", "node seq body"), ("agents", "node body"), ("targets", "file_system target state"),
     ("blocks", "file_system target body"), ("lives", "job body"), ("harvests", "job made body"),
     ("clock", "passed wall boot_id up"),
+    ("events", "place id made time ended severity kind file_system body"),
+    ("events_numbering", "name dropped dropped_until"), ("events_tellers", "node heard body"),
     ("summaries", "shown_as user outcome started read_bytes file_systems began over"))
     for column in columns.split()]
 _VALUES = [None, 0, -1, 2**62, 1e300, "", "text", b"", b"{}", b"[]", b"\x80", b"\xff" * 9,
@@ -421,7 +424,8 @@ def _ask_all(one, store):
     for do in (store.commit, one.harvest.end_sweep, lambda: asyncio.run(_made(one)),
                lambda: one.harvest.lives.harvested("4711"),
                lambda: one.harvest.lives.harvested("4712"),
-               one.records.forget, one.open_jobs.reload, one.harvest.reload):
+               one.records.forget, one.open_jobs.reload, one.harvest.reload, one.events.committed,
+               one.events.forget, one.events.reload):
         with allowed(StateError, WireError):
             do()
 

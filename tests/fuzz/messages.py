@@ -182,6 +182,17 @@ def _sweeps():
     return found
 
 
+_EVENTS = b"iostats events 1\n" + json.dumps({
+    "protocol": 1, "node": NODE, "boot_id": "b" * 32, "seq": 23, "made": NOW, "ahead_s": 0.25,
+    "every": 10, "dropped": 37, "events": [
+        {"id": "0123456789abcdef", "time": NOW, "last": NOW + 1, "over": None, "severity": 2,
+         "kind": "evicted", "cause": "silent", "node": NODE, "file_system": "scratch",
+         "target": "scratch-OST0003", "clients": ["10.0.0.12@tcp"], "count": 1, "skipped": 3,
+         "message": "haven't heard from client"}],
+    "status": {"health": "healthy", "targets": {"scratch-OST0003": {"state": "up", "clients": 41}},
+               "log": {"source": "kmsg", "why": "", "lines": 53, "lost": 0}}}).encode()
+
+
 @functools.lru_cache
 def _site_documents():
     about = {"scheduler": "none", "cluster": "eiger", "attempt": 0, "nodes": "nid[00001-00002]",
@@ -196,7 +207,16 @@ def _site_documents():
             _call("jobs", {"users": ["alice"], "jobs": ["4711"], "since": NOW - 100.0,
                            "until": None, "sort": "write_bytes", "descending": True, "limit": 23,
                            "after": [41, "eiger", "4711", 0]}),
-            _call("packed_sweep", {"protocol": 2, "clock_ahead_s": 0.25, "sweep": packed})]
+            _call("packed_sweep", {"protocol": 2, "clock_ahead_s": 0.25, "sweep": packed}),
+            _call("packed_events", {
+                "protocol": 2, "clock_ahead_s": 0.25,
+                "sweep": base64.b64encode(zlib.compress(_EVENTS, 1)).decode()}),
+            _call("events", {"since": NOW - 100, "until": NOW, "severity": 1, "nodes": [NODE],
+                             "file_systems": ["scratch"], "targets": ["scratch-OST0003"],
+                             "kinds": ["evicted"], "job": "", "after": 0, "last": 23,
+                             "limit": 37}),
+            _call("events", {"job": "4711"}),
+            _call("events_status", {"file_systems": ["scratch"], "nodes": [NODE], "since": 0})]
 
 
 @target(lambda: _bent_seeds(_site_documents()) + [bytes([0, 0, 1, 0, 2, 0, 6, 0, 7, 0, 3, 0, 9])],
@@ -222,12 +242,14 @@ def rpc_site(data):
                 one.harvest.end_sweep()
                 asyncio.run(_made(one))
             for method, params in (("load", {}), ("query", {"level": "a"}), ("jobs", {}),
-                                   ("latest", {})):
+                                   ("latest", {}), ("events", {}), ("events_status", {})):
                 _checked_answer(jsonrpc.dispatch(json.dumps(_call(method, params)).encode(),
                                                  one.methods, CALLER, _raise))
             assert [] == store.rows("SELECT * FROM damaged_reports")
             one.open_jobs.reload()
             one.harvest.reload()
+            one.events.committed()
+            one.events.reload()
         finally:
             store.close()
 
@@ -293,17 +315,6 @@ def _packed_clients():
                   struct.pack("<QQIIHHBBBB", times << 40, 0, times << 20, 7, 2300, 3700, 41 * times,
                               0, 61, 67)]
     return b"".join(parts)
-
-
-_EVENTS = b"iostats events 1\n" + json.dumps({
-    "protocol": 1, "node": NODE, "boot_id": "b" * 32, "seq": 23, "made": NOW, "ahead_s": 0.25,
-    "every": 10, "dropped": 37, "events": [
-        {"id": "0123456789abcdef", "time": NOW, "last": NOW + 1, "over": None, "severity": 2,
-         "kind": "evicted", "cause": "silent", "node": NODE, "file_system": "scratch",
-         "target": "scratch-OST0003", "clients": ["10.0.0.12@tcp"], "count": 1, "skipped": 3,
-         "message": "haven't heard from client"}],
-    "status": {"health": "healthy", "targets": {"scratch-OST0003": {"state": "up", "clients": 41}},
-               "log": {"source": "kmsg", "why": "", "lines": 53, "lost": 0}}}).encode()
 
 
 @target(lambda: [_EVENTS, _EVENTS + b"\0"], 4000)

@@ -105,6 +105,7 @@ class EventStore(SweepStore):
         self._store.change(
             ("DELETE FROM known.ids", ()),
             ("INSERT OR REPLACE INTO known.ids SELECT id, place FROM main.events ORDER BY id", ()),
+            ("DELETE FROM events_numbering WHERE typeof(name) != 'text'", ()),
             ("INSERT OR IGNORE INTO events_numbering VALUES (1, ?, 0, 0)",
              (os.urandom(8).hex(),)))
         [(self.numbering, dropped, until)] = self._store.rows(
