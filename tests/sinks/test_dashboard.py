@@ -26,17 +26,21 @@ import urllib.request
 
 import pytest
 from client_desk import Names, totals_of
+from event_desk import an_event
 from sink_desk import EVERY_S, Said, Site, Victoria, config_of, get, now_slot, query, sent, swept
 from test_prometheus import asked, opened, scraping  # noqa: F401
 from trees import ROOT
 
 from iostats.sinks import influxdb
 from iostats.site.clients.rates import ClientSweep
+from iostats.site.events.followers import Change
 
 DASHBOARD = json.loads((ROOT / "dashboards" / "lustre-jobs.json").read_text(encoding="utf-8"))
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
 QUERIES = [(title, one["refId"], one["expr"]) for title, panel in PANELS.items()
            for one in panel.get("targets", ())]
+OF_EVENTS = ["Events by kind", "Connections of clients", "Targets that are not up",
+             "Storage servers that are not healthy"]
 WAYS = ["influxdb", "prometheus"]
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
@@ -200,6 +204,55 @@ def test_silent_agents_have_their_names(tmp_path):
 
 
 @pytest.mark.victoria
+def test_events_and_how_storage_servers_stand(tmp_path):
+    """
+    23 evictions and an LBUG between two scrapes; a target that is down, one in recovery; a storage
+    server that is not healthy.  Both annotations see the evictions.
+    """
+    from iostats.sinks import prometheus
+    victoria, site = Victoria(tmp_path / "data"), a_site()
+    at = site.began + 600
+    sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0"), Said(), time.time)
+    other = influxdb.make(config_of(influxdb_url=victoria.url,
+                                    influxdb_spool_dir=tmp_path / "spool"), Said(), time.time)
+    evicted = an_event(kind="evicted", severity=2, cause="silent", file_system="scratch",
+                       target="scratch-OST0001", count=20, skipped=3, time=float(at))
+    try:
+        sink.clock = lambda: at
+        swept(sink, site, entries(1))
+        sink.event_status("oss1", at, 10.0, {"health": "healthy", "targets": {
+            "scratch-OST0000": {"state": "up", "clients": 37},
+            "scratch-OST0001": {"state": "recovering", "clients": 4}}})
+        sink.event_status("oss2", at, 10.0, {"health": "NOT HEALTHY", "targets": {
+            "home-OST0000": {"state": "down"}}})
+        for moment in (at - 60, at):
+            with urllib.request.urlopen(urllib.request.Request(
+                    f"{victoria.url}/api/v1/import/prometheus?timestamp={moment * 1000}",
+                    data=sink.page()[0], method="POST")) as answered:
+                assert 204 == answered.status
+            sink.events([Change(evicted, 23), Change(an_event(kind="lbug"), 1)], {})
+        other.keep_events([evicted], {})
+        sent(other)
+        get(f"{victoria.url}/internal/force_flush")
+        found = {title: answer(("prometheus", victoria, at), title) for title in OF_EVENTS}
+        annotations = [victoria.query(as_grafana(one["expr"]), at)
+                       for one in DASHBOARD["annotations"]["list"]]
+    finally:
+        sink.close()
+        other.close()
+        victoria.stop()
+    assert {
+        "Events by kind": {("evicted",): 23, ("lbug",): 1},
+        "Connections of clients": {("scratch",): 41, ("home",): 0},
+        "Targets that are not up": {("oss1", "recovering", "scratch-OST0001"): 1,
+                                    ("oss2", "down", "home-OST0000"): 1},
+        "Storage servers that are not healthy": {("oss2",): 0}} == found
+    assert [{(("fs", "scratch"), ("kind", "evicted")): 23, (("kind", "lbug"),): 1},
+            {(("cause", "silent"), ("fs", "scratch"), ("kind", "evicted"), ("node", "oss1"),
+              ("target", "scratch-OST0001")): 20}] == annotations
+
+
+@pytest.mark.victoria
 @pytest.mark.parametrize("boots, expected", [(["a", "a", "a"], {(): 0}),
                                              (["a", "b", "b"], {(): 1})],
                          ids=["all is well", "started again"])
@@ -264,4 +317,4 @@ def test_every_query_is_tried():
     tried = {(title, ref) for title, ref, _ in marks[0].args[1]}
     assert {(title, ref) for title, ref, _ in QUERIES} - tried == {
         ("Seconds since the last sweep", "A"), ("Jobs whose amounts may be too low", "A"),
-        ("Storage servers whose agent is silent", "A")}
+        ("Storage servers whose agent is silent", "A"), *((title, "A") for title in OF_EVENTS)}

@@ -77,6 +77,7 @@ def test_how_targets_stand():
         "scratch-OST0002": {"state": "down", "clients": None}}})
     counts.stands("oss3", NOW - 46, 10, {"health": "healthy", "targets": {
         "scratch-OST0003": {"state": "down"}}})
+    counts.stands("oss5", NOW - 8 * 86400, 10, {"health": "healthy", "targets": {}})
     counts.stands("oss4", NOW - 44, 10, {"health": "", "targets": {}})
     assert {'iostats_targets{fs="scratch",state="up"}': 1,
             'iostats_targets{fs="scratch",state="recovering"}': 1,
@@ -93,4 +94,5 @@ def test_how_targets_stand():
         name: value for name, value in lines_of(counts).items() if "timestamp" not in name}
     text = page_of(counts.families(NOW)).decode()
     assert 'iostats_storage_server_healthy{node="oss2"} 0.0\n' in text
+    assert "oss5" not in text
     assert 'healthy{node="oss3"}' not in text and 'healthy{node="oss4"}' not in text

@@ -14,7 +14,8 @@ prometheus_client's families.
 A counter has a line for each kind from the beginning, at 0, and so for each file system when it is
 first seen: increase() needs a value before the first event.  They count from the server's start,
 each event once, also one that is told again after a restart or by two machines.  A storage server
-that is silent is not counted in the lines of targets: how these stand is not known.
+that is silent is not counted in the lines of targets, as it is not known how these stand; after a
+week of silence it has no lines.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 MOST_FILE_SYSTEMS = 200             # with lines of their own; others are "(others)" together
 MOST_NOT_UP = 1000                  # targets with a line of their own
+FORGOTTEN_S = 7 * 86400.0           # of silence, until a storage server has no lines
 STATES = ("up", "recovering", "down")
 
 EVENT_FAMILIES = {
@@ -121,9 +123,12 @@ class EventCounts:
     def _add_servers(self, made: Mapping[str, Any],
                      servers: Mapping[str, tuple[float, float, Mapping[str, Any]]],
                      now: float) -> None:
-        silent = 0
+        known = silent = 0
         targets: dict[str, tuple[str, str, int]] = {}   # name -> state, node, clients
         for node, (heard, every_s, status) in sorted(servers.items()):
+            if now - heard > FORGOTTEN_S:               # it was taken away
+                continue
+            known += 1
             made["iostats_storage_server_heard_timestamp_seconds"].add_metric((utf8(node),), heard)
             if now - heard > LATE_PAUSES * every_s + LATE_S:
                 silent += 1
@@ -136,7 +141,7 @@ class EventCounts:
                 # After a failover the one that has it knows; the other only that it is gone.
                 if name not in targets or STATES.index(state) < STATES.index(targets[name][0]):
                     targets[name] = state, node, target.get("clients") or 0
-        made["iostats_storage_servers"].add_metric(("heard",), len(servers) - silent)
+        made["iostats_storage_servers"].add_metric(("heard",), known - silent)
         made["iostats_storage_servers"].add_metric(("silent",), silent)
         self._add_targets(made, targets)
 

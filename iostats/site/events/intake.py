@@ -145,6 +145,8 @@ class SiteEvents:
     async def work(self) -> None:
         """Go on for ever."""
         self.followers.begin()
+        for node, teller in self.tellers.of.items():    # as it was before a restart
+            self.followers.status(node, teller.heard, teller.every, teller.status)
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
