@@ -90,8 +90,7 @@ class EventAnswers:
                             "late": teller.is_late(now), "made": teller.made,
                             "dropped": teller.dropped, **_EMPTY, **teller.status})
             yield
-        names = self._harvest.clients.names
-        connections, since = Connections(names.node_of), ask.since
+        connections, since = Connections(self._events.node_of), ask.since
         since = now - _DOWN_S if since is None else since
         for number, one in enumerate(self._events.in_time(since, now, CONNECTION_KINDS)):
             if one is not None:

@@ -82,7 +82,7 @@ class SiteEvents:
         self._refused = 0
         self.listeners: list[Callable[[Sequence[Change]], None]] = []
         self.followers = Followers(sinks, os.path.dirname(store.path), self._after,
-                                   lambda: self._committed, names.node_of, more,
+                                   lambda: self._committed, self.node_of, more,
                                    lambda: self._store.numbering)
 
     # -- messages --------------------------------------------------------------------------------
@@ -109,6 +109,8 @@ class SiteEvents:
     def _keep(self, events: Sequence[Event]) -> None:
         self._names.see(client for event in events for client in event.clients if "@" in client)
         kept = self._store.keep(events)
+        for event in events:                            # of whom no other message may tell
+            self._names.see(client for client in event.clients if "@" in client)
         self._changes += kept.changes
         if kept.refused:
             before, self._refused = self._refused, self._refused + kept.refused
@@ -180,7 +182,7 @@ class SiteEvents:
         """
         since = -EVER if ask.since is None else ask.since
         until = EVER if ask.until is None else ask.until
-        is_asked = questions.filter_of(ask, self._names.node_of, parts, self.tellers.served)
+        is_asked = questions.filter_of(ask, self.node_of, parts, self.tellers.served)
         if parts is not None:
             since = max(since, min((part.since for part in parts), default=EVER))
             until = min(until, max((part.until for part in parts), default=-EVER))
@@ -221,6 +223,12 @@ class SiteEvents:
         return {"events": rows, "next": place, "more": more, "places": self._store.numbering,
                 "time": self._now(), "dropped": self._dropped_since(since)}
 
+    def node_of(self, client: str) -> str:
+        """The name of a node; a NID, of which perhaps events alone tell, where it is not known."""
+        if "@" in client:
+            self._names.see((client,))
+        return self._names.node_of(client)
+
     def now(self) -> float:
         """The site's clock, s since 1970."""
         return self._now()
@@ -230,7 +238,7 @@ class SiteEvents:
 
     def _row(self, one: Placed) -> dict[str, Any]:
         return {**as_json(one.event), "place": one.place,
-                "clients_names": [one_line(self._names.node_of(client))
+                "clients_names": [one_line(self.node_of(client))
                                   for client in one.event.clients]}
 
     def _for_user(self, one: Placed, parts: Sequence[JobPart]) -> Placed | None:
