@@ -14,6 +14,7 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats jobs [options]                 a line for each job, as sacct has it
        iostats top [options]                  who loads the file systems now
        iostats nodes [options] [NODES]        what each compute node did
+       iostats events [options]               what went wrong, when and where
        iostats query LEVEL [options]          what storage servers counted, in detail
        iostats start|stop|show [options]      on a node; as iostats_client.py
        iostats doctor [options]               what is in the way here; likewise

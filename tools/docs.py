@@ -20,6 +20,7 @@ import rooms
 from iostats import __main__, sinks
 from iostats.base import config as site
 from iostats.cli import collector, jobs, mail, node, nodes, query, report, run, server, store, top
+from iostats.cli import events as events_command
 from iostats.events.kinds import KINDS as EVENT_KINDS
 from iostats.events.kinds import SEVERITIES
 from iostats.load import levels
@@ -144,7 +145,8 @@ PARTS = {
     "docs/commands.md": {
         "usage": lambda: block(__main__.USAGE), "run-help": lambda: block(run.HELP),
         "report-help": lambda: block(report.HELP), "jobs-help": lambda: block(jobs.HELP),
-        "nodes-help": lambda: block(nodes.HELP), "top-help": lambda: block(top.HELP),
+        "nodes-help": lambda: block(nodes.HELP),
+        "events-help": lambda: block(events_command.HELP), "top-help": lambda: block(top.HELP),
         "query-help": lambda: block(query.HELP),
         "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
         "collector-help": lambda: block(collector.HELP),

@@ -9,7 +9,7 @@ from __future__ import annotations
 OF_IOSTATS = ("run", "report", "jobs", "nodes", "top", "query", "server", "collector", "config",
               "mail", "store")
 OF_NODES = ("start", "mark", "watch", "stop", "show", "doctor", "prolog", "epilog", "deliver",
-            "harvest")
+            "harvest", "events")
 
 
 def nearest(word: str) -> str:

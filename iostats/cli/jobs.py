@@ -16,11 +16,10 @@ from iostats.cli.list_options import (
     ListOptions,
     command_line,
     limit_of,
-    moments_of,
     number_form,
     without_descending,
 )
-from iostats.cli.parser import put_out, status_of
+from iostats.cli.parser import moments_of, put_out, status_of
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import job_fields, job_list, json_and_csv
 from iostats.report.listing import ALL, FieldColumn, NumberForm

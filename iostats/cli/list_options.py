@@ -7,7 +7,6 @@ from __future__ import annotations
 from iostats.base.errors import UsageError
 from iostats.cli.parser import parser, whole_number
 from iostats.report.listing import NumberForm
-from iostats.base.sacct_time import moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,18 +69,3 @@ def limit_of(options: argparse.Namespace) -> int:
     if options.limit is None:
         return _NO_LIMIT
     return whole_number("--limit", options.limit, 999_999_999)
-
-
-def moments_of(options: argparse.Namespace, now: float,
-               default: str | None) -> tuple[float | None, float | None]:
-    """
-    (since, until) in seconds since 1970, None for no limit; `default`: `since` where none is given.
-    """
-    since = None if default is None else moment(default, now)
-    if options.since is not None:
-        since = moment(options.since, now, "--since")
-    until = None if options.until is None else moment(options.until, now, "--until")
-    if until is not None and since is not None and since > until:
-        raise UsageError(f"expected --since before --until, got {(options.since or 'today')[:40]!r}"
-                         f" and {options.until[:40]!r}")
-    return since, until

@@ -45,6 +45,7 @@ usage: iostats_client.py start|stop|show|doctor [options]
        iostats_client.py watch --every SECONDS [options] &
        iostats_client.py prolog|epilog|deliver [options]
        iostats_client.py harvest [SERVER[:PORT] [FILE_SYSTEM ...]] [options]
+       iostats_client.py events --local [options]
 
 Measure this node's Lustre I/O for one job and send it to the job's server.
 
@@ -64,6 +65,8 @@ Measure this node's Lustre I/O for one job and send it to the job's server.
   harvest               on a storage server, as root: what all jobs do to its
                         OSTs and MDTs, sweep after sweep, to the site's server
                         (default: [site] host in site.cfg)
+  events --local        what went wrong here, on a node or a storage server; its
+                        options: iostats_client.py events --help
 
 options:
   --job ID              the job (default: the batch system's, from its variable,
@@ -185,10 +188,15 @@ def _run(arguments: list[str]) -> int:
     if "--mpi" in arguments and not {"-h", "--help"}.intersection(arguments):
         from iostats.cli import mpi_ranks
         return mpi_ranks.main(arguments)
+    if arguments[:1] == ["events"]:                     # it has options of its own
+        from iostats.cli import events
+        return events.main(arguments[1:])
     role, given = parse(arguments)
     if role == "help":
         print(HELP, end="")
         return DONE
+    if role == "events":
+        raise UsageError("events: expected its options behind it, got some before it")
     root = root_of(given)
     if role == "doctor":
         return _doctor(given, root)

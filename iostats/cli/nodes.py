@@ -16,11 +16,10 @@ from iostats.cli.list_options import (
     ListOptions,
     command_line,
     limit_of,
-    moments_of,
     number_form,
     without_descending,
 )
-from iostats.cli.parser import put_out, status_of
+from iostats.cli.parser import moments_of, put_out, status_of
 from iostats.cli.site_client import ask_site, form_checked
 from iostats.report import json_and_csv, listing, node_fields, node_list, node_sets
 from iostats.report.listing import ALL, FieldColumn
@@ -38,6 +37,7 @@ _LONGEST_NAME = 256
 
 HELP = """\
 usage: iostats nodes [options] [NODES ...]
+       iostats nodes --down [options] [NODES ...]
 
 Print a line for each compute node with what it read, wrote and asked for, as
 the storage servers counted it by client, from the site's server.  Whatever ran
@@ -47,11 +47,15 @@ Without -S: today.  Without NODES: every node that did something.  NODES is a
 node list, nid[001-004],login1, or the NID of a client, 10.9.0.11@o2ib.
 For root and [site] readers alone: a node's numbers are of all who used it.
 
+With --down: the nodes that are not connected to their targets now, since when,
+and who says so (docs/events.md); without -S: those of the last week.
+
 which nodes, and when:
   -S, --starttime, --since TIME    from TIME on (default: 00:00 of today)
   -E, --endtime, --until TIME      up to TIME (default: the last sweep)
   -f, --fs NAME         on this file system only
   -x, --each-fs         a line for each file system of a node
+  --down                nodes that are not connected now
 
 what is shown:
   -o, --format FIELDS   such as Node,ReadBytes%12,NIDs%-30: %12 is 12 wide,
@@ -87,6 +91,7 @@ examples:
   iostats nodes --sort -WriteBytes --limit 10
   iostats nodes -S now-1hour 'nid[00001-00016]'
   iostats nodes -S yesterday -E today -f scratch -P --noconvert
+  iostats nodes --down -f scratch
 
 exit status:
   0 printed, also if no node was found   1 the output could not be written
@@ -94,7 +99,7 @@ exit status:
 """
 
 VALUES: ListOptions = ((("-f", "--fs"), "file_system"),)
-FLAGS: ListOptions = ((("-x", "--each-fs"), "apart"),)
+FLAGS: ListOptions = ((("-x", "--each-fs"), "apart"), (("--down",), "down"))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -106,6 +111,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.down:
+        from iostats.cli import nodes_down
+        return nodes_down.run(options, _nodes(options.nodes), site.load(options.config))
     if options.helpformat:
         put_out([node_fields.TABLE.help()])
         return DONE

@@ -10,6 +10,7 @@ import shutil
 import sys
 
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError, one_line
+from iostats.base.sacct_time import moment
 from iostats.cli.entry_point import NO_MEMORY
 
 TYPE_CHECKING = False
@@ -40,6 +41,21 @@ def whole_number(name: str, text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
         raise UsageError(f"{name}: expected a number from 1 to {most}, got {text[:40]!r}")
     return int(text)
+
+
+def moments_of(options: argparse.Namespace, now: float,
+               default: str | None) -> tuple[float | None, float | None]:
+    """
+    (since, until) in seconds since 1970, None for no limit; `default`: `since` where none is given.
+    """
+    since = None if default is None else moment(default, now)
+    if options.since is not None:
+        since = moment(options.since, now, "--since")
+    until = None if options.until is None else moment(options.until, now, "--until")
+    if until is not None and since is not None and since > until:
+        raise UsageError(f"expected --since before --until, got {(options.since or 'today')[:40]!r}"
+                         f" and {options.until[:40]!r}")
+    return since, until
 
 
 def terminal_width() -> int | None:

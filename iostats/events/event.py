@@ -174,16 +174,21 @@ def in_words(event: Event, names: dict[str, str] | None = None, utc: bool = Fals
 def what_in_words(event: Event, names: dict[str, str] | None = None,
                   room: int | None = None) -> str:
     """
-    The same without time, severity and node; so few clients that all before the message fits into
-    `room` characters, if one does.
+    The same without time, severity and node; in `room` characters, so few clients that all before
+    the message fits, if it can, and a message without a device in front that the target says.
 
         evicted scratch-OST0003 23x node12,node13,+21 (silent, over after 43 s): MESSAGE
     """
-    for most in range(MOST_CLIENTS, 0, -1):
+    fewest = 0 if event.count > 1 else 1
+    for most in range(MOST_CLIENTS, fewest - 1, -1):
         text = _what(event, names or {}, most)
-        if room is None or len(text) <= room or most == 1:
+        if room is None or len(text) < room:
             break
-    return text + (f": {event.message}" if event.message else "")
+    message = event.message
+    if room is not None and event.target and message.startswith(event.target):
+        device, colon, said = message.partition(": ")
+        message = said if colon and " " not in device else message
+    return text + (f": {message}" if message else "")
 
 
 def _what(event: Event, names: dict[str, str], most: int) -> str:
@@ -209,7 +214,7 @@ def clients_in_words(event: Event, names: dict[str, str] | None = None,
     # Only of evictions is the count one of clients.
     more = max(0, event.count - len(event.clients)) if event.kind == EVICTED else 0
     more += max(0, len(shown) - most)
-    return ",".join(shown[:most]) + (f",+{more:,}" if shown and more else "")
+    return ",".join(shown[:most]) + (f",+{more:,}" if shown and more and most else "")
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:

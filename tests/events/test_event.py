@@ -152,10 +152,25 @@ def test_the_line_that_people_see():
 @pytest.mark.parametrize("room, found", [
     (None, "evicted scratch-OST0003 37x nid00001,nid00002,nid00003,+34 (silent): gone"),
     (60, "evicted scratch-OST0003 37x nid00001,nid00002,+35 (silent): gone"),
-    (58, "evicted scratch-OST0003 37x nid00001,nid00002,+35 (silent): gone"),
-    (57, "evicted scratch-OST0003 37x nid00001,+36 (silent): gone"),
-    (7, "evicted scratch-OST0003 37x nid00001,+36 (silent): gone")])
+    (59, "evicted scratch-OST0003 37x nid00001,nid00002,+35 (silent): gone"),
+    (58, "evicted scratch-OST0003 37x nid00001,+36 (silent): gone"),
+    (50, "evicted scratch-OST0003 37x nid00001,+36 (silent): gone"),
+    (49, "evicted scratch-OST0003 37x (silent): gone"),
+    (7, "evicted scratch-OST0003 37x (silent): gone")])
 def test_where_there_is_little_room_fewer_clients_have_names(room, found):
     event = EVICTED._replace(clients=("nid00001", "nid00002", "nid00003"), skipped=0,
                              message="gone")
     assert found == what_in_words(event, room=room)
+
+
+@pytest.mark.parametrize("message, found", [
+    ("scratch-OST0003: it is gone", "lbug scratch-OST0003 nid1: it is gone"),
+    ("scratch-OST0003-osc-ffff9a3c5d1e0800: gone", "lbug scratch-OST0003 nid1: gone"),
+    ("scratch-OST0003 is gone: now", "lbug scratch-OST0003 nid1: scratch-OST0003 is gone: now"),
+    ("home-OST0003: gone", "lbug scratch-OST0003 nid1: home-OST0003: gone"),
+    ("scratch-OST0003", "lbug scratch-OST0003 nid1: scratch-OST0003")])
+def test_where_there_is_little_room_the_target_stands_once(message, found):
+    event = EVICTED._replace(kind="lbug", clients=("nid1",), count=1, skipped=0, cause="",
+                             message=message)
+    assert found == what_in_words(event, room=10)
+    assert f"lbug scratch-OST0003 nid1: {message}" == what_in_words(event)
