@@ -8,9 +8,20 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
+import shutil
+import signal
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
+import time
 import xmlrpc.client
+from pathlib import Path
+
+from kernel_lines import record
+from processes import REPOSITORY, Done, free_port, until
 
 from iostats.collector import access
 from iostats.collector.collector_server import CollectorServer, bound_sockets
@@ -182,3 +193,124 @@ def collector(*args, **kinds):
         yield one
     finally:
         one.close()
+
+
+class Machine:
+    """
+    A storage server's files, and collectors of it as commands; below a directory that other users
+    can enter, since a collector that root starts becomes another user.
+    """
+
+    USER = "nobody"
+
+    def __init__(self):
+        self.directory = Path(tempfile.mkdtemp(prefix="iostats-collector-"))
+        self.directory.chmod(0o755)
+        self.root = self.directory / "root"
+        (self.root / "dev").mkdir(parents=True)
+        self._log = os.open(self.root / "dev/kmsg", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._sequence, self._started = 100, []
+
+    def log(self, *texts, seconds=None, label="Lustre"):
+        """Lines of the kernel's log; `seconds`: by its clock, default now."""
+        seconds = time.clock_gettime(time.CLOCK_BOOTTIME) if seconds is None else seconds
+        data = b""
+        for text in texts:
+            self._sequence += 1
+            data += record(seconds, text, label, self._sequence)
+        assert len(data) == os.write(self._log, data)
+
+    def configured(self, name="one", text="", **choices):
+        """Path of a site.cfg; `choices` of [collector]."""
+        choices = {"port": free_port(), "state_dir": self.directory / f"{name}.state",
+                   "pid_file": self.directory / f"{name}.pid",
+                   **({"user": self.USER} if os.geteuid() == 0 else {}), **choices}
+        path = self.directory / f"{name}.cfg"
+        path.write_text(text + "[collector]\n" + "".join(
+            f"{key} = {value}\n" for key, value in choices.items()))
+        return path
+
+    def run(self, *words, env=None):
+        """A command that ends; its Done."""
+        done = subprocess.run(self._words(words), env=self._environment(env), text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=100,
+                              cwd=self.directory)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *words, config, env=None):
+        """A RunningCollector, when it listens."""
+        path = self.directory / f"err{len(self._started)}"
+        with open(path, "w") as err:
+            process = subprocess.Popen(
+                self._words(["--config", config, "--root", self.root, *words]), stderr=err,
+                env=self._environment(env), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                cwd=self.directory)
+        one = RunningCollector(process, path)
+        self._started.append(one)
+        one.wait_until_listening()
+        return one
+
+    def _words(self, words):
+        return [sys.executable, "-m", "iostats", "collector", *map(str, words)]
+
+    def _environment(self, more):
+        return {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LC_ALL": "C.UTF-8",
+                "HOME": str(self.directory), **(more or {})}
+
+    def close(self):
+        for one in self._started:
+            one.kill()
+        os.close(self._log)
+        shutil.rmtree(self.directory)
+
+
+class RunningCollector:
+    """A collector as a process."""
+
+    def __init__(self, process, err):
+        self.process, self._err = process, err
+        self.port = None
+
+    @property
+    def err(self):
+        return self._err.read_text(encoding="utf-8")
+
+    def wait_until_listening(self):
+        def line():
+            assert self.process.poll() is None, self.err
+            return [one for one in self.err.splitlines(True)
+                    if "listens at" in one and one.endswith("\n")]
+        self.port = int(until(line, what=lambda: self.err)[0].rpartition(":")[2])
+
+    def traps(self, stamp=0):
+        """getTraps, by a connection of its own."""
+        proxy = xmlrpc.client.ServerProxy(f"http://127.0.0.1:{self.port}/")
+        try:
+            return proxy.getTraps(stamp)
+        finally:
+            proxy("close")()
+
+    def events(self, **params):
+        """The result of `events`."""
+        return asked(self.port, "events", params)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+def asked(port, method, params):
+    """The result of a method by JSON-RPC, or the error's dict."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("POST", "/", json.dumps({
+            "jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
+            {"Content-Type": "application/json"})
+        answer = json.loads(connection.getresponse().read())
+        return answer["result"] if "result" in answer else answer["error"]
+    finally:
+        connection.close()

@@ -162,6 +162,7 @@ def _collect(options: argparse.Namespace, config: site.Config, user: pwd.struct_
     if directory:
         rights.make_directory(directory, user)
     process.raise_limits(config)
+    process.use_uvloop()                               # root's files may be closed to the user
     bound = bound_sockets(config["collector.host"], config["collector.port"], bound_socket)
     source, journal = None, None
     try:
@@ -172,7 +173,6 @@ def _collect(options: argparse.Namespace, config: site.Config, user: pwd.struct_
         answers = Answers(journal, source, config["collector.maxtraps"], time.time)
         server = CollectorServer(journal, answers, allowed, _names(config),
                                  config["server.max_connections"])
-        process.use_uvloop()
         asyncio.run(_serve(server, bound, source, journal, options, background))
     finally:
         if source is not None:
