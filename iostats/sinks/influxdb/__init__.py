@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
 
 NAME = "influxdb"
-ABOUT = "InfluxDB 2, VictoriaMetrics: a point of each job, or node, that did something in a sweep"
+ABOUT = ("InfluxDB 2, VictoriaMetrics: a point of each job, or node, that did something in a "
+         "sweep, and of each event")
 IMPORTS = "influxdb_client"
 REQUIRES = ("influxdb-client>=1.40",)
 

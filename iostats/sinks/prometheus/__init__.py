@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
 
 NAME = "prometheus"
-ABOUT = "Prometheus: a page of metrics of the busiest jobs, and nodes, GET /metrics"
+ABOUT = "Prometheus: a page of metrics of the busiest jobs and nodes, and of events, GET /metrics"
 IMPORTS = "prometheus_client"
 REQUIRES = ("prometheus_client>=0.19",)
 
