@@ -55,6 +55,8 @@ which jobs:
                         some of them
   -s, --state STATES    how they ended: FAILED, TIMEOUT, ... or F, TO, ...
   -D, --duplicates      every run of a job that was requeued
+  --events              with events: something went wrong while they ran
+  --lost                that lost data by an event, or may have lost some
 
 what is shown:
   -o, --format FIELDS   such as JobID,User%-10,ReadBytes%12: %12 is 12 wide,
@@ -101,7 +103,8 @@ LISTS: ListOptions = (
     (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"))
 FLAGS: ListOptions = (
     (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
-    (("-b", "--brief"), "brief"), (("-X", "--allocations"), "steps"))
+    (("-b", "--brief"), "brief"), (("-X", "--allocations"), "steps"),
+    (("--events",), "hit"), (("--lost",), "lost"))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -134,9 +137,11 @@ def _run(options: argparse.Namespace) -> int:
 def _for_the_terminal(rows: list[dict[str, Any]], columns: list[FieldColumn], how: NumberForm,
                       options: argparse.Namespace,
                       config: site.Config) -> tuple[list[FieldColumn], list[str]]:
-    """(the columns that fit into the terminal, [message]); all columns where they were chosen."""
+    """(columns that have something and fit into the terminal, [message]); all that were chosen."""
     chosen = (options.format or options.long or options.brief or options.json or options.parsable
               or options.parsable2 or config["report.job_fields"])
+    if not chosen and not any(row.get("events") for row in rows):
+        columns = [column for column in columns if column.field.name != "events"]
     if chosen or not sys.stdout.isatty():
         return columns, []
     found, without = job_list.fitting(rows, columns, how, shutil.get_terminal_size().columns)
@@ -150,7 +155,8 @@ def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: 
     [line] on jobs that were asked for and have no row; or else, below a table for people, on those
     of today that wait for nodes.  [] where options have left rows out.
     """
-    chosen = any(question[name] for name in ("accounts", "partitions", "clusters", "states"))
+    chosen = any(question[name] for name in ("accounts", "partitions", "clusters", "states", "hit",
+                                             "lost"))
     if chosen or question["until"] is not None:
         return []
     if question["jobs"]:
@@ -222,7 +228,8 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
         "partitions": _words(options.partitions, "--partition"),
         "clusters": _words(options.clusters, "--cluster"), "jobs": jobs,
         "states": [job_fields.state_of(state) for state in _words(options.states, "--state")],
-        "since": since, "until": until, "all_runs": options.all_runs, "sort": sort,
+        "since": since, "until": until, "hit": options.hit, "lost": options.lost,
+        "all_runs": options.all_runs, "sort": sort,
         "descending": descending != options.reverse}
 
 
@@ -252,6 +259,9 @@ def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dic
             if after is not None and (not found or repr(after) == repr(before)):
                 raise ValueError("no other jobs, but more are announced")
             rows += found
+        if (question["hit"] or question["lost"]) and found and "events" not in found[0]:
+            raise UsageError("--events, --lost: the site's server is of an earlier release, "
+                             "and knows of no events")
         if after is None:
             break
     return rows

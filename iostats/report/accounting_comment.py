@@ -20,7 +20,9 @@ from collections import namedtuple
 
 from iostats.base.errors import IostatsError
 from iostats.node import sources
+from iostats.report import event_tables
 from iostats.totals.bounds import numbers_too_low
+from iostats.totals.job_events import LOST, MAY_BE
 from iostats.totals.record import Record
 
 TYPE_CHECKING = False
@@ -43,6 +45,7 @@ _SOURCES = {name: module.LETTER for name, module in sources.known().items()
             if hasattr(module, "LETTER")}
 ALONE = {"read_bytes": "r", "write_bytes": "w"}     # of llite, where these alone may be wrong
 LETTERS = {**_SOURCES, **ALONE}
+FATES = {"": "", LOST: "l", MAY_BE: "m"}           # of data, by an event
 _FIRST = ("open", "create")         # these operations are kept longest
 _ALL, _FEWER, _LEAST = range(3)     # how much of an entry is written
 _LONGEST_JOB, LONGEST_NUMBER = 40, 60
@@ -185,6 +188,9 @@ def _head(record: Record, with_job: bool) -> str:
         ("t", _seconds(job.started)), ("e", _seconds(job.elapsed_s))]
     if any(fs.incomplete for fs in record.file_systems):
         fields.append(("p", "1"))
+    events = event_tables.count_of(record)
+    if events:
+        fields.append(("v", f"{events}{FATES[event_tables.data_of(record)]}"))
     return MARK + ",".join(f"{key}={value}" for key, value in fields)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from iostats.base.errors import one_line
 from iostats.base.units import bytes_text, range_text
 from iostats.lustre.metrics import operations_in
+from iostats.report import event_tables
 from iostats.report.storage_server_tables import bounds_of
 from iostats.report.text_table import table
 from iostats.totals import bounds
@@ -67,6 +68,7 @@ def as_text(job: str, parts: Sequence[Mapping[str, Any]], config: Any, form: str
                            ("left", "left", "left", "right")))
     elif lacking == len(records):
         lines += _by_node(records, bool(others), config, form)
+    lines += event_tables.total(records, kind)
     if shared:
         lines.append(f"note: other jobs were on nodes of {shared} of these {kind}, each of which "
                      f"has the whole node's numbers: the true total may be lower")

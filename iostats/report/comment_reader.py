@@ -8,6 +8,7 @@ from binascii import crc32
 
 from iostats.report.accounting_comment import (
     ALONE,
+    FATES,
     LETTERS,
     LONGEST_NUMBER,
     MARK,
@@ -18,6 +19,7 @@ from iostats.report.accounting_comment import (
     CommentError,
 )
 from iostats.totals.bounds import NUMBERS
+from iostats.totals.job_events import LOST, MAY_BE
 from iostats.totals.record import SCHEMA, Record
 
 TYPE_CHECKING = False
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from iostats.report.accounting_comment import Pair
 
+_FATES = {letter: fate for fate, letter in FATES.items()}
 _LOW = {letter: source for source, letter in LETTERS.items()}
 _SMALL = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
@@ -62,7 +65,8 @@ def small_letters(text: str) -> str:
 def decode(text: str) -> dict[str, Any]:
     """
     What the line `text` says, as a dict: job, attempt, reported, expected, missing_count, shared,
-    started, elapsed_s (None where not known), incomplete, and file_systems: [CommentEntry].
+    started, elapsed_s (None where not known), incomplete, events (how many), data (as of a
+    JobEvent), and file_systems: [CommentEntry].
 
     CommentError where it is none, or is damaged.
     """
@@ -83,6 +87,8 @@ def decode(text: str) -> dict[str, Any]:
             "expected": _count(expected), "missing_count": _known(fields["m"]),
             "shared": _known(fields["x"]), "started": _time(fields["t"]),
             "elapsed_s": _time(fields["e"]), "incomplete": fields.get("p") == "1",
+            "events": _known(fields["v"].rstrip("lm")) if "v" in fields else 0,
+            "data": _FATES.get(fields.get("v", "")[-1:], ""),
             "file_systems": [_entry_of(entry) for entry in entries],
         }
     except (KeyError, ValueError, TypeError) as error:
@@ -165,6 +171,10 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
         notes.append(f"other jobs were on {decoded['shared']} "
                      f"{'node' if decoded['shared'] == 1 else 'nodes'} of the job: the numbers are "
                      f"the nodes', not this job's alone")
+    if decoded["events"]:
+        count = decoded["events"]
+        fate = {"": "", LOST: ": data was lost", MAY_BE: ": data may be lost"}[decoded["data"]]
+        notes.append(f"{count} {'event' if count == 1 else 'events'} during this job{fate}")
     incomplete = decoded["incomplete"]
     return Record.of({
         "schema": SCHEMA, "short": True,

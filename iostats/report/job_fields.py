@@ -65,10 +65,14 @@ FIELDS = (
     Field("ByNodeOperMax", "by_node_operations_max", "count", "", "the most"),
     Field("ByNodeWhyNone", "by_node_why", "text", "",
           "why not, such as: it shared node7 with another job"),
+    Field("Events", "events", "count", "",
+          "warnings and worse while it ran; -: nothing has looked"),
+    Field("DataLost", "data_lost", "text", "", "by an event: lost, or may be lost"),
     Field("Final", "final", "yes", "", "no: the storage servers may still count more"),
     Field("Note", "note", "note", "", "what to know of the numbers, in short"),
 )
-DEFAULT = ("JobID,JobName%-10,User,NNodes,State,Elapsed,ReadBytes,WriteBytes,Opens,Operations,Note")
+DEFAULT = ("JobID,JobName%-10,User,NNodes,State,Elapsed,ReadBytes,WriteBytes,Opens,Operations,"
+           "Events,Note")
 BRIEF = "JobID,State,ReadBytes,WriteBytes"
 TABLE = FieldTable(FIELDS, "iostats jobs")
 NAMES = TABLE.names                 # what a row of the site's server has

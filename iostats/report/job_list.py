@@ -85,7 +85,9 @@ def note_of(row: dict[str, Any]) -> str:
         found.append(">= gaps in the harvest")
     if row["lower_bound"] and "operations" not in _too_low(row):
         found.append("not all bytes counted")
-    if row.get("too_high"):
+    if row.get("data_lost"):
+        found.append(f"data {row['data_lost']}")
+    elif row.get("too_high"):
         found.append("evicted")
     return "; ".join(found)
 
@@ -137,7 +139,7 @@ def table(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn], how: N
 
 
 # What a narrow terminal can do without, the first one first; and the user, where all are one's.
-_LEFT_OFF = ("nodes", "opens", "elapsed_s", "name")
+_LEFT_OFF = ("nodes", "opens", "elapsed_s", "events", "name")
 
 
 def fitting(rows: Iterable[dict[str, Any]], columns: Sequence[FieldColumn], how: NumberForm,

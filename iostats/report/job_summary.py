@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from iostats.lustre.metrics import operations_in
+from iostats.report import event_tables
 from iostats.report.accounting_comment import OTHERS
 from iostats.report.storage_server_tables import bounds_of
 from iostats.totals.bounds import numbers_too_low
@@ -40,9 +41,9 @@ Summary = namedtuple("Summary", (
     "net_read_bytes net_write_bytes net_lower_bound server_read_bytes server_write_bytes "
     "server_operations server_lower_bound final began over by_node_read_bytes "
     "by_node_read_bytes_max by_node_write_bytes by_node_write_bytes_max by_node_operations "
-    "by_node_operations_max by_node_why"), defaults=(
+    "by_node_operations_max by_node_why events data_lost"), defaults=(
     *("",) * 5, *(None,) * 4, 0, 0, "", "", *(None,) * 5, 0, None, None, 0, None, None, None, 0, 1,
-    *(None,) * 8, ""))
+    *(None,) * 8, "", None, ""))
 Summary.__doc__ = """
 A job's record in short, as SQLite keeps it: text "" and number None where it is not known.
 
@@ -114,7 +115,8 @@ def summary_of(form: Mapping[str, Any]) -> Summary:
         server_lower_bound=by_servers["lower_bound"],
         final=int(harvest.get("final", True)),
         began=harvest.get("began") if job.started is None else job.started,
-        over=harvest.get("ended") if job.ended is None else job.ended, **by_node)
+        over=harvest.get("ended") if job.ended is None else job.ended, **by_node,
+        events=event_tables.count_of(record), data_lost=event_tables.data_of(record))
 
 
 def _by_node(found: NodesRecord | None) -> dict[str, Any]:

@@ -14,7 +14,13 @@ from iostats.base.units import amount_text, bytes_text
 from iostats.lustre.metric_meanings import OPERATIONS
 from iostats.lustre.metrics import LOCAL_MD_STATS, operations_in
 from iostats.node import sources
-from iostats.report import coverage, explanation, long_tables, storage_server_tables
+from iostats.report import (
+    coverage,
+    event_tables,
+    explanation,
+    long_tables,
+    storage_server_tables,
+)
 from iostats.report.accounting_comment import OTHERS
 from iostats.report.json_and_csv import as_csv, as_json
 from iostats.report.network_bytes import why_network_differs
@@ -81,7 +87,7 @@ def _tables(record: Record, config: Any, form: str, long: bool, explain: bool) -
     harvested = file_systems_of(record.harvest, config) if record.harvest else []
     by_node = _busy_by_node(record, config, {fs.name for fs in (*shown, *harvested)})
     units = config["report.units"]
-    parts = [coverage.line(record)]
+    parts = [coverage.line(record), *event_tables.about_data(record)]
     alone = coverage.has_storage_servers_only(record)
     if alone or coverage.is_known_by_node_only(record):
         parts.append(storage_server_tables.period(record))
@@ -95,6 +101,7 @@ def _tables(record: Record, config: Any, form: str, long: bool, explain: bool) -
         if alone:
             parts += storage_server_tables.mean_rates(record, harvested, units)
             parts += storage_server_tables.targets_table(harvested, long, units, form)
+    parts += event_tables.lines(record, config.labels, form, long)
     if explain:
         parts += explanation.lines([*shown, *idle], config)
     parts += _notes(record, shown, harvested, by_node, long, units)

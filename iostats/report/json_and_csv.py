@@ -46,6 +46,7 @@ def as_csv(record: Record) -> str:
     writer.writerow(("job", "file_system", "layer", "metric", "value", "lower_bound",
                      "upper_bound"))
     job = csv_cell(record.job.id)
+    labels = {fs.name: fs.label for fs in record.file_systems}
     for fs in record.file_systems:
         for layer, metric, value, low, high in _numbers_of_nodes(fs):
             writer.writerow((job, csv_cell(fs.label), layer, csv_cell(metric),
@@ -64,6 +65,14 @@ def as_csv(record: Record) -> str:
                              int(least != most), 0))
             writer.writerow((job, csv_cell(nodes.label), "by_node", f"{metric}_max",
                              "" if most is None else most, 0, int(least != most)))
+    counts: dict[tuple[str, str], int] = {}
+    for event in record.events or ():
+        if event.is_certain:
+            of = event.file_system, event.kind
+            counts[of] = counts.get(of, 0) + event.count
+    for (name, kind), count in sorted(counts.items()):
+        writer.writerow((job, csv_cell(labels.get(name, name)), "events", csv_cell(kind), count,
+                         int(record.events_more > 0), 0))
     return out.getvalue()
 
 

@@ -21,7 +21,8 @@ MOST_JOBS, MOST_NAMES = 300, 100    # in one question: SQLite before 3.32 accept
 
 # Columns that version 2 has got later: an older release leaves them as they are.
 ADDED = {**{f"by_node_{name}{end}": "INTEGER" for name in BY_NODE for end in ("", "_max")},
-         "by_node_why": "TEXT NOT NULL DEFAULT ''"}
+         "by_node_why": "TEXT NOT NULL DEFAULT ''",
+         "events": "INTEGER", "data_lost": "TEXT NOT NULL DEFAULT ''"}
 # Part of version 2 of the store: to change the other columns is to change the version.
 MAKE = """
 CREATE TABLE summaries (
@@ -65,6 +66,7 @@ class JobsParams(msgspec.Struct):
     Attributes:
         users, accounts, partitions, clusters, jobs, states: any of these; [] for all.
         since, until: seconds since 1970; jobs that ran at any time between; None for no limit.
+        hit: only jobs with events; lost: only those that lost data, or may have.
         all_runs: all runs of a requeued job, not only the last one.
         sort: a name of job_fields.NAMES.
         limit: up to this many rows in the answer.
@@ -79,6 +81,8 @@ class JobsParams(msgspec.Struct):
     states: _Names = []
     since: Optional[float] = None
     until: Optional[float] = None
+    hit: bool = False
+    lost: bool = False
     all_runs: bool = False
     sort: _Name = "started"
     descending: bool = False
@@ -149,6 +153,10 @@ def _conditions(question: JobsParams) -> tuple[list[str], list[Any]]:
     if question.until is not None:
         where.append("began <= ?")
         values.append(question.until)
+    if question.hit:
+        where.append("events > 0")
+    if question.lost:
+        where.append("data_lost != ''")
     if not question.all_runs:
         where.append("NOT EXISTS (SELECT 1 FROM summaries AS later WHERE later.cluster = "
                      "one.cluster AND later.job = one.job AND later.attempt > one.attempt)")

@@ -242,6 +242,7 @@ def test_json_has_what_was_counted(site):
         "by_node_read_bytes": None, "by_node_read_bytes_max": None,
         "by_node_write_bytes": None, "by_node_write_bytes_max": None,
         "by_node_operations": None, "by_node_operations_max": None, "by_node_why": "",
+            "events": None, "data_lost": "",
         "final": True}] == document["jobs"]
 
 

@@ -89,7 +89,7 @@ def test_the_example_of_the_page_is_what_the_code_writes():
 def test_the_page_names_every_field():
     """The keys of its tables are those that the code writes and reads."""
     assert set(re.findall(r"^\| `([a-z]|\.[a-z]+)=` \|", PAGE, re.M)) == {
-        *"ajnmxtep", ".r", ".w", ".nr", ".nw", ".md", ".l", ".h"}
+        *"ajnmxtepv", ".r", ".w", ".nr", ".nw", ".md", ".l", ".h"}
     assert set(re.findall(r"`([a-z])` ([a-z_]+)", PAGE)) == {
         (letter, source) for source, letter in accounting_comment.LETTERS.items()}
 

@@ -266,10 +266,10 @@ def row(**values):
 
 ROWS = [
     row(job_id="4711", name="solve", user="alice", outcome="COMPLETED", elapsed_s=1867.4,
-        read_bytes=892_338_176, write_bytes=23, opens=771_377, operations=16_777_216),
+        read_bytes=892_338_176, write_bytes=23, opens=771_377, operations=16_777_216, events=0),
     row(job_id="100_10", name="r\u00e9sum\u00e9-with-a-long-name", user="bob", outcome="TIMEOUT",
         elapsed_s=93_784.9, reported=1, lower_bound=True, read_bytes=0, write_bytes=2**50,
-        opens=41, operations=41),
+        opens=41, operations=41, events=37, data_lost="may be lost"),
     row(job_id="4713", name="\u8a08\u7b97\u8a08\u7b97\u8a08\u7b97", user="carol", nodes=None,
         reported=0, source="", elapsed_s=None),
     row(job_id="4717", name="a|b", user="bob", nodes=1, reported=0, source="servers", final=False,
@@ -281,13 +281,13 @@ ROWS = [
 def test_the_table_is_that_of_sacct():
     """Numbers at the right, a text that is too long ends with +, what is not known is -."""
     assert """\
-JobID  JobName    User  NNodes State        Elapsed  ReadBytes WriteBytes  Opens Operations Note
------- ---------- ----- ------ --------- ---------- ---------- ---------- ------ ---------- -------------------------------
-4711   solve      alice      2 COMPLETED   00:31:07  851.0 MiB   23 bytes 771377   16777216
-100_10 r\u00e9sum\u00e9-wi+ bob        2 TIMEOUT   1-02:03:04 >= 0 bytes >= 1.0 PiB  >= 41      >= 41 1 of 2 nodes
-4713   \u8a08\u7b97\u8a08\u7b97+  carol      - -                  -          -          -      -          - no report
-4717   a|b        bob        1 -          ~00:00:37   41 bytes   43 bytes      -         47 storage servers only; not final
-4719   x\\x1b[2Jy  bob        3 -           00:00:00    1 bytes    1 bytes      1          1 2 shared
+JobID  JobName    User  NNodes State        Elapsed  ReadBytes WriteBytes  Opens Operations Events Note
+------ ---------- ----- ------ --------- ---------- ---------- ---------- ------ ---------- ------ -------------------------------
+4711   solve      alice      2 COMPLETED   00:31:07  851.0 MiB   23 bytes 771377   16777216      0
+100_10 r\u00e9sum\u00e9-wi+ bob        2 TIMEOUT   1-02:03:04 >= 0 bytes >= 1.0 PiB  >= 41      >= 41     37 1 of 2 nodes; data may be lost
+4713   \u8a08\u7b97\u8a08\u7b97+  carol      - -                  -          -          -      -          -      - no report
+4717   a|b        bob        1 -          ~00:00:37   41 bytes   43 bytes      -         47      - storage servers only; not final
+4719   x\\x1b[2Jy  bob        3 -           00:00:00    1 bytes    1 bytes      1          1      - 2 shared
 """ == "".join(job_list.table(ROWS, columns_of(job_fields.DEFAULT)))  # noqa: E501
 
 
@@ -315,7 +315,7 @@ def test_parsable_lines_are_those_of_sacct():
     assert """\
 JobID|JobName|ReadBytes|Opens|Note
 4711|solve|851.0 MiB|771377|
-100_10|r\u00e9sum\u00e9-with-a-long-name|>= 0 bytes|>= 41|1 of 2 nodes
+100_10|r\u00e9sum\u00e9-with-a-long-name|>= 0 bytes|>= 41|1 of 2 nodes; data may be lost
 4713|\u8a08\u7b97\u8a08\u7b97\u8a08\u7b97|-|-|no report
 4717|a\\x7cb|41 bytes|-|storage servers only; not final
 4719|x\\x1b[2Jy|1 bytes|1|2 shared

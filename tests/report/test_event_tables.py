@@ -1,0 +1,190 @@
+"""What went wrong during a job, as its user reads it: data first, a table, the rest counted."""
+from __future__ import annotations
+
+import pytest
+from test_array_total import task, total
+from test_job_events import T, event, folded, joined, of_server, told
+from test_job_events import totals as totals_of
+from test_job_totals import llite
+
+from iostats.base import config
+from iostats.report import (
+    accounting_comment,
+    comment_reader,
+    event_tables,
+    job_summary,
+    job_tables,
+)
+from iostats.totals import job_events
+
+CONFIG = config.Config()                        # T, the job's start, is 2026-11-21 01:36:40 UTC
+
+
+@pytest.fixture(autouse=True)
+def at_greenwich(utc):
+    """Times are local."""
+
+
+def record_of(*reports, servers=()):
+    totals = totals_of(*reports)
+    events, more = joined(totals, *servers)
+    return totals.record().replaced(events=events, events_more=more)
+
+
+def text(record, form="plain", long=False):
+    return job_tables.text(job_tables.labelled(record, CONFIG), CONFIG, form, long)
+
+
+def table_of(record, **how):
+    """The lines from "Events during this job:" on, without what is behind."""
+    lines = text(record, **how).splitlines()
+    return lines[lines.index("Events during this job:") + 1:]
+
+
+EVICTION = event(1, 401, over=414)
+
+
+def test_a_job_that_lost_data_says_so_first():
+    """A node tells of it: the kernel names the file."""
+    lost = event(5, 460, "data_lost", "", severity=3, message="dirty page discard: /out/a.dat")
+    lines = text(record_of(told("nid00007", EVICTION, lost))).split("\n")
+    assert lines[1] == ("DATA LOST: nid00007 threw away data of scratch that was not yet sent, at "
+                        "2026-11-21 01:44:20 (dirty page discard: /out/a.dat)")
+    assert lines[2] == "File data transfer statistics for this job:"
+
+
+def test_after_an_eviction_data_may_be_lost():
+    """Of two nodes, which were evicted 371 s and 23 minutes after the start."""
+    record = record_of(told("nid00007", EVICTION), told("nid00009", event(2, 1380)),
+                       servers=[of_server(3, 371, ["nid00007"], cause="silent")])
+    assert text(record).split("\n")[1] == (
+        "DATA MAY BE LOST: nid00007 was evicted by scratch-OST0003 at 2026-11-21 01:42:51; what "
+        "was written there and not yet sent was thrown away; and 1 more such event, see below")
+    assert table_of(record) == [
+        "Time      Node      Target           What                For",
+        "01:42:51  nid00007  scratch-OST0003  evicted: no ping   43 s",
+        "01:59:40  nid00009  scratch-OST0003  evicted               -",
+        "note: an eviction fails all operations in progress at that target"]
+
+
+def test_who_has_only_read_has_lost_nothing():
+    lines = text(record_of(told("nid00007", EVICTION, deltas=[llite(read_bytes=23)]))).split("\n")
+    assert lines[1] == "File data transfer statistics for this job:"
+
+
+def test_on_a_shared_node_it_may_be_anothers():
+    record = record_of(told("nid00007", event(5, 460, "data_lost", "", severity=3,
+                                              message="/out/of/bob"), other_jobs=1))
+    assert text(record).split("\n")[1] == (
+        "DATA MAY BE LOST: nid00007 threw away data of scratch that was not yet sent, at "
+        "2026-11-21 01:44:20; it may be another job's")
+    assert "bob" not in text(record)
+
+
+def test_at_most_five_lines_the_most_severe_first_and_the_rest_is_counted():
+    """
+    23 targets that one node lost are one line, as is one target that 40 nodes lost; a flood of
+    evictions that may be others' comes last, and what is only for information is not shown.
+    """
+    record = record_of(
+        told("nid00007", *(event(100 + n, 800 + n, "connection_lost", f"scratch-OST{n:04x}",
+                                 over=900 + n, severity=1) for n in range(23))),
+        *(told(f"nid{n:05}", event(500 + n, 1200 + n, "connection_lost", "scratch-MDT0000",
+                                   over=1300 + n if n != 37 else None, severity=1),
+               event(900 + n, 1300 + n, "connection_restored", "scratch-MDT0000", severity=0))
+          for n in range(10, 50)),
+        servers=[of_server(3, 1190, kind="target_down", target="scratch-MDT0000", over=1421),
+                 of_server(7, 2090, kind="lbug", target="", severity=3),
+                 of_server(6, 2100, kind="recovery", target="scratch-MDT0000", severity=1),
+                 of_server(4, 2000, [], 9992, count=10_000, cause="lock")])
+    assert table_of(record, form="grid") == """\
++----------+------------------+------------------+-----------------+----------+
+| Time     | Node             | Target           | What            |      For |
++==========+==================+==================+=================+==========+
+| 02:11:30 | all              | scratch          | LBUG            |        - |
++----------+------------------+------------------+-----------------+----------+
+| 01:56:30 | all              | scratch-MDT0000  | target down     | 00:03:51 |
++----------+------------------+------------------+-----------------+----------+
+| 01:50:00 | nid00007         | scratch, 23 OSTs | connection lost | <= 100 s |
++----------+------------------+------------------+-----------------+----------+
+| 01:56:50 | nid[00010-00049] | scratch-MDT0000  | connection lost | >= 100 s |
++----------+------------------+------------------+-----------------+----------+
+| 02:11:40 | all              | scratch-MDT0000  | in recovery     |        - |
++----------+------------------+------------------+-----------------+----------+
+and 2 more (--long shows all)
+""".splitlines()
+    shown = table_of(record, long=True)
+    assert "01:58:30  nid[00010-00049]  scratch-MDT0000   connected again" in " ".join(shown)
+    assert shown[-1] == "note: ?: it is not known whether it hit this job's nodes"
+    assert any(line.split()[1:] == ["?", "scratch-OST0003", "evicted", "10,000", "clients:",
+                                    "lock", "timeout", "-"] for line in shown)
+
+
+def test_a_job_over_midnight_shows_the_day():
+    late = told("nid00007", event(1, 86_400, over=86_443), event(2, 500))._replace(
+        ended=T + 90_000, elapsed_s=90_000.0)
+    assert [line.split()[:2] for line in table_of(record_of(late))[1:3]] == [
+        ["11-21", "01:45:00"], ["11-22", "01:36:40"]]
+
+
+def test_without_events_nothing_is_said():
+    for reports in ([told("nid00007")], [told("nid00007")._replace(events=None)]):
+        assert "vents" not in text(record_of(*reports) if reports[0].events is not None else
+                                   totals_of(*reports).record())
+
+
+def test_many_are_counted():
+    """More than a record lists: 100 of 141."""
+    record = record_of(told("nid00007", *(event(n, 61 * n, "connection_lost", f"s-OST{n:04x}",
+                                                severity=1) for n in range(100)),
+                            events_dropped=41))
+    assert table_of(record)[-2:] == ["and 95 more (--long shows all)",
+                                     "and 41 more, which are only counted"]
+    assert "and 41 more, which are only counted" == table_of(record, long=True)[-1]
+
+
+def test_names_of_terminals_commands_do_not_reach_the_terminal():
+    record = record_of(told("nid00007", event(5, 460, "data_lost", "a\x1b[2Jb",
+                                              message="\x1b]0;x\x07")))
+    for form in ("grid", "plain", "markdown"):
+        assert "\x1b" not in text(record, form)
+
+
+def test_in_csv_kinds_are_counted():
+    record = record_of(told("nid00007", event(1, 401, count=3), event(2, 900)),
+                       servers=[of_server(4, 2000, [], 9992, count=10_000)])
+    assert "4711,scratch,events,evicted,4,0,0" in text(record, "csv").splitlines()
+
+
+def test_a_list_of_jobs_has_how_many_and_what_became_of_data():
+    """Not what may be others', nor what is only for information."""
+    record = record_of(told("nid00007", EVICTION, event(2, 500, "connection_restored", severity=0),
+                            events_dropped=37),
+                       servers=[of_server(4, 2000, [], 9992, count=10_000)])
+    found = job_summary.summary_of(record)
+    assert (38, "may be lost") == (found.events, found.data_lost)
+    found = job_summary.summary_of(totals_of(told("nid00007")._replace(events=None)).record())
+    assert (None, "") == (found.events, found.data_lost)
+
+
+@pytest.mark.parametrize("events, field, note", [
+    ([], None, None), ([EVICTION], "v=1m", "1 event during this job: data may be lost"),
+    ([EVICTION, event(5, 460, "data_lost", "", severity=3)], "v=2l",
+     "2 events during this job: data was lost"),
+    ([event(5, 460, "connection_lost", severity=1)], "v=1", "1 event during this job")],
+    ids=["none", "evicted", "lost", "a connection"])
+def test_the_accountings_comment_has_it(events, field, note):
+    line = accounting_comment.encode(totals_of(told("nid00007", *events)).record())
+    [head] = [part for part in line.split(":") if part.startswith("a=")]
+    assert ([field] if field else []) == [part for part in head.split(",") if part[0] == "v"]
+    notes = comment_reader.as_record(comment_reader.decode(line)).notes
+    assert ([note] if note else []) == [one for one in notes if "event" in one]
+
+
+def test_an_array_says_how_many_tasks_were_hit():
+    one = task(1, llite(open=23))
+    events, _ = job_events.listed(totals_of(told("nid00007", EVICTION)).events.all()[0], (), folded)
+    hit = task(2, llite(open=37)).replaced(events=events)
+    assert "Events: during 1 of these tasks; 1 may have lost data" in total(one, hit).splitlines()
+    assert "vents" not in total(one, task(2, llite(open=37)))
+    assert [] == event_tables.total([one], "tasks")
