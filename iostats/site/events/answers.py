@@ -98,6 +98,7 @@ class EventAnswers:
             if number % AT_ONCE == 0:
                 yield
         found: list[Gone] = []
+        count = 0
         for gone in connections.gone():
             if gone is None:
                 yield
@@ -105,17 +106,20 @@ class EventAnswers:
                     not file_systems or gone.file_system in file_systems) and (
                     not nodes or gone.node in nodes or not nodes.isdisjoint(gone.nids)):
                 found.append(gone)
-        found.sort(key=lambda gone: (-gone.since, natural(gone.node), gone.target))
-        shown = found[:MOST_ROWS]
+                count += 1
+                if len(found) >= 2 * MOST_ROWS:
+                    found = _latest(found)
+        shown = _latest(found)
         active = yield from self._active(shown, now)
         unnamed = [one for one in connections.unnamed
                    if not file_systems or one.file_system in file_systems]
         return {"time": now, "since": since, "servers": servers,
                 "down": [_down(one, active.get((one.node, one.file_system))) for one in shown],
-                "down_more": len(found) - len(shown) + connections.left_out,
+                "down_more": count - len(shown) + connections.left_out,
                 "unnamed": [one._asdict() for one in sorted(unnamed, key=lambda one: -one.time)
                             [:_MOST_UNNAMED]],
-                "unnamed_more": max(0, len(unnamed) - _MOST_UNNAMED)}
+                "unnamed_more": max(0, len(unnamed) - _MOST_UNNAMED)
+                + connections.unnamed_left_out}
 
     def _active(self, found: list[Gone], now: float,
                 ) -> Generator[None, None, dict[tuple[str, str], bool]]:
@@ -134,6 +138,12 @@ class EventAnswers:
         return {(node, name): any(any(totals.low) for (other, _), totals in answer.items()
                                   if other == name)
                 for (node, name), answer in zip(asked, answers)}
+
+
+def _latest(found: list[Gone]) -> list[Gone]:
+    """The MOST_ROWS of these that were lost last, the latest first."""
+    return sorted(found, key=lambda gone: (-gone.since, natural(gone.node), gone.target)
+                  )[:MOST_ROWS]
 
 
 def _down(one: Gone, is_active: Optional[bool]) -> dict[str, Any]:

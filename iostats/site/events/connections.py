@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 KINDS = (EVICTED, CONNECTION_LOST, CONNECTION_RESTORED, CLIENT_RECONNECTING)
 LOST, GONE_EVICTED, UNCLEAR = "lost", "evicted", "unclear"
 CLOCKS_DIFFER_S = 2.0           # of two machines, after each was corrected by the site's
-MOST_CONNECTIONS = 500_000      # that are looked at; some 300 bytes each
+MOST_CONNECTIONS = 250_000      # that are looked at; some 400 bytes each
+_MOST_NIDS, _MOST_UNNAMED = 20, 100_000
 
 Gone = namedtuple("Gone", "node nids file_system target since state kind cause told_by")
 Gone.__doc__ = """
@@ -64,37 +65,54 @@ Unnamed.__doc__ = """Evictions of `count` clients that are not named: too many a
 
 
 class _Connection:
-    """What is known of one client at one target; spans of (not before, not after)."""
+    """
+    What is known of one client at one target.
 
-    __slots__ = ("gone", "back", "last", "nids", "file_system")
+    Attributes:
+        gone, back: when it was so for the last time, (not before, not after): as storage servers
+            tell, as the client itself tells; None where they do not.
+        last: (when, kind, cause, who tells) of the latest loss; None.
+        nids: by which it was told of.
+    """
+
+    __slots__ = ("back", "file_system", "gone", "last", "nids")
 
     def __init__(self, file_system: str) -> None:
-        # By who tells: True for the client itself, False for storage servers.
-        self.gone: dict[bool, _Span] = {}
-        self.back: dict[bool, _Span] = {}
-        self.last: tuple[float, str, str, str] | None = None    # the latest loss, and who told it
-        self.nids: dict[str, None] = {}
+        self.gone: tuple[_Span | None, _Span | None] = _NEVER
+        self.back: tuple[_Span | None, _Span | None] = _NEVER
+        self.last: tuple[float, str, str, str] | None = None
+        self.nids: tuple[str, ...] = ()
         self.file_system = file_system
-
-    def add(self, spans: dict[bool, _Span], by_itself: bool, since: float, until: float) -> None:
-        known = spans.get(by_itself)
-        spans[by_itself] = (since, until) if known is None else (max(known[0], since),
-                                                                 max(known[1], until))
 
     def state(self) -> str:
         """LOST, GONE_EVICTED, UNCLEAR, or "" for one that is there."""
-        if not self.gone:
+        if self.gone == _NEVER:
             return ""
-        if any(all(back[0] > gone[1] + _slack(mine, other) for other, gone in self.gone.items())
-               for mine, back in self.back.items()):
+        if any(back is not None and all(
+                gone is None or back[0] > gone[1] + _slack(mine, other)
+                for other, gone in enumerate(self.gone)) for mine, back in enumerate(self.back)):
             return ""
-        for mine, gone in sorted(self.gone.items(), reverse=True):
-            if all(back[1] < gone[0] - _slack(mine, other) for other, back in self.back.items()):
-                return LOST if mine else GONE_EVICTED
+        for mine in (_ITSELF, _SERVERS):
+            gone = self.gone[mine]
+            if gone is not None and all(back is None or back[1] < gone[0] - _slack(mine, other)
+                                        for other, back in enumerate(self.back)):
+                return LOST if mine == _ITSELF else GONE_EVICTED
         return UNCLEAR
 
 
-def _slack(one: bool, other: bool) -> float:
+_NEVER = (None, None)
+_SERVERS, _ITSELF = 0, 1            # who tells
+
+
+def _with(spans: tuple[_Span | None, _Span | None], by_itself: bool, since: float, until: float,
+          ) -> tuple[_Span | None, _Span | None]:
+    """`spans`, and once more at some moment between these."""
+    known = spans[by_itself]
+    new = (since, until) if known is None else (max(known[0], since), max(known[1], until))
+    return (spans[_SERVERS], new) if by_itself else (new, spans[_ITSELF])
+
+
+def _slack(one: int, other: int) -> float:
     return 0.0 if one == other else CLOCKS_DIFFER_S
 
 
@@ -106,14 +124,14 @@ class Connections:
 
     Attributes:
         unnamed: [Unnamed].
-        left_out: connections beyond MOST_CONNECTIONS, at least.
+        left_out: connections beyond MOST_CONNECTIONS, at least; unnamed_left_out: of `unnamed`.
     """
 
     def __init__(self, node_of: Callable[[str], str]) -> None:
         self._node_of = node_of
         self._of: dict[tuple[str, str], _Connection] = {}
         self.unnamed: list[Unnamed] = []
-        self.left_out = 0
+        self.left_out = self.unnamed_left_out = 0
 
     def add(self, event: Event) -> None:
         """Take one event; of other kinds than KINDS nothing."""
@@ -125,8 +143,11 @@ class Connections:
         # Of several clients, or several times, it is known when the first and the last one was.
         since = event.last if is_own or (len(clients) == 1 and event.count == 1) else event.time
         if event.kind == EVICTED and not is_own and event.count > len(clients):
-            self.unnamed.append(Unnamed(event.file_system, event.target, event.last,
-                                        event.count - len(clients), event.node))
+            if len(self.unnamed) < _MOST_UNNAMED:
+                self.unnamed.append(Unnamed(event.file_system, event.target, event.last,
+                                            event.count - len(clients), event.node))
+            else:
+                self.unnamed_left_out += 1
         for client in clients:
             if not is_server_itself(client):
                 self._add(event, client, is_own, since)
@@ -139,16 +160,16 @@ class Connections:
                 self.left_out += 1
                 return
             found = self._of[key] = _Connection(event.file_system)
-        if not is_own:
-            found.nids[client] = None
+        if not is_own and client not in found.nids and len(found.nids) < _MOST_NIDS:
+            found.nids = (*found.nids, client)
         if event.kind in (CONNECTION_RESTORED, CLIENT_RECONNECTING):
-            found.add(found.back, is_own, since, event.last)
+            found.back = _with(found.back, is_own, since, event.last)
             return
         if event.over is not None:
-            found.add(found.back, is_own, event.over, event.over)
+            found.back = _with(found.back, is_own, event.over, event.over)
             if event.over >= event.last:
                 return
-        found.add(found.gone, is_own, since, event.last)
+        found.gone = _with(found.gone, is_own, since, event.last)
         told = (event.last, event.kind, event.cause, event.node)
         if found.last is None or told > found.last:
             found.last = told

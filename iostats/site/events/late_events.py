@@ -67,7 +67,14 @@ class LateEvents:
     async def work(self) -> None:
         """Go on for ever."""
         now = self._events.now()
-        self._take(one.event for one in self._events.in_time(now - _AGAIN_S, now) if one)
+        try:
+            for one in self._events.in_time(now - _AGAIN_S, now):
+                if one is None:
+                    await asyncio.sleep(0)              # after a flood there are a million
+                else:
+                    self._take((one.event,))
+        except StateError as error:
+            self._store.trouble.say(error)
         while True:
             try:
                 await self._look()
