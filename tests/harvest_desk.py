@@ -30,6 +30,7 @@ from iostats.storage import agent as storage_agent
 from iostats.wire import protocol
 from iostats.wire.auth import Secret
 from iostats.wire.jsonrpc import Method
+from iostats.wire.messages.events_decoder import decoded_events
 from iostats.wire.messages.sweep_decoder import PackedSweep, decoded_sweep
 from iostats.wire.messages.sweep_json import JsonSweep
 
@@ -52,7 +53,7 @@ class SiteOfTest(RpcServer):
 
     Attributes:
         messages: every Message that was taken, once; `heard`: (run, seq, outcome) of all that came.
-        refusal: a WireError that is answered instead, or None.
+        refusal: a WireError that is answered instead, or None; `events_refusal`: to events.
     """
 
     def __init__(self, port, ahead_s=0.0, known=None):
@@ -60,6 +61,8 @@ class SiteOfTest(RpcServer):
         self.messages, self.heard, self.refusal = list(known or ()), [], None
         self.packed = []                        # the bytes of each packed_sweep
         self.clients = []                       # those of each packed_clients
+        self.events = []                        # the ReceivedEvents of each packed_events
+        self.events_refusal = None
         self._loop, self._ready = None, threading.Event()
         config = site.load(os.devnull, environ={})
         super().__init__(protocol.SITE, [Secret(protocol.SITE, SECRET.encode(), now=self._clock)],
@@ -68,6 +71,7 @@ class SiteOfTest(RpcServer):
         self._ahead_s = ahead_s
         self.methods["packed_sweep"] = Method(self._sweep, PackedSweep)
         self.methods["packed_clients"] = Method(self._clients, PackedSweep)
+        self.methods["packed_events"] = Method(self._events, PackedSweep)
         self.methods["sweep"] = Method(self._sweep, JsonSweep)              # of agents of 0.1
         self._wanted = port
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -111,6 +115,14 @@ class SiteOfTest(RpcServer):
         if answer["why"] == "":
             self.clients.append(params.sweep)
         return answer
+
+    def _events(self, params, sender):
+        taken = decoded_events(params, 16 << 20)
+        assert taken.head.node == self.require_authenticated(sender).node
+        if self.events_refusal is not None:
+            raise self.events_refusal
+        self.events.append(taken)
+        return {"taken": True, "why": ""}
 
     def _take(self, message, sender):
         assert message.node == self.require_authenticated(sender).node
@@ -252,12 +264,15 @@ class StorageDesk(Desk):
 
     def begin(self, *arguments, root=None, python=sys.executable, before=(), env=None,
               patient=True, **choices):
-        """An Agent that was started; `choices`: section_key=value; `patient`: see PATIENT."""
+        """An Agent that was started; `choices`: section_key=value; `patient`: see PATIENT, or such
+        a text."""
         config = self.write_config(**choices)
         err = self.directory / f"agent-{self._number}.err"
         with err.open("w") as file:
             process = subprocess.Popen(
-                [*before, python, "-I", "-S", *(["-c", PATIENT] if patient else [str(CLIENT)]),
+                [*before, python, "-I", "-S", *(
+                    ["-c", patient if isinstance(patient, str) else PATIENT] if patient else
+                    [str(CLIENT)]),
                  "harvest", *map(str, arguments),
                  "--root", str(root or self.root), "--node", "oss1", "--config", str(config)],
                 env=self.environment(env), cwd=self.directory, stdin=subprocess.DEVNULL,

@@ -32,11 +32,12 @@ def main(given: dict[str, Any], config: Config, root: str) -> int:
     here = {one.file_system for one in targets.local_targets(root)}
     if "--list" in given:
         wanted = [word for word in words if word in here] or config["harvest.file_systems"]
-        if config["harvest.exports"] == "no":
-            print(targets.listing(root, wanted), end="")
-        else:
-            from iostats.storage.exports_look import exports_in_words
-            print(targets.listing(root, wanted, exports_in_words), end="")
+        from iostats.storage.events_look import events_in_words, look_at_events
+        from iostats.storage.exports_look import exports_in_words
+        more = () if config["harvest.exports"] == "no" else (exports_in_words,)
+        print(targets.listing(root, wanted, *more), end="")
+        if here:
+            print(f"events: {events_in_words(look_at_events(root, config))}")
         return DONE
     if "--server" not in given and words and words[0] in here:
         raise UsageError(f"harvest: expected the site's server before the file systems, got "

@@ -16,6 +16,7 @@ from iostats.base.errors import StateError
 from iostats.base.private_files import read_text
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
+from iostats.doctor.storage_events import examine_events
 from iostats.lustre.job_tags import TagForm
 from iostats.storage.delivery import HOW
 from iostats.storage.exports_look import look_at_exports
@@ -58,6 +59,7 @@ def examine(config: Config, root: str) -> list[Check]:
                                 f"job_id: {error}", "iostats config --check"))
         checks.append(_cleanup(found, config))
         checks += _exports(found, config, root)
+    checks += examine_events(config, root)
     if not config["site.host"]:
         checks.append(Check(NOTE, "site", "no server named: give it to `harvest`, or set [site] "
                                           "host in site.cfg"))

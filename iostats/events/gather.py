@@ -28,6 +28,8 @@ from iostats.events.wall_clock import WallClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from iostats.base.config import Config
 
 Look = namedtuple("Look", "events dropped status more")
@@ -100,7 +102,7 @@ class Gathering:
                 self._tell(self._joiner.take(event, name))
         self._given = sorted(list(self._untold.values())[:MOST_AT_ONCE],
                              key=lambda one: (one.time, one.id))
-        return Look(list(self._given), self._dropped, self._all_status(),
+        return Look(list(self._given), self._dropped, {**self._status, "log": self.log_status()},
                     not at_end or len(self._untold) > len(self._given))
 
     def told(self) -> None:
@@ -161,7 +163,7 @@ class Gathering:
     def _look_at_sources(self, now: float) -> None:
         self._status = {}
         for name, source in self._sources.items():
-            found = source.look(self._place, self._seen.get(name), now)
+            found = self._found_by(source, self._seen.get(name), now)
             self._seen[name] = found.state
             self._pending += [(event, name) for event in found.events]
             for key, value in found.status.items():
@@ -171,6 +173,16 @@ class Gathering:
                         into.setdefault(target, {}).update(about)       # type: ignore
                 else:
                     self._status[key] = value
+
+    def _found_by(self, source: ModuleType, before: object, now: float) -> sources.Found:
+        try:
+            found: sources.Found = source.look(self._place, before, now)
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+            if before is None:
+                raise
+            # A state that another release kept, or that is damaged, is none.
+            found = source.look(self._place, None, now)
+        return found
 
     def _collect(self) -> None:
         for event in self._folder.changed():
@@ -186,12 +198,12 @@ class Gathering:
                 continue
             self._untold[event.id] = latest(before, event) if before else event
 
-    def _all_status(self) -> dict[str, object]:
+    def log_status(self) -> dict[str, object]:
+        """The `log` of Look.status."""
         log = self._log
-        return {**self._status, "log": {
-            "source": log.NAME if log else "none", "why": self._why,
-            "lines": self._lines + self._folder.lines,
-            "lost": self._lost + (log.lost if log else 0)}}
+        return {"source": log.NAME if log else "none", "why": self._why,
+                "lines": self._lines + self._folder.lines,
+                "lost": self._lost + (log.lost if log else 0)}
 
     def _open(self, position: dict[str, object]) -> None:
         """Open the log that [events] kernel_log names, behind `position`."""

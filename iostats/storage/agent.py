@@ -5,18 +5,21 @@ The agent on a storage server: what changed in job_stats, to the site's server, 
                  and (clients.py) of clients  ->  delivery.py  kept on the disk, sent to the site's
                  server
 
-schedule.py says when.  The agent itself keeps no totals.
+schedule.py says when.  The agent itself keeps no totals.  events.py tells what went wrong, in
+threads of its own.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.storage.clients import STATE, Clients
 from iostats.storage.delivery import Delivery, SweepNotKept
 from iostats.storage.encoding import SweepEncoder
+from iostats.storage.events import AgentEvents
 from iostats.storage.schedule import Pace, SweepClock, next_slot, pause_s
 from iostats.storage.targets import local_targets
 
@@ -42,6 +45,7 @@ class Agent:
     Attributes:
         encoder, delivery: what makes the messages, and what sends them.
         clients: what exports say; None where they are not read.
+        events: what went wrong; None where that cannot be kept.
     """
 
     def __init__(self, config: Config, root: str, node: str, server: tuple[str, int],
@@ -49,7 +53,10 @@ class Agent:
         self._config, self._root, self._file_systems = config, root, file_systems
         self._tell = say
         self._said: dict[object, float] = {}
-        self._pace, self._clock = Pace(config["harvest.cpu_percent"]), SweepClock()
+        self._saying = threading.Lock()
+        # Its own thread's: events have a share of their own.
+        self._pace = Pace(config["harvest.cpu_percent"], time.thread_time)
+        self._clock = SweepClock()
         self.encoder = SweepEncoder(
             node, min(_PART_BYTES, config["server.max_message_bytes"] // 5), self._clock,
             self._pace, self._say)
@@ -57,9 +64,16 @@ class Agent:
         self.clients = None if config["harvest.exports"] == "no" else Clients(
             os.path.join(self.delivery.spool.directory, STATE), file_systems, self._clock,
             self._pace, self._say)
+        self.events: AgentEvents | None = None
+        try:
+            self.events = AgentEvents(config, root, node, server, self._say)
+        except (IostatsError, OSError) as error:
+            self._say(f"events are not told: {error}")
 
     def run(self) -> None:
         """Sweep until a signal ends it."""
+        if self.events is not None:
+            self.events.start()
         self.delivery.learn_time()
         last = None
         while True:
@@ -80,6 +94,8 @@ class Agent:
 
     def end(self) -> None:
         """Keep what another agent goes on from."""
+        if self.events is not None:
+            self.events.end()
         if self.clients is not None:
             self.clients.keep(is_last=True)
 
@@ -90,7 +106,10 @@ class Agent:
         return is_all
 
     def once(self) -> None:
-        """One sweep now, and all that waits; NotDelivered where the server did not take it."""
+        """
+        One sweep and one look for events now, and all that waits; NotDelivered where the server
+        did not take it.
+        """
         delivery = self.delivery
         delivery.learn_time()
         every = self._every()
@@ -104,13 +123,15 @@ class Agent:
             time.sleep(min(max(0.05, delivery.retry_at - time.monotonic()), left))
         if delivery.refused:
             raise NotDelivered(delivery.refused)
+        if self.events is not None:
+            self.events.once(max(until, time.monotonic() + 1))
 
     def sweep(self, slot: int, every: int) -> None:
         """
         Read all targets, and let what changed wait; `slot`: when that was due, seconds since 1970.
         """
         self._pace.begin()
-        began_s = time.process_time()
+        began_s = time.thread_time()
         found = local_targets(self._root, self._file_systems)
         if not found and not self._file_systems:
             self._say("no OST and no MDT on this machine, or none that this user may see; waiting "
@@ -134,7 +155,7 @@ class Agent:
         # A full sweep parses every file, and is no measure of those that follow.
         if (self.clients is not None and self._config["harvest.exports"] == "auto"
                 and self.encoder.began > 1):
-            self.clients.took(time.process_time() - began_s, every,
+            self.clients.took(time.thread_time() - began_s, every,
                               self._config["harvest.cpu_percent"])
 
     def _every(self) -> int:
@@ -167,11 +188,12 @@ class Agent:
     def _say(self, text: str, key: object = None) -> None:
         """`text`, once in an hour; `key`: what it is about, where the text has numbers."""
         now, key = time.monotonic(), key or text
-        if now - self._said.get(key, -_SAY_AGAIN_S) < _SAY_AGAIN_S:
-            return
-        if len(self._said) >= _MOST_SAID:
-            self._said = {one: at for one, at in self._said.items() if now - at < _SAY_AGAIN_S}
-            if len(self._said) >= _MOST_SAID:
+        with self._saying:
+            if now - self._said.get(key, -_SAY_AGAIN_S) < _SAY_AGAIN_S:
                 return
-        self._said[key] = now
+            if len(self._said) >= _MOST_SAID:
+                self._said = {one: at for one, at in self._said.items() if now - at < _SAY_AGAIN_S}
+                if len(self._said) >= _MOST_SAID:
+                    return
+            self._said[key] = now
         self._tell(text)

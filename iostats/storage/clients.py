@@ -112,7 +112,7 @@ class Clients:
             self._begin()
 
     def _read(self, found: Sequence[LocalTarget]) -> None:
-        began = time.process_time()
+        began = time.thread_time()
         if any(len(sums.rows) > MOST_KNOWN for sums in self._sums.values()):
             self._say(f"more than {MOST_KNOWN} clients were seen: their amounts begin anew")
             self._begin()
@@ -147,7 +147,7 @@ class Clients:
         self._swept_at, self._swept_ns = swept_at, (wall_ns, self._wall_ns())
         self._is_first = self._may_lag = False
         self._must_keep |= has_ended
-        self.cpu_s, self._is_whole = time.process_time() - began, True
+        self.cpu_s, self._is_whole = time.thread_time() - began, True
         if self._must_keep:
             self.keep()
 

@@ -47,7 +47,8 @@ class Delivery:
     `server`: (host, port) of the site's server; `say`: gets a line, and what it is about where the
     line has numbers; `lost`: gets the run of a message that will not reach the server.  For another
     site's server: `spool`: where messages wait; `signs`: makes the credentials; `who`: what it is
-    called; `taken`: gets the Spooled that it has acknowledged.
+    called; `taken`: gets the Spooled that it has acknowledged; `after_refusal`: what is said to
+    follow from it; `says_away`: whether a line says that the server is away, or back.
 
     Attributes:
         spool: the messages that wait.
@@ -55,6 +56,7 @@ class Delivery:
         port: the server's.
         refused: why the last message was; "" where it was not.
         retry_at: time.monotonic() before which the server is not asked again: it is away.
+        is_older: the server does not know the method of the last message.
     """
 
     def __init__(self, config: Config, node: str, server: tuple[str, int], pace: Pace,
@@ -62,18 +64,21 @@ class Delivery:
                  spool: Spool | None = None,
                  signs: Callable[[], list[auth.Credentials]] | None = None,
                  who: str = "the site's server",
-                 taken: Callable[[Spooled], object] = lambda one: None) -> None:
+                 taken: Callable[[Spooled], object] = lambda one: None,
+                 after_refusal: str = "the next sweep is a full one",
+                 says_away: bool = True) -> None:
         self._config, self._node, self._pace, self._say, self._lost = config, node, pace, say, lost
         self._host, self.port = server
         self.spool = spool if spool is not None else Spool(
             config["harvest.spool_dir"], config["harvest.spool_bytes"], "[harvest]")
-        self._who, self._taken = who, taken
+        self._who, self._taken, self._after_refusal = who, taken, after_refusal
+        self._says_away = says_away
         self._sign = signs or (lambda: auth.client_credentials(
             config, protocol.SITE, config["site.secret"], self._say))
         self.clock, self.refused, self.retry_at = ServerClock(), "", 0.0
         self._grown = 0                        # bytes of changes that the spool has grown by
         self._credentials: list[auth.Credentials] | None = None
-        self._pause_s, self._is_away = _FIRST_PAUSE_S, False
+        self._pause_s, self._is_away, self.is_older = _FIRST_PAUSE_S, False, False
 
     @property
     def is_behind(self) -> bool:
@@ -157,22 +162,26 @@ class Delivery:
         except IostatsError as error:
             if getattr(error, "code", None) in _FINAL:
                 self.refused = str(error)
-                self._say(f"{error}; the next sweep is a full one")
+                self._say(f"{error}; {self._after_refusal}")
                 return USELESS
             self._credentials = None                 # it may be another secret
             self.retry_at = time.monotonic() + self._pause_s * (0.5 + os.urandom(1)[0] / 256)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             self._is_away = True
-            if getattr(error, "code", None) == protocol.METHOD_NOT_FOUND:
+            self.is_older = getattr(error, "code", None) == protocol.METHOD_NOT_FOUND
+            if self.is_older:
                 error = NotDelivered(f"{self._who} is of an older release, which does not "
                                      f"know `{method}`: update it")
-            self._say(f"{error}; {len(self.spool)} messages wait in {self.spool.directory}",
-                      "".join(c for c in str(error) if not c.isdigit()))
+            if self._says_away or self.is_older:
+                self._say(f"{error}; {len(self.spool)} messages wait in {self.spool.directory}",
+                          "".join(c for c in str(error) if not c.isdigit()))
             return LATER
         if self._is_away:
             self._is_away = False
-            self._say(f"{self._who} is back; {len(self.spool)} messages wait")
+            if self._says_away:
+                self._say(f"{self._who} is back; {len(self.spool)} messages wait")
         self.retry_at, self._pause_s, self.refused = 0.0, _FIRST_PAUSE_S, ""
+        self.is_older = False
         if isinstance(answer, dict) and answer.get("taken") is True:
             if answer.get("left_out"):
                 self._say(f"{self._who} has left out: "

@@ -33,7 +33,7 @@ NAME, ROLES = "recovery", ("server",)
 
 
 def look(place: Place, before: Any, now: float) -> Found:
-    """Found: recovery; status: {"targets": {target: {"state": "recovering"}}}."""
+    """Found: recovery; its status is empty: targets.py has it."""
     return found_in(reading(place.root, now), place, before, now)
 
 
@@ -79,8 +79,7 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
             tell(name, [since, origin], _how_it_ended(status), _end(status, since, now))
     for name in [name for name in is_open if name not in seen.targets]:
         tell(name, is_open.pop(name), "was stopped before its clients had come back", now)
-    return Found(events, {"seen": known, "open": is_open},
-                 {"targets": {name: {"state": "recovering"} for name in is_open}})
+    return Found(events, {"seen": known, "open": is_open}, {})
 
 
 def _under_way(status: RecoveryStatus) -> str:

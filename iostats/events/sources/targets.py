@@ -17,6 +17,7 @@ from iostats.events.event import made
 from iostats.events.server_reading import MOST_TARGETS, file_system_of, reading
 from iostats.events.sources import Found
 from iostats.lustre.kernel_log import TARGET_DOWN, TARGET_UP
+from iostats.lustre.recovery_status import UNDER_WAY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,4 +74,6 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
     return Found(events, state, {"targets": {
         **{name: {"state": "down", "clients": None} for name, one in state.items()
            if one[2] is not None},
-        **{name: {"state": "up", "clients": one.clients} for name, one in seen.targets.items()}}})
+        **{name: {"state": "recovering" if one.recovery is not None
+                  and one.recovery.status in UNDER_WAY else "up", "clients": one.clients}
+           for name, one in seen.targets.items()}}})
