@@ -101,6 +101,8 @@ class KernelMessages:
                         raise
                     size = 2 * _PART                    # a record that is longer than any is today
                     continue
+                if not data:
+                    return True
                 if self._is_new and not self._is_next(data, lost):
                     continue
                 last = data

@@ -21,8 +21,6 @@ shape) is parsed once for each target.
 
 from __future__ import annotations
 
-import re
-
 from iostats.events.event import MOST_CLIENTS, Event, made
 from iostats.events.fold import BY_NID, ONE_BY_ONE, PASSED_OVER, SLOWLY, Fold, Shape, fold_of
 from iostats.events.kinds import EVENTS_DROPPED, LOG_LOST
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from iostats.events.wall_clock import WallClock
 
 _HEX = b"0123456789abcdef"
-_NAMED = re.compile(rb"[\w.-]{1,60}-(?:MDT|OST)[0-9a-f]{4}[\w.-]{0,60}")
-_NID_OF_LOCK = re.compile(rb"(?:client at|on nid) (\S{1,80})")
 _LONGEST = 8192                         # bytes of a record
 _MOST_SHAPES = 4096
 _MOST_RECOVERIES = 4096
@@ -108,8 +104,7 @@ class Folder:
         colon = body.find(b": ") + 2
         name = body[colon:body.find(b": ", colon)]
         if b" " in name:
-            named = _NAMED.search(body)
-            name = named[0] if named else b""
+            name = _name_in(body)
         line = self._shapes.get((name, shape))
         window = usec // WINDOW_US
         if line is None:
@@ -134,8 +129,10 @@ class Folder:
             line.window = window
         self._last[line.label] = fold
         if way == BY_NID and fold.kind == kernel_log.EVICTED:
-            nid = _NID_OF_LOCK.search(body)
-            if nid and not known.is_new_lock(line.target, nid[1].decode("ascii", "replace"), usec):
+            timer = body.find(b"evicting client at ")
+            begins = timer + 19 if timer >= 0 else body.find(b" on nid ") + 8
+            nid = body[begins:body.find(b" ", begins)]
+            if not known.is_new_lock(line.target, nid, usec, timer >= 0):
                 return
         fold.count += 1
         if usec > fold.last:
@@ -370,3 +367,14 @@ class Folder:
                 self._touch(fold, usec)
             if fold.kind == kernel_log.EVICTED and len(fold.clients) < MOST_CLIENTS:
                 self._add_clients(fold, data)
+
+
+def _name_in(body: bytes) -> bytes:
+    """The first target's name in a line that does not begin with one; b"" where there is none."""
+    at = body.find(b"-OST")
+    if at < 0:
+        at = body.find(b"-MDT")
+        if at < 0:
+            return b""
+    begins = max(body.rfind(b" ", 0, at), body.rfind(b">", 0, at))
+    return body[begins + 1:at + 8]

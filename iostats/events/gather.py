@@ -125,7 +125,8 @@ class Gathering:
         """
         Of the log, for select(); -1 where there is nothing to wait for.
 
-        Wait a tenth of a second behind each read_log(), or a flood is read line by line.
+        Wait a hundredth of a second behind each read_log(), or a flood is read line by line; not
+        longer, or the ring goes round.
         """
         return self._log.fileno() if self._log is not None else -1
 
@@ -143,6 +144,8 @@ class Gathering:
             except OSError as error:
                 self._close_log(f"{self._log.path}: {private_files.why(error)}")
                 return True
+            if self._log.usec >= 0:
+                self._clock.wall(self._log.usec)        # it ties the log's clock to ours
             if at_end:
                 self._is_at_end, self._end_s = True, began
                 return True
@@ -185,6 +188,7 @@ class Gathering:
         return found
 
     def _collect(self) -> None:
+        self._clock.lines_came(None, None)              # these came at any time since the last
         for event in self._folder.changed():
             self._tell(self._joiner.take(event, LOG))
 

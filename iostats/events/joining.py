@@ -12,7 +12,7 @@ is up ends that it was down; healthy ends not healthy.
 
 from __future__ import annotations
 
-from iostats.events.event import Event, as_json, from_json, latest
+from iostats.events.event import LONGEST_MESSAGE, Event, as_json, from_json, latest
 from iostats.events.kinds import HEALTHY
 from iostats.lustre.kernel_log import (
     CONNECTION_LOST,
@@ -171,7 +171,7 @@ class Joiner:
         """
         count, later = event.count, []
         for when, n in self._logged.pop(event.target, []):
-            if when < event.time - 2.0:
+            if when < event.time - 0.5:
                 continue
             taken = min(count, int(n)) if when <= event.last + 2.0 else 0
             count -= taken
@@ -179,7 +179,10 @@ class Joiner:
                 later.append([when, n - taken])
         if later:
             self._logged[event.target] = later
-        return event._replace(count=count) if count > 0 else None
+        if count in (0, event.count):
+            return event if count else None
+        return event._replace(count=count, message=(
+            f"{event.message}; {event.count - count} of them are in the log")[:LONGEST_MESSAGE])
 
 
 def _is_news(before: Event, now: Event) -> bool:

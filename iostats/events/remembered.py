@@ -18,11 +18,12 @@ WINDOW_US = 10_000_000
 RECOVERY_US = 7_200_000_000             # a recovery of which nothing was heard for so long is over
 _UNMOUNT_US = 600_000_000               # between `Failing over` and `server umount`
 _MOST = 4096                            # of each
+_MOST_LOCKS = 16_384
 _WAYS = ("named", "number", "over")
 
 
 class Remembered:
-    """What was seen, by target, client or thread; at most 4,096 of each, the oldest go."""
+    """What was seen, by target, client or thread; there is a most of each, and the oldest go."""
 
     def __init__(self) -> None:
         self._all: dict[str, dict[str, list[object]]] = {
@@ -66,12 +67,23 @@ class Remembered:
     def recovery_ended(self, target: str) -> None:
         self._all["recovering"].pop(target, None)
 
-    def is_new_lock(self, target: str, nid: str, usec: int) -> bool:
-        """Whether a client's eviction for a lock was not told a moment ago."""
-        key = f"{target} {nid}"
-        before = self._all["locks"].get(key)
-        self.keep("locks", key, [usec])
-        return before is None or not 0 <= usec - int(str(before[0])) <= WINDOW_US
+    def is_new_lock(self, target: str, nid: bytes, usec: int, is_timer: bool) -> bool:
+        """
+        Whether a client's eviction for a lock was not told a moment ago.
+
+        `is_timer`: by the line that each of them has at least once; where there is no room to
+        remember more clients, that line alone is counted.
+        """
+        kept = self._all["locks"]
+        key = f"{target} {nid.decode('ascii', 'replace')}"
+        before = kept.pop(key, None)
+        if len(kept) >= _MOST_LOCKS:
+            oldest, value = next(iter(kept.items()))
+            if 0 <= usec - value[0] <= WINDOW_US:                           # type: ignore
+                return is_timer and before is None
+            del kept[oldest]
+        kept[key] = [usec]
+        return before is None or not 0 <= usec - before[0] <= WINDOW_US     # type: ignore
 
     def was_deactivated(self, line: Shape, usec: int) -> bool:
         """Whether a client's line is of the activation of its target, and tells of no loss."""
