@@ -107,7 +107,6 @@ class SiteEvents:
             self._keep([_event_of(one, now) for one in report.events])
 
     def _keep(self, events: Sequence[Event]) -> None:
-        self._names.see(client for event in events for client in event.clients if "@" in client)
         kept = self._store.keep(events)
         for event in events:                            # of whom no other message may tell
             self._names.see(client for client in event.clients if "@" in client)
