@@ -59,8 +59,8 @@ def fold_of(value: list[object]) -> Fold:
 class Shape:
     """What all lines of one form at one target have in common."""
 
-    __slots__ = ("cause", "device", "file_system", "fold", "kind", "label", "shape", "target",
-                 "way", "window")
+    __slots__ = ("cause", "device", "file_system", "fold", "key", "kind", "label", "shape",
+                 "target", "way", "window")
 
     def __init__(self, label: str, shape: bytes, found: kernel_log.Message | None) -> None:
         self.label, self.window, self.fold = label, -1, None    # type: str, int, Fold | None
@@ -72,6 +72,7 @@ class Shape:
             self.file_system, self.target = found.file_system, found.target
             self.shape = (blake2b(shape, digest_size=8).hexdigest()
                           if found.kind == OTHER else "")
+        self.key = self.target.encode() + b" "
         if self.kind in ONE_BY_ONE or (self.kind == EVICTED and self.cause == "recovery"):
             self.way = SLOWLY
         elif self.kind == EVICTED and self.cause == "lock":

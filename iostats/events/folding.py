@@ -63,6 +63,7 @@ class Folder:
         self.lines = self.skipped = 0
         self._shapes: dict[tuple[bytes, bytes], Shape] = {}
         self._kinds: dict[bytes, str] = {}              # of shapes, for a window that is full
+        self._full: dict[bytes, tuple[int, Fold, str]] = {}     # shape -> (window, Fold, label)
         self._windows = Windows(most)
         self._changed: list[Fold] = []
         self._last: dict[str, Fold | None] = {}
@@ -108,9 +109,16 @@ class Folder:
         line = self._shapes.get((name, shape))
         window = usec // WINDOW_US
         if line is None:
-            line = self._learn(data, at, name, shape, window)
-            if line is None:
-                return
+            full = self._full.get(shape)
+            if full is None or full[0] != window:
+                line = self._learn(data, at, name, shape, usec)
+                full = self._full.get(shape)
+            if line is None and full is not None:
+                full[1].count += 1
+                self._touch(full[1], usec)
+                self._last[full[2]] = full[1]
+        if line is None:
+            return
         way = line.way
         if way == SLOWLY:
             self._take_slowly(data, line, usec, window)
@@ -132,7 +140,7 @@ class Folder:
             timer = body.find(b"evicting client at ")
             begins = timer + 19 if timer >= 0 else body.find(b" on nid ") + 8
             nid = body[begins:body.find(b" ", begins)]
-            if not known.is_new_lock(line.target, nid, usec, timer >= 0):
+            if not known.is_new_lock(line.key + nid, usec, timer >= 0):
                 return
         fold.count += 1
         if usec > fold.last:
@@ -219,27 +227,23 @@ class Folder:
 
     # -- shapes and folds ------------------------------------------------------------------------
 
-    def _learn(self, data: bytes, at: int, name: bytes, shape: bytes, window: int) -> Shape | None:
+    def _learn(self, data: bytes, at: int, name: bytes, shape: bytes, usec: int) -> Shape | None:
         """
-        The Shape of a line of a new form, or at a new target; None where it was counted, in a
-        window that is full, without being parsed.
+        The Shape of a line of a new form, or at a new target; None where there is no room for its
+        event in its window, and it is only to be counted.
         """
         label = data[at + 1:data.find(b": ", at)].decode("ascii")
-        kind = self._kinds.get(shape)
-        if kind and kind not in ONE_BY_ONE and self._windows.is_full(kind, window):
-            usec = int(data[data.rfind(b",", 0, data.find(b",-", 0, at)) + 1:
-                            data.find(b",-", 0, at)])
-            if self._windows.open(window) == window:
-                fold = self._overflow(kind, usec, window)
-                fold.count += 1
-                fold.last = max(fold.last, usec)
-                self._last[label] = fold
-                return None
+        kind, window = self._kinds.get(shape), usec // WINDOW_US
+        if kind and kind not in ONE_BY_ONE and self._windows.is_full(kind, window) and (
+                self._windows.open(window) == window):
+            self._full[shape] = (window, self._overflow(kind, usec, window), label)
+            return None
         found = kernel_log.record(data[:_LONGEST])
         line = Shape(label, shape, kernel_log.message(found) if found else None)
         if len(self._shapes) >= _MOST_SHAPES:
             self._shapes.clear()
             self._kinds.clear()
+            self._full.clear()
         self._shapes[name, shape] = line
         self._kinds[shape] = line.kind
         return line

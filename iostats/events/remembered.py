@@ -27,14 +27,18 @@ class Remembered:
 
     def __init__(self) -> None:
         self._all: dict[str, dict[str, list[object]]] = {
-            "locks": {}, "recovering": {}, "down": {}, "deactivated": {}, "lbugs": {}}
+            "recovering": {}, "down": {}, "deactivated": {}, "lbugs": {}}
+        self._locks: dict[bytes, int] = {}
         self.deactivated = self._all["deactivated"]
 
     def as_json(self) -> dict[str, dict[str, list[object]]]:
-        return self._all
+        locks = {client.decode("latin-1"): [usec] for client, usec in self._locks.items()}
+        return {**self._all, "locks": locks}                                    # type: ignore
 
     def restore(self, kept: dict[str, dict[str, list[object]]]) -> None:
         """Go on from what as_json() gave; of another form: ValueError, TypeError and the like."""
+        for client, (usec,) in kept["locks"].items():
+            self._locks[client.encode("latin-1")] = int(str(usec))
         for name, values in kept.items():
             if name in self._all:
                 self._all[name].update({key: list(value) for key, value in values.items()})
@@ -67,23 +71,22 @@ class Remembered:
     def recovery_ended(self, target: str) -> None:
         self._all["recovering"].pop(target, None)
 
-    def is_new_lock(self, target: str, nid: bytes, usec: int, is_timer: bool) -> bool:
+    def is_new_lock(self, client: bytes, usec: int, is_timer: bool) -> bool:
         """
-        Whether a client's eviction for a lock was not told a moment ago.
+        Whether the eviction of a `client` of a target for a lock was not told a moment ago.
 
         `is_timer`: by the line that each of them has at least once; where there is no room to
         remember more clients, that line alone is counted.
         """
-        kept = self._all["locks"]
-        key = f"{target} {nid.decode('ascii', 'replace')}"
-        before = kept.pop(key, None)
+        kept = self._locks
+        before = kept.pop(client, None)
         if len(kept) >= _MOST_LOCKS:
-            oldest, value = next(iter(kept.items()))
-            if 0 <= usec - value[0] <= WINDOW_US:                           # type: ignore
+            oldest, when = next(iter(kept.items()))
+            if 0 <= usec - when <= WINDOW_US:
                 return is_timer and before is None
             del kept[oldest]
-        kept[key] = [usec]
-        return before is None or not 0 <= usec - before[0] <= WINDOW_US     # type: ignore
+        kept[client] = usec
+        return before is None or not 0 <= usec - before <= WINDOW_US
 
     def was_deactivated(self, line: Shape, usec: int) -> bool:
         """Whether a client's line is of the activation of its target, and tells of no loss."""

@@ -54,15 +54,13 @@ class WallClock:
 
         `printed`: the whole seconds of the wall clock that the line itself shows.
         """
-        guess = self._between(usec)
-        if printed is not None and abs(guess - printed) < _LARGEST_STEP_S:
-            best = min(max(guess, float(printed)), printed + 0.999)
-        else:
-            best = guess
+        guess = best = self._between(usec)
         if self._before is not None and best > self._before:
             best = self._before
         if self._after is not None and best < self._after:
             best = self._after
+        if printed is not None and abs(best - printed) < _LARGEST_STEP_S:
+            best = min(max(best, float(printed)), printed + 0.999)
         if best != guess:
             self.tie(usec, best)
         return best
