@@ -39,6 +39,11 @@ class KernelLog:
                 del self._text[:end]
                 self._gone += end
 
+    def size(self) -> int:
+        """Bytes of the file."""
+        with self._lock:
+            return self._gone + len(self._text)
+
     def read(self, size: int, offset: int) -> bytes:
         """Bytes of the file, from `offset` on."""
         with self._lock:

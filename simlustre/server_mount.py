@@ -53,15 +53,15 @@ class ServerMount(mfusepy.Operations):
 
     def getattr(self, path, fh=None):
         with self._server.lock:
-            files = self._look()
+            files, size = self._look(), 0
             if path[1:] in self._directories:
                 closed = path[1:] == f"root/{DEBUGFS}"
                 mode = stat.S_IFDIR | (DEBUGFS_MODE if closed else 0o555)
             elif path[1:] in files:
-                mode = stat.S_IFREG | files[path[1:]].mode
+                mode, size = stat.S_IFREG | files[path[1:]].mode, files[path[1:]].size()
             else:
                 raise OSError(errno.ENOENT, path)
-        return dict(st_mode=mode, st_ino=self._inode(path[1:]), st_nlink=1,
+        return dict(st_mode=mode, st_ino=self._inode(path[1:]), st_nlink=1, st_size=size,
                     st_uid=os.geteuid(), st_gid=os.getegid(), st_mtime=self._started_ns,
                     st_ctime=self._started_ns, st_atime=self._started_ns, st_blksize=4096)
 

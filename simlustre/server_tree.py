@@ -29,7 +29,7 @@ def files_of(server: StorageServer) -> dict:
         ("version", server.release.version + "\n"), ("jobid_var", server.jobid_var + "\n"),
         ("jobid_name", "%e.%u\n"))}
     files["sys/fs/lustre/health_check"] = File(lambda: server.health + "\n")
-    files["dev/kmsg"] = File(lambda: "", read_at=server.log.read)
+    files["dev/kmsg"] = File(lambda: "", read_at=server.log.read, size=server.log.size)
     for target in server.targets.values():
         files.update(_files_of_target(target))
     return files

@@ -27,13 +27,14 @@ class File:
     """
     `render` gives the text (or bytes) of this moment; `clear` is what a write does, None:
     read-only; `closed` is called when a reader closes it; `read_at(size, offset)` is there for a
-    file that grows while it is open, in place of `render`.
+    file that grows while it is open, in place of `render`, with `size()`.
     """
 
     render: Callable[[], str]
     clear: Optional[Callable[[bytes], None]] = None
     closed: Optional[Callable[[], None]] = None
     read_at: Optional[Callable[[int, int], bytes]] = None
+    size: Callable[[], int] = int
 
     @property
     def mode(self) -> int:
