@@ -377,7 +377,9 @@ def _attend(given: dict[str, Any], config: Config, root: str) -> int:
         print("not started", flush=True)                # nobody has to wait for this node
         raise
     print("started", flush=True)
-    return _stop(given, config, root, wait_for_end.until_end(config["run.grace"]))
+    return _stop(given, config, root, wait_for_end.until_end(
+        config["run.grace"], look=wait_for_end.without_failing(
+            lambda: work_of(given, config, root).looks())))
 
 
 def _show(given: dict[str, Any], config: Config, root: str) -> int:

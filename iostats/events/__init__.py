@@ -13,5 +13,6 @@ It knows nothing of jobs, of messages or of who asks.  `kinds` and `event` say w
     gathering.read_log()             between two looks, when it can be read: the ring does not wait
 
 Standard library only.
-Pure: kinds, event, pieces, fold, remembered, windows, folding, joining, wall_clock.
+Pure: kinds, event, target_history, import_changes, pieces, fold, remembered, windows, folding,
+joining, wall_clock.
 """

@@ -35,7 +35,7 @@ Attributes:
 PLACES = ("sys/kernel/debug/lustre", "proc/fs/lustre", "sys/fs/lustre")
 
 
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
+ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 
 
 def read_all(root: str, source: str, kind: str, filename: str, only: Sequence[str] = (),
@@ -50,10 +50,10 @@ def read_all(root: str, source: str, kind: str, filename: str, only: Sequence[st
     found: dict[str, File] = {}
     refused: dict[str, int | None] = {}
     listed: set[str] = set()
-    for directory, names, code in _directories(root, kind):
+    for directory, names, code in directories(root, kind):
         if code:
             refused.setdefault("", code)
-        for name in _of_file_systems(names, kind, only):
+        for name in of_file_systems(names, kind, only):
             listed.add(name)
             if name in found:
                 continue
@@ -61,7 +61,7 @@ def read_all(root: str, source: str, kind: str, filename: str, only: Sequence[st
             try:
                 found[name] = File(source, name, path, 0, read_text(os.path.join(root, path)))
             except OSError as error:
-                if error.errno not in _ABSENT:
+                if error.errno not in ABSENT:
                     refused[name] = error.errno
     for name in listed - set(found):
         code = refused.get(name, refused.get(""))
@@ -72,7 +72,7 @@ def read_all(root: str, source: str, kind: str, filename: str, only: Sequence[st
     return [found[name] for name in sorted(found)]
 
 
-def _directories(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
+def directories(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int | None]]:
     """(directory from the root, names in it, errno or 0) of each place to look at."""
     for place in PLACES:
         directory = f"{place}/{kind}"
@@ -82,11 +82,11 @@ def _directories(root: str, kind: str) -> Iterator[tuple[str, Sequence[str], int
                               if name.isprintable() and " " not in name], 0
         except OSError as error:
             # debugfs's own root is closed to users (0700): the directory may be there or not.
-            if error.errno not in _ABSENT:
+            if error.errno not in ABSENT:
                 yield directory, (), error.errno
 
 
-def _of_file_systems(names: Sequence[str], kind: str, only: Sequence[str]) -> Sequence[str]:
+def of_file_systems(names: Sequence[str], kind: str, only: Sequence[str]) -> Sequence[str]:
     """Those of `names` whose file system is one of `only`; all where that is empty."""
     if not only:
         return names

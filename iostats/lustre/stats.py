@@ -243,4 +243,4 @@ def split_target_name(name: str) -> tuple[str, str, str] | None:
 
 
 def _is_hex(text: str) -> bool:
-    return bool(text) and all(c in "0123456789abcdef" for c in text)
+    return bool(text) and not text.strip("0123456789abcdef")

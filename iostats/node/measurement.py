@@ -105,9 +105,19 @@ class Work:
     def watch(self, every_s: float) -> None:
         """Read the counters every `every_s` seconds until the job's end; see rates.py."""
         from iostats.node import rates
-        seq, read = self.begun("`watch`").seq, sources.read_at("watch")
-        rates.run(self.kept, seq, lambda: self.snapshot(seq, read, say=lambda text: None), read,
-                  every_s)
+        start, read = self.begun("`watch`"), sources.read_at("watch")
+        rates.run(self.kept, start.seq,
+                  lambda: self.snapshot(start.seq, read, say=lambda text: None), read, every_s,
+                  look=self.looks(start, keep=True))
+
+    def looks(self, start: Snapshot | None = None, keep: bool = False) -> Callable[[], float]:
+        """
+        A function that looks how the node stands with its targets, for `stop`, and returns in how
+        many seconds to look again.  `start`: the one kept, where it is None.
+        """
+        from iostats.node import node_events
+        found = node_events.since(self.kept, start or self.begun("a look"), self.root, self.config)
+        return lambda: found.look(this_node.boot_id(), keep)
 
     def begun(self, what: str) -> Snapshot:
         """The start's Snapshot, without which `what` makes no sense; NoStart, StateError."""
@@ -207,6 +217,7 @@ class Work:
         marks = [mark for mark in marks if mark.seq == start.seq]
         found = report([one._replace(job=self._known_as) for one in (start, *marks, end)],
                        sources.known(), self.root, self.config, about, cut)
+        found.update(self._events(start, end))
         if also_here is not None:
             seen = found["other_jobs"] or 0
             found.update(also_here, other_jobs=max(also_here["other_jobs"], seen))
@@ -223,6 +234,19 @@ class Work:
             # The disk is full: the start snapshot still stands, and the report may yet arrive.
             self.say(str(error))
         return data, path
+
+
+    def _events(self, start: Snapshot, end: Snapshot) -> dict[str, Any]:
+        """What went wrong in between, as members of the report; {} where that fails."""
+        from iostats.node import node_events
+        try:
+            found = node_events.since(self.kept, start, self.root, self.config)
+            found.say = self.say
+            found.take(list(end.files), end.boot_id, end.wall_ns / 1e9)
+            return found.of_report()
+        except Exception as error:                      # the numbers are worth more
+            self.say(f"what went wrong meanwhile is not known: {error!r}")
+            return {}
 
 
 def is_of_its_form(found: object) -> bool:

@@ -295,7 +295,7 @@ def report_of(params: dict[str, Any], ahead_s: float) -> Report:
         {name: SimpleNamespace(**one) for name, one in params.get("series", {}).items()},
         params.get("uptime_s", 0.0),
         [_event(one, ahead_s) for one in params["events"]] if "events" in params else None,
-        params.get("events_dropped", 0))
+        params.get("events_dropped", 0), params.get("events_unseen", ""))
 
 
 def _event(one: dict[str, Any], ahead_s: float) -> SimpleNamespace:

@@ -12,6 +12,7 @@ and ends when the start snapshot `seq` is gone, or that file: with the job's `st
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -40,11 +41,13 @@ LOOK_EVERY_S = 1.0
 
 def run(kept: StartFiles, seq: str, take: Callable[[], Snapshot], sources: dict[str, ModuleType],
         every_s: float, now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep) -> None:
+        sleep: Callable[[float], None] = time.sleep,
+        look: Callable[[], float] = lambda: math.inf) -> None:
     """
     Watch until the start snapshot `seq` of `kept` is gone, or a signal says so.
 
-    `take()` gives a Snapshot of the mounts; `sources` has the one source that it reads.
+    `take()` gives a Snapshot of the mounts; `sources` has the one source that it reads; `look()`
+    sees what went wrong, and tells in how many seconds to look again.
     """
     stopped: list[bool] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -59,6 +62,8 @@ def run(kept: StartFiles, seq: str, take: Callable[[], Snapshot], sources: dict[
         except IostatsError:
             return written                # a full disk: the next look may fit again
 
+    look_in = look()
+    look_at = now() + look_in
     before, due, written = readings(take(), sources)[0], now() + every_s, keep()
     # A `stop` removes root's start for root alone, and what we wrote for everybody.
     while start and start == _identity(kept.loaded_from) and (
@@ -69,6 +74,10 @@ def run(kept: StartFiles, seq: str, take: Callable[[], Snapshot], sources: dict[
             before = _look(series, before, take, sources, every_s, at)
             due += every_s * (1 + max(0, int((at - due) / every_s)))       # what was missed is
             written = keep()
+        look_at = min(look_at, at + look_in)
+        if at >= look_at:
+            look_in = look()
+            look_at = at + look_in
         if is_last:
             break
         sleep(max(0.0, min(LOOK_EVERY_S, due - now())))

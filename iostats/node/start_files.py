@@ -4,6 +4,7 @@ What a node keeps between `start` and `stop`: files in a directory that is this 
     DIRECTORY/JOB%20NODE.start          the start snapshot, see snapshot.py
     DIRECTORY/JOB%20NODE.mark.0001      the snapshot at a mark, likewise
     DIRECTORY/JOB%20NODE.watch          what `watch` has seen so far
+    DIRECTORY/JOB%20NODE.events         what went wrong so far: node_events.py
     DIRECTORY/JOB%20NODE.SEQ.delta      a report that still has to be delivered, as it is sent
     DIRECTORY/JOB%20NODE.journal        what the job's server on this node has counted: journal.py
     PUBLIC/JOB%20NODE.start          root's `start --public`: everybody may read it
@@ -54,6 +55,7 @@ class StartFiles:
         self._path = os.path.join(directory, self._stem)
         self.start_path = self.loaded_from = self._path + ".start"
         self.watch_path = self._path + ".watch"
+        self.events_path = self._path + ".events"
         self.journal_path = self._path + ".journal"
         self.public_path = public_dir and os.path.join(public_dir, self._stem + ".start")
 
@@ -114,14 +116,18 @@ class StartFiles:
         """Keep what `watch` has seen so far."""
         self._write(self.watch_path, data, replace=True)
 
+    def keep_events(self, data: bytes) -> None:
+        """Keep what went wrong so far."""
+        self._write(self.events_path, data, replace=True)
+
     def load(self, path: str) -> bytes | None:
         """The bytes of one of our files, or None when it is not there."""
         return _load(path)
 
     def forget_start(self) -> None:
-        """Remove the start snapshot, and what `mark` and `watch` kept."""
+        """Remove the start snapshot, and what `mark`, `watch` and looks for events kept."""
         # The start last: a crash in between leaves nothing behind that no `stop` would remove.
-        for path in (*self.marks(), self.watch_path, self.start_path):
+        for path in (*self.marks(), self.watch_path, self.events_path, self.start_path):
             forget(path)
 
     def forget_pieces(self) -> None:
@@ -131,8 +137,9 @@ class StartFiles:
                 forget(os.path.join(self.directory, name))
 
     def forget_watch(self) -> None:
-        """Remove what `watch` has seen."""
+        """Remove what `watch` has seen, rates and events."""
         forget(self.watch_path)
+        forget(self.events_path)
 
     def delta_path(self, seq: str) -> str:
         """Where the report of the start `seq` waits."""

@@ -114,6 +114,8 @@ class Totals:
         if refusal:
             self.refuse(refusal[0], report.node)
             return Outcome(False, refusal[1])
+        if report.events_unseen:
+            self._note(f"events: {report.events_unseen}", node)
         self.events.add(node, report,
                         None if report.other_jobs else part.started + SENT_WITHIN_S)
         if report.reason:

@@ -11,8 +11,8 @@ _EQUAL_S = 1e-3                     # seconds since boot are rounded, and have n
 
 Report = namedtuple("Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s mounts "
                               "deltas dirty_bytes other_jobs phases series uptime_s events "
-                              "events_dropped",
-                    defaults=(None, None, None, None, 0.0, None, 0))
+                              "events_dropped events_unseen",
+                    defaults=(None, None, None, None, 0.0, None, 0, ""))
 Report.__doc__ = """
 What a node says of its work, as in docs/wire.md; the server has it as a type of its own.
 
@@ -26,6 +26,7 @@ Attributes:
         events/event.py's Event, times by the server's clock, in the order of time; None: it does
         not look for events.
     events_dropped: how many more there were.
+    events_unseen: what could not be seen, and why, in the same words on all nodes; "".
 """
 
 

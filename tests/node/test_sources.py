@@ -116,7 +116,7 @@ def test_each_letter_and_title_is_of_one_source():
 
 def test_what_is_not_read_at_the_start_is_not_imported_by_a_start():
     """after_start/ is left alone then."""
-    assert {"pcc", "state"} == SOURCES.keys() - AT_START.keys()
+    assert {"pcc"} == SOURCES.keys() - AT_START.keys()
     assert ["llite"] == list(sources.read_at("watch"))
     assert SOURCES == sources.read_at("mark") == sources.read_at("stop")
 

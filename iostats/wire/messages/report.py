@@ -109,6 +109,7 @@ class NodeReport(msgspec.Struct):
     # None: the node does not look for events, as those of earlier releases.
     events: Optional[Annotated[list[ReportedEvent], msgspec.Meta(max_length=MOST_EVENTS)]] = None
     events_dropped: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    events_unseen: _Why = ""
 
 
 def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -> None:
@@ -144,6 +145,7 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
     if not -_MOST_SECONDS <= report.ended <= _MOST_SECONDS:
         raise WireError(protocol.INVALID_PARAMS, (
             f"expected `ended` less `clock_ahead_s` from -1e12 to 1e12, got {report.ended:g}"))
+    report.events_unseen = one_line(report.events_unseen)[:500]
     for event in report.events or ():
         tidy_event(event, report.node, report.clock_ahead_s)
 
