@@ -14,18 +14,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
+from events_messages import event, params
 from processes import BEFORE, new_job, until, write_tree
 from site_desk import SiteDesk, a_report, script
 from storage import StorageServer, moved
 from trees import ROOT
 
-from iostats.cli import jobs, mail, node, query, report, run, server, store, top
+from iostats.cli import events, jobs, mail, node, query, report, run, server, store, top
+from iostats.wire import client, protocol
 
 HELP = {"iostats_client.py": node.HELP, "iostats_server.py": server.HELP, "iostats run": run.HELP,
         "iostats report": report.HELP, "iostats jobs": jobs.HELP, "iostats top": top.HELP,
-        "iostats query": query.HELP, "iostats store": store.HELP, "iostats mail": mail.HELP}
+        "iostats events": events.HELP, "iostats query": query.HELP, "iostats store": store.HELP,
+        "iostats mail": mail.HELP}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")),
          ROOT / "benchmarks/README.md"]
 
@@ -59,9 +63,10 @@ NOT_RUN = {
 }
 # Those that go on until they are stopped; they are stopped when they have begun.
 ENDLESS = (r"iostats_client\.py harvest admin1 .*", r"iostats_server\.py (?!--print-port).*",
-           r"iostats top (?!.*(--once|--help|--json|--statsfile)).*")
+           r"iostats top (?!.*(--once|--help|--json|--statsfile)).*", r"iostats events -f.*")
 # Exit status of those that do not end with 0.
-STATUS = {r"iostats(_client\.py)? doctor.*": "[01]"}      # it finds that there is no reader here
+STATUS = {r"iostats(_client\.py)? doctor.*": "[01]",      # it finds that there is no reader here
+          r"iostats(_client\.py)? events --local.*": "[01]"}         # and no kernel's log there
 
 
 def commands_of(block):
@@ -155,13 +160,18 @@ sys.exit(main())
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A site's server that knows jobs 4711, 4711_3 and 4712, and a storage server's sweeps."""
+    """
+    A site's server that knows jobs 4711, 4711_3 and 4712, a storage server's sweeps, and an event.
+    """
     with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
         desk.configure(site_deadline="0.3", harvest_interval=1, harvest_spool_dir=desk.directory)
         desk.site()
         for job in ("4711", "4711_3", "4712"):
             desk.send(a_report(job, "nid1", about={"nodes": "nid1"}))
             until(lambda job=job: desk.records(job), what=f"the record of {job}")
+        for one in params([event(23, at=time.time() - 41)], made_at=time.time()):
+            client.call("127.0.0.1", desk.port, protocol.SITE, desk.signs(), "oss1",
+                        "packed_events", one)
         # Under the name of those who run the examples: two agents of one target are one too many.
         desk.oss = StorageServer(desk, "login1")
         others = {f"io.{number}": moved(37) for number in range(100)}        # two pages of query a

@@ -185,7 +185,8 @@ def what_in_words(event: Event, names: dict[str, str] | None = None,
         if room is None or len(text) < room:
             break
     message = event.message
-    if room is not None and event.target and message.startswith(event.target):
+    place = event.target or event.file_system
+    if room is not None and place and message.startswith(place):
         device, colon, said = message.partition(": ")
         message = said if colon and " " not in device else message
     return text + (f": {message}" if message else "")

@@ -59,7 +59,7 @@ def rows_of(answer: dict[str, Any], apart: bool = False) -> list[dict[str, Any]]
                 "node": one["node"], "file_system": one["file_system"], "targets": [],
                 "since": one["since"], "down_s": 0.0, "state": one["state"], "why": one["why"],
                 "nids": [], "told_by": one["told_by"]}
-        row["targets"].append(one["target"])
+        row["targets"] += [one["target"]] if one["target"] else []
         row["nids"] += [nid for nid in one["nids"] if nid not in row["nids"]]
         row["since"] = min(row["since"], one["since"])
         row["down_s"] = max(0.0, now - row["since"])

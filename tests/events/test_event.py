@@ -174,3 +174,9 @@ def test_where_there_is_little_room_the_target_stands_once(message, found):
                              message=message)
     assert found == what_in_words(event, room=10)
     assert f"lbug scratch-OST0003 nid1: {message}" == what_in_words(event)
+
+
+def test_where_there_is_little_room_a_file_system_stands_once():
+    event = EVICTED._replace(kind="data_lost", clients=(), count=1, skipped=0, cause="", target="",
+                             message="scratch: dirty page discard: x")
+    assert "data_lost scratch: dirty page discard: x" == what_in_words(event, room=80)
