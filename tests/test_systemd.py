@@ -309,6 +309,10 @@ def test_the_agent_of_a_storage_server_runs_and_its_sweeps_arrive(site):
         return json.loads(done.out)["rows"] if done.status == 0 else []
     site.until(rows, HARVEST, SITE)
     assert ["4733"] == [row["job"] for row in rows()]
+    # Events: the unit lets it read the kernel's log, where this machine has one.
+    assert "kernel's log cannot be read" not in site.journal(HARVEST)
+    doctor = json.loads(site("iostats_client.py", "doctor", "--json").out)["checks"]
+    assert not [one for one in doctor if one["name"] == "events" and one["state"] == "problem"]
     site("systemctl", "restart", HARVEST, status=0)
     assert "active" == site.is_active(HARVEST)
     assert 0o700 == site.path("/var/lib/iostats/harvest").stat().st_mode & 0o7777
