@@ -9,8 +9,13 @@ import pytest
 from events_messages import NOON, event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trees import samples, shared
 
+from iostats.base.config import Config
 from iostats.events.event import latest
+from iostats.events.gather import Gathering
+from iostats.lustre import kernel_log
+from iostats.lustre.imports import CONNECTED, parse_state
 from iostats.site.events.connections import Connections
 
 OST, MDT = "scratch-OST0003", "scratch-MDT0000"
@@ -47,6 +52,8 @@ LOST, EVICTED, UNCLEAR = (("nid00011", OST), "lost"), (("nid00011", OST), "evict
     ([own("connection_lost", 100, last=150, over=143)], LOST),          # lost again
     ([own("connection_restored", 99.5), own("connection_lost", 100)], LOST),
     ([evicted(100), own("evicted", 123, over=123)], None),
+    ([evicted(100), own("evicted", 123)], UNCLEAR),     # it had an answer, whatever it was
+    ([own("evicted", 123), own("connection_restored", 123.5)], None),
     ([evicted(100), own("evicted", 101, over=101)], UNCLEAR),           # two clocks
     ([evicted(100), own("connection_restored", 99)], UNCLEAR),
     ([evicted(100), own("connection_restored", 97)], EVICTED),
@@ -59,7 +66,7 @@ LOST, EVICTED, UNCLEAR = (("nid00011", OST), "lost"), (("nid00011", OST), "evict
     ([evicted(100), event("o", "other", 105, clients=(A,))], EVICTED),
     ([evicted(100, "0@lo")], None),
     ([event("u", at=100, cause="unknown", count=23)], None),
-], ids=range(17))
+], ids=range(19))
 def test_one_connection(events, expected):
     rows = gone_after(*events)
     assert ({} if expected is None else dict([expected])) == {
@@ -81,6 +88,47 @@ def test_clients_without_a_name_are_counted():
     found.add(event("u", at=100, cause="unknown", count=23))
     assert [("scratch", OST, 109, 9_998, "oss1"), ("scratch", OST, 100, 23, "oss1")] == (
         found.unnamed)
+
+
+def as_kmsg(path):
+    """What /dev/kmsg gave when dmesg printed this file."""
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines()):
+        found.append(b"4,%d,%d,-;%s\n" % (number, kernel_log.dmesg_line(line).usec,
+                                          line.partition(b"] ")[2]))
+    return b"".join(found)
+
+
+@pytest.mark.parametrize("path", samples("captures", "*/*/dmesg.txt") + samples(
+    "captures", "*/*/*/dmesg.txt"))
+def test_what_the_logs_of_a_real_lustre_say_is_how_its_connections_stand(tmp_path, path):
+    """
+    A target is `lost` where its `state` is neither FULL nor IDLE; without a row it is one of these.
+    """
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kmsg").write_bytes(as_kmsg(path))
+    found = Connections(lambda nid: nid)
+    for one in Gathering(str(tmp_path), Config(), "a-node", "a-boot", None).look().events:
+        found.add(one)
+    rows = {one.target: one.state for one in found.gone() if one and one.node == "a-node"}
+    states = {one.parent.name.rpartition("-")[0].rpartition("-")[0]: parse_state(
+        one.read_bytes()).state for kind in ("osc", "mdc")
+        for one in path.parent.glob(f"**/{kind}/*/state")}
+    # One that was not mounted just then has no state.
+    assert {target for target, state in states.items() if state not in CONNECTED} == {
+        target for target in states if rows.get(target) == "lost"}
+
+
+def test_a_real_client_that_was_killed(tmp_path):
+    """The log has no line of OST0000, and no one has heard of c2 since."""
+    (tmp_path / "dev").mkdir()
+    log = shared("captures", "2.17.57-c", "s09_killed_and_evicted", "server", "dmesg.txt")
+    (tmp_path / "dev/kmsg").write_bytes(as_kmsg(log))
+    found = Connections(lambda nid: {"10.77.0.12@tcp": "c2"}.get(nid, nid))
+    for one in Gathering(str(tmp_path), Config(), "server", "a-boot", None).look().events:
+        found.add(one)
+    assert [("c2", "lustre-MDT0000", "evicted"), ("c2", "lustre-OST0001", "evicted")] == sorted(
+        (one.node, one.target, one.state) for one in found.gone() if one)
 
 
 class World:

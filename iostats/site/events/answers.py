@@ -8,7 +8,7 @@ from __future__ import annotations
 from iostats.base.cooperative import AT_ONCE
 from iostats.base.errors import StateError, WireError, one_line
 from iostats.load.ranking import natural
-from iostats.lustre.kernel_log import CONNECTION_LOST
+from iostats.lustre.kernel_log import CONNECTION_LOST, EVICTED
 from iostats.site.events.connections import (
     CLOCKS_DIFFER_S,
     GONE_EVICTED,
@@ -154,6 +154,7 @@ def _down(one: Gone, is_active: Optional[bool]) -> dict[str, Any]:
             "evicted, as it says" if one.told_by == one.node else
             f"evicted by {one.told_by}{how}")
     since = (f"; did I/O at {one.file_system} since" if is_active else
+             ", as it connected anew" if one.told_by == one.node and one.kind == EVICTED else
              "; came back at about that time" if state == UNCLEAR else
              "; not heard of since" if state == GONE_EVICTED else "")
     return {**one._asdict(), "state": state, "active": is_active, "why": one_line(told + since)}

@@ -2,10 +2,14 @@
 Who is not connected now, as far as events tell: of each client and each target, when the connection
 was lost for the last time, and when it was there again.
 
-    gone      a storage server has evicted the client; or a client says that it was evicted, or that
-              it lost the connection; and not that this was over afterwards
+    gone      a storage server has evicted the client; or a client says that it lost the connection;
+              and not that this was over afterwards
     back      the event that says so was over; or the client says that the connection is restored;
               or the storage server says that it reconnects
+
+A client says that it was evicted when a storage server answers its attempt to connect anew: mostly
+it is connected then, and of one that had been idle the log says no more.  (In 2.17 also where the
+answer is a refusal.)  So that is both, at that moment.
 
 Each of these is known as lying between two moments: of an event that is about several clients it is
 not known which of them was when.  Two moments that one machine tells are in their true order; those
@@ -20,6 +24,9 @@ of two machines only where they are further apart than clocks differ.  So a conn
 A storage server's log has nothing of a client that was evicted and connects as a new one, and a
 client says it only at the end of a job, or while `watch` or `iostats run` are at work: so
 `evicted` says that nothing was heard of its return, and not that it is away.
+
+Source: ptlrpc_connect_interpret(), ptlrpc_import_recovery_state_machine(), ptlrpc/import.c, 2.5.3
+and 2.17.0.
 """
 
 from __future__ import annotations
@@ -169,6 +176,8 @@ class Connections:
             found.back = _with(found.back, is_own, event.over, event.over)
             if event.over >= event.last:
                 return
+        if event.kind == EVICTED and is_own:
+            found.back = _with(found.back, is_own, since, event.last)
         found.gone = _with(found.gone, is_own, since, event.last)
         told = (event.last, event.kind, event.cause, event.node)
         if found.last is None or told > found.last:
