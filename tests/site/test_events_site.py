@@ -247,6 +247,10 @@ def test_a_user_sees_what_happened_to_the_nodes_of_an_own_job(inside, of_alice):
         event("all", "target_down", NOON - 60, message="by admin"),
         event("elsewhere", "target_down", NOON - 60, fs="work", target="work-OST0000")]
     send(inside, told, status=STATUS)
+    # What a node says of a whole file system is its own word, and not of another's job.
+    inside.send("4799", "nid00099", events=[as_json(
+        event("forged", "target_down", NOON - 60, "nid00099"))])
+    inside.server._commit()
     found = {row["id"]: row for row in of_alice(job="4711")["result"]["events"]}
     assert {told[0].id, told[1].id, told[5].id} == found.keys()
     assert ([A], ["nid00011"], f"client {A}") == tuple(

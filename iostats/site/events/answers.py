@@ -84,7 +84,7 @@ class EventAnswers:
         servers = []
         for node, teller in sorted(self._events.tellers.of.items()):
             if (nodes and node not in nodes) or (file_systems and file_systems.isdisjoint(
-                    self._events.tellers.served(node))):
+                    self._events.tellers.served(node) or ())):
                 continue
             servers.append({"node": node, "heard": teller.heard, "every": teller.every,
                             "late": teller.is_late(now), "made": teller.made,

@@ -133,12 +133,12 @@ def _named_in(parts: Iterable[JobPart]) -> list[str]:
 
 def filter_of(ask: EventsParams, node_of: Callable[[str], str],
               runs: Iterable[JobPart] | None,
-              served: Callable[[str], Collection[str]]) -> Callable[[Event], bool]:
+              served: Callable[[str], Collection[str] | None]) -> Callable[[Event], bool]:
     """
     Whether an Event is asked for, but for its time and severity.
 
     `node_of(nid)`: the node's name, or the NID; `runs`: of the job that is asked for;
-    `served(node)`: the file systems of a storage server.
+    `served(node)`: the file systems of a storage server, None for another machine.
     """
     file_systems, kinds = frozenset(ask.file_systems), frozenset(ask.kinds)
     targets, nodes = frozenset(ask.targets), frozenset(ask.nodes)
@@ -146,7 +146,7 @@ def filter_of(ask: EventsParams, node_of: Callable[[str], str],
 
     def is_asked(event: Event) -> bool:
         if file_systems and event.file_system not in file_systems and (
-                event.file_system or file_systems.isdisjoint(served(event.node))):
+                event.file_system or file_systems.isdisjoint(served(event.node) or ())):
             return False
         if (kinds and event.kind not in kinds) or (targets and event.target not in targets):
             return False
@@ -158,10 +158,11 @@ def filter_of(ask: EventsParams, node_of: Callable[[str], str],
     return is_asked
 
 
-def is_of_job(event: Event, part: JobPart, served: Callable[[str], Collection[str]]) -> bool:
+def is_of_job(event: Event, part: JobPart,
+              served: Callable[[str], Collection[str] | None]) -> bool:
     """
     Whether an event concerns a run of a job: in its time, told by a node of it or of such a node;
-    or of a target that all of its file system depend on.
+    or of a target that all of its file system depend on, as a storage server tells.
     """
     end = max(event.last, event.time if event.over is None else event.over)
     if end < part.since or event.time > part.until:
@@ -171,11 +172,11 @@ def is_of_job(event: Event, part: JobPart, served: Callable[[str], Collection[st
         return True
     if event.clients or event.kind not in OF_ALL:
         return False
-    if part.file_systems is None:
-        return bool(event.file_system or served(event.node))
-    if event.file_system:
-        return event.file_system in part.file_systems
-    return not part.file_systems.isdisjoint(served(event.node))
+    here = served(event.node)
+    if here is None:
+        return False
+    used = {event.file_system} if event.file_system else here
+    return bool(used) if part.file_systems is None else not part.file_systems.isdisjoint(used)
 
 
 def for_user(event: Event, is_storage_server: Callable[[str], bool],

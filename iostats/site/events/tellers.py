@@ -76,9 +76,9 @@ class Tellers:
                 name.rpartition("-")[0] for name in teller.status.get("targets", ())
                 if "-" in name)
 
-    def served(self, node: str) -> Collection[str]:
-        """The file systems whose targets a storage server has told of."""
-        return self._served.get(node, frozenset())
+    def served(self, node: str) -> Collection[str] | None:
+        """The file systems whose targets a storage server has told of; None for another machine."""
+        return self._served.get(node)
 
     def hear(self, node: str, head: EventsHead, made: float, now: float) -> None:
         """It has sent a message that was made then; on the disk with the next commit."""
