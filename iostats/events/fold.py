@@ -70,7 +70,8 @@ class Shape:
         else:
             self.kind, self.cause, self.device = found.kind, found.cause, found.device
             self.file_system, self.target = found.file_system, found.target
-            self.shape = (blake2b(shape, digest_size=8).hexdigest()
+            # The first line alone: journald and files have no more.
+            self.shape = (blake2b(shape.partition(b"\n")[0], digest_size=8).hexdigest()
                           if found.kind == OTHER else "")
         self.key = self.target.encode() + b" "
         if self.kind in ONE_BY_ONE or (self.kind == EVICTED and self.cause == "recovery"):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import time
 
@@ -34,7 +35,8 @@ _WITHIN_S = 20.0                        # without a byte from journalctl
 _LONGEST = 1 << 18                      # bytes of an entry
 _LONGEST_TEXT = 4096
 _LONGEST_CURSOR = 1000
-_OURS = (b"Lustre", b"LNet", _MISSED.encode())
+# In an entry that is ours; a message that is no text is an array of numbers.
+_OURS = re.compile(rb'Lustre|LNet|"MESSAGE" ?: ?\[|' + _MISSED.encode())
 
 
 class JournalMessages:
@@ -76,11 +78,11 @@ class JournalMessages:
             cursor = _cursor(line)
             if cursor:
                 self.cursor = cursor
-            if not any(word in line for word in _OURS):
+            if not _OURS.search(line):
                 continue
             try:
                 entry = json.loads(line)
-                found = _record(entry)
+                found = record_of(entry)
             except (ValueError, RecursionError, TypeError, AttributeError):
                 continue
             if found is None:
@@ -167,7 +169,7 @@ def _cursor(line: bytes) -> str:
     return cursor.decode("ascii", "replace") if len(cursor) <= _LONGEST_CURSOR else ""
 
 
-def _record(entry: dict[str, object]) -> tuple[bytes, int, int] | None:
+def record_of(entry: dict[str, object]) -> tuple[bytes, int, int] | None:
     """(record of /dev/kmsg, the log's time, lines missed before it) of an entry; None: neither."""
     text = entry.get("MESSAGE")
     if entry.get("MESSAGE_ID") == _MISSED and entry.get("_TRANSPORT") == "driver":
