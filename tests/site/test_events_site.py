@@ -7,6 +7,7 @@ import base64
 import random
 import threading
 import time
+import zlib
 
 import pytest
 from events_messages import NOON, STATUS, event, ids, params, send
@@ -18,6 +19,7 @@ from site_inside import Inside, answer_to
 from site_store import fill_up, make_room
 
 from iostats.base.errors import IostatsError, WireError
+from iostats.base.job_facts import ENDED, RUNNING, Facts
 from iostats.events.event import as_json
 from iostats.server.rpc_server import Caller
 from iostats.wire import client, protocol
@@ -265,6 +267,28 @@ def test_a_user_sees_what_happened_to_the_nodes_of_an_own_job(inside, of_alice):
     kept = inside.server.events.of_job(["nid00011"], ["scratch"], NOON - 110, NOON - 10)
     assert ([told[5].id, told[0].id, told[1].id], 0) == (
         [one.id for one in kept.events], kept.more)
+
+
+def test_a_job_that_runs_or_has_no_report_is_known_by_the_batch_system(inside, of_alice):
+    """And one whose record is damaged is one line of error."""
+    runs = inside.server.all_jobs.runs
+    runs.see([Facts(job="4800_7", raw_job="4811", user="alice", nodes="nid[00011-00012]",
+                    state=RUNNING, started=NOON - 100.0),
+              Facts(job="4812", raw_job="4812", user="bob", nodes="nid00012", state=ENDED,
+                    started=NOON - 300.0, ended=NOON - 200.0)], (), NOON)
+    told = [event(1, at=NOON - 150, clients=(A,)), event(2, at=NOON - 50, clients=(A,)),
+            event(3, at=NOON - 250, clients=(B,)), event(4, at=NOON - 250, clients=(A,))]
+    send(inside, told, status=STATUS)
+    assert [told[1].id] == ids(asked(inside, job="4811")) == ids(asked(inside, job="4800_7"))
+    assert [told[2].id] == ids(asked(inside, job="4812"))
+    assert [told[1].id] == ids(of_alice(job="4811")["result"])
+    assert "no job 4812 of alice" in of_alice(job="4812")["error"]["message"]
+    inside.send("4711", "nid00011", about={"user": "alice", "nodes": "nid00011"})
+    inside.now += 600
+    inside.make_records()
+    inside.store.change("UPDATE jobs SET record = ? WHERE job = '4711'", (zlib.compress(b"[]"),))
+    with pytest.raises(WireError, match="the record of job 4711 cannot be understood"):
+        asked(inside, job="4711")
 
 
 def test_too_many_events_of_a_job_are_counted_and_the_worst_are_there(inside):

@@ -13,6 +13,7 @@ from iostats.wire.messages.events_encoder import MAGIC, PROTOCOL
 from iostats.wire.messages.report import tidy_event
 from iostats.wire.messages.sweep_decoder import PackedSweep, inflated
 
+_LONGEST = 500                      # characters of an error
 _head_of = msgspec.json.Decoder(EventsHead).decode
 
 
@@ -25,7 +26,12 @@ def decoded_events(packed: PackedSweep, most: int) -> ReceivedEvents:
     if data[:len(MAGIC)] != MAGIC:
         raise ValueError(f"expected {MAGIC.decode()!r} at the beginning, got "
                          f"{data[:len(MAGIC)].decode('ascii', 'replace')!r}")
-    head = _head_of(data[len(MAGIC):])
+    try:
+        head = _head_of(data[len(MAGIC):])
+    except msgspec.ValidationError as error:        # which may quote what it has found, all of it
+        text = str(error)
+        raise ValueError(text if len(text) <= _LONGEST else
+                         f"{text[:_LONGEST // 2]} ... {text[-_LONGEST // 2:]}") from None
     if head.protocol != PROTOCOL:
         raise ValueError(f"expected protocol {PROTOCOL}, got {head.protocol}; use one release on "
                          f"all servers")
