@@ -51,7 +51,7 @@ def _sentence(one: JobEvent) -> str:
     if one.kind == EVICTED:
         were = "was" if one.node_count == 1 else "were"
         return (f"{one.nodes} {were} evicted by {one.target or one.file_system} {at}; what was "
-                f"written there and not yet sent was thrown away")
+                f"written there and not yet sent, if anything, was thrown away")
     where = f" of {one.file_system}" if one.file_system else ""
     return (f"{one.nodes} threw away data{where} that was not yet sent, {at}"
             + ("" if one.data == LOST else "; it may be another job's")
@@ -80,7 +80,7 @@ def lines(record: Record, labels: dict[str, str], form: str, long: bool) -> list
     if any(group[0].kind == EVICTED and group[0].nodes for group in shown):
         parts.append("note: an eviction fails all operations in progress at that target")
     if any(not group[0].is_certain for group in shown):
-        parts.append(f"note: {_UNKNOWN}: it is not known whether it hit this job's nodes")
+        parts.append(f"note: {_UNKNOWN}: it is not known whether this job's nodes were hit")
     return parts
 
 
@@ -114,8 +114,7 @@ def _what(group: Sequence[JobEvent]) -> str:
     text = _WORDS.get(first.kind, first.kind.replace("_", " "))
     if first.kind == EVICTED:
         if not first.nodes and first.clients:
-            text = f"evicted {max(one.clients or 0 for one in group):,} " + (
-                "clients" if first.clients > 1 else "client")
+            return f"{max(one.clients or 0 for one in group):,} evicted"
         text += _BY_CAUSE.get(first.cause, "")
     # Of one node at one target, or of one target: else it is the number of these.
     often = max(one.count // max(1, one.node_count) for one in group)
