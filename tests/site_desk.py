@@ -42,12 +42,14 @@ import sys
 from iostats.site import harvest_intake, job_lifecycle, job_lives, job_times
 from iostats.site import open_jobs, records
 from iostats.cli import server
+from iostats.site.events import late_events
 job_lifecycle.WRITES_BACK_S = job_times.WRITES_BACK_S = 2.0    # there is nothing to write back
 harvest_intake.LATE_S = 600.0
 job_lives.ASK_EVERY_S = job_lives.ASK_BUSY_EVERY_S = job_lives.LOOK_EVERY_S = 0.5
 open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03
 records.LOOK_EVERY_S = 0.01
 records.AGAIN_S = 1.0
+late_events.LOOK_S = 0.2
 sys.exit(server.main())
 """
 THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "read_calls": 23, "write_calls": 37}
