@@ -11,6 +11,7 @@ from datetime import datetime
 
 from iostats.base.units import duration_text
 from iostats.events.kinds import INFO
+from iostats.lustre.kernel_log import CONNECTION_LOST
 from iostats.report.text_table import table
 from iostats.totals.job_events import EVICTED, LOST, MAY_BE, importance
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from iostats.totals.record import JobEvent, Record
 
 MOST_SHOWN = 5                      # without --long
+_CLOCKS_S = 5.0                     # by which those of two machines may differ
 _TOGETHER_S = 60.0                  # the same at several targets, from the first one on
 _UNKNOWN = "?"
 _WORDS = {
@@ -63,7 +65,9 @@ def lines(record: Record, labels: dict[str, str], form: str, long: bool) -> list
     if not record.events and not record.events_more:
         return []
     groups = _grouped(record.events or ())
-    shown = groups if long else [one for one in groups if one[0].severity > INFO][:MOST_SHOWN]
+    shown = groups if long else [
+        one for one in groups if one[0].severity > INFO
+        and not any(_is_part_of(one, other) for other in groups)][:MOST_SHOWN]
     parts = ["Events during this job:"]
     if shown:
         days = {_local(group[0].time)[:10] for group in shown} | {_local(record.job.started)[:10]}
@@ -98,6 +102,16 @@ def _grouped(events: Iterable[JobEvent]) -> list[list[JobEvent]]:
     return sorted(found, key=lambda group: importance(group[0]))
 
 
+def _is_part_of(group: Sequence[JobEvent], other: Sequence[JobEvent]) -> bool:
+    """Whether a connection was lost by an eviction, or before it and until then."""
+    lost, evicted = group[0], other[0]
+    over = lost.time if lost.over is None else lost.over
+    return (lost.kind == CONNECTION_LOST and evicted.kind == EVICTED
+            and lost.nodes == evicted.nodes
+            and {one.target for one in group} <= {one.target for one in other}
+            and lost.time - _CLOCKS_S <= evicted.time <= over + _CLOCKS_S)
+
+
 def _row(group: Sequence[JobEvent], labels: dict[str, str]) -> tuple[str, ...]:
     first = group[0]
     label = labels.get(first.file_system, first.file_system)
@@ -130,6 +144,8 @@ def _how_long(group: Sequence[JobEvent]) -> str:
     several = len(group) > 1 or group[0].node_count > 1 or group[0].count > 1
     longest = max(known)
     text = f"{longest:.0f} s" if longest < 120 else duration_text(longest)
+    if longest < 1:                     # a client's history has whole seconds
+        return "-" if not all_known else "< 1 s"
     return ("" if all_known and not several else "<= " if all_known else ">= ") + text
 
 

@@ -152,7 +152,7 @@ def _made(told: _Happening, fold: Callable[[Iterable[str]], str],
     messages = sorted(event["message"] for event in by_node if event["message"])
     kind = ours["kind"]
     return JobEvent(
-        id=ours["id"], time=round(min(event["time"] for event in all_of), 3),
+        id=ours["id"], time=round(ours["time"] if server else by_node[0]["time"], 3),
         last=round(max(event["last"] for event in all_of), 3),
         over=None if None in over or silent else round(max(over), 3),
         longest_s=round(max(lengths), 3) if lengths else None,

@@ -121,6 +121,18 @@ and 2 more (--long shows all)
         line.split()[1:] for line in shown]
 
 
+def test_a_connection_that_was_lost_by_an_eviction_is_no_line_of_its_own():
+    """The history of a client has both; one that was lost ten minutes later is another."""
+    record = record_of(told("nid00007", EVICTION, event(2, 401, "connection_lost", over=414,
+                                                        severity=1),
+                            event(3, 1001, "connection_lost", over=1001, severity=1)))
+    assert table_of(record)[1:-1] == [
+        "01:43:21  nid00007  scratch-OST0003  evicted           13 s",
+        "01:53:21  nid00007  scratch-OST0003  connection lost  < 1 s",
+        "and 1 more (--long shows it)"]
+    assert len(table_of(record, long=True)) == 5
+
+
 def test_a_job_over_midnight_shows_the_day():
     late = told("nid00007", event(1, 86_400, over=86_443), event(2, 500))._replace(
         ended=T + 90_000, elapsed_s=90_000.0)
