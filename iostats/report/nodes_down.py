@@ -33,12 +33,11 @@ FIELDS = (
     Field("NIDs", "nids", "names", "", "the network addresses by which it was told of"),
     Field("ToldBy", "told_by", "text", "", "the node or storage server that says so"),
 )
-DEFAULT = "Node,FileSystem,Targets,Since,Down,State,Why"
+DEFAULT = "Node,Targets,Since,Down,State,Why"
 TABLE = FieldTable(FIELDS, "iostats nodes --down")
 SORTED_BY = ("node", "file_system", "since", "state")
 # What a narrow terminal can do without, the first one first.
-DISPENSABLE = ("since", "file_system")
-_MOST_TARGETS = 3                   # by name; of more, the number
+DISPENSABLE = ("since", "state")
 _MOST_NAMED = 5
 
 
@@ -69,8 +68,8 @@ def rows_of(answer: dict[str, Any], apart: bool = False) -> list[dict[str, Any]]
 def cell(row: dict[str, Any], field: Field) -> str:
     """The text of a field of a row, for people."""
     value = row[field.name]
-    if field.name == "targets" and len(value) > _MOST_TARGETS:
-        return f"{len(value)} targets"
+    if field.name == "targets" and len(value) > 1:
+        return one_line(f"{len(value)} of {row['file_system']}")
     return exact_cell(row, field)
 
 

@@ -49,17 +49,17 @@ def test_a_clock_that_is_behind_gives_no_time_below_zero():
 def test_a_table():
     rows = rows_of(answer(lost(), lost(node="a\x1bb", target="", nids=[])))
     assert [
-        "Node     FileSystem Targets                       Since     Down State   Why",
-        "-------- ---------- --------------- ------------------- -------- ------- ---------------",
-        "nid00007 scratch    scratch-OST0003 2026-11-22T11:59:23 00:00:37 evicted evicted by oss1",
-        "a\\x1bb   scratch    -               2026-11-22T11:59:23 00:00:37 evicted evicted by oss1",
+        "Node     Targets                       Since     Down State   Why",
+        "-------- --------------- ------------------- -------- ------- ---------------",
+        "nid00007 scratch-OST0003 2026-11-22T11:59:23 00:00:37 evicted evicted by oss1",
+        "a\\x1bb   -               2026-11-22T11:59:23 00:00:37 evicted evicted by oss1",
     ] == "".join(listing.table(rows, TABLE.columns_of(nodes_down.DEFAULT), cell)).splitlines()
 
 
 def test_many_targets_are_a_number_for_people():
     [row] = rows_of(answer(*(lost(target=f"t{number}") for number in range(23))))
     field = TABLE.field_of("Targets", "")
-    assert "23 targets" == cell(row, field)
+    assert "23 of scratch" == cell(row, field)
     assert 23 == len(exact_cell(row, field).split(","))
 
 
