@@ -13,10 +13,11 @@ import select
 import sys
 import time
 
-from iostats.base.errors import DONE, UNREADABLE, UsageError
+from iostats.base.errors import DONE, UNREADABLE, UsageError, one_line
 from iostats.cli.event_output import MergedEvents, SeenEvents
 from iostats.cli.event_question import is_wanted
 from iostats.cli.events import Printed, is_read, to_nowhere
+from iostats.cli.events_now import now_in_words
 from iostats.cli.parser import put_out, say
 from iostats.events.gather import Gathering
 from iostats.node import identity
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from iostats.cli.events import Asked
 
 _LOG_EVERY_S = 1.0                  # at most so often, however much is logged
-_MOST_NAMED = 8                     # targets in a line
 
 
 def run(config: Config, asked: Asked) -> int:
@@ -48,11 +48,14 @@ def _run(gathering: Gathering, config: Config, asked: Asked, root: str) -> int:
     out = Printed(asked, SeenEvents())
     merged, status = _looked(gathering, asked)
     log: dict[str, Any] = status["log"]
+    lines, unread = now_in_words(status, root, config)
     if log["why"]:
-        say(_why_in_words(log, root))
+        unread.insert(0, _why_in_words(log))
+    for number, line in enumerate(unread, 1):
+        say(line + (_command_that_fixes_it(root) if number == len(unread) else ""))
     count = out.events(merged.in_order(asked.last, asked.options.reverse), {})
     if not asked.form.is_json and not asked.options.quiet:
-        put_out(f"-- {line} --\n" for line in _now_in_words(status))
+        put_out(f"-- {one_line(line)} --\n" for line in lines)
     if asked.options.follow:
         _follow(gathering, config["events.every"], asked, out)
         return DONE
@@ -100,12 +103,14 @@ def _follow(gathering: Gathering, every_s: float, asked: Asked, out: Printed) ->
     to_nowhere()
 
 
-def _why_in_words(log: dict[str, Any], root: str) -> str:
-    """What of the log could not be read, and the command that fixes it."""
+def _why_in_words(log: dict[str, Any]) -> str:
     if log["source"] != "none":
         return f"the kernel's log is read from {log['source']}: {log['why']}"
-    how = "" if os.geteuid() == 0 or root != "/" else f"; try: sudo {_this_command()} --local"
-    return f"the kernel's log cannot be read: {log['why']}{how}"
+    return f"the kernel's log cannot be read: {log['why']}"
+
+
+def _command_that_fixes_it(root: str) -> str:
+    return "" if os.geteuid() == 0 or root != "/" else f"; try: sudo {_this_command()} --local"
 
 
 def _this_command() -> str:
@@ -114,19 +119,3 @@ def _this_command() -> str:
     if os.path.basename(script) != "iostats_client.py":
         return "iostats events"
     return f"{sys.executable} -I -S {os.path.abspath(script)} events"
-
-
-def _now_in_words(status: dict[str, Any]) -> list[str]:
-    """How the machine is now: [line], none where no source knows."""
-    lines = []
-    if status.get("health"):
-        lines.append(f"now: {status['health']}")
-    targets: dict[str, dict[str, Any]] = status.get("targets") or {}
-    not_up = {name: about.get("state") for name, about in sorted(targets.items())
-              if about.get("state") not in (None, "up")}
-    if targets:
-        named = ", ".join(f"{name} {state}" for name, state in list(not_up.items())[:_MOST_NAMED])
-        more = len(not_up) - _MOST_NAMED
-        lines.append(f"now: {len(targets) - len(not_up)} of {len(targets)} targets up"
-                     + (f"; {named}" if named else "") + (f" and {more} more" if more > 0 else ""))
-    return lines

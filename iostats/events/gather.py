@@ -228,7 +228,8 @@ class Gathering:
                 self._log = journald.JournalMessages(str(position.get("cursor", "")), usec)
                 self._why = ""
             except OSError as error:
-                self._why = "; ".join(filter(None, (self._why, str(error))))
+                why = f"{error.filename}: {error.strerror}"
+                self._why = "; ".join(filter(None, (self._why, why)))
         elif way == journald.NAME:
             self._why = f"journalctl shows the log of this machine, and not of {self._place.root}"
 

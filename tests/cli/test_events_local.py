@@ -15,6 +15,7 @@ import pytest
 from processes import REPOSITORY, SHARED, Done, interpreters, put, until
 from test_bad_input import NOBODY
 
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 CAPTURE = SHARED / "captures/2.17.57-c/s09_killed_and_evicted"
 
 
@@ -119,11 +120,55 @@ def test_what_may_not_be_read_is_said_once(root, tmp_path):
     for directory in (tmp_path, *tmp_path.parents):
         if directory.stat().st_uid == 0 and directory != directory.parent:
             directory.chmod(directory.stat().st_mode | 0o055)
-    as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     (root / "dev/kmsg").chmod(0o600)
-    done = run("--root", root, client=client, before=as_nobody, python="/usr/bin/python3")
+    done = run("--root", root, client=client, before=AS_NOBODY, python="/usr/bin/python3")
     assert 1 == done.status
     assert f"iostats: the kernel's log cannot be read: {root}/dev/kmsg: Permission denied" == (
+        done.line)
+
+
+NODE_STATE = """current_state: {}
+state_history:
+ - [ {}, CONNECTING ]
+ - [ {}, FULL ]
+ - [ {}, DISCONN ]
+"""
+
+
+def on_a_node(root, now, place="proc/fs/lustre"):
+    """A node that lost OST0003 41 s ago, and is connected to OST0004."""
+    for target, state in (("OST0003", "DISCONN"), ("OST0004", "FULL")):
+        text = NODE_STATE.format(state, now - 1000, now - 1000, now - 41)
+        put(root, f"{place}/osc/scratch-{target}-osc-ffff9a3c5d1e0800/state",
+            text if state == "DISCONN" else text.replace(f" - [ {now - 41}, DISCONN ]\n", ""))
+    put(root, "dev/kmsg", "")
+
+
+def test_a_node_says_which_targets_it_lost(tmp_path):
+    now = int(time.time())
+    on_a_node(tmp_path, now)
+    done = run("--root", tmp_path)
+    at = time.strftime("%b %d %H:%M:%S", time.gmtime(now - 41))
+    node = os.uname().nodename.partition(".")[0]
+    [line] = [line for line in done.out.splitlines() if not line.startswith("-- ")]
+    assert line.startswith(f"{at} warn  {node:<8} connection_lost scratch-OST0003")
+    assert "-- now: 1 of 2 targets connected; scratch-OST0003 DISCONN --" in done.out
+    assert (0, "") == (done.status, done.err)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_a_user_of_a_node_is_told_what_only_root_may_read(root, tmp_path):
+    """As from 2.17 on, where state is in debugfs."""
+    client = copied(tmp_path)
+    on_a_node(root, int(time.time()))
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_uid == 0 and directory != directory.parent:
+            directory.chmod(directory.stat().st_mode | 0o055)
+    for state in root.rglob("state"):
+        state.chmod(0o600)
+    done = run("--root", root, client=client, before=AS_NOBODY, python="/usr/bin/python3")
+    assert "iostats: how this node stands with 2 targets cannot be read: Permission denied" == (
         done.line)
 
 
