@@ -301,9 +301,9 @@ def uninstall(place, purge):
         os.unlink(theirs)
     shutil.rmtree(place.staged(place.lib), ignore_errors=True)
     for path in map(place.staged, (ETC, *STATES)):
-        if os.path.islink(path):                    # of a unit with DynamicUser=
-            os.unlink(path)
         if purge:
+            if os.path.islink(path):                # of a unit with DynamicUser=
+                os.unlink(path)
             shutil.rmtree(path, ignore_errors=True)
         elif os.path.isdir(path):
             kept += _files(path)

@@ -23,13 +23,13 @@ from site_desk import SiteDesk, a_report, script
 from storage import StorageServer, moved
 from trees import ROOT
 
-from iostats.cli import events, jobs, mail, node, query, report, run, server, store, top
+from iostats.cli import collector, events, jobs, mail, node, query, report, run, server, store, top
 from iostats.wire import client, protocol
 
 HELP = {"iostats_client.py": node.HELP, "iostats_server.py": server.HELP, "iostats run": run.HELP,
         "iostats report": report.HELP, "iostats jobs": jobs.HELP, "iostats top": top.HELP,
-        "iostats events": events.HELP, "iostats query": query.HELP, "iostats store": store.HELP,
-        "iostats mail": mail.HELP}
+        "iostats collector": collector.HELP, "iostats events": events.HELP,
+        "iostats query": query.HELP, "iostats store": store.HELP, "iostats mail": mail.HELP}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")),
          ROOT / "benchmarks/README.md"]
 
@@ -58,6 +58,9 @@ NOT_RUN = {
         "writes to /run/iostats; tests/node/test_start_files.py",
     r"(\S+=\S+ )?\S*python -m simlustre .*|.* --root /tmp/oss1/root.*":
         "needs FUSE; tests/simlustre/test_storage_servers.py mounts these",
+    r"iostats collector.*|curl -N http://localhost:8980/.*"
+    r"|iostats events --server (HOST:8980|A --server B)":
+        "root may not, and other users not read this log; tests/collector has a collector",
     r"iostats store --rebuild":
         "needs a damaged store; tests/cli/test_store_command.py",
 }

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
 LIB, ETC = "/usr/local/lib/iostats", "/etc/iostats"
 SITE, HARVEST = "iostats-site.service", "iostats-harvest.service"
+COLLECTOR = "iostats-collector.service"
 DELIVER, TIMER = "iostats-deliver.service", "iostats-deliver.timer"
 WAITING = "/var/lib/iostats/node"
 ALICE, BOB = 12341, 12347
@@ -319,6 +320,61 @@ def test_the_agent_of_a_storage_server_runs_and_its_sweeps_arrive(site):
     site("rm", "-r", f"/etc/systemd/system/{HARVEST}.d", status=0)
 
 
+GET_TRAPS = """import xmlrpc.client
+print(xmlrpc.client.ServerProxy("http://localhost:8980").getTraps(0)[1] > 1_700_000_000)"""
+
+
+def test_the_collector_is_a_user_of_its_own_with_no_rights_and_answers(machine):
+    """systemd waits until it listens; it may open the kernel's log, and gives that right up."""
+    said = machine.make("install-collector")
+    assert f"systemctl enable --now {COLLECTOR}" in said.out
+    machine("systemctl", "enable", "--now", COLLECTOR, status=0)
+    assert ("active", "notify") == (machine.is_active(COLLECTOR), machine.property(
+        COLLECTOR, "Type")), machine.journal(COLLECTOR)
+    assert "True\n" == machine("python3", "-c", GET_TRAPS, user=BOB, status=0).out
+    status = dict(line.split(None, 1) for line in machine(
+        "cat", f"/proc/{machine.property(COLLECTOR, 'MainPID')}/status", status=0
+    ).out.splitlines() if len(line.split(None, 1)) == 2)
+    assert "0" not in status["Uid:"].split() and "0" * 16 == status["CapEff:"].strip()
+    state = machine("ls", "-A", "/var/lib/iostats-collector/", status=0).out.split()
+    assert {"events.journal", "machine.state"} == set(state), machine.journal(COLLECTOR)
+    assert "Traceback" not in machine.journal(COLLECTOR)
+    before = machine.property(COLLECTOR, "MainPID")
+    machine("kill", "-9", before, status=0)
+    machine.until(lambda: machine.property(COLLECTOR, "MainPID") not in ("0", before)
+                  and "active" == machine.is_active(COLLECTOR), COLLECTOR)
+    assert "True\n" == machine("python3", "-c", GET_TRAPS, status=0).out
+    done = machine("iostats", "collector", "-p", "8981")
+    assert 2 == done.status and "does not run as root" in done.err
+
+
+def test_the_collector_of_the_site_asks_its_server_by_munge(site):
+    """Its user is one of [site] readers."""
+    site.make("install-collector")
+    site.put(f"/etc/systemd/system/{COLLECTOR}.d/site.conf",
+             "[Service]\nEnvironment=IOSTATS_COLLECTOR_EVENTS_OF=site IOSTATS_SERVER_AUTH=munge "
+             "IOSTATS_SITE_HOST=mgmt1\n")
+    config = site.path(f"{ETC}/site.cfg")
+    text = config.read_text()
+    try:
+        site("systemctl", "daemon-reload", status=0)
+        site("systemctl", "restart", COLLECTOR, status=0)
+        assert "True\n" == site("python3", "-c", GET_TRAPS, status=0).out
+        site.until(lambda: "the server refused `events" in site.journal(COLLECTOR), COLLECTOR)
+        uid = site.property(COLLECTOR, "UID")
+        config.write_text(text.replace("#readers = root", f"readers = root {uid}").replace(
+            "#auth = secret", "auth = munge secret"))
+        site("systemctl", "restart", SITE, status=0)
+        site.until(lambda: "the site's server answers again" in site.journal(COLLECTOR), COLLECTOR,
+                   SITE)
+    finally:
+        config.write_text(text)
+        site("systemctl", "restart", SITE, status=0)
+        site("systemctl", "disable", "--now", COLLECTOR)
+        site("rm", "-r", f"/etc/systemd/system/{COLLECTOR}.d", status=0)
+        site("systemctl", "daemon-reload", status=0)
+
+
 def test_ordinary_users_get_roots_counters_by_the_reader(reader):
     counters(reader, BEFORE)
     done = reader("iostats", "show", "--json", user=BOB)
@@ -359,9 +415,12 @@ def test_uninstall_says_what_it_keeps_and_purge_leaves_nothing(reader):
     assert re.search("kept, and removed by make uninstall PURGE=yes:.* /etc/iostats/site.secret.*"
                      " /var/lib/iostats", said.out)
     left = node.files() - node.clean
-    assert {"/etc/iostats", "/var/lib/iostats"} == {
-        "/".join(path.split("/")[:4 if path.startswith("/var") else 3]) for path in left}
+    ours = {"/etc/iostats", "/var/lib/iostats"}
+    found = {"/".join(path.split("/")[:4 if path.startswith("/var") else 3]) for path in left}
+    assert ours <= found <= ours | {"/var/lib/iostats-collector", "/var/lib/private"}
     assert "" == node("systemctl", "list-units", "--all", "--plain", "--no-legend",
                       "iostats*").out.strip()
     node.make("uninstall", "PURGE=yes")
-    assert (set(), set()) == (node.files() - node.clean, node.clean - node.files())
+    # systemd's own, which it makes for the first unit with a user that is made for it.
+    assert (set(), set()) == (node.files() - node.clean - {"/var/lib/private"},
+                              node.clean - node.files())

@@ -67,8 +67,6 @@ examples:
   iostats collector
   iostats collector -p 8981 -h 10.0.5.1 -m 100
   iostats collector --site --daemon
-  python3 -c 'import xmlrpc.client; print(xmlrpc.client.ServerProxy(
-    "http://localhost:8980").getTraps(0))'
   curl -N http://localhost:8980/events
 
 exit status:
