@@ -198,14 +198,14 @@ class WriteRun:
             self.size_bytes)
 
     def write(self, offset: int, size_bytes: int, us: int) -> None:
+        if self.osc.wire and self.osc.wire.was_evicted():       # a ping has told it
+            self.osc.drop()
         if offset != self.offset + self.size_bytes:
             self.send()
             self.offset = offset
         self.size_bytes += size_bytes
         self.us += us
         if self.osc.wire:
-            if self.osc.wire.was_evicted():             # a ping has told it
-                self.osc.drop()
             self.job = self.osc.wire.caller()
         while self.size_bytes >= self.osc.rpc_bytes:
             self._send(self.osc.rpc_bytes)

@@ -2,9 +2,11 @@
 make demo-site: a small site on this machine, from storage servers to tables.
 
 Two simulated storage servers (oss1 with three OSTs, mds1) have four clients, node[1-4], on which
-three jobs of two users work, and somebody without a job.  Real agents read the storage servers'
-counters, real prologs and epilogs those of the nodes, and a real site's server adds them up.  What
-each job does is known beforehand, and the numbers in the tables are checked against it.
+three jobs of two users work, and somebody without a job; during a fourth one a target evicts a
+node, and another target is stopped and comes back.  Real agents read the storage servers'
+counters and the kernel's log, real prologs and epilogs those of the nodes, and a real site's server
+adds them up.  What each job does, and what happens to it, is known beforehand, and the numbers in
+the tables and the events are checked against it.
 
 Simulated are Lustre (simlustre, by FUSE mounts, which ordinary users can make where FUSE allows it)
 and the batch system: scripts in the place of squeue, sacct and scontrol.
@@ -32,13 +34,19 @@ sys.path.insert(0, str(HOME))
 
 from demo_site_numbers import (
     BEFORE,
+    EVICTED,
+    HIT,
+    HIT_WORK,
     JOBS,
     NODES,
     OF_NOBODY,
     OF_NODES,
+    STOPPED,
     WITHOUT_JOB,
     WORK,
     Checks,
+    check_events,
+    check_job_events,
     check_nodes,
     check_record,
     check_sweeps,
@@ -82,6 +90,12 @@ Starting all that; then two sweeps of the storage servers, one every {every} s .
 """
 
 
+TROUBLE = """\
+And what goes wrong: while job {job} runs on {nodes}, {target} evicts {node}, as
+by `lctl set_param`; then {stopped} is stopped and started again.
+"""
+
+
 class Failed(Exception):
     """The demo can't go on; the message says why."""
 
@@ -112,7 +126,7 @@ class Site:
 
     def __init__(self, directory, release):
         self.directory, self.release = directory, release
-        self.mounts, self.started = [], []
+        self.mounts, self.started, self.listed = [], [], {}
         self.bin, self.cfg = directory / "bin", directory / "site.cfg"
         self.bin.mkdir()
         with socket.socket() as free:
@@ -133,7 +147,8 @@ class Site:
                    "batch_system": "slurm", "node_reader": "", "node_public_dir": "",
                    "node_hook_timeout": 30, "report_job_fields": "JobID,JobName,User,NNodes,"
                    "ReadBytes,WriteBytes,Opens,Operations",
-                   "clients_names": self.directory / "nodes", "clients_jobs_interval": 1, **more}
+                   "clients_names": self.directory / "nodes", "clients_jobs_interval": 1,
+                   "events_every": 1, **more}
         sections = {}
         for name, value in choices.items():
             section, _, key = name.partition("_")
@@ -218,20 +233,22 @@ class Site:
 
     # -- the batch system
 
-    def squeue(self, state, started, ended=0):
+    def squeue(self, state, started, ended=0, jobs=JOBS):
         """Let squeue, sacct and scontrol tell of the jobs, which have their nodes alone."""
+        self.listed.update((job.job, (job, state, int(started), int(ended))) for job in jobs)
         jobs = [{"job_id": int(job.job), "job_state": [state], "name": job.name,
                  "user_name": job.user, "user_id": 12_300 + len(job.user), "partition": "demo",
                  "nodes": ",".join(job.nodes), "node_count": len(job.nodes),
-                 "start_time": int(started), "end_time": int(ended),
-                 "exit_code": {"return_code": {"set": True, "number": 0}}} for job in JOBS]
+                 "start_time": started, "end_time": ended,
+                 "exit_code": {"return_code": {"set": True, "number": 0}}}
+                for job, state, started, ended in self.listed.values()]
 
         def moment(seconds):
             return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds)) if seconds else (
                 "N/A")
-        lines = [f"{one['job_id']}|{one['job_id']}|{state}|{one['user_id']}|{one['user_name']}|"
-                 f"|demo|{one['node_count']}|{moment(started)}|{moment(int(ended))}|"
-                 f"{one['nodes']}|NO\n" for one in jobs]
+        lines = [f"{one['job_id']}|{one['job_id']}|{one['job_state'][0]}|{one['user_id']}|"
+                 f"{one['user_name']}||demo|{one['node_count']}|{moment(one['start_time'])}|"
+                 f"{moment(one['end_time'])}|{one['nodes']}|NO\n" for one in jobs]
         for name, text in (("squeue.json", json.dumps({"jobs": jobs})),
                            ("squeue.txt", "".join(lines))):
             new = self.directory / "new"
@@ -310,10 +327,11 @@ def start(site):
     had done before the agents came, as of truths().
     """
     for name, (nid, targets) in SERVERS.items():
-        site.mount(name, "--server", name, "--nid", nid, "--cleanup-interval", CLEANUP_S, *(
+        site.mount(name, "--server", name, "--nid", nid, "--cleanup-interval", CLEANUP_S,
+                   "--recovery", 30, *(
             word for target in targets for word in ("--target", f"scratch-{target}")))
     for node, nids in NODES.items():
-        site.mount(node, "--backing", site.directory / "data", "--fs", "scratch", *(
+        site.mount(node, "--backing", site.directory / "data", "--fs", "scratch", "--ping", 0.5, *(
             word for nid in nids for word in ("--nid", nid)))
     site.run("node1", "", BEFORE)
     site.squeue("PENDING", 0)
@@ -394,6 +412,53 @@ def end(site, started):
     return {job: one[0] for job, one in site.until(settled, "the jobs' final records").items()}
 
 
+def trouble(site):
+    """
+    One more job; while it runs, a target evicts a node of it, and another one is stopped and
+    started.  When that was.
+    """
+    site.run(HIT.nodes[0], "", "mkdir restart")
+    started = int(time.time())
+    site.squeue("RUNNING", started, jobs=[HIT])
+    at_once(lambda node: site.hook("prolog", node, HIT), [(node,) for node in HIT.nodes])
+    done = {"began": time.time()}
+
+    def ctl(what, *words):
+        began = time.time()
+        site.simlustre("--ctl", site.directory / "oss1", *words)
+        done[what] = began, time.time()
+
+    def stands(node, target, *words):
+        [path] = (site.directory / node / "root").glob(f"**/{target}-osc-*/state")
+        text = path.read_text()
+        return text.startswith("current_state: FULL\n") and all(word in text for word in words)
+    node, target = EVICTED
+    ctl("evicted", "evict", NODES[node][0], target)
+    site.until(lambda: stands(node, target, "EVICTED"), "the evicted node")
+    ctl("stopped", "stop", STOPPED)
+    time.sleep(3)                               # its clients notice, and so do the agents
+    ctl("started", "start", STOPPED)
+    site.until(lambda: all(stands(one, STOPPED, "DISCONN") for one in HIT.nodes), "the target")
+    at_once(site.run, [(node, HIT.job, script) for node, script in HIT_WORK.items()])
+    at_once(lambda node: site.hook("epilog", node, HIT), [(node,) for node in HIT.nodes])
+    site.squeue("COMPLETED", started, time.time(), jobs=[HIT])
+    return done
+
+
+def record_of(site, job):
+    found = site.asked("record", job=job)
+    return found[0] if found else None
+
+
+def with_events(site):
+    """The record of that job when it has what storage servers and nodes tell."""
+    def known():
+        record = record_of(site, HIT.job)
+        kinds = {one["kind"] for one in (record or {}).get("events") or ()}
+        return record if {"evicted", "target_down", "recovery"} <= kinds else None
+    return site.until(known, "the events of the last job")
+
+
 def show(site, *words):
     """A command, and what it prints."""
     text = site.iostats(*words)
@@ -435,7 +500,18 @@ def demo(site):
     check_text(checks, "nodes", show(site, "nodes", *since), OF_NODES)
     print("What a job's nodes did is known sweep by sweep, and these jobs were shorter\n"
           "than one: the report's last row has what they did in it, at most.\n")
-    show(site, "report", *([] if width() >= 100 else ["--format", "plain"]), JOBS[0].job)
+    form = [] if width() >= 100 else ["--format", "plain"]
+    show(site, "report", *form, JOBS[0].job)
+    print(TROUBLE.format(job=HIT.job, nodes=" and ".join(HIT.nodes), node=EVICTED[0],
+                         target=EVICTED[1], stopped=STOPPED), flush=True)
+    done = trouble(site)
+    hit = with_events(site)
+    since = "-S", f"uts{int(done['began'])}"
+    rows = [json.loads(line) for line in site.iostats("events", *since, "--json").splitlines()]
+    check_events(checks, rows, done)
+    show(site, "events", *since)
+    others = {job.job: record_of(site, job.job) for job in JOBS}
+    check_job_events(checks, {**others, HIT.job: hit}, show(site, "report", *form, HIT.job))
     return checks
 
 

@@ -2,6 +2,7 @@
 What is done at `make demo-site`, and whether the numbers that come of it are right.
 
     WORK, JOBS, OF_NODES       what each job does, and what has to be known of it, by hand
+    HIT, EVICTED, STOPPED      the job that something happens to, and what
     Checks, check_...          what is known, compared with that
 """
 
@@ -44,6 +45,12 @@ JOBS = [
         open=97, close=97, mknod=97, mkdir=13, unlink=53),
 ]
 OF_NOBODY = 19 * MIB
+# The job after these: while it runs, a target evicts a node of it, and another one is stopped.
+HIT = Job("4714", "bob", "restart", ["node1", "node3"], "23 + 37 files of 1 MiB written",
+          written=60 * MIB)
+HIT_WORK = {"node1": "for i in $(seq 23); do dd if=/dev/zero of=restart/a$i bs=1M count=1; done",
+            "node3": "for i in $(seq 37); do dd if=/dev/zero of=restart/b$i bs=1M count=1; done"}
+EVICTED, STOPPED = ("node1", "scratch-OST0002"), "scratch-OST0001"
 # {node: (bytes read, bytes written)}
 OF_NODES = {"node1": (0, 46 * MIB), "node2": (0, 74 * MIB), "node3": (164 * MIB, 0),
             "node4": (0, 97 * 8192 + OF_NOBODY)}
@@ -170,3 +177,59 @@ def requests_of(jobs):
                 elif name not in ("read", "write"):
                     found[2 + target.startswith("MDT")] += samples
     return found
+
+
+def check_events(checks, rows, done):
+    """
+    What `iostats events --json` has of the time in which HIT ran; `done`: {"evicted", "stopped",
+    "started": (when that was begun, when it was done)}.
+    """
+    def those(kind, **has):
+        return [row for row in rows if row["kind"] == kind
+                and all(row[name] == value for name, value in has.items())]
+
+    def about(what, moments, found):
+        checks.equal(f"{what} from {moments[0]:.1f} to {moments[1]:.1f} is told for {found:.1f}",
+                     True, moments[0] - 1 <= found <= moments[1] + 2)
+    node, target = EVICTED
+    told = those("evicted", node="oss1")
+    checks.equal("evictions that oss1 tells of", [(target, "administrator", [node], 1)], [
+        (row["target"], row["cause"], row["clients_names"], row["count"]) for row in told])
+    for row in told:
+        about("the eviction", done["evicted"], row["time"])
+    checks.equal("evictions that nodes tell of", [(node, target)], [
+        (row["node"], row["target"]) for row in those("evicted") if row not in told])
+    down = those("target_down")
+    checks.equal("targets that were down", [("oss1", STOPPED)],
+                 [(row["node"], row["target"]) for row in down])
+    for row in down:
+        about("the stop", done["stopped"], row["time"])
+        checks.equal("the target that was down is back", True, row["over"] is not None)
+        about("the start", done["started"], row["over"] or 0.0)
+    checks.equal("targets that came back", [STOPPED],
+                 [row["target"] for row in those("target_up") if row["last"] >= done["evicted"][0]])
+    checks.equal("recoveries, and that they are over", [(STOPPED, True)], [
+        (row["target"], row["over"] is not None) for row in those("recovery")])
+    checks.equal("nodes that lost a target, for a moment by the eviction",
+                 sorted([EVICTED, *((one, STOPPED) for one in HIT.nodes)]), sorted(
+                     (row["node"], row["target"]) for row in those("connection_lost")))
+    checks.equal("events that are critical", 3, sum(row["severity"] >= 2 for row in rows))
+
+
+def check_job_events(checks, records, text):
+    """The same in HIT's record and on the screen, and in no other job's."""
+    node, target = EVICTED
+    found = records[HIT.job]["events"] or []
+    checks.equal(f"job {HIT.job}, bytes written over the network", HIT.written,
+                 records[HIT.job]["file_systems"][0]["network"]["write_bytes"])
+    checks.equal(f"job {HIT.job}, evictions", [(target, node, "administrator")], [
+        (one["target"], one["nodes"], one["cause"]) for one in found if one["kind"] == "evicted"])
+    checks.equal(f"job {HIT.job}, targets that were down", [STOPPED], [
+        one["target"] for one in found if one["kind"] == "target_down"])
+    table = text.partition("Events during this job:")[2].splitlines()
+    for what, where in (("evicted by an admin", (node, target)), ("target down", (STOPPED,))):
+        checks.equal(f"job {HIT.job}: {what} is in its report, of {where}", True, any(
+            what in line and all(word in line for word in where) for line in table))
+    for job in JOBS:            # what a node had not sent when its job ended may be lost too
+        if node not in job.nodes:
+            checks.equal(f"job {job.job}, events", [], records[job.job]["events"] or [])

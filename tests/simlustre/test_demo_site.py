@@ -56,6 +56,11 @@ def test_the_demo_shows_what_its_jobs_have_done(tmp_path):
     out, err = process.communicate(timeout=300)
     assert ("", 0) == (err, process.returncode), out
     assert out.rstrip().endswith("numbers were compared with what was done: all are right.")
+    events = out.partition("$ iostats events ")[2]
+    for words in (("crit", "oss1", "evicted scratch-OST0002 node1"),
+                  ("crit", "oss1", "target_down scratch-OST0001"),
+                  ("| node1", "| scratch-OST0002", "| evicted by an admin")):
+        assert [1 for line in events.splitlines() if all(word in line for word in words)], words
     after = out.partition("$ iostats jobs ")[2]
     for first, amount in (("4711", "120.0 MiB"), ("4712", "164.0 MiB"), ("4713", "776.0 KiB"),
                           ("node1", "46.0 MiB"), ("node2", "74.0 MiB"), ("node4", "19.8 MiB")):
@@ -96,6 +101,28 @@ def test_a_wrong_number_is_found(tool):
             "job 4712, open at the MDS: expected 41, got 40",
             "job 4712, all requests to MDT0000: expected {'open': 41}, got {'open': 40}",
             ] == checks.wrong
+
+
+def test_an_event_that_is_missing_or_too_many_is_found(tool):
+    """Of what oss1 tells when the recovery is not over, and home's target was down as well."""
+    def row(kind, target, node="oss1", severity=2, **has):
+        return {"kind": kind, "target": target, "node": node, "severity": severity, "time": 123.0,
+                "last": 123.0, "over": None, "count": 1, "cause": "", "clients_names": [], **has}
+    rows = [row("evicted", "scratch-OST0002", cause="administrator", clients_names=["node1"]),
+            row("evicted", "scratch-OST0002", "node1"), row("target_up", "scratch-OST0001"),
+            row("target_down", "scratch-OST0001", over=137.0), row("recovery", "scratch-OST0001"),
+            row("target_down", "home-OST0000", time=124.0, over=137.0),
+            *(row("connection_lost", target, node, 1) for node, target in (
+                ("node1", "scratch-OST0001"), ("node3", "scratch-OST0001"),
+                ("node1", "scratch-OST0002")))]
+    checks = tool.Checks()
+    tool.check_events(checks, rows, {"evicted": (123.0, 123.0), "stopped": (123.0, 124.0),
+                                     "started": (136.0, 137.0)})
+    assert ["targets that were down: expected [('oss1', 'scratch-OST0001')], got [('oss1', "
+            "'scratch-OST0001'), ('oss1', 'home-OST0000')]",
+            "recoveries, and that they are over: expected [('scratch-OST0001', True)], got "
+            "[('scratch-OST0001', False)]",
+            "events that are critical: expected 3, got 6"] == checks.wrong
 
 
 def test_without_fuse_the_demo_says_so_in_a_line(tmp_path):
