@@ -43,6 +43,7 @@ class Kept:
     def keep(self, *events):
         found = self.events.keep(events)
         self.store.commit()
+        self.events.committed()
         return found
 
     def all(self, since=EVER[0], until=EVER[1], newest_first=False):
@@ -180,6 +181,24 @@ def test_there_are_no_more_than_keep_count(tmp_path):
     kept.store.close()
 
 
+def test_what_would_have_gone_in_a_commit_that_failed_is_there(tmp_path):
+    kept = Kept(tmp_path / "site.sqlite", keep_count=2000)
+    for number in range(0, 2000, 500):
+        kept.keep(*map(event, range(number, number + 500)))
+    before = kept.found()
+    for number in range(2000, 4000, 500):
+        kept.events.keep([*map(event, range(number, number + 500))])
+    kept.store.connection.execute("ROLLBACK")
+    kept.events.after_failure()
+    assert before == kept.found() and 2000 == len(before)
+    assert (2000, 0, 0.0) == (kept.events.count, kept.events.dropped, kept.events.dropped_until)
+    for number in range(2000, 4000, 500):
+        kept.keep(*map(event, range(number, number + 500)))
+    assert 2000 == len(kept.found()) == kept.events.dropped
+    assert next(kept.events.parts(0, kept.events.last, *EVER))[0] > 1500        # not read again
+    kept.store.close()
+
+
 def test_a_smaller_keep_count_is_reached_step_by_step(tmp_path):
     kept = Kept(tmp_path / "site.sqlite")
     kept.keep(*map(event, range(400)))
@@ -201,6 +220,7 @@ def test_old_ones_go_by_the_stores_time(kept):
     kept.keep(event(53))
     assert 3 == kept.events.forget_old(NOON + 19 * DAY)
     kept.store.commit()
+    kept.events.committed()
     assert [event(53)] == [one.event for one in kept.all()]
     kept.again()
     assert [(5, event(53))] == kept.all() and 5 == kept.events.last

@@ -90,6 +90,7 @@ class EventStore(SweepStore):
         super().__init__(store)
         self._keep_count = keep_count
         self._spans = Spans()
+        self._removed = 0                               # the newest place, since the last commit
         self.last = self.count = self.dropped = 0
         self.dropped_until, self.numbering = 0.0, ""
         # It is outside of transactions that a database can be attached.
@@ -108,19 +109,26 @@ class EventStore(SweepStore):
             ("DELETE FROM events_numbering WHERE typeof(name) != 'text'", ()),
             ("INSERT OR IGNORE INTO events_numbering VALUES (1, ?, 0, 0)",
              (os.urandom(8).hex(),)))
-        [(self.numbering, dropped, until)] = self._store.rows(
-            "SELECT name, dropped, dropped_until FROM events_numbering")
-        self.dropped = dropped if isinstance(dropped, int) else 0
-        self.dropped_until = until if isinstance(until, float) else 0.0
         self._spans = Spans.of(self._store.rows(Spans.SELECT))
         self.after_failure()
 
     def after_failure(self) -> None:
         """What was changed since the last commit is dropped."""
+        [(self.numbering, dropped, until)] = self._store.rows(
+            "SELECT name, dropped, dropped_until FROM events_numbering")
+        self.dropped = dropped if isinstance(dropped, int) else 0
+        self.dropped_until = until if isinstance(until, float) else 0.0
+        self._removed = 0
         [(self.count,)] = self._store.rows("SELECT count(*) FROM known.ids")
         # Places that were given once are not given again.
         rows = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
         self.last = max([self.last, *(seq for seq, in rows if isinstance(seq, int))])
+
+    def committed(self) -> None:
+        """What was changed is on the disk."""
+        if self._removed:
+            self._spans.remove_before(self._removed)
+            self._removed = 0
 
     def _put_damaged_aside(self) -> None:
         for place, in self._store.rows(
@@ -217,7 +225,7 @@ class EventStore(SweepStore):
             self._store.do_all("DELETE FROM known.ids WHERE id = ? AND place = ?",
                                [(id, place) for place, id, _ in rows])
             self.count -= len(rows)
-            self._spans.remove_before(rows[-1][0])
+            self._removed = rows[-1][0]
         return [(place, last if isinstance(last, float) else 0.0) for place, _, last in rows]
 
     # -- questions

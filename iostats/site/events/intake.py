@@ -122,6 +122,7 @@ class SiteEvents:
     def committed(self) -> None:
         """What was taken is on the disk."""
         self._committed = self._store.last
+        self._store.committed()
         changes, self._changes = self._changes, []
         news, self.tellers.news = self.tellers.news, {}
         for listener in self.listeners:
