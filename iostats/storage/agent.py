@@ -65,15 +65,24 @@ class Agent:
             os.path.join(self.delivery.spool.directory, STATE), file_systems, self._clock,
             self._pace, self._say)
         self.events: AgentEvents | None = None
-        try:
-            self.events = AgentEvents(config, root, node, server, self._say)
-        except (IostatsError, OSError) as error:
-            self._say(f"events are not told: {error}")
+        self._make_events: Callable[[], AgentEvents] = lambda: AgentEvents(
+            config, root, node, server, self._say)
+        self._with_events()
+
+    def _with_events(self, starts: bool = False) -> None:
+        """Tell events, too; where that cannot be, sweeps are told all the same."""
+        if self.events is None:
+            try:
+                self.events = self._make_events()
+            except (IostatsError, OSError) as error:
+                self._say(f"events are not told: {error}")
+                return
+        if starts:
+            self.events.start()
 
     def run(self) -> None:
         """Sweep until a signal ends it."""
-        if self.events is not None:
-            self.events.start()
+        self._with_events(starts=True)
         self.delivery.learn_time()
         last = None
         while True:
@@ -82,6 +91,8 @@ class Agent:
             if slot is None:
                 continue
             last = slot
+            if self.events is None:
+                self._with_events(starts=True)
             try:
                 self.sweep(slot, every)
             except (IostatsError, OSError) as error:
@@ -112,6 +123,8 @@ class Agent:
         """
         delivery = self.delivery
         delivery.learn_time()
+        if self.events is not None:
+            self.events.look_once()
         every = self._every()
         self.sweep(int(delivery.clock.now() // every) * every, every)
         until, delivery.refused = time.monotonic() + self._config["node.retry_timeout"], ""
@@ -124,7 +137,7 @@ class Agent:
         if delivery.refused:
             raise NotDelivered(delivery.refused)
         if self.events is not None:
-            self.events.once(max(until, time.monotonic() + 1))
+            self.events.send_all(max(until, time.monotonic() + 1))
 
     def sweep(self, slot: int, every: int) -> None:
         """

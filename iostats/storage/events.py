@@ -21,6 +21,7 @@ import select
 import threading
 import time
 
+from iostats.base import private_files
 from iostats.base.disk_queue import Full, Spool
 from iostats.base.errors import IostatsError, NotDelivered, StateError
 from iostats.events.event import as_json
@@ -113,17 +114,20 @@ class AgentEvents:
             os.close(self._woken)
             os.close(self._wake)
 
-    def once(self, until: float) -> None:
+    def look_once(self) -> None:
+        """One look; what it finds waits."""
+        try:
+            self._look(self._gathered())
+        except (IostatsError, OSError) as error:
+            self._say(f"events: {error}")
+
+    def send_all(self, until: float) -> None:
         """
-        One look, and all that waits, until time.monotonic() is `until`; IostatsError where what
-        waits was not taken.
+        Send what waits, until time.monotonic() is `until`; NotDelivered where it was not taken.
+
+        An older server will not take it, however often it is asked: it waits.
         """
-        self.delivery.learn_time()
-        self._look(self._gathered())
-        while True:
-            # An older server will not take them, however often it is asked; they wait.
-            if not self._send_next() or self.delivery.is_older:
-                return
+        while self._send_next() and not self.delivery.is_older:
             left = until - time.monotonic()
             if left <= 0:
                 raise NotDelivered(f"{len(self.spool)} messages of events wait in "
@@ -204,7 +208,10 @@ class AgentEvents:
         self._unkept = list(self._messages(found, now))
         if not self._keep():
             return False
-        gathering.told()
+        try:
+            gathering.told()
+        except OSError as error:                # another agent would tell it again, by the same ids
+            self._say(f"{self._state_path}: cannot be kept: {private_files.why(error)}")
         return bool(found.more)
 
     def _messages(self, found: Look, now: float) -> list[tuple[bytes, int]]:

@@ -83,6 +83,11 @@ def desk(tmp_path):
     one.close()
 
 
+def _once(one):
+    one.look_once()
+    one.send_all(time.monotonic() + 60)
+
+
 def told(site):
     """{id: the last that was told of it}, but what comes of the first look."""
     return {one.id: one for taken in site.events for one in taken.events}
@@ -173,7 +178,7 @@ def test_a_kill_at_any_point_loses_none_and_doubles_none(desk, point, monkeypatc
     """What was told twice has the same id, and says no less."""
     site = desk.site()
     first = desk.events()
-    first.once(time.monotonic() + 60)
+    _once(first)
     [path] = site.events[-1].head.status and [desk.spool / "events.state"]
     desk.log.evicts()
     desk.files.show(OST, evictions=1)
@@ -195,16 +200,16 @@ def test_a_kill_at_any_point_loses_none_and_doubles_none(desk, point, monkeypatc
     elif point == "sent":
         monkeypatch.setattr(first.spool, "remove", killed)
     if point == "forgotten":
-        first.once(time.monotonic() + 60)
+        _once(first)
     else:
         with pytest.raises(Killed):
-            first.once(time.monotonic() + 60)
+            _once(first)
     monkeypatch.undo()
     gathering.close()
     first.spool.close()
     desk.log.evicts("10.0.0.41@tcp", MDT)
     second = desk.events()
-    second.once(time.monotonic() + 60)
+    _once(second)
     assert [("evicted", MDT, 1), ("evicted", OST, 1), ("not_healthy", "", 1)] == sorted(
         (one.kind, one.target, one.count) for one in told(site).values()), steps
     assert path.exists() and [] == desk.waiting_events()
@@ -262,13 +267,13 @@ def test_what_the_server_refuses_is_counted_and_said(desk):
     one = desk.events()
     desk.log.evicts()
     site.events_refusal = WireError(REFUSED, "not from you")
-    one.once(time.monotonic() + 30)
+    _once(one)
     assert ["not from you"] == [text.partition(": ")[2].partition(";")[0][-12:]
                                 for text in one.said if "not from you" in text]
     assert 1 == one.dropped and [] == desk.waiting_events()
     site.events_refusal = None
     desk.log.evicts("10.0.0.41@tcp", MDT)
-    one.once(time.monotonic() + 30)
+    _once(one)
     assert [1] == [taken.head.dropped for taken in site.events if taken.events]
     one.end()
 
@@ -286,7 +291,7 @@ def test_a_disk_without_room_keeps_the_place_in_the_log(desk, monkeypatch):
         text.partition(": ")[2].partition(";")[0] for text in one.said]
     monkeypatch.undo()
     site = desk.site()
-    one.once(time.monotonic() + 30)
+    _once(one)
     assert [("evicted", OST)] == kinds(site)
     one.end()
 
@@ -301,7 +306,7 @@ def test_more_than_there_is_room_for_is_counted(desk):
                                          for text in one.said)
     site = desk.site()
     desk.log.evicts()
-    one.once(time.monotonic() + 60)
+    _once(one)
     while len(one.spool):
         one._send_next()
     dropped = sum(taken.head.dropped for taken in site.events)
