@@ -22,7 +22,16 @@ shape) is parsed once for each target.
 from __future__ import annotations
 
 from iostats.events.event import MOST_CLIENTS, Event, made
-from iostats.events.fold import BY_NID, ONE_BY_ONE, PASSED_OVER, SLOWLY, Fold, Shape, fold_of
+from iostats.events.fold import (
+    BY_NID,
+    COUNTED,
+    ONE_BY_ONE,
+    PASSED_OVER,
+    SLOWLY,
+    Fold,
+    Shape,
+    fold_of,
+)
 from iostats.events.kinds import EVENTS_DROPPED, LOG_LOST
 from iostats.events.pieces import LABELS, Pieces
 from iostats.events.remembered import RECOVERY_US, WINDOW_US, Remembered
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 
 _HEX = b"0123456789abcdef"
 _LONGEST = 8192                         # bytes of a record
+_COMPARED = 320                         # characters of a line that tell what it says
 _MOST_SHAPES = 4096
 _MOST_RECOVERIES = 4096
 _MOST_TRIES = 16                        # lines of an event that are looked at for clients
@@ -100,7 +110,7 @@ class Folder:
         if not 0 <= usec < _LARGEST_US:
             return
         self.lines += 1
-        body = data[at + 1:]
+        body = data[at + 1:at + _COMPARED]
         shape = body.translate(None, _HEX)
         colon = body.find(b": ") + 2
         name = body[colon:body.find(b": ", colon)]
@@ -306,6 +316,12 @@ class Folder:
             self._take_skipped(told, usec)
             return
         self._last[line.label] = None
+        if (told.kind, told.cause) != (line.kind, line.cause):      # one letter, or digit, is wrong
+            line = Shape(line.label, told.text.encode(), told)
+            if line.way in (COUNTED, BY_NID):
+                self._count(line, data, usec, window)
+            if line.way != SLOWLY:
+                return
         if told.kind == kernel_log.DEACTIVATED:
             self._known.keep("deactivated", told.target, [0])
         elif told.kind == kernel_log.RECOVERY:

@@ -286,6 +286,17 @@ def test_what_is_hostile_in_a_line_is_one_bounded_line():
     assert 2 == one.lines
 
 
+def test_a_line_that_differs_by_a_digit_alone_is_looked_at_itself():
+    """Digits, and the letters a to f, are no part of a line's shape."""
+    found = events((750, silent("10.9.0.11@o2ib2")), (750.1, "Skipped 23 previous similar messages",
+                                                      "LustreError"),
+                   (750.2, "Skip0ped 23 previous similar messages", "LustreError"),
+                   (750.3, "1:2:(a.c:3:f()) LBUG", "LustreError"),
+                   (750.4, "1:2:(a.c:3:f()) LBUG0", "LustreError"))
+    assert ["evicted", "other", "lbug", "other"] == [one.kind for one in found]
+    assert [1, 1, 1, 1] == [one.count for one in found]
+
+
 def test_a_line_in_pieces_is_one():
     one = folder()
     one.take(record(750, f"{OSC}: This client was evicted by {OST}; in progress", flags="c"))

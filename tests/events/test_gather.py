@@ -211,6 +211,24 @@ def test_since_leaves_out_what_was_over(root):
     assert 1 == len(late.look().events)
 
 
+@pytest.mark.parametrize("step", [-1e6, 1e6, -3600, 3600])
+def test_a_wall_clock_that_is_set_while_we_run(root, monkeypatch, step):
+    """An event that was told keeps its time; a new one has that of the clock as it is now."""
+    true, began = time.time, time.clock_gettime(time.CLOCK_BOOTTIME)
+    one = gathering(root)
+    log(root, (23, began, LOST))
+    [first] = one.look().events
+    one.told()
+    monkeypatch.setattr(time, "time", lambda: true() + step)
+    one.look()
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    log(root, (24, now, RESTORED))
+    found = {event.kind: event for event in one.look().events}
+    assert abs(true() + step - found["connection_restored"].time) < 60
+    if "connection_lost" in found:
+        assert first.time == found["connection_lost"].time
+
+
 # -- sources --------------------------------------------------------------------------------------
 
 class Counted:

@@ -1,3 +1,3 @@
 """All targets, by their names."""
-from . import collector, datagrams, disk, messages, texts  # noqa: F401
+from . import collector, datagrams, disk, kernel_events, messages, texts  # noqa: F401
 from .tools import TARGETS  # noqa: F401
