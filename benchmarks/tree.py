@@ -24,11 +24,13 @@ _MD_STATS = ("close", "create", "getattr", "intent_lock", "link", "rename", "set
              "unlink", "getxattr")
 
 
-def make(root, file_systems, work):
+def make(root, file_systems, work, states=None):
     """
     Write the tree below `root`.
 
     `file_systems`: name -> how many OSTs.  `work`: how much was done since the mount, from 1.
+    `states`: [(s since 1970, state)], the history of each target; None: without `state` and
+    `import`, which are no counters.
     """
     mounts = []
     for number, (name, osts) in enumerate(file_systems.items()):
@@ -40,11 +42,15 @@ def make(root, file_systems, work):
         mdt = f"{name}-MDT0000-mdc-{instance}"
         _write(root, f"{_DEBUG}/mdc/{mdt}/stats", _stats(_MDC_TIMED, _RPC_COUNTED, work, number))
         _write(root, f"{_PROC}/mdc/{mdt}/md_stats", _md_stats(work))
+        if states is not None:
+            _write_state(root, "mdc", mdt, states)
         for ost in range(osts):
             target = f"{name}-OST{ost:04x}-osc-{instance}"
             _write(root, f"{_DEBUG}/osc/{target}/stats",
                    _stats(_OSC_TIMED, _RPC_COUNTED, work, ost))
             _write(root, f"{_PROC}/osc/{target}/rpc_stats", _rpc_stats(work, ost))
+            if states is not None:
+                _write_state(root, "osc", target, states)
         mounts.append(f"10.99.0.2@tcp:/{name} /mnt/{name} lustre rw,checksum,flock 0 0\n")
     _write(root, "proc/mounts", "".join(mounts))
 
@@ -60,6 +66,25 @@ def _write(root, path, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="ascii") as file:
         file.write(text)
+
+
+def _write_state(root, kind, name, states):
+    _write(root, f"{_PROC}/{kind}/{name}/state",
+           f"current_state: {states[-1][1]}\nstate_history:\n" + "".join(
+               f" - [ {when}, {state} ]\n" for when, state in states))
+    target = "-".join(name.split("-")[:2])
+    _write(root, f"{_PROC}/{kind}/{name}/import", (
+        f"import:\n    name: {name}\n    target: {target}_UUID\n    state: {states[-1][1]}\n"
+        f"    connect_flags: [ {', '.join(f'a_flag_of_{n}' for n in range(28))} ]\n"
+        "    connect_data:\n" + "".join(f"       a_number_{n}: {n * 4096}\n" for n in range(9))
+        + "    import_flags: [ replayable, pingable, connect_tried ]\n    connection:\n"
+        "       failover_nids: [ 10.99.0.3@tcp, 10.99.0.4@tcp ]\n"
+        "       current_connection: 10.99.0.3@tcp\n"
+        f"       connection_attempts: {len(states)}\n       generation: 1\n"
+        "       in-progress_invalidations: 0\n       idle: 23 sec\n    rpcs:\n"
+        "       inflight: 0\n       unregistering: 0\n       timeouts: 0\n"
+        "       avg_waittime: 6054 usec\n" + "    service_estimates:\n       services: 1 sec\n"
+        "       network: 1 sec\n    transactions:\n       last_replay: 0\n"))
 
 
 def _header(work, colon=""):

@@ -17,7 +17,7 @@ from iostats.base import config as site
 from iostats.base import node_list
 from iostats.base.errors import ConfigError, IostatsError
 from iostats.doctor import counters as doctor_counters
-from iostats.doctor import job_server, relay, storage
+from iostats.doctor import job_server, relay, storage, targets
 from iostats.doctor import site as doctor_site
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
@@ -62,6 +62,7 @@ def examine(given: dict[str, Any], root: str, known: dict[str, ModuleType]) -> l
     if counters:
         checks += doctor_counters.examine(now, known, counters, (read, refused), root, config,
                                           by_reader)
+    checks += targets.examine(now.files, root)
     checks += storage.examine(config, root)
     checks.append(_reader(root, config, said, by_reader))
     checks.append(_state_directory(config))

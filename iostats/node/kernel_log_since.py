@@ -13,6 +13,7 @@ Source: devkmsg_open(), check_syslog_permissions(), kernel/printk/printk.c.
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from iostats.base.private_files import why
@@ -32,6 +33,9 @@ _MOST_LINES = 200_000                   # in one reading: more than any ring has
 _CLOCKS_S = 5.0                         # the log's clock and that of the boot are so far apart
 _DEACTIVATED = b" INACTIVE by adm"      # cheaper than to parse each line
 _MOST_DEACTIVATED = 1000
+# Of a file whose data was thrown away.  It may be of another job on the node; `lfs fid2path` tells
+# who may know it.
+_PATH = re.compile(r"(/fid: \[[0-9a-fx:]{1,60}\]/).*( may get corrupted)")
 
 
 class KernelLogSince:
@@ -74,7 +78,7 @@ class KernelLogSince:
             self.unseen = f"the kernel's log (/dev/kmsg): {why(error)}"
             self._log.close()
             self._log = None
-        return [one for one in self._folder.changed()
+        return [_without_path(one) for one in self._folder.changed()
                 if max(one.last, one.over or 0) >= self._since_s]
 
     def _take(self, data: bytes) -> None:
@@ -90,3 +94,8 @@ class KernelLogSince:
             if found and said and said.kind == kernel_log.DEACTIVATED and (
                     said.target in self.deactivated or len(self.deactivated) < _MOST_DEACTIVATED):
                 self.deactivated.setdefault(said.target, []).append(self._clock.wall(found.usec))
+
+
+def _without_path(one: Event) -> Event:
+    return one if one.kind != kernel_log.DATA_LOST else one._replace(
+        message=_PATH.sub(r"\1...\2", one.message))

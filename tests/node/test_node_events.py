@@ -253,6 +253,18 @@ def test_log_and_history_tell_of_one_thing_once(node):
     assert "" == report.events_unseen
 
 
+def test_a_file_that_lost_data_is_told_by_its_fid_alone(node):
+    """On a node that jobs share it may be another's."""
+    up = identity.seconds_since_boot()
+    node.start()
+    node.log((up + 1, "scratch: dirty page discard: 10.9.0.3@o2ib:/scratch/fid: "
+                      "[0x200000007:0x1:0x0]//home/bob/a may get corrupted/b may get corrupted "
+                      "(rc -108)"))
+    [lost] = node.end().events
+    assert ("data_lost", "scratch", 3) == (lost.kind, lost.file_system, lost.severity)
+    assert lost.message.endswith("/fid: [0x200000007:0x1:0x0]/... may get corrupted (rc -108)")
+
+
 def test_lines_from_before_the_start_are_none_of_the_job(node):
     up = identity.seconds_since_boot()
     node.log(*kernel_lines(max(0.0, up - 600)))
