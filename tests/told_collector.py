@@ -30,12 +30,14 @@ class ToldCollector:
         asked: the params of all questions.
         places: the name of its numbering.
         answer: instead of an answer: (HTTP status, bytes); None.
+        answers: so many, and then it closes connections; None: no limit.
     """
 
     def __init__(self, port=None):
         self.port = port or free_port()
         self.kept, self.place, self.places, self.names = {}, 0, "one", {}
         self.asked, self.answer, self.delay_s, self.dropped = [], None, 0.0, 0
+        self.answers = None
         self._server = None
         self.start()
 
@@ -62,6 +64,11 @@ class ToldCollector:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 time.sleep(desk.delay_s)
+                if desk.answers is not None:
+                    desk.answers -= 1
+                    if desk.answers < 0:
+                        self.close_connection = True
+                        return
                 status, text = desk.answer or (200, desk._answer_to(json.loads(body)))
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))

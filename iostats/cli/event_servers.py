@@ -160,14 +160,18 @@ class ServerCursor:
         self.name, self._server, self._question = server.name, server, question
         self.after, self.places, self.answered = after, places, answered
         self._again_since: float | None = None      # while all since then is asked for once more
-        self._dropped = self._anew = 0
+        self._anew = 0
+
+    def of(self, question: EventQuestion) -> ServerCursor:
+        """One of the same server, for another question."""
+        return ServerCursor(self._server, question)
 
     def ask(self, last: int = 0, within_s: float = WITHIN_S) -> EventPage:
         """
         The next page; NotDelivered.  Where the numbers began anew: an empty one, with more to come.
 
         `last`: only so many, the latest ones, and all that comes after them; with the first page
-        alone.  `dropped` of the page is 0 where the one before has told the same.
+        alone.
         """
         params = {**params_of(self._question), "after": self.after or 0, "limit": MOST_AT_ONCE}
         if 0 < last <= MOST_LAST:
@@ -189,8 +193,7 @@ class ServerCursor:
         self.after, self.places = page.next, page.places
         if not page.more:
             self._again_since, self.answered, self._anew = None, page.time, 0
-        is_told, self._dropped = page.dropped == self._dropped, page.dropped
-        return page._replace(dropped=0) if is_told else page
+        return page
 
     def failed(self) -> None:
         """It did not answer: it may be another one when it does."""

@@ -7,6 +7,7 @@ Standard library only, as `--local` runs where there is nothing else.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import select
@@ -129,6 +130,7 @@ _DEFAULT_SINCE = "now-1day"
 _FOLLOWED_LINES = 10
 _MOST_LINES = 999_999_999
 _MOST_SERVERS = 64
+_PART_S, _MOST_PARTS = 86400.0, 100
 _LOOK_EVERY_S = 0.5                 # whether those who read our output are still there
 
 Asked = namedtuple("Asked", "question last options form")
@@ -211,6 +213,19 @@ def _asked(options: argparse.Namespace, now: float, goes_on: bool) -> Asked:
         options.json, options.utc, options.explain, width, has_colours(sys.stdout), now))
 
 
+def parts_of(whole: EventQuestion, now: float, is_reversed: bool) -> list[EventQuestion]:
+    """The same question in parts of a day or more, in their order; one where it has no begin."""
+    if whole.since is None:
+        return [whole]
+    ends = now if whole.until is None else whole.until
+    each_s = max(_PART_S, (ends - whole.since) / _MOST_PARTS)
+    count = max(1, math.ceil((ends - whole.since) / each_s))
+    found = [whole._replace(since=whole.since + number * each_s,
+                            until=whole.since + (number + 1) * each_s) for number in range(count)]
+    found[-1] = found[-1]._replace(until=whole.until)
+    return found[::-1] if is_reversed else found
+
+
 class Printed:
     """Prints events, each once; see SeenEvents."""
 
@@ -264,39 +279,63 @@ class _Monitor:
         self._written: object = None
         self._down: dict[str, bool] = {}            # server: it has answered before
         self._bad: set[str] = set()
+        self._dropped: dict[str, int] = {}          # server: what it said of these
 
     def run(self) -> int:
         """The exit status."""
         options = self._asked.options
-        ends = ask_all(self._cursors, self._asked.last)
-        status, merged = DONE, MergedEvents()
-        errors: list[IostatsError] = []
-        for cursor, end in zip(self._cursors, ends):
+        if options.follow or options.cursor_file or self._asked.last is not None:
+            merged = self._merged(self._cursors)
+            count = self._out.events(merged.in_order(self._asked.last, options.reverse),
+                                     merged.names)
+            self._keep()
+        else:
+            count = self._in_parts()
+        if options.follow:
+            for cursor in self._cursors:
+                if cursor.name in self._down:
+                    cursor.failed()
+            return self._follow()
+        if not count:
+            self._out.nothing()
+        return NOT_REACHED if self._down else DONE
+
+    def _in_parts(self) -> int:
+        """Print all of a long time in parts, so that not all of it is in memory; how many."""
+        whole, is_reversed = self._asked.question, self._asked.options.reverse
+        count = 0
+        for part in parts_of(whole, self._asked.form.now, is_reversed):
+            merged = self._merged([cursor.of(part) for cursor in self._cursors
+                                   if cursor.name not in self._down])
+            # What began before a part, and was not over, is of the part before.
+            count += self._out.events([
+                event for event in merged.in_order(is_reversed=is_reversed)
+                if (part.since == whole.since or event.time >= part.since)
+                and (part.until == whole.until or event.time < part.until)], merged.names)
+        return count
+
+    def _merged(self, cursors: Sequence[ServerCursor]) -> MergedEvents:
+        """
+        What these servers tell; who does not answer is said, and is in `_down`.  Raises the error
+        where none answers, and none did before.
+        """
+        merged, errors = MergedEvents(), list[IostatsError]()
+        for cursor, end in zip(cursors, ask_all(cursors, self._asked.last)):
             for page in end.pages:
                 self._note(cursor, page)
                 for event, names in page.events:
                     merged.add(event, names)
             if end.error is not None:
+                self._down[cursor.name] = bool(end.pages)
                 errors.append(end.error)
-                status = max(status, end.error.exit_status)
-        if len(errors) == len(self._cursors):
+        if errors and len(errors) == len(self._cursors):
             for error in errors[:-1]:
                 say(str(error))
             raise errors[-1]
         for error in errors:
-            say(f"{error}; without it" + ("; trying again" if options.follow else ""))
-        found = merged.in_order(self._asked.last, options.reverse)
-        count = self._out.events(found, merged.names)
-        self._keep()
-        if options.follow:
-            for cursor, end in zip(self._cursors, ends):
-                if end.error is not None:
-                    cursor.failed()
-                    self._down[cursor.name] = bool(end.pages)
-            return self._follow()
-        if not count:
-            self._out.nothing()
-        return status if status == DONE else NOT_REACHED
+            say(f"{error}; without it" + (
+                "; trying again" if self._asked.options.follow else ""))
+        return merged
 
     def _follow(self) -> int:
         told: queue.Queue[Told] = queue.Queue(4)    # a terminal that is stopped stops us, too
@@ -338,7 +377,8 @@ class _Monitor:
             self._bad.add(cursor.name)
             say(f"{cursor.name}: an event cannot be shown: {page.bad}; use one release of iostats "
                 f"here and there")
-        if page.dropped:
+        if page.dropped and self._dropped.get(cursor.name) != page.dropped:
+            self._dropped[cursor.name] = page.dropped
             say(f"{cursor.name}: {page.dropped} events were dropped there for lack of room")
         before = self._marks.get(cursor.name)
         self._marks[cursor.name] = (page.next, page.places, before[2] if page.more and before

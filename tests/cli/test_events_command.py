@@ -344,8 +344,33 @@ def test_what_a_server_dropped_is_said(one):
 def test_more_than_one_answer_has_come_in_parts(two):
     a, _ = two
     a.tell(*(an_event(number, at=NOON + number) for number in range(2301)))
-    assert 2301 == len(run(*of(a), *SINCE).out.splitlines())
+    assert 2301 == len(run(*of(a), "-n", "all").out.splitlines())
     assert [0, 1000, 2000] == [asked["after"] for asked in a.asked]
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_long_time_is_asked_for_in_parts(two, is_reversed):
+    """Five days; one event goes on from the second to the fourth, and one began before all."""
+    a, b = two
+    events = [an_event(number, at=NOON + number * 43_200.0) for number in range(10)]
+    events[3] = events[3]._replace(over=NOON + 7 * 43_200.0)
+    before = an_event(23, at=NOON - 7, over=NOON + 7)
+    a.tell(*events[::2], before), b.tell(*events[1::2], events[4])
+    done = run(*of(a, b), "-S", f"uts{int(NOON)}", "-E", f"uts{int(NOON) + 5 * 86_400}", "--json",
+               *(["-r"] if is_reversed else []))
+    wanted = [before, *events]
+    assert (0, "") == (done.status, done.err)
+    assert [(one.id, False) for one in (wanted[::-1] if is_reversed else wanted)] == ids(done.out)
+    assert 5 == len(a.asked) and 43_200 * 2 == a.asked[0]["until"] - a.asked[0]["since"]
+
+
+def test_a_server_that_dies_between_two_parts_is_said_once(two):
+    a, b = two
+    a.tell(an_event(1)), b.tell(an_event(2, at=NOON + 3 * 86_400))
+    a.answers = 1
+    done = run(*of(a, b), "-S", f"uts{int(NOON)}", "-E", f"uts{int(NOON) + 5 * 86_400}", "--json")
+    assert (3, [an_event(1).id, an_event(2).id]) == (done.status, [one for one, _ in ids(done.out)])
+    assert done.line.endswith("; without it")
 
 
 # -- following
