@@ -70,7 +70,7 @@ def why_refused(host: str, origin: str, fetch_site: str, names: Sequence[str]) -
     if origin or fetch_site not in ("", "none"):
         return "expected a program, got a page in a browser (Origin, Sec-Fetch-Site)"
     name = host_name(host)
-    if host and not is_address(name) and name not in names:
+    if host and name not in names and not is_address(name):
         return (f"expected Host: {' or '.join(names)} or an address, got {name[:80]!r}; see "
                 f"[collector] names in site.cfg")
     return ""

@@ -23,6 +23,7 @@ import msgspec
 from iostats.base.errors import WireError, one_line
 from iostats.collector.journal_of_events import EventsJournal
 from iostats.collector.kept import CollectedEvent
+from iostats.collector.xml_rpc import KeptList
 from iostats.events import event as events
 from iostats.events.event import Event
 from iostats.events.kinds import EVENTS_DROPPED, SEVERITIES
@@ -69,6 +70,7 @@ class Answers:
                  clock: Callable[[], float]) -> None:
         self._journal, self._source, self._maxtraps = journal, source, maxtraps
         self._clock = clock
+        self._traps: dict[int, KeptList] = {}          # place: the trap; a place has one event
         self.methods = {
             "getTraps": Method(self._get_traps, TimeParams),
             "getNodesNames": Method(self._get_nodes_names, FileSystemParams),
@@ -86,12 +88,19 @@ class Answers:
         found = self._journal.kept.since(math.floor(params.time))
         stamp = self._journal.stamp()
         shown, left_out = _chosen(found, self._maxtraps)
-        traps = [[trap_text(one), one.event.severity, one.event.node] for one in shown]
+        if len(self._traps) > 4 * self._maxtraps:
+            self._traps.clear()
+        traps: list[Any] = [self._traps.get(one.place) or self._trap(one) for one in shown]
         if left_out:
             traps.append([
                 left_out_text(left_out, self._maxtraps),
                 max(one.event.severity for one in left_out), self._source.node])
         return [traps, stamp]
+
+    def _trap(self, one: CollectedEvent) -> KeptList:
+        self._traps[one.place] = found = KeptList([
+            trap_text(one), one.event.severity, one.event.node])
+        return found
 
     def _get_nodes_names(self, params: FileSystemParams, _: Any) -> list[str]:
         file_system = params.fsName

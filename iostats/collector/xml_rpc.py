@@ -85,6 +85,13 @@ def fault(code: int, text: str) -> bytes:
 _HEAD = "<?xml version=\"1.0\"?>\n<methodResponse>"
 
 
+class KeptList(list):  # type: ignore[type-arg]       # of Any
+    """A list that is answered again and again: its <value> is made once."""
+
+    __slots__ = ("xml",)
+    xml: str
+
+
 def value(one: Any) -> str:
     """One <value>; members of a dict that are None are left out: XML-RPC has no such value."""
     if isinstance(one, str):
@@ -102,6 +109,16 @@ def value(one: Any) -> str:
         members = "".join(f"<member><name>{escape(one_line(name))}</name>{value(its)}</member>"
                           for name, its in one.items() if its is not None)
         return f"<value><struct>{members}</struct></value>"
+    if isinstance(one, KeptList):
+        try:
+            return one.xml
+        except AttributeError:
+            one.xml = _array(one)
+            return one.xml
+    return _array(one)
+
+
+def _array(one: Any) -> str:
     inside = "".join([value(each) for each in one])
     return f"<value><array><data>{inside}</data></array></value>"
 
