@@ -257,9 +257,9 @@ class SiteServer(RpcServer):
             return
         if had_changes:                              # so the disk is not full any more
             self.trouble = ""
-        self.events.committed()
         for transport, data, keep in unsent:
             super().send(transport, data, keep)
+        self.events.committed()
 
     # -- questions -------------------------------------------------------------------------------
 

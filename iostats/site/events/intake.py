@@ -95,7 +95,8 @@ class SiteEvents:
         """
         now = self._now()
         for at in range(0, len(taken.events), _IN_A_STEP):
-            yield
+            if at:                          # a short one is taken at once, whatever is answered
+                yield
             self._keep([_event_of(one, now) for one in taken.events[at:at + _IN_A_STEP]])
         self.tellers.hear(node, taken.head, taken.made, now)
         return {"taken": True, "why": ""}
@@ -125,12 +126,15 @@ class SiteEvents:
         self._store.committed()
         changes, self._changes = self._changes, []
         news, self.tellers.news = self.tellers.news, {}
-        for listener in self.listeners:
-            listener(changes)
-        if changes:
-            self.followers.changed(changes)
-        for node, teller in news.items():
-            self.followers.status(node, teller.heard, teller.every, teller.status)
+        try:
+            for listener in self.listeners:
+                listener(changes)
+            if changes:
+                self.followers.changed(changes)
+            for node, teller in news.items():
+                self.followers.status(node, teller.heard, teller.every, teller.status)
+        except Exception:                   # whoever is told: what was taken is taken
+            log.exception("internal error; please report: events were not told on")
 
     def reload(self) -> None:
         """What was taken since the last commit is not kept; StateError."""
