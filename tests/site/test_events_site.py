@@ -447,6 +447,29 @@ def test_a_server_that_is_killed_has_each_event_once(tmp_path):
         assert 0 == server.stop().status
 
 
+def test_a_node_that_does_something_after_its_eviction_may_be_back(tmp_path):
+    """It is not said that it is away, nor that it is back: it may be at another target."""
+    with SiteDesk(tmp_path) as desk:
+        names = tmp_path / "names"
+        names.write_text(f"{A} nid00011\n{B} nid00012\n")
+        desk.configure(clients_names=names, harvest_interval=1, batch_system="none")
+        server, at = desk.site(), time.time() - 10
+        desk.clients("oss1", "scratch", {A: [0] * 6, B: [0] * 6})
+        [one] = params([event(1, at=at, clients=(A,)), event(2, at=at, clients=(B,))], made_at=at)
+        assert client.call("127.0.0.1", desk.port, protocol.SITE, desk.signs(), "oss1",
+                           "packed_events", one)["taken"]
+        def rows():
+            return {row["node"]: (row["state"], row["active"], row["why"])
+                    for row in desk.asked("events_status")["down"]}
+        away = "evicted", False, "evicted by oss1; not heard of since"
+        until(lambda: {"nid00011": away, "nid00012": away} == rows(), what=rows)
+        desk.clients("oss1", "scratch", {A: [41_003, 0, 23, 0, 0, 0], B: [0] * 6})
+        desk.clients("oss1", "scratch", {A: [0] * 6, B: [0] * 6})
+        until(lambda: {"nid00011": ("unclear", True, "evicted by oss1; did I/O at scratch since"),
+                       "nid00012": away} == rows(), what=rows)
+        assert 0 == server.stop().status
+
+
 def ids_of_all(desk):
     found, after = [], 0
     while True:
