@@ -14,13 +14,14 @@ from iostats.lustre.kernel_log import (
     NO_EVENT,
     OTHER,
     RECOVERY,
+    REPLACED,
     SKIPPED,
     TARGET_DOWN,
 )
 
 PASSED_OVER, COUNTED, BY_NID, SLOWLY = range(4)
 # Kinds that need more of each line than its shape.
-ONE_BY_ONE = (RECOVERY, SKIPPED, LBUG, TARGET_DOWN, DEACTIVATED)
+ONE_BY_ONE = (RECOVERY, SKIPPED, LBUG, TARGET_DOWN, DEACTIVATED, REPLACED)
 
 
 class Fold:

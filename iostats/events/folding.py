@@ -22,16 +22,8 @@ shape) is parsed once for each target.
 from __future__ import annotations
 
 from iostats.events.event import MOST_CLIENTS, Event, made
-from iostats.events.fold import (
-    BY_NID,
-    COUNTED,
-    ONE_BY_ONE,
-    PASSED_OVER,
-    SLOWLY,
-    Fold,
-    Shape,
-    fold_of,
-)
+from iostats.events.fold import BY_NID, COUNTED, ONE_BY_ONE, PASSED_OVER, SLOWLY, Fold, Shape
+from iostats.events.fold import fold_of as restored_fold
 from iostats.events.kinds import EVENTS_DROPPED, LOG_LOST
 from iostats.events.pieces import LABELS, Pieces
 from iostats.events.remembered import RECOVERY_US, WINDOW_US, Remembered
@@ -45,8 +37,7 @@ if TYPE_CHECKING:
 _HEX = b"0123456789abcdef"
 _LONGEST = 8192                         # bytes of a record
 _COMPARED = 320                         # characters of a line that tell what it says
-_MOST_SHAPES = 4096
-_MOST_RECOVERIES = 4096
+_MOST_SHAPES = _MOST_RECOVERIES = 4096
 _MOST_TRIES = 16                        # lines of an event that are looked at for clients
 _LARGEST_US = 2**53
 _OVER = "Recovery over after "
@@ -60,6 +51,7 @@ class Folder:
     Attributes:
         lines: lines of Lustre and LNet taken.
         skipped: lines that the kernel says it did not print.
+        replaced: [(target, s since 1970)] of storage servers that came back; the caller clears it.
     """
 
     def __init__(self, boot_id: str, node: str, most: int, clock: WallClock,
@@ -71,6 +63,7 @@ class Folder:
         """
         self._boot_id, self._node, self._clock = boot_id, node, clock
         self.lines = self.skipped = 0
+        self.replaced: list[tuple[str, float]] = []
         self._shapes: dict[tuple[bytes, bytes], Shape] = {}
         self._kinds: dict[bytes, str] = {}              # of shapes, for a window that is full
         self._full: dict[bytes, tuple[int, Fold, str]] = {}     # shape -> (window, Fold, label)
@@ -205,7 +198,7 @@ class Folder:
     def _restore(self, kept: dict[str, object]) -> None:
         self._windows.restore(kept["windows"])                                  # type: ignore
         for name, value in kept["recoveries"]:                                  # type: ignore
-            fold = fold_of(value)
+            fold = restored_fold(value)
             # The same object, where its window is still open.
             for folds in self._windows.folds.values():
                 fold = folds.get(fold.origin, fold)
@@ -324,6 +317,9 @@ class Folder:
                 return
         if told.kind == kernel_log.DEACTIVATED:
             self._known.keep("deactivated", told.target, [0])
+        elif told.kind == kernel_log.REPLACED:
+            self.replaced.append((told.device, self._clock.wall(usec)))
+            del self.replaced[_MOST_SHAPES:]
         elif told.kind == kernel_log.RECOVERY:
             self._take_recovery(told, line, data, usec, window)
         elif told.kind == kernel_log.EVICTED:

@@ -189,6 +189,9 @@ class Gathering:
 
     def _collect(self) -> None:
         self._clock.lines_came(None, None)              # these came at any time since the last
+        for target, when in self._folder.replaced:
+            self._joiner.counted_too(target, when, 1)
+        self._folder.replaced.clear()
         for event in self._folder.changed():
             self._tell(self._joiner.take(event, LOG))
 

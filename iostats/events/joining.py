@@ -86,7 +86,7 @@ class Joiner:
             if source == LOG or by == LOG:
                 by = LOG
         if source == LOG and event.kind == EVICTED and event.cause:
-            self._log(now, now.count - (known[0].count if known else 0))
+            self.counted_too(now.target, now.last, now.count - (known[0].count if known else 0))
         if known is not None and not _is_news(known[0], now):
             return []
         self._remember(now, by)
@@ -153,11 +153,14 @@ class Joiner:
 
     # -- evictions that were counted -------------------------------------------------------------
 
-    def _log(self, event: Event, count: int) -> None:
-        """`count` more evictions of a target are in the log."""
+    def counted_too(self, target: str, when: float, count: int) -> None:
+        """
+        The log explains `count` more of what a target counts as evicted: evictions that it tells
+        of, and connections of other storage servers, which are no clients.
+        """
         if count > 0:
-            kept = self._logged.setdefault(event.target, [])
-            kept.append([event.last, count])
+            kept = self._logged.setdefault(target, [])
+            kept.append([when, count])
             if len(kept) > _MOST_LOGGED:
                 kept[1][1] += kept.pop(0)[1]
             if len(self._logged) > _MOST:

@@ -35,7 +35,7 @@ EVICTED, CONNECTION_LOST, CONNECTION_RESTORED = "evicted", "connection_lost", "c
 CLIENT_RECONNECTING, RECOVERY, LOCK_TIMEOUT = "client_reconnecting", "recovery", "lock_timeout"
 TIMEOUTS, DATA_LOST, NOT_HEALTHY, LBUG = "timeouts", "data_lost", "not_healthy", "lbug"
 TARGET_DOWN, TARGET_UP, DEACTIVATED = "target_down", "target_up", "deactivated"
-OTHER, SKIPPED, NO_EVENT = "other", "skipped", ""
+OTHER, SKIPPED, REPLACED, NO_EVENT = "other", "skipped", "replaced", ""
 KINDS = (EVICTED, CONNECTION_LOST, CONNECTION_RESTORED, CLIENT_RECONNECTING, RECOVERY, LOCK_TIMEOUT,
          TIMEOUTS, DATA_LOST, NOT_HEALTHY, LBUG, TARGET_DOWN, TARGET_UP, DEACTIVATED, OTHER)
 
@@ -57,8 +57,9 @@ Message.__doc__ = """
 What Lustre or LNet says in one record.
 
 Attributes:
-    kind: one of KINDS; SKIPPED for `Skipped N previous similar messages`; NO_EVENT for what is no
-        error and has no kind.  OTHER is every error without one.
+    kind: one of KINDS; SKIPPED for `Skipped N previous similar messages`; REPLACED for another
+        storage server that came back, whose old connection a target evicts: it is no client;
+        NO_EVENT for what is no error and has no kind.  OTHER is every error without one.
     cause: of EVICTED: "silent" (no ping came), "lock", "administrator", "recovery", or "" where a
         client tells of its own; else "".
     speaker: "client" (an osc or mdc of a mount), "server" (a target, or what connects servers with
@@ -152,6 +153,10 @@ _OF_DEVICE = {
     "Aborti": [(RECOVERY, "", _form(r"Aborting recovery(?: for device)?"))],
     # health_check_show(), obdclass/obd_sysfs.c, from 2.16.59 on; ptlrpc_svcpt_health_check()
     "device": [(NOT_HEALTHY, "", _form(r"device reported unhealthy"))],
+    # target_handle_connect(), ldlm/ldlm_lib.c
+    "Receiv": [(REPLACED, "", _form(
+        r"Received (?:new )?(?:MDS|LWP) connection from NID, (?:removing former export from PEER|"
+        r"remove former export from same [N]ID)"))],
     "unheal": [(NOT_HEALTHY, "", _form(r"unhealthy - request has been waiting -?\d{1,20}s"))],
     # ll_dirty_page_discard_warn(), llite/llite_lib.c
     "dirty ": [(DATA_LOST, "", _form(

@@ -77,6 +77,14 @@ class Model:
     def evict_unlogged(self, target):
         self.evict(target, logged=False)
 
+    def reconnect(self, target):
+        """An MDS comes back from its partner: its old connection is evicted, and is no client."""
+        if target in self.up:
+            self.count[target] += 1
+            self._line(f"Lustre: {target}: Received MDS connection from 10.9.0.4@o2ib, removing "
+                       f"former export from 10.9.0.3@o2ib")
+            self.files.show(target, evictions=self.count[target])
+
     def stop(self, target):
         if target in self.up:
             del self.up[target]
@@ -118,7 +126,7 @@ class Model:
 
 
 # What changes a state is seen at the next look; evictions are counted over any pause.
-COUNTED = (Model.evict, Model.evict_unlogged)
+COUNTED = (Model.evict, Model.evict_unlogged, Model.reconnect)
 STATES = (Model.stop, Model.start, Model.recover, Model.sicken, Model.heal)
 LOOK, KILL, FOUND_AND_KILL = "look", "kill", "found, and killed"
 
@@ -213,8 +221,9 @@ def test_a_history_by_hand():
     """Each step once, so that the model is seen to see something."""
     one, other = TARGETS
     with tempfile.TemporaryDirectory() as root:
-        _run(root, [(Model.evict, one, 1.0), (Model.evict_unlogged, one, 1.0),
-                    (FOUND_AND_KILL, "", 1.0), (Model.evict_unlogged, other, 1.0),
+        _run(root, [(Model.evict, one, 1.0), (Model.reconnect, one, 1.0),
+                    (Model.evict_unlogged, one, 1.0), (FOUND_AND_KILL, "", 1.0),
+                    (Model.evict_unlogged, other, 1.0),
                     (Model.stop, one, 70.0), (Model.start, one, 70.0), (KILL, "", 1.0),
                     (Model.evict, one, 1.0), (Model.recover, one, 70.0), (Model.sicken, "", 70.0),
                     (KILL, "", 1.0), (Model.heal, "", 70.0)])

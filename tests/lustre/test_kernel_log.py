@@ -237,6 +237,19 @@ def test_how_many_were_not_printed(text, count):
         assert ("skipped", count) == (found.kind, found.count)
 
 
+@pytest.mark.parametrize("text, kind", [
+    ("Received MDS connection from 10.9.0.4@o2ib, removing former export from 10.9.0.3@o2ib",
+     "replaced"),
+    ("Received new LWP connection from 10.9.0.4@o2ib, remove former export from same NID",
+     "replaced"),
+    ("Received new MDS connection from 10.9.0.4@o2ib, keep former export from same NID", ""),
+])
+def test_a_storage_server_that_came_back_is_no_client(text, kind):
+    """2.15.8 to 2.17.0; `keep`: then nothing is evicted."""
+    found = said(f"{OST}: {text}", "Lustre")
+    assert (kind, OST) == (found.kind, found.device)
+
+
 def test_a_path_in_a_message_names_no_storage_server():
     found = said("scratch: dirty page discard: 10.9.0.1@o2ib:/scratch/fid: [0x2:0x1:0x0]/ "
                  "1.2.3.4@tcp may get corrupted (rc -108)")
@@ -261,7 +274,7 @@ def test_any_bytes_are_a_message_or_none(data, head):
     for found in (record(head + data), dmesg_line(head + data)):
         told = found and message(found)
         if told:
-            assert told.kind in (*kernel_log.KINDS, "skipped", "")
+            assert told.kind in (*kernel_log.KINDS, "skipped", "replaced", "")
             assert is_shown(told.text) and len(told.text) <= 1000
             assert told.kind or not told.label.endswith("Error")
             assert len(told.nids) <= 4 and all(len(nid) <= 100 for nid in told.nids)
