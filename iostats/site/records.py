@@ -236,11 +236,16 @@ class Records:
             totals.expected = grouping.node_count(facts)
         known = self._store.job(key)
         is_closed = known is not None and known.closed          # its reports are removed
-        if is_closed or job.only_events:
-            with damage_reported(self._store.path):
-                record = Record.of(msgspec.json.decode(next(self._store.records_of([key]))))
+        is_needed = is_closed or job.only_events or facts is None
+        before = self._before(key, is_closed) if is_needed else None
+        if before is not None and (is_closed or job.only_events):
+            record = before
         else:
             record = with_facts(totals.record(), key, job.about, facts)
+            if before is not None and before.batch and before.batch.outcome:
+                # The batch system has told it, and has forgotten it since.
+                record = record.replaced(batch=before.batch, job=record.job.replaced(
+                    id=before.job.id, user=before.job.user))
         record = self._with_harvest(record, key)
         record = record.replaced(by_node=client_vs_server.nodes_compared(record))
         if not is_closed:
@@ -248,6 +253,18 @@ class Records:
                                                              totals.events.are_known))
         return MadeRecord(key, job, reports, facts, record, msgspec.json.encode(record),
                           summary_of(record))
+
+    def _before(self, key: Key, is_closed: bool) -> Record | None:
+        """The record that a job has; None where there is none, or it is damaged and not closed."""
+        try:
+            with damage_reported(self._store.path):
+                return next((Record.of(msgspec.json.decode(body))
+                             for body in self._store.records_of([key])), None)
+        except StateError as error:
+            if is_closed:
+                raise                                    # there is nothing to make it of
+            log.error("the record of job %s is made anew: %s", key.job, error)
+            return None
 
     def _with_harvest(self, record: Record, key: Key) -> Record:
         """`record`, with what the storage servers counted of the job, and of its nodes."""
@@ -353,8 +370,7 @@ async def in_steps(work: Generator[None, None, Record]) -> Record:
         try:
             next(work)
         except StopIteration as end:
-            found: Record = end.value
-            return found
+            return end.value                             # type: ignore[no-any-return]
         await asyncio.sleep(0)
 
 

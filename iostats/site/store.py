@@ -279,7 +279,8 @@ class Store(StoreDatabase):
     def records_of(self, keys: Iterable[Sequence[Any]]) -> Iterator[bytes]:
         """The records (bytes) of [Key], one after the other."""
         for key in keys:
-            for record, in self.rows(f"SELECT record FROM jobs WHERE {_THIS}", key):
+            for record, in self.rows(f"SELECT record FROM jobs WHERE {_THIS} "
+                                     "AND record IS NOT NULL", key):
                 try:
                     found = _unpacked(record, self.path)
                 except StateError as error:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 
 import pytest
 from events_messages import NOON, STATUS, event, send
 from site_inside import Inside
 
 from iostats.site.events import late_events
+from iostats.site.store import Key
 
 BEGAN, ENDED = NOON - 3600, NOON                # of job 4711, on nid00001 and nid00002
 NAMES = "".join(f"10.9.0.{number}@o2ib nid{number:05}\n" for number in range(1, 60))
@@ -195,3 +197,23 @@ def test_after_a_kill_late_events_are_looked_at_again(site, monkeypatch):
     site.begin()
     site.make_records(lambda: site.records("4711")[0]["events"] != [])
     assert [("nid00001",)] == few(site.records("4711")[0], "nodes")
+
+
+def test_what_the_batch_system_had_said_stays_where_it_has_forgotten_the_job(site):
+    """A late report, or a restart before the record has the event: no one asks in vain."""
+    report(site, "nid00001")
+    report(site, "nid00002")
+    record_of(site)
+    [(key, body)] = [(row[:3], row[3]) for row in site.store.rows(
+        "SELECT cluster, job, attempt, record FROM jobs")]
+    record = json.loads(zlib.decompress(body))
+    record["batch"]["outcome"], record["job"]["user"] = "TIMEOUT", "carol"
+    site.store.change(("UPDATE jobs SET record = ?", (zlib.compress(
+        json.dumps(record).encode()),)))
+    site.server.open_jobs.expect_events([Key(*key)])
+    site.store.close()
+    site.begin()                                # it is due, and why is not known any more
+    site.now += 60
+    after = record_of(site)
+    assert ("TIMEOUT", "carol", 2) == (after["batch"]["outcome"], after["job"]["user"],
+                                       after["coverage"]["reported"])

@@ -6,8 +6,9 @@ Events that come after the record of a job that they concern: the record gets th
                   -> open_jobs: their record is due
 
 An agent looks each 10 s, and a client is evicted some time after it fell silent: so the last events
-of a job come after its record.  After a restart those of the last _AGAIN_S are looked at once more;
-a record that has them is left alone.
+of a job come after its record.  One that only may be about a job waits for another reason, so that
+a flood does not make the records of all jobs again and again.  After a restart those of the last
+_AGAIN_S are looked at once more; a record that has them is left alone.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ log = logging.getLogger("iostats")
 
 LOOK_S = 5.0
 _AGAIN_S = 900.0
+_PAUSE_S = 30.0                 # between two records of a job
 _MOST_WAITING = 1_000           # events between two looks: the most severe
 _MOST_JOBS = 10_000             # that ran at the time of these
 _STEP_S = 0.005
@@ -51,6 +53,8 @@ class LateEvents:
         self._events, self._store, self._jobs = events, store, jobs
         self._of_record = of_record
         self._waiting: dict[str, Event] = {}
+        self._once_more: dict[str, Event] = {}          # were looked at once
+        self._made: dict[Key, float] = {}               # when a record was made due, store's time
         events.listeners.append(self._changed)
 
     def _changed(self, changes: Sequence[Change]) -> None:
@@ -85,7 +89,9 @@ class LateEvents:
             await asyncio.sleep(LOOK_S)
 
     async def _look(self) -> None:
-        events, self._waiting = list(self._waiting.values()), {}
+        new, self._waiting = self._waiting, {}
+        # Twice: a record that was being made the first time had asked for its events before.
+        events, self._once_more = [*{**self._once_more, **new}.values()], new
         if not events:
             return
         since = min(event.time for event in events)
@@ -93,11 +99,15 @@ class LateEvents:
         rows = self._store.rows(
             "SELECT cluster, job, attempt FROM summaries WHERE over >= ? AND began <= ? "
             "ORDER BY over DESC LIMIT ?", (since - SENT_WITHIN_S, until, _MOST_JOBS))
-        due, began = [], monotonic()
+        due, began, now = [], monotonic(), self._store.now()
+        self._made = {key: at for key, at in self._made.items() if 0 <= now - at < _PAUSE_S}
         for row in rows:
             key = Key(*row)
-            if key not in self._jobs.jobs and self._lacks_some(key, events):
+            if key in self._made or key in self._jobs.jobs:     # later: it is hit by much at once
+                self._once_more = {event.id: event for event in events}
+            elif self._lacks_some(key, events):
                 due.append(key)
+                self._made[key] = now
             if monotonic() - began > _STEP_S:
                 await asyncio.sleep(0)
                 began = monotonic()
@@ -114,7 +124,7 @@ class LateEvents:
         if run is None:
             return False
         known = {one.id: one for one in record.events or ()}
-        return any(self._of_record.concerns(event, run)
+        return any(self._of_record.is_certain(event, run)
                    and _is_news(event, known.get(event.id)) for event in events)
 
 

@@ -68,6 +68,11 @@ class RecordEvents:
             return False
         return self._events.is_of(event, run.part) or self._may_be_of(event, run)
 
+    def is_certain(self, event: Event, run: RecordedRun) -> bool:
+        """The same, and it is known to be about the job."""
+        return self.concerns(event, run) and not (
+            (event.kind == EVICTED or event.clients) and not self._nodes(event, run))
+
     def _nodes(self, event: Event, run: RecordedRun) -> list[str]:
         """The job's nodes among the clients of an event, sorted."""
         self._names.see(client for client in event.clients if "@" in client)
