@@ -141,6 +141,8 @@ class Receiver:
         return re.findall(rb'id="([0-9a-f]+)"', b"".join(self.parts))
 
     def close(self):
+        if self.listening.fileno() < 0:
+            return
         self.listening.shutdown(socket.SHUT_RDWR)
         self.listening.close()
         for one in self.taken:
