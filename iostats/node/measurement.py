@@ -217,7 +217,7 @@ class Work:
         marks = [mark for mark in marks if mark.seq == start.seq]
         found = report([one._replace(job=self._known_as) for one in (start, *marks, end)],
                        sources.known(), self.root, self.config, about, cut)
-        found.update(self._events(start, end))
+        found.update(self._events(start, end, found["deltas"]))
         if also_here is not None:
             seen = found["other_jobs"] or 0
             found.update(also_here, other_jobs=max(also_here["other_jobs"], seen))
@@ -236,17 +236,39 @@ class Work:
         return data, path
 
 
-    def _events(self, start: Snapshot, end: Snapshot) -> dict[str, Any]:
-        """What went wrong in between, as members of the report; {} where that fails."""
+    def _events(self, start: Snapshot, end: Snapshot, deltas: list[dict[str, Any]]
+                ) -> dict[str, Any]:
+        """
+        What went wrong in between, as members of the report; {} where that fails.
+
+        `deltas`: of the report, whose evictions are set to those that were found.
+        """
         from iostats.node import node_events
         try:
             found = node_events.since(self.kept, start, self.root, self.config)
             found.say = self.say
             found.take(list(end.files), end.boot_id, end.wall_ns / 1e9)
-            return found.of_report()
+            members = found.of_report()
+            if "events" in members:
+                _count_evictions(deltas, found.evictions())
+            return members
         except Exception as error:                      # the numbers are worth more
             self.say(f"what went wrong meanwhile is not known: {error!r}")
             return {}
+
+
+def _count_evictions(deltas: list[dict[str, Any]], evictions: dict[str, int]) -> None:
+    """
+    Set how often a file system's targets evicted the node, as events tell; a look at the end has
+    an activated target's (totals/bounds.py), and has not what the kernel has forgotten.
+    """
+    left = dict(evictions)
+    for one in deltas:
+        if one["source"] == "llite" and one["values"] is not None:
+            one["values"].pop("evictions", None)
+            count = left.pop(one["file_system"], 0)
+            if count:
+                one["values"]["evictions"] = count
 
 
 def is_of_its_form(found: object) -> bool:

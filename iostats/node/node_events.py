@@ -27,6 +27,7 @@ from iostats.base.errors import IostatsError
 from iostats.events import event, import_changes
 from iostats.events.joining import LOG, Joiner
 from iostats.lustre import import_files
+from iostats.lustre.kernel_log import EVICTED
 from iostats.node.kernel_log_since import KernelLogSince
 from iostats.totals.snapshot import reason
 
@@ -195,6 +196,14 @@ class NodeEvents:
             return found
         return {**found, "events": [event.as_json(one) for one in sent],
                 "events_dropped": self.dropped + len(most) - len(sent)}
+
+    def evictions(self) -> dict[str, int]:
+        """{file system: how often a target of it evicted this node since the start}."""
+        since, found = self._start.wall_ns // 1_000_000_000, {}     # type: int, dict[str, int]
+        for one in self.events.values():
+            if one.kind == EVICTED and not one.cause and one.last >= since:
+                found[one.file_system] = found.get(one.file_system, 0) + one.count
+        return found
 
     def _unseen(self, log: str) -> str:
         """What could not be seen, and why: no names or times, so that nodes say the same."""

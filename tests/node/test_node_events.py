@@ -143,6 +143,26 @@ def test_a_deactivated_target_that_is_activated_is_no_event(node):
     assert [] == node.end().events
 
 
+def test_the_amounts_know_the_same_evictions(node):
+    """What was written and not sent was thrown away; not by an activation."""
+    def evictions(report):
+        return [one.values.get("evictions") for one in report.deltas if one.source == "llite"]
+    node.set(*FULL, flags="invalid, deactive, ", generation=2)
+    node.start()
+    soon = int(time.time()) + 7
+    once = [(soon, "DISCONN"), (soon, "CONNECTING"), (soon, "EVICTED"), (soon, "RECOVER"),
+            (soon, "FULL")]
+    node.set(*FULL, *once, generation=2, attempts=2)
+    node.work().looks(keep=True)()
+    assert [None] == evictions(node.end())
+    node.set(*FULL)
+    node.start()
+    node.set(*FULL, *once)
+    node.work().looks(keep=True)()
+    node.set(*down(soon + 60, 8))
+    assert [1] == evictions(node.end())
+
+
 def test_a_start_of_a_release_that_kept_no_states_tells_what_is_after_it_by_the_clock(node):
     """The second in which the job began may be either."""
     node.set(*FULL, *LOST, timeouts=37)
