@@ -279,10 +279,10 @@ OPTIONS = {
     "collector.host": Option("localhost", printable, "a host name or an address", (
         "Where it listens: at all addresses of this name.  Empty: at all addresses of the "
         "machine.")),
-    "collector.maxtraps": number(1, 100_000, 250, (
+    "collector.maxtraps": number(3, 100_000, 250, (
         "getTraps gives up to this number of events in one answer; where there are more, the "
         "last one says how many.")),
-    "collector.keep": number(1, 1_000_000, 10_000, (
+    "collector.keep": number(1, 100_000, 10_000, (
         "How many events the collector keeps, for those who ask later.")),
     "collector.allow": Option("127.0.0.0/8 ::1", words, (
         "addresses and ranges, several with spaces between"), (

@@ -16,10 +16,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from itertools import chain
 
 from iostats.base import strict_json
 from iostats.base.errors import IostatsError, StateError
-from iostats.base.private_files import read_text, write_whole
+from iostats.base.private_files import open_regular, write_whole
 from iostats.collector.kept import CollectedEvent, KeptEvents
 from iostats.events import event as events
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 FILE = "events.journal"
 _AHEAD_S = 60                       # time stamps that are written down before they are given
-_LONGEST_BYTES_EACH, _LEAST_BYTES = 4096, 1 << 20
+_LONGEST_LINE, _LEAST_BYTES = 1 << 16, 1 << 20
 
 
 class EventsJournal:
@@ -51,6 +52,7 @@ class EventsJournal:
         """
         self._path = os.path.join(directory, FILE) if directory else ""
         self._clock, self._say, self._file, self._size = clock, say, -1, 0
+        self._most = 0                                 # bytes, after which it is written anew
         self.kept = KeptEvents(keep, clock())
         self.places = f"{int(clock())}.{os.urandom(4).hex()}"
         self.next, self.of, self._stamps = 0, "", 0
@@ -102,18 +104,18 @@ class EventsJournal:
             self._give_up(error)
             return
         self._size += len(data)
-        if self._size > max(_LEAST_BYTES, 2 * _LONGEST_BYTES_EACH * len(self.kept)):
+        if self._size > self._most:
             self._write_anew()
 
     def _write_anew(self) -> None:
-        lines = [{"places": self.places}, *map(_line_of, self.kept),
-                 {"stamps": self._stamps}, {"next": self.next, "of": self.of}]
-        data = b"".join(map(_encoded, lines))
+        lines = chain(({"places": self.places},), map(_line_of, self.kept),
+                      ({"stamps": self._stamps}, {"next": self.next, "of": self.of}))
         try:
-            write_whole(self._path, data)
+            write_whole(self._path, map(_encoded, lines))
             self._close_file()
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            self._size = len(data)
+            self._size = os.fstat(self._file).st_size
+            self._most = _LEAST_BYTES + 2 * self._size
         except OSError as error:
             self._give_up(error)
 
@@ -125,19 +127,25 @@ class EventsJournal:
 
     def _read(self) -> None:
         try:
-            text = read_text(self._path)
+            with open(open_regular(self._path), "rb") as file:
+                while True:
+                    line = file.readline(_LONGEST_LINE)
+                    if not line:
+                        break
+                    self._take_text(line)
         except FileNotFoundError:
             return
         except OSError as error:
             raise StateError(f"{self._path}: cannot be read: {error.strerror}; expected a file of "
                              f"an earlier collector, or none") from None
-        for line in text.encode("latin-1").split(b"\n"):
-            try:
-                self._take_line(strict_json.loads(line))
-            except (ValueError, LookupError, TypeError, RecursionError, IostatsError):
-                continue
         # A clock that was set back since must not give a time stamp twice.
         self.kept.tick = max(self.kept.tick, self._stamps)
+
+    def _take_text(self, line: bytes) -> None:
+        try:
+            self._take_line(strict_json.loads(line))
+        except (ValueError, LookupError, TypeError, RecursionError, IostatsError):
+            pass
 
     def _take_line(self, line: dict[str, Any]) -> None:
         if "event" in line:

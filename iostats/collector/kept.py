@@ -61,7 +61,8 @@ class KeptEvents:
         self._places: list[int] = []
         self._ticks: list[int] = []
         self._begin = 0                                # what is before it in `_order` is a gap
-        self._gone: deque[int] = deque(maxlen=max(keep, 1000))     # places that were dropped
+        # (place, tick) of those that were dropped, the oldest first by either.
+        self._gone: deque[tuple[int, int]] = deque(maxlen=max(keep, 1000))
         self._is_first = True                          # no time stamp was given yet
 
     def __len__(self) -> int:
@@ -115,10 +116,18 @@ class KeptEvents:
 
     def dropped_after(self, place: int) -> int:
         """How many events behind `place` were dropped; 0 for 0, which nothing came before."""
-        if place <= 0 or place > self.last_place or not self._gone or place >= self._gone[-1]:
+        if place <= 0 or place > self.last_place or not self._gone or (
+                place >= self._gone[-1][0]):
             return 0
-        gone = list(self._gone)
+        gone = [one for one, _ in self._gone]
         return len(gone) - bisect_right(gone, place)
+
+    def dropped_since(self, tick: int) -> int:
+        """How many events with this tick or a later one were dropped; 0 for 0, as above."""
+        if tick <= 0 or not self._gone or tick > self._gone[-1][1]:
+            return 0
+        gone = [one for _, one in self._gone]
+        return len(gone) - bisect_left(gone, tick)
 
     def since(self, tick: int) -> list[CollectedEvent]:
         """Events with this tick or a later one."""
@@ -159,7 +168,7 @@ class KeptEvents:
                 self._begin += 1
                 oldest = self._order[self._begin]
             self._take_out(oldest)
-            self._gone.append(oldest.place)
+            self._gone.append((oldest.place, oldest.tick))
             self.dropped += 1
         if len(self._order) > 2 * len(self._by_id) + 64:
             there = list(self)

@@ -42,11 +42,13 @@ class MachineSource(EventSource):
         super().__init__(node)
         self._gathering, self._root, self._every_s = gathering, root, max(0.1, every_s)
         self._boot_id, self._say, self._said = boot_id, say, ""
+        self._why = ""                                 # the log is not read
         self._status: dict[str, Any] = {}
 
     def work(self, give: Give) -> None:
         found = self._gathering.look()
         self._status = found.status
+        self._say_what_cannot_be_read()
         give([*found.events, *self._dropped(found)], None, "")
         self._told()
         if found.more:
@@ -67,6 +69,14 @@ class MachineSource(EventSource):
             return not self.ended.is_set()
         ready, _, _ = select.select([handle, self.wake], [], [], max(0.0, within_s))
         return handle in ready
+
+    def _say_what_cannot_be_read(self) -> None:
+        log = self._status.get("log") or {}
+        why = str(log.get("why") or "") if log.get("source") == "none" else ""
+        if why != self._why:
+            self._why = why
+            self._say(f"the kernel's log is not read: {why}; evictions and lost connections are "
+                      f"not seen" if why else "the kernel's log is read again")
 
     def _told(self) -> None:
         try:
@@ -122,7 +132,7 @@ class MachineSource(EventSource):
                         **self._space_of(full)})
         free = [one.get("availableBytes") for one in its]
         return {"fileSystems": sorted(self.file_systems()), "targets": its,
-                "health": self._status.get("health"),
+                "health": self._status.get("health"), "kernelLogNotRead": self._why or None,
                 "freeDiskSpace": sum(free) if free and None not in free else None}
 
     def _space_of(self, target: str) -> dict[str, int]:

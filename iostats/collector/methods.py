@@ -26,7 +26,7 @@ from iostats.collector.kept import CollectedEvent
 from iostats.collector.xml_rpc import KeptList
 from iostats.events import event as events
 from iostats.events.event import Event
-from iostats.events.kinds import EVENTS_DROPPED, SEVERITIES
+from iostats.events.kinds import EVENTS_DROPPED, KINDS, SEVERITIES
 from iostats.site.events.connections import UNCLEAR, Connections
 from iostats.site.events.questions import EventsParams, filter_of
 from iostats.wire.jsonrpc import Method
@@ -85,9 +85,11 @@ class Answers:
         if not 0 <= params.time < _LARGEST:            # NaN, too
             raise WireError(INVALID_PARAMS,
                             "time: expected the time stamp of the last answer, or 0")
-        found = self._journal.kept.since(math.floor(params.time))
+        since = math.floor(params.time)
+        found = self._journal.kept.since(since)
+        dropped = self._journal.kept.dropped_since(since)
         stamp = self._journal.stamp()
-        shown, left_out = _chosen(found, self._maxtraps)
+        shown, left_out = _chosen(found, self._maxtraps - bool(dropped))
         if len(self._traps) > 4 * self._maxtraps:
             self._traps.clear()
         traps: list[Any] = [self._traps.get(one.place) or self._trap(one) for one in shown]
@@ -95,6 +97,10 @@ class Answers:
             traps.append([
                 left_out_text(left_out, self._maxtraps),
                 max(one.event.severity for one in left_out), self._source.node])
+        if dropped:
+            traps.append([
+                f"{EVENTS_DROPPED}: {dropped:,} more events came since then, and are no longer "
+                f"kept ([collector] keep)", KINDS[EVENTS_DROPPED].severity, self._source.node])
         return [traps, stamp]
 
     def _trap(self, one: CollectedEvent) -> KeptList:

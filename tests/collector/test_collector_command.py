@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from collector_desk import EventStream, Machine, RunningCollector
+from collector_desk import EventStream, Machine, RunningCollector, asked
 from kernel_lines import silent
 from processes import free_port, until
 
@@ -84,7 +84,7 @@ def test_a_mistake_in_a_file_is_one_line_with_file_and_line(machine, text, messa
 
 
 @pytest.mark.parametrize("words, message", [
-    (["-m", "0"], "--maxtraps: [collector] maxtraps: expected a number from 1 to 100000, got '0'"),
+    (["-m", "0"], "--maxtraps: [collector] maxtraps: expected a number from 3 to 100000, got '0'"),
     (["-p"], "argument --port: expected one argument (see --help)"),
     (["-x"], "no option '-x'; there are: -p -h -d -f -m"), (["mds1"], "unrecognized arguments"),
     (["-f", "/nonexistent"], "/nonexistent: cannot be read: No such file or directory")])
@@ -110,7 +110,11 @@ def test_a_log_that_cannot_be_read_is_no_reason_to_fail(machine):
     """It is in the node's info; the files of /proc and /sys are there without it."""
     (machine.root / "dev/kmsg").unlink()
     one = machine.start(config=machine.configured())
-    assert [] == one.traps()[0] and 0 == one.stop()
+    assert [] == one.traps()[0]
+    until(lambda: "the kernel's log is not read: " in one.err)
+    [node] = asked(one.port, "getNodesNames", [""])
+    assert "dev/kmsg" in asked(one.port, "getNodeInfo", [node])["kernelLogNotRead"]
+    assert 0 == one.stop()
 
 
 # -- rights -------------------------------------------------------------------------------------

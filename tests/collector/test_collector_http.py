@@ -83,6 +83,17 @@ def test_of_too_many_the_gravest_and_newest_are_given_and_the_rest_is_counted():
         assert [[], stamp] == desk.proxy.getTraps(stamp)
 
 
+def test_what_is_no_longer_kept_since_the_time_stamp_is_said():
+    with collector(maxtraps=5, keep=10) as desk:
+        desk.take(evicted(99))
+        _, stamp = desk.proxy.getTraps(0)
+        desk.take(*map(evicted, range(23)))
+        traps, later = desk.proxy.getTraps(stamp)
+        assert 5 == len(traps) and traps[-2][0].startswith("events_dropped: 7 more events")
+        assert traps[-1][0].startswith("events_dropped: 13 more events came since then, and are")
+        assert [] == desk.proxy.getTraps(later)[0]
+
+
 def test_exactly_as_many_as_may_be_given_are_given():
     with collector(maxtraps=5) as desk:
         desk.take(*map(evicted, range(5)))

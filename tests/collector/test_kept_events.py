@@ -139,6 +139,20 @@ def test_the_file_is_written_anew_when_it_has_become_long(tmp_path):
     again.close()
 
 
+def test_a_file_of_the_longest_events_is_read_again(tmp_path):
+    """More than any other file of ours may have."""
+    journal, text = opened(tmp_path, Clock(), keep=10_000), "\u65e5" * 500
+    clients = tuple(f"{number}" + "\u65e5" * 250 for number in range(8))
+    for first in range(0, 10_000, 500):
+        journal.take([evicted(number)._replace(message=text, clients=clients)
+                      for number in range(first, first + 500)])
+    journal.close()
+    assert os.path.getsize(tmp_path / FILE) > 64 << 20
+    again = opened(tmp_path, Clock(), keep=10_000)
+    assert 10_000 == len(again.kept)
+    again.close()
+
+
 def test_two_collectors_do_not_share_a_directory(tmp_path):
     journal = opened(tmp_path, Clock())
     with pytest.raises(StateError, match="another collector uses it"):
