@@ -161,7 +161,8 @@ class KernelMessages:
         sequence, usec = _numbers(data)
         if sequence < 0:
             return False
-        if sequence <= self.sequence and usec <= self.usec:
+        # Without a number it was journald that was read until then.
+        if usec <= self.usec and (sequence <= self.sequence or self.sequence < 0):
             return False
         self._is_new = False
         gone = sequence - self.sequence - 1

@@ -49,6 +49,7 @@ MOST_AT_ONCE = 1000
 _MOST_UNTOLD = 20_000
 _LINES = 512                            # between two looks at the clock
 _MOST_LINES = 200_000                   # in one look: more than any ring has
+_OPEN_AGAIN_S = 60.0                    # a log that could not be read
 _VERSION = 1
 _LONGEST_STATE = 64 << 20
 
@@ -83,8 +84,9 @@ class Gathering:
         self._clock = WallClock(_anchors(root))
         self._folder = Folder(boot_id, node, self._most, self._clock)
         self._joiner = Joiner()
-        position = self._restore()
-        self._open(position)
+        self._opens_at = 0.0                            # time.monotonic(), where it failed before
+        self._position = self._restore()
+        self._open()
 
     # -- what callers use ------------------------------------------------------------------------
 
@@ -92,9 +94,9 @@ class Gathering:
         """Read everything that is new; see Look."""
         if not self._pending and len(self._untold) < MOST_AT_ONCE:
             self._look_at_sources(time.time() if now is None else now)
-        at_end = True
-        if self._log is not None:
-            at_end = self.read_log(_MOST_LINES)
+        if self._log is None and time.monotonic() >= self._opens_at:
+            self._open()
+        at_end = self.read_log(_MOST_LINES)
         self._collect()
         if at_end:
             pending, self._pending = self._pending, []
@@ -212,9 +214,10 @@ class Gathering:
                 "lines": self._lines + self._folder.lines,
                 "lost": self._lost + (log.lost if log else 0)}
 
-    def _open(self, position: dict[str, object]) -> None:
-        """Open the log that [events] kernel_log names, behind `position`."""
-        way = self._place.config["events.kernel_log"]
+    def _open(self) -> None:
+        """Open the log that [events] kernel_log names, behind where it was read to."""
+        way, position = self._place.config["events.kernel_log"], self._position
+        self._opens_at = time.monotonic() + _OPEN_AGAIN_S
         if way == "no":
             self._why = "[events] kernel_log is no"
             return
@@ -223,6 +226,7 @@ class Gathering:
             path = os.path.join(self._place.root, "dev/kmsg")
             try:
                 self._log = dev_kmsg.KernelMessages(path, sequence, usec)
+                self._why = ""
                 return
             except OSError as error:
                 self._why = f"{path}: {private_files.why(error)}"
@@ -239,17 +243,21 @@ class Gathering:
     def _close_log(self, why: str) -> None:
         if self._log is not None:
             self._lost += self._log.lost
+            self._position = self._where()
             self._log.close()
         self._log, self._why = None, one_line(why)
 
     # -- the state -------------------------------------------------------------------------------
 
+    def _where(self) -> dict[str, object]:
+        """Where the log was read to."""
+        log = self._log
+        return self._position if log is None else {
+            "sequence": log.sequence, "usec": log.usec, "cursor": getattr(log, "cursor", "")}
+
     def _state(self) -> dict[str, object]:
         log = self._log
-        return {"version": _VERSION, "boot_id": self._place.boot_id,
-                "position": {} if log is None else {
-                    "source": log.NAME, "sequence": log.sequence, "usec": log.usec,
-                    "cursor": getattr(log, "cursor", "")},
+        return {"version": _VERSION, "boot_id": self._place.boot_id, "position": self._where(),
                 "folder": self._folder.as_json(), "joined": self._joiner.as_json(),
                 "sources": self._seen, "anchors": self._clock.anchors, "end": self._end_s,
                 "untold": [as_json(event) for event in self._untold.values()],

@@ -211,6 +211,47 @@ def test_since_leaves_out_what_was_over(root):
     assert 1 == len(late.look().events)
 
 
+def test_a_log_that_comes_later_is_read(root, monkeypatch):
+    (root / "dev/kmsg").unlink()
+    one = gathering(root)
+    assert "none" == one.look().status["log"]["source"]
+    log(root, (23, 750, LOST))
+    true = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: true() + 61)
+    found = one.look()
+    assert ([("connection_lost", 1)], "kmsg", "") == (
+        kinds(found), found.status["log"]["source"], found.status["log"]["why"])
+
+
+def test_a_log_that_failed_is_read_on_from_where_it_was(root, monkeypatch):
+    log(root, (23, 750, LOST))
+    one = gathering(root)
+    one.look()
+    one.told()
+    true, read = time.monotonic, os.read
+    monkeypatch.setattr(os, "read", lambda *_: (_ for _ in ()).throw(OSError(5, "Input error")))
+    log(root, (24, 755, LOST), (25, 790, RESTORED))
+    found = one.look()
+    assert ("none", f"{root}/dev/kmsg: Input error") == (
+        found.status["log"]["source"], found.status["log"]["why"])
+    monkeypatch.setattr(os, "read", read)
+    monkeypatch.setattr(time, "monotonic", lambda: true() + 61)
+    assert {("connection_lost", 2), ("connection_restored", 1)} == set(kinds(one.look()))
+
+
+def test_a_log_that_journald_was_asked_for_before_is_not_told_again(root):
+    """The journal has no numbers, and the same times."""
+    log(root, (23, 750, LOST))
+    one = gathering(root)
+    one.look()
+    one.told()
+    state = json.loads((root / "state").read_text())
+    state["position"].update(sequence=-1, cursor="s=23")
+    (root / "state").write_text(json.dumps(state))
+    log(root, (24, 755, LOST))
+    assert [("connection_lost", 2)] == kinds(gathering(root).look())
+
+
 @pytest.mark.parametrize("step", [-1e6, 1e6, -3600, 3600])
 def test_a_wall_clock_that_is_set_while_we_run(root, monkeypatch, step):
     """An event that was told keeps its time; a new one has that of the clock as it is now."""
