@@ -48,12 +48,13 @@ def server_of(text: str, config: Config) -> EventServer:
     """
     The server that `--server TEXT` names; UsageError.
 
-    HOST and HOST:PORT are a site's server, unless the port is that of collectors; http://HOST[:PORT]
-    is always a collector.
+    HOST is a collector, unless it is [site] host; HOST:PORT is a site's server, unless the port is
+    that of collectors; http://HOST[:PORT] is always a collector.
     """
     is_http = text.startswith("http://")
     host, port = client.split_server(text.removeprefix("http://").rstrip("/") if is_http else text)
-    if is_http or port == config["collector.port"]:
+    site = config["site.host"] and client.split_server(config["site.host"], "[site] host")[0]
+    if is_http or port == config["collector.port"] or (port is None and host != site):
         return AskedCollector(host, port or config["collector.port"])
     return AskedSite(config, host, port or config["site.port"])
 

@@ -83,9 +83,9 @@ what is shown:
   --no-pager            ignored: there is none
 
 whom to ask:
-  --server SERVER       a site's server, HOST or HOST:PORT, or a collector,
-                        HOST:8980 or http://HOST:PORT (default: [site] host);
-                        given twice or more: all of them, each event once
+  --server SERVER       a collector, HOST (on port 8980) or http://HOST:PORT, or
+                        a site's server, HOST:PORT (default: [site] host); given
+                        twice or more: all of them, each event once
   --cursor-file FILE    what came after that which was printed with this file
                         before; nothing of it is shown twice
   --local               what this machine knows: no server, nothing installed
@@ -104,7 +104,7 @@ its number has grown, or it is over.
 
 examples:
   iostats events -x -p critical
-  iostats events -f --fs scratch --server mgmt1 --server mds1:8980
+  iostats events -f --fs scratch --server mds1 --server mds2
   iostats events -S 03:00 --node nid00007 --json | jq .message
 
 exit status:

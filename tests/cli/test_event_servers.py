@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told_collector import NOON, an_event
 
+from iostats.base.config import Config
 from iostats.base.errors import NotDelivered, UsageError
 from iostats.cli import event_servers
 from iostats.cli.event_output import MergedEvents, SeenEvents
@@ -196,12 +197,14 @@ def test_names_of_clients_stand_beside_them():
 
 
 @pytest.mark.parametrize("text, name", [
-    ("mgmt1", "mgmt1:19990"), ("mgmt1:8981", "mgmt1:8981"), ("mgmt1:8980", "http://mgmt1:8980"),
-    ("http://mds1", "http://mds1:8980"), ("http://mds1:37/", "http://mds1:37"),
+    ("mds1", "http://mds1:8980"), ("mgmt1", "mgmt1:19990"), ("mds1:19990", "mds1:19990"),
+    ("mgmt1:8981", "mgmt1:8981"), ("mgmt1:8980", "http://mgmt1:8980"),
+    ("http://mgmt1", "http://mgmt1:8980"), ("http://mds1:37/", "http://mds1:37"),
     ("[fe80::1]:8980", "http://[fe80::1]:8980")])
 def test_a_servers_name_says_what_it_is(text, name):
-    from iostats.base import config
-    assert name == event_servers.server_of(text, config.Config()).name
+    config = Config()
+    config.take("site.host", "mgmt1:4711", "test")
+    assert name == event_servers.server_of(text, config).name
 
 
 @pytest.mark.parametrize("question, is_one", [
