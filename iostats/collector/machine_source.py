@@ -65,8 +65,8 @@ class MachineSource(EventSource):
         """Whether the log can be read, which is waited for."""
         handle = self._gathering.fileno()
         if handle < 0:                                 # a file in its place, or none
-            self.ended.wait(max(0.0, min(within_s, _SOONEST_S)))
-            return not self.ended.is_set()
+            self.ended.wait(max(0.0, within_s if self._why else min(within_s, _SOONEST_S)))
+            return not self._why and not self.ended.is_set()
         ready, _, _ = select.select([handle, self.wake], [], [], max(0.0, within_s))
         return handle in ready
 

@@ -243,6 +243,22 @@ def test_ipv6_and_localhost_are_listened_at_together():
     assert {"127.0.0.1"} <= {address for address, _ in ports} <= {"127.0.0.1", "::1"}
 
 
+@pytest.mark.parametrize("address, allow, status", [
+    ("::1", ["::1"], 200), ("::1", ["127.0.0.1"], 403), ("127.0.0.1", ["127.0.0.0/8"], 200),
+    ("127.0.0.1", ["::ffff:127.0.0.0/104"], 200), ("127.0.0.1", ["::/0"], 403)])
+def test_at_all_addresses_ipv4_comes_in_ipv6_and_is_known_as_what_it_is(address, allow, status):
+    if ":" in address:
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError:
+            pytest.skip("needs IPv6")
+    with collector(host="", allow=allow) as desk:
+        connection = http.client.HTTPConnection(address, desk.port, timeout=30)
+        connection.request("POST", "/", CALL, {"Content-Type": "text/xml"})
+        assert status == connection.getresponse().status
+        connection.close()
+
+
 @pytest.mark.parametrize("raw, status", [
     (b"GARBAGE\r\n\r\n", 400), (b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", 413),
     (b"POST / HTTP/1.1\r\nHost: a\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 400),
