@@ -378,11 +378,11 @@ class Folder:
         if told.kind == kernel_log.EVICTED or more:
             one = Shape(line.label, b"", told._replace(kind=kernel_log.EVICTED, cause="recovery"))
             fold = self._fold(one, data, usec, window)
-            if more:
-                fold.count += more
-                self._touch(fold, usec)
+            fold.count += more
             if fold.kind == kernel_log.EVICTED and len(fold.clients) < MOST_CLIENTS:
                 self._add_clients(fold, data)
+            if fold.count:                      # none: told in a window before, by number
+                self._touch(fold, usec)
 
 
 def _name_in(body: bytes) -> bytes:

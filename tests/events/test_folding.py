@@ -147,6 +147,17 @@ def test_those_evicted_are_not_counted_twice_where_each_is_named():
     assert 27 == sum(one.count for one in found if one.kind == "evicted")
 
 
+def test_those_that_are_named_after_their_number_are_counted_once():
+    stale = [(1050.2 + number / 10, f"{OST}: disconnect stale client {UUID}@10.9.0.{number}@o2ib2")
+             for number in range(3)]
+    _, evicted = events(*RECOVERY[:4], *stale, RECOVERY[4])
+    assert (23, ("10.9.0.0@o2ib2", "10.9.0.1@o2ib2", "10.9.0.2@o2ib2")) == (
+        evicted.count, evicted.clients)
+    later = [(seconds + 15, text) for seconds, text in stale]
+    assert [23] == [one.count for one in events(*RECOVERY[:4], *later, RECOVERY[4])
+                    if one.kind == "evicted"]
+
+
 def test_the_next_recovery_is_another_event():
     again = [(seconds + 2000, text) for seconds, text in RECOVERY]
     found = events(*RECOVERY, *again)

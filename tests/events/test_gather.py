@@ -321,6 +321,20 @@ def test_what_was_not_told_is_told_after_a_kill_with_its_id(root, counted):
     assert (3, 5) == (lost.count, again.count) and lost.id == again.id
 
 
+@pytest.mark.parametrize("name", ["proc/sched_debug", "sys/kernel/debug/sched/debug"])
+def test_the_logs_clock_is_read_where_the_kernel_shows_it(root, name):
+    """It is an hour behind the time since the boot, as after a hundred days."""
+    path = root / name
+    path.parent.mkdir(parents=True)
+    behind_s = time.clock_gettime(time.CLOCK_BOOTTIME) - 3600
+    path.write_text(f"Sched Debug Version: v0.11, 6.1.0\nktime   : 1.0\nsched_clk : 2.0\n"
+                    f"cpu_clk                                 : {behind_s * 1000:.6f}\n"
+                    "jiffies : 4311\n")
+    log(root, (23, behind_s - 41, LOST))
+    [found] = gathering(root).look().events
+    assert time.time() - 41 == pytest.approx(found.time, abs=2)
+
+
 def test_an_event_is_a_line(root):
     log(root, (23, 750, silent("10.9.0.11@o2ib2")))
     [found] = gathering(root).look().events
