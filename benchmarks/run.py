@@ -19,7 +19,7 @@ import time
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets", "job_list",
            "job_stats", "agent", "exports", "harvest_server", "site_clients", "nodes", "scale",
            "node_sinks", "relay", "site_events", "kernel_log",
-           "event_looks", "node_events", "collector")
+           "event_looks", "node_events", "collector", "event_sinks")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

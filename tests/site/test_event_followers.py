@@ -150,6 +150,31 @@ def test_a_receiver_that_hangs_keeps_nobody_back(tmp_path):
     assert ids(*range(23)) == other.got == failing.got
 
 
+def test_those_who_are_equally_far_share_what_is_read(tmp_path):
+    """Each part once for three; one that lags reads for itself, and misses nothing."""
+    store, sinks, asked = Places(), [Sink() for _ in range(3)], []
+    for number, sink in enumerate(sinks):
+        sink.name = f"sink{number}"
+    on_a_loop(tmp_path, store, *sinks)
+    store.add(*numbered(*range(1200)))
+
+    def after(place, limit):
+        rows = Places.after(store, place, limit)
+        if rows:
+            asked.append(place)
+        return rows
+    store.after = after
+    sinks[2].may.clear()
+
+    def all_are_told():
+        if len(sinks[0].got) == len(sinks[1].got) == 1200:
+            sinks[2].may.set()
+        return len(sinks[2].got) == 1200
+    on_a_loop(tmp_path, store, *sinks, until_true=all_are_told)
+    assert ids(*range(1200)) == sinks[0].got == sinks[1].got == sinks[2].got
+    assert len(asked) < 3 * 3 and {0, 500, 1000} == set(asked)
+
+
 def test_who_counts_gets_changes_on_the_loop_and_statuses(tmp_path):
     """With names of the clients that are known."""
     class Counting:

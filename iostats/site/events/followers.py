@@ -159,7 +159,8 @@ class Followers:
                  last: Callable[[], int], node_of: Callable[[str], str],
                  more: Iterable[Follower] = (), places: Callable[[], str] = str) -> None:
         sinks = list(sinks)
-        self._after, self._last, self._node_of = after, last, node_of
+        self._rows_after, self._last, self._node_of = after, last, node_of
+        self._latest: tuple[int, Rows] = (-1, [])       # what was read last, and behind what
         self._places = places
         self._counting = [sink for sink in sinks if hasattr(sink, "events")]
         self._shows_status = [sink for sink in sinks if hasattr(sink, "event_status")]
@@ -186,6 +187,15 @@ class Followers:
         """A storage server has told how it is: `heard`, s since 1970; `status` of a Look."""
         for sink in self._shows_status:
             sink.event_status(node, heard, every_s, status)
+
+    def _after(self, place: int, limit: int) -> Rows:
+        """Those who are equally far are given what was read once; it may be a little old."""
+        if self._latest[0] != place:
+            rows = self._rows_after(place, limit)
+            if not rows:
+                return rows
+            self._latest = place, rows
+        return self._latest[1]
 
     def _look(self) -> None:
         for one in self.followers:
