@@ -49,7 +49,7 @@ job_lives.ASK_EVERY_S = job_lives.ASK_BUSY_EVERY_S = job_lives.LOOK_EVERY_S = 0.
 open_jobs.SETTLES_S = open_jobs.LATE_S = 0.03
 records.LOOK_EVERY_S = 0.01
 records.AGAIN_S = 1.0
-late_events.LOOK_S = 0.2
+late_events.LOOK_S = late_events._PAUSE_S = 0.2
 sys.exit(server.main())
 """
 THE_WORK = {"read_bytes": 41_003, "write_bytes": 53_007, "read_calls": 23, "write_calls": 37}

@@ -259,7 +259,7 @@ def _rows(config: site.Config, question: dict[str, Any], limit: int) -> list[dic
             if after is not None and (not found or repr(after) == repr(before)):
                 raise ValueError("no other jobs, but more are announced")
             rows += found
-        if (question["hit"] or question["lost"]) and found and "events" not in found[0]:
+        if (question.get("hit") or question.get("lost")) and found and "events" not in found[0]:
             raise UsageError("--events, --lost: the site's server is of an earlier release, "
                              "and knows of no events")
         if after is None:
