@@ -11,6 +11,7 @@ import time
 from iostats.collector.sources import EventSource
 from iostats.events.event import made
 from iostats.events.kinds import EVENTS_DROPPED
+from iostats.lustre.exports import is_server_itself
 from iostats.lustre.paths import PLACES
 from iostats.storage import targets
 
@@ -43,6 +44,8 @@ class MachineSource(EventSource):
         self._gathering, self._root, self._every_s = gathering, root, max(0.1, every_s)
         self._boot_id, self._say, self._said = boot_id, say, ""
         self._why = ""                                 # the log is not read
+        self._nodes: dict[str, set[str]] = {}          # file system: names
+        self._nodes_until = 0.0
         self._status: dict[str, Any] = {}
 
     def work(self, give: Give) -> None:
@@ -100,17 +103,26 @@ class MachineSource(EventSource):
 
     def nodes_of(self, file_system: str) -> Iterable[str]:
         """This machine, and the clients that its targets know."""
-        its = [one for one in targets.local_targets(self._root)
-               if file_system in ("", one.file_system)]
-        if its or not file_system:
-            yield self.node
-        for one in its:
+        now = time.monotonic()
+        if now >= self._nodes_until:                   # 100,000 names take a while
+            self._nodes = self._all_nodes()
+            self._nodes_until = time.monotonic() + max(self._every_s, 10 * (time.monotonic() - now))
+        if not file_system:
+            return set().union({self.node}, *self._nodes.values())
+        return self._nodes.get(file_system, ())
+
+    def _all_nodes(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for one in targets.local_targets(self._root):
+            names = found.setdefault(one.file_system, {self.node})
             for directory in one.directories:
                 try:
-                    names = os.listdir(os.path.join(directory, "exports"))
+                    there = os.listdir(os.path.join(directory, "exports"))
                 except OSError:
                     continue
-                yield from (name for name in names if "@" in name and not name.startswith("0@lo"))
+                names.update(name for name in there
+                             if "@" in name and not is_server_itself(name))
+        return found
 
     def file_systems(self) -> Iterable[str]:
         return {one.file_system for one in targets.local_targets(self._root)}
@@ -132,7 +144,8 @@ class MachineSource(EventSource):
                         **self._space_of(full)})
         free = [one.get("availableBytes") for one in its]
         return {"fileSystems": sorted(self.file_systems()), "targets": its,
-                "health": self._status.get("health"), "kernelLogNotRead": self._why or None,
+                "health": self._status.get("health") or None,
+                "kernelLogNotRead": self._why or None,
                 "freeDiskSpace": sum(free) if free and None not in free else None}
 
     def _space_of(self, target: str) -> dict[str, int]:
