@@ -330,7 +330,7 @@ def test_what_cannot_be_is_said_at_the_start(tmp_path, options, message):
 
 
 @pytest.mark.root
-def test_it_runs_as_the_user_that_is_named(tmp_path):
+def test_it_runs_as_the_user_that_is_named(tmp_path, caplog):
     """With that user's groups and no others."""
     if os.geteuid():
         pytest.skip("needs root")
@@ -343,3 +343,8 @@ def test_it_runs_as_the_user_that_is_named(tmp_path):
         on_a_loop(tmp_path, Places(), more=[one], then=critical(23),
                   until_true=lambda: who.exists() and "events" in who.read_text())
         assert ["nobody", "nogroup"] == who.read_text().splitlines()[:2]
+        program.chmod(0o700)
+        one = follower(tmp_path, program, on_critical_user="nobody")
+        on_a_loop(tmp_path, Places("another"), more=[one], then=critical(37),
+                  until_true=lambda: one.failures)
+    assert "exit status 1: cannot be started as nobody: Permission denied" in caplog.text

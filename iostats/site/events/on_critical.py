@@ -23,6 +23,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -50,6 +51,18 @@ _REMEMBERED = 10_000                # ids of events that were told
 _MOST_STDERR = 4096
 _LOOK_EVERY_S = 0.1
 _ENDS_WITHIN_S = 5.0                # after SIGTERM
+# Popen(user=...) would fork the server; without it, Popen is a vfork and an exec.
+_AS_USER = """
+import os, sys
+name, uid, gid, path = sys.argv[1:]
+try:
+    os.initgroups(name, int(gid))
+    os.setgid(int(gid))
+    os.setuid(int(uid))
+    os.execv(path, [path])
+except OSError as error:
+    sys.exit(f"cannot be started as {name}: {error.strerror}")
+"""
 
 
 def followers_of(config: Config, directory: str) -> list[Follower]:
@@ -158,13 +171,13 @@ class OnCritical(Follower):
         return ""
 
     def _started(self, file: Any) -> subprocess.Popen[bytes]:
-        who: dict[str, Any] = {}
+        command = [self._program]
         if self._user is not None:
-            who = {"user": self._user.pw_uid, "group": self._user.pw_gid,
-                   "extra_groups": os.getgrouplist(self._user.pw_name, self._user.pw_gid)}
+            command = [sys.executable, "-I", "-S", "-c", _AS_USER, self._user.pw_name,
+                       str(self._user.pw_uid), str(self._user.pw_gid), self._program]
         return subprocess.Popen(
-            [self._program], stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            cwd="/", start_new_session=True, **who,
+            command, stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
+            start_new_session=True,
             env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                  "HOME": self._user.pw_dir if self._user else os.path.expanduser("~"),
                  "LC_ALL": "C.UTF-8"})
