@@ -43,7 +43,7 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
     refused = [one for one in states if one.errno]
     checks = []
     if refused:
-        checks.append(Check(NOTE, "targets", (
+        checks.append(Check(NOTE, "connections", (
             f"how {_so_many(len(refused))} connected is not known: {reason(refused[0].errno)}"),
             "sudo iostats doctor" if os.geteuid() else ""))
     away: list[tuple[File, imports.State]] = []
@@ -67,7 +67,7 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
     for file, found in away[:_MOST_SHOWN]:
         checks.append(_away(file, found, _whole_import(root, more.get(file.name))))
     if len(away) > _MOST_SHOWN:
-        checks.append(Check(PROBLEM, "targets", f"{len(away) - _MOST_SHOWN:,} more are not "
+        checks.append(Check(PROBLEM, "connections", f"{len(away) - _MOST_SHOWN:,} more are not "
                                                 f"connected"))
     for file, found in evicted[:_MOST_SHOWN]:
         times = [when for when, state in found.history if state == "EVICTED"]
@@ -75,16 +75,16 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
             f"{found.state} now; it evicted this node {_times(len(times))}, last at "
             f"{_when(times[-1])}"), "iostats events --local"))
     if len(evicted) > _MOST_SHOWN:
-        checks.append(Check(NOTE, "targets", f"{len(evicted) - _MOST_SHOWN:,} more have evicted "
-                                             f"this node"))
+        checks.append(Check(NOTE, "connections", (
+            f"{len(evicted) - _MOST_SHOWN:,} more have evicted this node")))
     if inactive:
         shown = ", ".join(inactive[:_MOST_SHOWN])
-        checks.append(Check(NOTE, "targets", f"deactivated by an administrator: {shown}" + (
+        checks.append(Check(NOTE, "connections", f"deactivated by an administrator: {shown}" + (
             f" and {len(inactive) - _MOST_SHOWN:,} more" if len(inactive) > _MOST_SHOWN else "")))
-    checks += [Check(NOTE, "targets", one) for one in odd[:_MOST_SHOWN]]
+    checks += [Check(NOTE, "connections", one) for one in odd[:_MOST_SHOWN]]
     well = len(states) - len(refused) - len(away) - len(inactive) - len(odd)
     if not away and well:
-        checks.append(Check(OK, "targets", f"{_so_many(well)} connected (FULL or IDLE)"))
+        checks.append(Check(OK, "connections", f"{_so_many(well)} connected (FULL or IDLE)"))
     return checks
 
 

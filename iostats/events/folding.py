@@ -41,7 +41,7 @@ _MOST_SHAPES = _MOST_RECOVERIES = 4096
 _MOST_TRIES = 16                        # lines of an event that are looked at for clients
 _LARGEST_US = 2**53
 _OVER = "Recovery over after "
-_OF_CLIENTS = (kernel_log.CONNECTION_LOST, kernel_log.CONNECTION_RESTORED, kernel_log.EVICTED)
+OF_CLIENTS = (kernel_log.CONNECTION_LOST, kernel_log.CONNECTION_RESTORED, kernel_log.EVICTED)
 
 
 class Folder:
@@ -51,6 +51,7 @@ class Folder:
     Attributes:
         lines: lines of Lustre and LNet taken.
         skipped: lines that the kernel says it did not print.
+        activated: {target that was deactivated: when it was activated, s since 1970}.
         replaced: [(target, s since 1970)] of storage servers that came back; the caller clears it.
     """
 
@@ -73,6 +74,7 @@ class Folder:
         self._pieces = Pieces()
         self._known = Remembered()
         self._recoveries: dict[str, Fold] = {}
+        self.activated: dict[str, float] = {}
         if kept is not None:
             self._restore(kept)
 
@@ -130,9 +132,10 @@ class Folder:
             self._last[line.label] = None
             return
         known = self._known
-        if (known.deactivated and line.kind in _OF_CLIENTS and not line.cause
+        if (known.deactivated and line.kind in OF_CLIENTS and not line.cause
                 and known.was_deactivated(line, usec)):
             self._last[line.label] = None
+            self.activated[line.target] = self._clock.wall(usec)
             return
         fold = line.fold if line.window == window else None
         if fold is None:

@@ -21,7 +21,7 @@ from iostats.base import private_files
 from iostats.base.errors import one_line
 from iostats.events import dev_kmsg, journald, sources
 from iostats.events.event import Event, as_json, from_json, latest
-from iostats.events.folding import Folder
+from iostats.events.folding import OF_CLIENTS, Folder
 from iostats.events.joining import LOG, Joiner
 from iostats.events.sources import Place
 from iostats.events.wall_clock import WallClock
@@ -50,6 +50,7 @@ _MOST_UNTOLD = 20_000
 _LINES = 512                            # between two looks at the clock
 _MOST_LINES = 200_000                   # in one look: more than any ring has
 _OPEN_AGAIN_S = 60.0                    # a log that could not be read
+_ACTIVATION_S = 10.0                    # from its first line to its last one
 _VERSION = 1
 _LONGEST_STATE = 64 << 20
 
@@ -101,7 +102,8 @@ class Gathering:
         if at_end:
             pending, self._pending = self._pending, []
             for event, name in pending:
-                self._tell(self._joiner.take(event, name))
+                if not self._is_of_activation(event):
+                    self._tell(self._joiner.take(event, name))
         self._given = sorted(list(self._untold.values())[:MOST_AT_ONCE],
                              key=lambda one: (one.time, one.id))
         return Look(list(self._given), self._dropped, {**self._status, "log": self.log_status()},
@@ -188,6 +190,12 @@ class Gathering:
             # A state that another release kept, or that is damaged, is none.
             found = source.look(self._place, None, now)
         return found
+
+    def _is_of_activation(self, event: Event) -> bool:
+        """Whether a client was disconnected by its administrator, as the log has it."""
+        when = self._folder.activated.get(event.target)
+        return (when is not None and abs(event.time - when) < _ACTIVATION_S
+                and event.kind in OF_CLIENTS and not event.cause)
 
     def _collect(self) -> None:
         self._clock.lines_came(None, None)              # these came at any time since the last

@@ -44,12 +44,12 @@ def test_an_ost_that_is_down():
 
 
 def test_an_ost_that_is_deactivated():
-    assert ("note", "targets", "deactivated by an administrator: lustre-OST0002", "") in of(
+    assert ("note", "connections", "deactivated by an administrator: lustre-OST0002", "") in of(
         "2.16.1", "s17_ost2_inactive")
 
 
 def test_idle_targets_are_well():
-    assert [("ok", "targets", "3 targets are connected (FULL or IDLE)", "")] == of(
+    assert [("ok", "connections", "3 targets are connected (FULL or IDLE)", "")] == of(
         "2.17.57-c", "s09_killed_and_evicted", "c1")
 
 

@@ -4,13 +4,16 @@ From one look at a client's imports to the next, by what the one leaves for the 
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import put
 
 from iostats.base import config as site
 from iostats.events import event
+from iostats.events.gather import Gathering
 from iostats.events.import_changes import changes, is_connected, texts_of
 from iostats.events.sources import Place, imports, known
 from iostats.lustre.paths import File
@@ -88,3 +91,27 @@ def test_any_state_of_a_look_before_will_do(value):
 
 def test_it_is_a_source_of_clients_alone():
     assert "imports" in known(("client",)) and "imports" not in known(("server",))
+
+
+def test_who_gathers_takes_an_activation_for_none(tmp_path):
+    """By the log; what happens to another target at the same time is told."""
+    up = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = int(time.time())
+    other = NAME.replace("0003", "0007")
+    put(tmp_path, "dev/kmsg", "".join(
+        f"4,{number},{int((up - ago) * 1e6)},-;Lustre: {text}\n"
+        for number, (ago, text) in enumerate((
+            (13, "setting import scratch-OST0003_UUID INACTIVE by administrator request"),
+            (3, f"{NAME}: Connection to scratch-OST0003 (at 10.9.0.3@o2ib) was lost; in progress "
+                  "operations using this service will wait for recovery to complete"),
+            (2, f"{NAME}: This client was evicted by scratch-OST0003; in progress operations "
+                  "using this service will fail."),
+            (1, f"{NAME}: Connection restored to 10.9.0.3@o2ib (at 10.9.0.3@o2ib)")))))
+    for name in (NAME, other):
+        put(tmp_path, f"proc/fs/lustre/osc/{name}/state", FULL + "".join(
+            f" - [ {now - ago}, {state} ]\n" for ago, state in (
+                (3, "DISCONN"), (3, "CONNECTING"), (2, "EVICTED"), (1, "RECOVER"), (1, "FULL"))))
+    found = Gathering(str(tmp_path), site.load("/dev/null", environ={}), "nid1", "boot").look()
+    assert {("connection_lost", "scratch-OST0007"), ("evicted", "scratch-OST0007"),
+            ("connection_restored", "scratch-OST0007")} == {
+        (one.kind, one.target) for one in found.events}
