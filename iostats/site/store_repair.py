@@ -30,7 +30,8 @@ TABLES = {"jobs": "jobs (records, and those without one yet)", "reports": "repor
           "client_blocks": "parts of messages of clients",
           "damaged_reports": "damaged reports, put aside",
           "damaged": "damaged rows, put aside", "clock": "clock",
-          "events": "events", "events_tellers": "what storage servers said of themselves",
+          "events": "events", "events_nids": "clients of events",
+          "events_tellers": "what storage servers said of themselves",
           "by_node": "what jobs' nodes did", "job_runs": "runs of jobs",
           "job_lists": "times that lists of jobs cover"}
 # These are right together only; agents send again what they know.

@@ -347,6 +347,7 @@ _COLUMNS = [(table, column) for table, columns in (
     ("clock", "passed wall boot_id up"),
     ("events", "place id made time ended severity kind file_system body"),
     ("events_numbering", "name dropped dropped_until"), ("events_tellers", "node heard body"),
+    ("events_nids", "nid"),
     ("summaries", "shown_as user outcome started read_bytes file_systems began over"))
     for column in columns.split()]
 _VALUES = [None, 0, -1, 2**62, 1e300, "", "text", b"", b"{}", b"[]", b"\x80", b"\xff" * 9,

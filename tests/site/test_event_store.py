@@ -290,7 +290,7 @@ def test_a_store_of_before_gets_the_tables(tmp_path):
     path = tmp_path / "site.sqlite"
     Store(str(path)).close()
     old = sqlite3.connect(path)
-    for table in ("events", "events_numbering", "events_tellers"):
+    for table in ("events", "events_numbering", "events_tellers", "events_nids"):
         old.execute(f"DROP TABLE {table}")
     old.commit()
     old.close()

@@ -128,6 +128,29 @@ def test_questions(inside, ask, expected):
     assert sorted(places[id] for id in ids(found)) == [places[id] for id in ids(found)]
 
 
+def test_names_of_clients_are_known_after_a_restart(inside):
+    """Those of whom events alone tell, too."""
+    nid = "10.9.0.13@tcp"
+    with open(inside.config["clients.names"], "a") as file:
+        file.write(f"{nid} nid00013\n")
+    inside.store.close()
+    inside.begin()
+    send(inside, [event(23, at=NOON - 41, clients=(nid,))], status=STATUS)
+    for _ in range(2):
+        assert [event(23).id] == ids(asked(inside, nodes=["nid00013"]))
+        assert [event(23).id] == [one.id for one in inside.server.events.of_job(
+            ["nid00013"], [], NOON - 100, NOON).events]
+        inside.store.close()
+        inside.begin()
+    # What a commit that fails had named is kept with the next one.
+    other = "10.9.0.14@tcp"
+    send(inside, [event(37, clients=(other,))], commit=False)
+    inside.store.connection.execute("ROLLBACK")
+    inside.server.events.reload()
+    send(inside, [event(37, clients=(other,))])
+    assert [(nid,), (other,)] == inside.store.rows("SELECT nid FROM events_nids ORDER BY nid")
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[
     HealthCheck.function_scoped_fixture])
 @given(st.data())

@@ -109,7 +109,12 @@ class EventAnswers:
                 count += 1
                 if len(found) >= 2 * MOST_ROWS:
                     found = _latest(found)
-        shown = _latest(found)
+        keyed = []
+        for number, gone in enumerate(_latest(found)):
+            keyed.append((-gone.since, natural(gone.node), gone.target, number, gone))
+            if number % AT_ONCE == 0:
+                yield
+        shown = [gone for *_, gone in sorted(keyed)]
         active = yield from self._active(shown, now)
         unnamed = [one for one in connections.unnamed
                    if not file_systems or one.file_system in file_systems]
@@ -141,9 +146,8 @@ class EventAnswers:
 
 
 def _latest(found: list[Gone]) -> list[Gone]:
-    """The MOST_ROWS of these that were lost last, the latest first."""
-    return sorted(found, key=lambda gone: (-gone.since, natural(gone.node), gone.target)
-                  )[:MOST_ROWS]
+    """The MOST_ROWS of these that were lost last."""
+    return sorted(found, key=lambda gone: -gone.since)[:MOST_ROWS]
 
 
 def _down(one: Gone, is_active: Optional[bool]) -> dict[str, Any]:

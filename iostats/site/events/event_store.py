@@ -4,6 +4,7 @@ Events in the file of store.py.
     events           one row for each event, as it is known now, by its `place`
     events_numbering one row: the name of the numbering of places, and what went for lack of room
     events_tellers   what each storage server has said of itself
+    events_nids      the NIDs that events name, so that they have names after a restart
 
 A place is a number that only grows.  An event that grows moves to a new one, so who has seen all
 up to a place has only to ask for what is behind it.  Rows are added at the end and removed at the
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from iostats.site.store import Store
 
 MOST_AT_ONCE = 500              # events in one step: SQLite before 3.32 accepts 999 values
+MOST_NIDS = 250_000             # that are kept; others are found by themselves alone
 MOST_KNOWN_DAMAGED = 1000       # that are put aside in one look
 _CHECKSUM = 4
 
@@ -83,6 +85,7 @@ class EventStore(SweepStore):
         last: the newest place that was given.
         count: how many events there are.
         numbering: the name of the numbering of places: another one began again.
+        nids: the NIDs that are kept.
         dropped: how many events went for lack of room; dropped_until: when the last of them was.
     """
 
@@ -91,6 +94,8 @@ class EventStore(SweepStore):
         self._keep_count = keep_count
         self._spans = Spans()
         self._removed = 0                               # the newest place, since the last commit
+        self.nids: set[str] = set()
+        self._new_nids: list[str] = []                  # since the last commit
         self.last = self.count = self.dropped = 0
         self.dropped_until, self.numbering = 0.0, ""
         # It is outside of transactions that a database can be attached.
@@ -109,11 +114,15 @@ class EventStore(SweepStore):
             ("DELETE FROM events_numbering WHERE typeof(name) != 'text'", ()),
             ("INSERT OR IGNORE INTO events_numbering VALUES (1, ?, 0, 0)",
              (os.urandom(8).hex(),)))
+        self.nids = {nid for nid, in self._store.rows("SELECT nid FROM events_nids")
+                     if isinstance(nid, str)}
         self._spans = Spans.of(self._store.rows(Spans.SELECT))
         self.after_failure()
 
     def after_failure(self) -> None:
         """What was changed since the last commit is dropped."""
+        self.nids.difference_update(self._new_nids)
+        self._new_nids.clear()
         [(self.numbering, dropped, until)] = self._store.rows(
             "SELECT name, dropped, dropped_until FROM events_numbering")
         self.dropped = dropped if isinstance(dropped, int) else 0
@@ -126,6 +135,7 @@ class EventStore(SweepStore):
 
     def committed(self) -> None:
         """What was changed is on the disk."""
+        self._new_nids.clear()
         if self._removed:
             self._spans.remove_before(self._removed)
             self._removed = 0
@@ -180,9 +190,19 @@ class EventStore(SweepStore):
             self._store.do_all("INSERT INTO main.events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._store.do_all("INSERT OR REPLACE INTO known.ids VALUES (?, ?)", ids)
             self.count += len(rows) - len(gone)
+            self._keep_nids(batch.values())
             # A little more than came, so that it gets down to a smaller limit.
             self._make_room(len(rows) + len(rows) // 8 + 1)
         return Kept(changes, refused)
+
+    def _keep_nids(self, events: Iterable[Event]) -> None:
+        new = {client for event in events for client in event.clients
+               if "@" in client and client not in self.nids}
+        if new and len(self.nids) + len(new) <= MOST_NIDS:
+            self._store.do_all("INSERT OR IGNORE INTO events_nids VALUES (?)",
+                               [(nid,) for nid in sorted(new)])
+            self.nids |= new
+            self._new_nids += new
 
     def _known(self, ids: list[int]) -> dict[int, tuple[int, Event | None]]:
         """{id: (place, Event)} of those of these that are there; None for one that is damaged."""

@@ -77,6 +77,7 @@ class SiteEvents:
         self._keep_s = _DAY_S * config["events.keep_days"]
         self._store = EventStore(store, config["events.keep_count"])
         self.tellers = Tellers(self._store)
+        names.see(self._store.nids)
         self._changes: list[Change] = []                # that the next commit puts on the disk
         self._committed = self._store.last              # the newest place that is there
         self._refused = 0
@@ -109,8 +110,6 @@ class SiteEvents:
 
     def _keep(self, events: Sequence[Event]) -> None:
         kept = self._store.keep(events)
-        for event in events:                            # of whom no other message may tell
-            self._names.see(client for client in event.clients if "@" in client)
         self._changes += kept.changes
         if kept.refused:
             before, self._refused = self._refused, self._refused + kept.refused
@@ -191,6 +190,8 @@ class SiteEvents:
             since = max(since, min((part.since for part in parts), default=EVER))
             until = min(until, max((part.until for part in parts), default=-EVER))
         where, values = questions.clause(ask, since, until, self._names.nids_of, parts)
+        if not is_reader and parts is None:
+            where += f" AND {questions.IS_OF_ALL}"
         newest = self._committed
         found: list[Placed] = []
         latest: list[tuple[float, int, Placed]] = []            # a heap, for `last`

@@ -29,8 +29,9 @@ EVER = 1e12
 # What concerns all who use a file system, or a target of it, though it names no client.
 OF_ALL = frozenset(("target_down", "target_up", "recovery", "not_healthy", "lbug"))
 
+IS_OF_ALL = f"kind IN ({', '.join(map(repr, sorted(OF_ALL)))})"             # SQL
 # An eviction may be of clients that it does not name.
-_IS_OF_ALL = f" OR kind IN ({', '.join(map(repr, sorted([*OF_ALL, EVICTED])))})"
+_OR_MAY_BE = f" OR {IS_OF_ALL} OR kind = '{EVICTED}'"
 _MOST_SOUGHT = 30                   # names
 
 _Name = Annotated[str, msgspec.Meta(max_length=256)]
@@ -113,7 +114,7 @@ def clause(ask: EventsParams, since: float, until: float, nids_of: Callable[[str
     named = [] if len(ask.nodes) > _MOST_SOUGHT else [
         name for node in ask.nodes for name in (node, *nids_of(node))]
     for some, or_else in ((ask.targets, ""), (named, ""),
-                          ([] if parts is None else _named_in(parts), _IS_OF_ALL)):
+                          ([] if parts is None else _named_in(parts), _OR_MAY_BE)):
         # Names stand in the body as they are; to look for many takes longer than to decode it.
         if 0 < len(some) <= _MOST_SOUGHT:
             sought = " OR ".join(["instr(body, ?)"] * len(some))
