@@ -19,7 +19,8 @@ import time
 FIGURES = ("client", "wide", "server", "dispatcher", "http_layer", "batch", "resets", "job_list",
            "job_stats", "agent", "exports", "harvest_server", "site_clients", "nodes", "scale",
            "node_sinks", "relay", "site_events", "kernel_log",
-           "event_looks", "node_events", "collector", "event_sinks")
+           "event_looks", "node_events", "collector", "event_sinks",
+           "monitor")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
