@@ -19,7 +19,7 @@ lustre/obdclass/lprocfs_status.c; 2.5.3 to 2.17.0.
 from __future__ import annotations
 
 import os
-from errno import ENOENT
+from errno import ENODEV, ENOENT
 
 from iostats.lustre import stats
 from iostats.lustre.paths import ABSENT, File, directories, of_file_systems
@@ -58,7 +58,9 @@ def read(root: str, only: Sequence[str] = ()) -> list[File]:
                 try:
                     text = _text(f"{root}/{path}")
                 except OSError as error:
-                    if error.errno not in ABSENT:
+                    if error.errno == ENODEV:
+                        refused[name] = 0           # there is no import now
+                    elif error.errno not in ABSENT:
                         refused[name] = error.errno or 0
                     elif error.errno == ENOENT and os.path.exists(f"{root}/{directory}/{name}"):
                         break                       # of this release, they are in another place
@@ -71,7 +73,7 @@ def read(root: str, only: Sequence[str] = ()) -> list[File]:
                 except OSError as error:
                     found.append(File(IMPORT, name, "-", error.errno or 0, ""))
         for name in listed.difference(seen):
-            code = refused.get(name) or hidden
+            code = refused.get(name, hidden)
             if code:
                 found += [File(STATE, name, "-", code, ""), File(IMPORT, name, "-", code, "")]
     return sorted(found, key=lambda one: one[:2])

@@ -372,7 +372,7 @@ def test_a_name_that_cannot_be_printed_in_a_row_is_refused(desk, name):
 @pytest.mark.parametrize("arguments, line", [
     (("mark",), "mark: expected the name of the part that begins, got nothing"),
     (("mark", "a", "b"), "expected one of start mark watch stop show doctor prolog epilog "
-                         "deliver harvest, got 'mark a b' (see --help)"),
+                         "deliver harvest events, got 'mark a b' (see --help)"),
 ], ids=["no name", "two names"])
 def test_a_mark_has_one_name(desk, arguments, line):
     """Status 2, one line, and no mark."""

@@ -4,6 +4,7 @@ states, and of the kernel's log where that may be read.
 """
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from trees import shared
 
 from iostats.base import config as site
 from iostats.events import event
-from iostats.lustre import import_files
+from iostats.lustre import import_files, paths
 from iostats.node import identity, node_events
 from iostats.node.measurement import Work
 from iostats.totals import snapshot as snapshots
@@ -319,6 +320,26 @@ def test_a_log_that_may_not_be_read_is_said_where_states_may_not_either(node, mo
     assert report.events is None
     assert ("the connections with targets may not be seen: permission denied; the kernel's log "
             "(/dev/kmsg): No such file or directory") == report.events_unseen
+
+
+def test_a_target_without_an_import_now_is_no_refusal(node, monkeypatch):
+    """Reading its `state` fails with ENODEV, whatever else is closed to this user."""
+    for path in [*node.root.glob("proc/fs/lustre/osc/*"), *node.root.glob("proc/fs/lustre/mdc/*")]:
+        node.set(*FULL, name=str(path.relative_to(node.root)))
+    node.start()
+    real = import_files._text
+
+    def away(path):
+        if path.endswith(f"{OST3}/state"):
+            raise OSError(errno.ENODEV, "No such device")
+        return real(path)
+    listed = paths.directories
+    monkeypatch.setattr(import_files, "_text", away)
+    monkeypatch.setattr(import_files, "directories", lambda root, kind: [
+        ("sys/kernel/debug/lustre/osc", (), errno.EACCES),
+        *(one for one in listed(root, kind) if one[0].startswith("proc"))])
+    report = node.end()
+    assert ([], "") == (report.events, report.events_unseen)
 
 
 def test_a_site_can_leave_the_log_alone(tmp_path):
