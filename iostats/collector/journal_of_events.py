@@ -138,8 +138,8 @@ class EventsJournal:
         except OSError as error:
             raise StateError(f"{self._path}: cannot be read: {error.strerror}; expected a file of "
                              f"an earlier collector, or none") from None
-        # A clock that was set back since must not give a time stamp twice.
-        self.kept.tick = max(self.kept.tick, self._stamps)
+        if self._stamps:
+            self.kept.go_on_behind(self._stamps)
 
     def _take_text(self, line: bytes) -> None:
         try:

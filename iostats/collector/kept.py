@@ -105,6 +105,14 @@ class KeptEvents:
             return                                     # not as it was written
         self._append(kept)
 
+    def go_on_behind(self, stamp: int) -> None:
+        """
+        Time stamps up to this one may have been given: what comes now is behind them, also where
+        the clock was set back since, or where nothing was kept by then.
+        """
+        self._is_first = False
+        self.tick = max(self.tick, stamp)
+
     def after(self, place: int) -> Iterator[CollectedEvent]:
         """Events behind `place`, in order; all for a place that this collector never gave."""
         if place > self.last_place:

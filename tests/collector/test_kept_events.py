@@ -91,6 +91,18 @@ def test_the_newest_are_kept_and_the_others_are_counted(changes, keep):
         assert 0 <= told <= kept.dropped - dropped
 
 
+def test_what_comes_after_a_kill_is_behind_all_time_stamps_that_were_given(tmp_path):
+    """Also where nothing had come before it, and where it happened before they were given."""
+    journal = opened(tmp_path, Clock())
+    stamp = journal.stamp()
+    os.close(journal._lock)
+    os.close(journal._file)
+    again = opened(tmp_path, Clock())
+    [late] = again.take([evicted(23, at=NOW - 3)])
+    assert [late] == again.kept.since(stamp)
+    again.close()
+
+
 def test_a_place_that_was_never_given_is_one_before_all():
     """Of another collector, or of one whose events were lost with its disk."""
     kept = KeptEvents(41, NOW)
