@@ -26,8 +26,10 @@ def test_list_shows_what_there_is_and_needs_no_server(desk):
     desk.show([a_job(0)], "MDT0000", cleanup_s=None)
     done = desk.once("--list")
     assert 0 == done.status
-    assert ["scratch MDT0000 cleanup - 1 entries", "scratch OST0000 cleanup 600 s 2 entries"] == [
-        " ".join(line.split()) for line in done.out.splitlines()]
+    *lines, events = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert ["scratch MDT0000 cleanup - 1 entries", "scratch OST0000 cleanup 600 s 2 entries"] == (
+        lines)
+    assert events.startswith("events: kernel log not read: ")
     assert not desk.spool.exists()
 
 
@@ -48,9 +50,9 @@ def test_list_takes_file_systems_with_or_without_the_server_before_them(desk):
     desk.show([a_job(0)], file_system="scratch2")
     for words in (["scratch2"], ["admin1", "scratch2"]):
         done = desk.once("--list", *words)
-        assert (0, ["scratch2"]) == (done.status, [line.split()[0]
-                                                   for line in done.out.splitlines()])
-    assert 2 == len(desk.once("--list", "admin1").out.splitlines())
+        assert (0, ["scratch2", "events:"]) == (done.status, [line.split()[0]
+                                                              for line in done.out.splitlines()])
+    assert 3 == len(desk.once("--list", "admin1").out.splitlines())
 
 
 def test_a_file_system_in_the_servers_place_is_told(desk):
