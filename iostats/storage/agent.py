@@ -105,10 +105,10 @@ class Agent:
 
     def end(self) -> None:
         """Keep what another agent goes on from."""
-        if self.events is not None:
-            self.events.end()
         if self.clients is not None:
             self.clients.keep(is_last=True)
+        if self.events is not None:
+            self.events.end()
 
     def _deliver(self, until: float) -> bool:
         is_all = self.delivery.deliver(until)

@@ -9,9 +9,9 @@ Two threads, since the kernel's log does not wait for a network: one reads the l
 on, so a kill at any point loses none; what is then told again has the same ids, by which the
 server takes events.  Nothing that fails here, or takes long, keeps a sweep back.
 
-How the storage server stands goes with the next events, or alone: where it has changed, and each
-STATUS_EVERY_S, by which the server knows that it is still told.  Alone it is not kept on the disk:
-the next one says more.
+How the storage server stands goes with the next events, or alone, where it has changed, and each
+STATUS_EVERY_S.  A message goes each HEARD_EVERY_S, by which the server knows that it is still told.
+What has no events is not kept on the disk: the next one says more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from iostats.events.gather import Look
 
 DIRECTORY, STATE = "events", "events.state"     # in [harvest] spool_dir
-STATUS_EVERY_S = 15.0
+HEARD_EVERY_S, STATUS_EVERY_S = 15.0, 600.0
 # What it takes, as systemd/iostats-harvest.service has it.
 RIGHT = "its unit needs CapabilityBoundingSet=CAP_SYSLOG and DeviceAllow=/dev/kmsg r"
 _SHARE = 4                                      # of [harvest] spool_bytes: a quarter, beside sweeps
@@ -83,6 +83,7 @@ class AgentEvents:
         self._unkept: list[tuple[bytes, int]] = []      # for which the disk had no room
         self._every = float(config["events.every"])
         self._status: tuple[object, float] = None, 0.0  # the last that was told, and when
+        self._made_at = 0.0                             # when the last message was made
         self._alone: bytes | None = None                # how the server stands, to be sent
         self._changed = threading.Condition()           # guards spool, dropped, _alone, _is_ended
         self._is_ended = False
@@ -218,21 +219,22 @@ class AgentEvents:
         """What is to be kept of a look; a status alone is put aside for the sender."""
         with self._changed:
             dropped, self.dropped = self.dropped + found.dropped, 0
+            is_waiting = self._alone is not None
         last, at = self._status
         has_events = bool(found.events or dropped)
         # Lines come all the time, and say nothing new.
         status = {**found.status, "log": {**found.status["log"], "lines": 0}}
-        is_due = status != last or not 0 <= now - at < STATUS_EVERY_S
-        if not has_events and not is_due:
+        is_new = is_waiting or status != last or not 0 <= now - at < STATUS_EVERY_S
+        if not has_events and not is_new and 0 <= now - self._made_at < HEARD_EVERY_S:
             return []
         clock = self.delivery.clock
         head = {"node": self._node, "boot_id": self._boot_id, "seq": self._seq + 1,
                 "made": round(now, 6), "every": self._every,
                 "ahead_s": round(now - clock.now(), 3) if clock.is_known else None}
         messages = list(packed_events(head, [as_json(one) for one in found.events],
-                                      found.status if is_due else None, dropped))
-        self._seq += len(messages)
-        if is_due:
+                                      found.status if is_new else None, dropped))
+        self._seq, self._made_at = self._seq + len(messages), now
+        if is_new:
             self._status = status, now
         if has_events:
             # One that goes for lack of room takes along what it says was dropped.
@@ -305,8 +307,8 @@ class AgentEvents:
             if one is None:
                 self._alone = None
         if one is None:
-            if alone is not None:
-                self.delivery.send(alone, ANSWER_WITHIN_S)
+            if alone is not None and self.delivery.send(alone, ANSWER_WITHIN_S) is not TAKEN:
+                self._status = None, 0.0        # the next one tells it again
             return False
         try:
             data = self.spool.load(one)

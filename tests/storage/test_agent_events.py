@@ -156,6 +156,33 @@ def test_status_alone_is_not_kept_on_the_disk(desk):
     assert 0 == agent.stop().status
 
 
+def test_how_it_stands_is_told_where_it_has_changed(desk, monkeypatch):
+    site = desk.site()
+    one = desk.events()
+    now = time.time()
+    monkeypatch.setattr("iostats.storage.events.time.time", lambda: now)
+
+    def statuses(later_s):
+        nonlocal now
+        now += later_s
+        del site.events[:]
+        _once(one)
+        return [taken.head.status and taken.head.status.targets[OST].clients
+                for taken in site.events]
+    assert [37] == statuses(0)
+    assert [] == statuses(5)
+    assert [None] == statuses(15)                               # it is still there
+    desk.files.show(OST, clients=41)
+    assert [41] == statuses(1)
+    desk.files.show(OST, clients=43)
+    method = site.methods.pop("packed_events")
+    assert [] == statuses(1)                                    # it was not taken
+    site.methods["packed_events"] = method
+    one.delivery.retry_at = 0.0
+    assert [43] == statuses(1) and [43] == statuses(600)
+    one.end()
+
+
 # -- kills and restarts
 
 def test_what_was_told_while_the_server_was_away_comes_once_it_is_back(desk):
