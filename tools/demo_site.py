@@ -91,8 +91,9 @@ Starting all that; then two sweeps of the storage servers, one every {every} s .
 
 
 TROUBLE = """\
-And what goes wrong: while job {job} runs on {nodes}, {target} evicts {node}, as
-by `lctl set_param`; then {stopped} is stopped and started again.
+And what goes wrong: while job {job} runs on {nodes},
+{target} evicts {node}, as by lctl set_param *.evict_client=...;
+then {stopped} is stopped and started again.
 """
 
 
