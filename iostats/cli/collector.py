@@ -217,7 +217,7 @@ async def _serve(server: CollectorServer, bound: Any, source: EventSource, journ
 
 
 def tell(text: str) -> None:
-    """A line for the administrator: on standard error, of a daemon in syslog."""
+    """A line for the administrator: on standard error, of a daemon in the system's log."""
     logging.getLogger("iostats").warning("%s", text)
 
 

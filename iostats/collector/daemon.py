@@ -64,7 +64,7 @@ class Daemon:
                              ) from None
 
     def is_ready(self) -> None:
-        """It listens: what it has to say goes to syslog from now on."""
+        """It listens: what it has to say goes to the system's log from now on."""
         root = logging.getLogger()
         for one in list(root.handlers):
             root.removeHandler(one)
