@@ -67,7 +67,15 @@ def listed(of_nodes: Iterable[NodeEvent], of_servers: Iterable[ServerEvent],
     of nodes are not in `of_nodes`.  Of more than MOST_LISTED the most severe are listed.
     """
     told = _joined(of_nodes, of_servers)
-    made = [(_made(one, fold, file_systems), max(1, len(one.by_node) + (one.by_server is not None)))
+    texts: dict[frozenset[str], str] = {}
+
+    def fold_once(names: Iterable[str]) -> str:
+        """Many events are of the same nodes, and folding takes long."""
+        key = frozenset(names)
+        if key not in texts:
+            texts[key] = fold(sorted(key))
+        return texts[key]
+    made = [(_made(one, fold_once, file_systems), len(one.by_node) + (one.by_server is not None))
             for one in told]
     made.sort(key=lambda pair: importance(pair[0]))
     more += sum(number for _, number in made[MOST_LISTED:])
@@ -158,7 +166,7 @@ def _made(told: _Happening, fold: Callable[[Iterable[str]], str],
         longest_s=round(max(lengths), 3) if lengths else None,
         severity=ours["severity"], kind=kind, cause=ours["cause"],
         file_system=ours["file_system"] or _file_system_of(ours["target"]), target=ours["target"],
-        nodes=fold(sorted(names)) if names else "", node_count=len(names),
+        nodes=fold(names) if names else "", node_count=len(names),
         told_by=BOTH if server and by_node else SERVERS if server else NODES,
         is_certain=bool(names) or not is_about_clients,
         count=(sum(event["count"] for event in by_node) + len(silent) if names else

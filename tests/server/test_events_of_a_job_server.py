@@ -61,10 +61,8 @@ def test_what_a_rank_sends_of_events_is_accepted_as_it_is(job):
     assert json.dumps(totals.record()) == json.dumps(again.record())
 
 
-ROW = ["nid00001", 1, True, {"id": "0" * 16, "time": 23.5, "last": 23.5, "over": None,
-                             "severity": 2, "kind": "evicted", "cause": "", "clients": [],
-                             "file_system": "scratch", "target": "scratch-OST0003", "count": 1,
-                             "skipped": 0, "message": ""}]
+HEAD = [True, 2, "evicted", "", "scratch", "scratch-OST0003", "evicted"]
+ROW = ["nid00001", 1, 0, "0" * 16, 23.5, 23.5, None, 1]
 
 
 def with_events(*events):
@@ -75,23 +73,27 @@ def with_events(*events):
 
 
 @pytest.mark.parametrize("events, said", [
-    ((1, [], [["nid00009", *ROW[1:]]]), "expected no other nodes, got 'nid00009'"),
-    ((1, [["nid00009", "23", 1]], []), "expected no other nodes, got 'nid00009'"),
-    ((0, [], [ROW]), "expected no more events than were told"),
-    ((1, [], [[*ROW[:3], {**ROW[3], "id": "x"}]]), "events"),
-    ((1, [], [[*ROW[:3], {**ROW[3], "severity": 7}]]), "events"),
-    ((-1, [], []), "events"), ((1, [["nid00001", "23", -1]], []), "events"),
-    ((2000, [], [ROW] * 1001), "events"), ((1, []), "events"), ((), "events")],
-    ids=["another node", "dropped by another node", "more than told", "an id", "a severity",
-         "less than none told", "less than none dropped", "too many", "a part", "nothing"])
+    ((1, [], [HEAD], [["nid00009", *ROW[1:]]]), "expected no other nodes, got 'nid00009'"),
+    ((1, [["nid00009", "23", 1]], [], []), "expected no other nodes, got 'nid00009'"),
+    ((0, [], [HEAD], [ROW]), "expected no more events than were told"),
+    ((1, [], [HEAD], [[*ROW[:2], 1, *ROW[3:]]]), "expected numbers of `heads`"),
+    ((1, [], [], [ROW]), "expected numbers of `heads`"),
+    ((1, [], [HEAD], [[*ROW[:3], "x", *ROW[4:]]]), "events"),
+    ((1, [], [[True, 7, *HEAD[2:]]], []), "events"),
+    ((1, [], [[*HEAD[:6], "x" * 501]], []), "events"),
+    ((-1, [], [], []), "events"), ((1, [["nid00001", "23", -1]], [], []), "events"),
+    ((200_000, [], [HEAD], [ROW] * 20_001), "events"), ((1, []), "events"), ((), "events")],
+    ids=["another node", "dropped by another node", "more than told", "a number", "no head",
+         "an id", "a severity", "a long message", "less than none told", "less than none dropped",
+         "too many", "a part", "nothing"])
 def test_what_no_rank_sends_is_refused(events, said):
     with pytest.raises(msgspec.ValidationError, match=said):
         msgspec.json.decode(with_events(*events), type=TotalsState)
 
 
 def test_what_it_says_is_fit_for_a_terminal():
-    row = [*ROW[:3], {**ROW[3], "message": "a\x1b[2Jb", "kind": "\x9b", "target": "\x07"}]
-    found = msgspec.json.decode(with_events(1, [], [row]), type=TotalsState)
+    head = [True, 2, "\x9b", "", "scratch", "\x07", "a\x1b[2Jb"]
+    found = msgspec.json.decode(with_events(1, [], [head], [ROW]), type=TotalsState)
     totals = Totals.from_state(msgspec.to_builtins(found), fold=folded)
     text = job_tables.text(job_tables.labelled(totals.record(), config.Config()), config.Config(),
                            "plain", long=True)

@@ -139,6 +139,19 @@ def test_a_client_without_a_name_may_be_a_node_whose_nid_is_not_known(site):
         assert found == few(record_of(site, job), "nodes", "is_certain")
 
 
+def test_of_a_large_job_all_nodes_are_in_one_line_and_none_is_only_counted(site):
+    """530 nodes lost one target and had it again; the site's store has their events, too."""
+    nodes = "n[0001-0530]"
+    for number in range(1, 531):
+        report(site, f"n{number:04}", of_node(number, 371, 394, "connection_lost", 1, message=""),
+               of_node(5000 + number, 394, None, "connection_restored", 0, message=""),
+               about={"nodes": nodes})
+    record = record_of(site)
+    assert [("connection_lost", nodes, 530, 23.0), ("connection_restored", nodes, 530, None)] == (
+        few(record, "kind", "nodes", "node_count", "longest_s"))
+    assert 0 == record["events_more"]
+
+
 def test_on_a_shared_node_the_data_may_be_anothers(site):
     lost = of_node(1, 371, kind="data_lost", severity=3, target="", message="/scratch/bob/secret")
     report(site, "nid00001", lost, other_jobs=2)

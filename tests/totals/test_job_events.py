@@ -12,10 +12,9 @@ from test_job_totals import llite, osc
 from trees import report
 
 from iostats.report.node_sets import folded
-from iostats.totals import job_events
+from iostats.totals import job_events, reported_events
 from iostats.totals.job_events import ServerEvent
 from iostats.totals.job_totals import Totals
-from iostats.totals.reported_events import MOST_KEPT
 from iostats.wire.messages.report import ReportedEvent
 
 T = 1_795_225_000.0                             # the nodes' start; they have reports of an hour
@@ -128,8 +127,8 @@ def test_an_eviction_throws_away_what_was_written_and_not_sent(deltas, target, d
 
 def test_of_very_many_the_most_severe_are_listed_and_all_are_counted():
     """
-    23 nodes with 100 events each, of 2,300 targets, which is more than is kept; one critical one,
-    the last of all; and 41 that a node has counted alone.
+    23 nodes with 100 events each, of 2,300 targets; one critical one, the last of all; and 41 that
+    a node has counted alone.
     """
     nodes = [told(f"nid{node:05}", *(
         event(1000 * node + number, number, "connection_lost", f"scratch-OST{node:02x}{number:02x}",
@@ -139,7 +138,32 @@ def test_of_very_many_the_most_severe_are_listed_and_all_are_counted():
     assert job_events.MOST_LISTED == len(record.events)
     assert ("evicted", "nid00099") == (record.events[-1].kind, record.events[-1].nodes)
     assert 2300 + 1 + 41 - 100 == record.events_more
-    assert MOST_KEPT < 2300
+
+
+def test_all_nodes_of_a_large_job_are_in_the_line_of_one_outage():
+    """4,100 nodes lost one target and had it again: 8,200 events, and two lines."""
+    nodes = [told(f"nid{number:05}", event(number, 100, "connection_lost", over=123, severity=1),
+                  event(10_000 + number, 123, "connection_restored", severity=0))
+             for number in range(4100)]
+    record = totals(*nodes).record()
+    assert [("connection_lost", "nid[00000-04099]", 4100, 4100, 23.0),
+            ("connection_restored", "nid[00000-04099]", 4100, 4100, None)] == few(
+        record.events, "kind", "nodes", "node_count", "count", "longest_s")
+    assert 0 == record.events_more
+
+
+def test_of_more_than_are_kept_the_most_severe_are_and_all_are_counted(monkeypatch):
+    """37 of 60; in whichever groups they come."""
+    monkeypatch.setattr(reported_events, "MOST_KEPT", 37)
+    nodes = [told(f"nid{number:05}", event(number, 100, "connection_lost", severity=1),
+                  event(1000 + number, 100 + number, "evicted")) for number in range(30)]
+    whole = totals(*nodes)
+    parts = totals(*nodes[:11])
+    parts.merge(Totals.from_state(totals(*nodes[11:]).state(), fold=folded))
+    record = whole.record()
+    assert record == parts.record()
+    assert (30, 7, 23) == (*(one.node_count for one in sorted(
+        record.events, key=lambda one: -one.severity)), record.events_more)
 
 
 # -- what storage servers tell ---------------------------------------------------------------------

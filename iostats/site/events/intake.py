@@ -31,7 +31,7 @@ from iostats.site.events.tellers import Tellers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
     from typing import Any, Optional
 
     from iostats.base.config import Config
@@ -278,14 +278,20 @@ class SiteEvents:
         """
         return (yield from self.of_part_in_steps(self.part_of(nodes, file_systems, since, until)))
 
-    def of_part_in_steps(self, part: JobPart, may_be: Callable[[Event], bool] = lambda event: False
+    def of_part_in_steps(self, part: JobPart, may_be: Callable[[Event], bool] = lambda event: False,
+                         known: Collection[tuple[str, str]] = ()
                          ) -> Generator[None, None, EventsOfJob]:
-        """The same; `may_be`: which evictions of this time are wanted besides."""
+        """
+        The same; `may_be`: which evictions of this time are wanted besides; `known`: (node, id) of
+        events that are not wanted.
+        """
         found: list[Event] = []
         more = 0
         for one in self.in_time(part.since, part.until, parts=[part]):
             if one is None:
                 yield
+            elif (one.event.node, one.event.id) in known:
+                continue
             elif self.is_of(one.event, part) or may_be(one.event):
                 found.append(one.event)
                 if len(found) > 2 * _MOST_OF_JOB:

@@ -93,12 +93,11 @@ class RecordEvents:
         if run is not None:
             own, are_known = run, True
             found = yield from self._events.of_part_in_steps(
-                run.part, lambda event: self._may_be_of(event, own))
+                run.part, lambda event: self._may_be_of(event, own),
+                {(one.node, one.event["id"]) for one in of_nodes})
             more += found.more
-            there = {(one.node, one.event["id"]) for one in of_nodes}
             of_nodes = [*of_nodes, *(self._by_node(event, record) for event in found.events
-                                     if event.node in run.part.nodes and event.time <= run.ended
-                                     and (event.node, event.id) not in there)]
+                                     if event.node in run.part.nodes and event.time <= run.ended)]
             servers = [self._by_server(event, run) for event in found.events
                        if event.node not in run.part.nodes and self.concerns(event, run)]
         events, more = job_events.listed(of_nodes, servers, folded, record.file_systems, more)

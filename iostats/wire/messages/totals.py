@@ -10,13 +10,12 @@ from typing import Annotated, Optional
 
 import msgspec
 
-from iostats.base.errors import WireError
+from iostats.base.errors import WireError, one_line
 from iostats.base.job_id import LONGEST_JOB_ID, LONGEST_NODE_NAME, is_node_name
 from iostats.totals.job_totals import Totals
 from iostats.totals.reported_events import MOST_KEPT
 from iostats.totals.time_bins import MOST_PLACES
 from iostats.wire import protocol as wire_protocol
-from iostats.wire.messages.report import ReportedEvent, tidy_event
 
 _LARGEST = 2**63 * 10**7                  # of any sum: all nodes that there can be
 _MOST_METRICS = 10_000
@@ -25,6 +24,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=128)]
 _Node = Annotated[str, msgspec.Meta(max_length=LONGEST_NODE_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=700)]          # a reason, and what it is a reason of
 _Why = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+_Message = Annotated[str, msgspec.Meta(max_length=500)]
 _Seq = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 _Sum = Annotated[int, msgspec.Meta(ge=0)]                     # at most _LARGEST: see _check_sums
 _Seconds = Annotated[float, msgspec.Meta(ge=-1e13, le=1e13)]
@@ -134,13 +134,33 @@ class NodeState(msgspec.Struct):
             _check_sums(*values.values())
 
 
+class ReportedHead(_Array):
+    """What many events have in common; totals/reported_events.py."""
+
+    is_own: bool
+    severity: Annotated[int, msgspec.Meta(ge=0, le=3)]
+    kind: _Name
+    cause: _Name
+    file_system: _Name
+    target: _Name
+    message: _Message
+
+    def __post_init__(self) -> None:
+        for name in ("kind", "cause", "file_system", "target", "message"):
+            setattr(self, name, one_line(getattr(self, name))[:500])
+
+
 class KeptEvent(_Array):
-    """An event that a node told of; totals/reported_events.py."""
+    """An event that a node told of."""
 
     node: _Node
     copies: _Count
-    is_own: bool
-    event: ReportedEvent
+    head: Annotated[int, msgspec.Meta(ge=0)]
+    id: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
+    time: _Seconds
+    last: _Seconds
+    over: Optional[_Seconds]
+    count: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class DroppedEvents(_Array):
@@ -156,13 +176,14 @@ class EventsState(_Array):
 
     told: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     dropped: list[DroppedEvents]
+    heads: Annotated[list[ReportedHead], msgspec.Meta(max_length=MOST_KEPT)]
     rows: Annotated[list[KeptEvent], msgspec.Meta(max_length=MOST_KEPT)]
 
     def __post_init__(self) -> None:
         if self.told < sum(row.copies for row in self.rows):
             raise ValueError("expected no more events than were told")
-        for row in self.rows:
-            tidy_event(row.event, row.node, 0.0)
+        if any(row.head >= len(self.heads) for row in self.rows):
+            raise ValueError("expected numbers of `heads`")
 
 
 class TotalsState(msgspec.Struct):
