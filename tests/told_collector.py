@@ -13,7 +13,8 @@ from processes import free_port
 
 from iostats.events.event import as_json, latest, made
 
-NOON = 1_795_348_800.0              # 2026-11-22 12:00:00 UTC
+# 12:00 UTC, three days ago: old events are shown with their year.
+NOON = (time.time() // 86_400 - 3) * 86_400 + 43_200.0
 
 
 def an_event(number=23, kind="evicted", at=NOON, node="oss1", **how):
