@@ -44,7 +44,7 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
     checks = []
     if refused:
         checks.append(Check(NOTE, "connections", (
-            f"how {_so_many(len(refused))} connected is not known: {reason(refused[0].errno)}"),
+            f"how {_targets_are(len(refused))} connected is not known: {reason(refused[0].errno)}"),
             "sudo iostats doctor" if os.geteuid() else ""))
     away: list[tuple[File, imports.State]] = []
     evicted: list[tuple[File, imports.State]] = []
@@ -84,7 +84,7 @@ def examine(files: Iterable[File], root: str) -> list[Check]:
     checks += [Check(NOTE, "connections", one) for one in odd[:_MOST_SHOWN]]
     well = len(states) - len(refused) - len(away) - len(inactive) - len(odd)
     if not away and well:
-        checks.append(Check(OK, "connections", f"{_so_many(well)} connected (FULL or IDLE)"))
+        checks.append(Check(OK, "connections", f"{_targets_are(well)} connected (FULL or IDLE)"))
     return checks
 
 
@@ -156,7 +156,7 @@ def _whole_import(root: str, file: File | None) -> Import | None:
     return imports.parse_import(text.encode("latin-1", "replace"))
 
 
-def _so_many(count: int) -> str:
+def _targets_are(count: int) -> str:
     return "1 target is" if count == 1 else f"{count:,} targets are"
 
 

@@ -47,7 +47,7 @@ def test_three_looks_tell_one_outage():
     assert [("connection_lost", 1023, 1060), ("connection_restored", 1060, None)] == fourth
 
 
-def test_the_same_events_have_the_same_ids_whoever_looks():
+def test_the_same_events_have_the_same_ids_at_any_look():
     once = changes(files(BACK), texts_of(files(FULL)), "boot", "nid1", 1070.0).events
     other = changes(files(BACK), texts_of(files(LOST)), "boot", "nid1", 1999.0).events
     assert [one.id for one in once] == [one.id for one in other]
