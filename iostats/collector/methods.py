@@ -182,7 +182,10 @@ class Answers:
 def trap_text(one: CollectedEvent) -> str:
     """The message of a trap; of an event that was given before, from what it has grown."""
     text = events.in_words(one.event, with_node=False)
-    return text if not one.told else f"{text} [was {one.told:,}x, is {one.event.count:,}x]"
+    if not one.told:
+        return text
+    return text + (" [told before]" if one.told == one.event.count else
+                   f" [was {one.told:,}x, is {one.event.count:,}x]")
 
 
 def left_out_text(left_out: Iterable[CollectedEvent], maxtraps: int) -> str:

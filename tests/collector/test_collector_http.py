@@ -62,6 +62,9 @@ def test_an_event_that_grew_is_given_again_and_says_from_what(desk):
     assert [] == desk.proxy.getTraps(later)[0]
     desk.take(evicted(23, count=37))                   # an older copy
     assert [] == desk.proxy.getTraps(later)[0]
+    desk.take(evicted(23, count=41, over=NOW + 2.0))   # the client is back
+    [[message, _, _]], _ = desk.proxy.getTraps(later)
+    assert "over after 43 s" in message and message.endswith("[told before]")
 
 
 def test_the_traps_of_the_last_two_hours_are_those_that_happened_then(desk):
