@@ -267,6 +267,29 @@ def test_a_hundred_thousand_targets_of_a_hundred_file_systems():
     assert 226 == len(found)
 
 
+def test_more_locks_evictions_than_are_remembered_are_counted_once_each():
+    one = folder()
+    for number in range(20_000):
+        client = f"10.{number // 65536}.{number // 256 % 256}.{number % 256}@o2ib2"
+        one.take(record(750 + number / 10_000, failed_lock(client), "LustreError"))
+        one.take(record(750 + number / 10_000, lock(client), "LustreError"))
+    [found] = one.changed()
+    assert 20_000 == found.count
+    # Ten seconds later there is room again, and the same clients are evicted anew.
+    one.take(record(765, failed_lock("10.0.0.0@o2ib2"), "LustreError"))
+    assert [1] == [event.count for event in one.changed()]
+
+
+def test_more_forms_of_errors_than_are_remembered():
+    one = folder(most=50)
+    for number in range(10_000):
+        word = "".join(chr(ord("g") + int(digit)) for digit in str(number))
+        one.take(record(750 + number / 5000, f"{OST}: {word} failed", "LustreError"))
+    found = one.changed()
+    assert 10_000 == sum(event.count for event in found)
+    assert 36 == len(found)
+
+
 # -- what is not heard ----------------------------------------------------------------------------
 
 @pytest.mark.parametrize("data", [
