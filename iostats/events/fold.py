@@ -48,7 +48,7 @@ _KEPT = ("origin", "kind", "cause", "file_system", "target", "first", "time", "m
          "over", "count", "skipped", "tries", "clients")
 
 
-def fold_of(value: list[object]) -> Fold:
+def restored_fold(value: list[object]) -> Fold:
     origin, kind, cause, file_system, target, first, time, message = value[:8]
     fold = Fold(tuple(origin), kind, cause, file_system, target, first, time,  # type: ignore
                 message)                                                       # type: ignore
@@ -81,3 +81,14 @@ class Shape:
             self.way = BY_NID
         else:
             self.way = COUNTED if self.kind else PASSED_OVER
+
+
+def target_in(body: bytes) -> bytes:
+    """The first target's name in a line that does not begin with one; b"" where there is none."""
+    at = body.find(b"-OST")
+    if at < 0:
+        at = body.find(b"-MDT")
+        if at < 0:
+            return b""
+    begins = max(body.rfind(b" ", 0, at), body.rfind(b">", 0, at))
+    return body[begins + 1:at + 8]

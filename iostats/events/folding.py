@@ -22,8 +22,17 @@ shape) is parsed once for each target.
 from __future__ import annotations
 
 from iostats.events.event import MOST_CLIENTS, Event, made
-from iostats.events.fold import BY_NID, COUNTED, ONE_BY_ONE, PASSED_OVER, SLOWLY, Fold, Shape
-from iostats.events.fold import fold_of as restored_fold
+from iostats.events.fold import (
+    BY_NID,
+    COUNTED,
+    ONE_BY_ONE,
+    PASSED_OVER,
+    SLOWLY,
+    Fold,
+    Shape,
+    restored_fold,
+    target_in,
+)
 from iostats.events.kinds import EVENTS_DROPPED, LOG_LOST
 from iostats.events.pieces import LABELS, Pieces
 from iostats.events.remembered import RECOVERY_US, WINDOW_US, Remembered
@@ -110,7 +119,7 @@ class Folder:
         colon = body.find(b": ") + 2
         name = body[colon:body.find(b": ", colon)]
         if b" " in name:
-            name = _name_in(body)
+            name = target_in(body)
         line = self._shapes.get((name, shape))
         window = usec // WINDOW_US
         if line is None:
@@ -170,6 +179,10 @@ class Folder:
     def waiting(self) -> int:
         """Events that changed() would give."""
         return len(self._changed)
+
+    def is_recovering(self, target: str) -> bool:
+        """Whether the log has begun a recovery of `target`, and not ended it."""
+        return target in self._recoveries
 
     # -- what comes out --------------------------------------------------------------------------
 
@@ -247,9 +260,8 @@ class Folder:
         found = kernel_log.record(data[:_LONGEST])
         line = Shape(label, shape, kernel_log.message(found) if found else None)
         if len(self._shapes) >= _MOST_SHAPES:
-            self._shapes.clear()
-            self._kinds.clear()
-            self._full.clear()
+            for known in (self._shapes, self._kinds, self._full):
+                known.clear()
         self._shapes[name, shape] = line
         self._kinds[shape] = line.kind
         return line
@@ -386,14 +398,3 @@ class Folder:
                 self._add_clients(fold, data)
             if fold.count:                      # none: told in a window before, by number
                 self._touch(fold, usec)
-
-
-def _name_in(body: bytes) -> bytes:
-    """The first target's name in a line that does not begin with one; b"" where there is none."""
-    at = body.find(b"-OST")
-    if at < 0:
-        at = body.find(b"-MDT")
-        if at < 0:
-            return b""
-    begins = max(body.rfind(b" ", 0, at), body.rfind(b">", 0, at))
-    return body[begins + 1:at + 8]

@@ -22,7 +22,7 @@ from iostats.base.errors import one_line
 from iostats.events import dev_kmsg, journald, sources
 from iostats.events.event import Event, as_json, from_json, latest
 from iostats.events.folding import OF_CLIENTS, Folder
-from iostats.events.joining import LOG, Joiner
+from iostats.events.joining import COUNTED, LOG, Joiner
 from iostats.events.sources import Place
 from iostats.events.wall_clock import WallClock
 
@@ -78,7 +78,8 @@ class Gathering:
         self._untold: dict[str, Event] = {}
         self._given: list[Event] = []
         self._dropped = 0
-        self._pending: list[tuple[Event, str]] = []
+        self._pending: list[tuple[Event, str]] = []     # of sources, until the log was read
+        self._held: list[tuple[Event, str]] = []        # until the next look
         self._status: dict[str, object] = {}
         self._seen: dict[str, object] = {}              # source -> its state
         self._lines = self._lost = 0
@@ -101,8 +102,14 @@ class Gathering:
         self._collect()
         if at_end:
             pending, self._pending = self._pending, []
+            held, self._held = self._held, []
+            for event, name in held:
+                self._tell(self._joiner.take(event, name))
             for event, name in pending:
-                if not self._is_of_activation(event):
+                # A recovery counts those that it evicts before it prints them.
+                if event.cause == COUNTED and self._folder.is_recovering(event.target):
+                    self._held.append((event, name))
+                elif not self._is_of_activation(event):
                     self._tell(self._joiner.take(event, name))
         self._given = sorted(list(self._untold.values())[:MOST_AT_ONCE],
                              key=lambda one: (one.time, one.id))
@@ -270,6 +277,7 @@ class Gathering:
                 "sources": self._seen, "anchors": self._clock.anchors, "end": self._end_s,
                 "untold": [as_json(event) for event in self._untold.values()],
                 "pending": [[as_json(event), name] for event, name in self._pending],
+                "held": [[as_json(event), name] for event, name in self._held],
                 "lines": self._lines + self._folder.lines,
                 "lost": self._lost + (log.lost if log else 0)}
 
@@ -292,7 +300,8 @@ class Gathering:
                 clock.tie(usec, wall)
             folder = Folder(self._place.boot_id, self._place.node, self._most, clock,
                             kept["folder"])
-            pending = [(from_json(event), str(name)) for event, name in kept["pending"]]
+            pending, held = ([(from_json(event), str(name)) for event, name in kept[key]]
+                             for key in ("pending", "held"))
             position, end = dict(kept["position"]), kept["end"]
             int(str(position.get("sequence", -1))), int(str(position.get("usec", -1)))
             seen, lines, lost = dict(kept["sources"]), int(kept["lines"]), int(kept["lost"])
@@ -303,7 +312,7 @@ class Gathering:
                 RecursionError):
             return {}
         self._joiner, self._untold, self._clock, self._folder = joiner, untold, clock, folder
-        self._pending, self._seen, self._end_s = pending, seen, end
+        self._pending, self._held, self._seen, self._end_s = pending, held, seen, end
         self._lines, self._lost = lines, lost
         return position
 

@@ -7,7 +7,7 @@ several CPUs may come a little out of their order.
 
 from __future__ import annotations
 
-from iostats.events.fold import Fold, fold_of
+from iostats.events.fold import Fold, restored_fold
 from iostats.events.kinds import CRITICAL, FATAL, KINDS
 
 _JUMPED = 6                             # windows back: the log's clock is another one
@@ -64,5 +64,5 @@ class Windows:
         """Go on from what as_json() gave; of another form: ValueError, TypeError and the like."""
         self._newest = int(kept["newest"])                                      # type: ignore
         for window, used, folds in kept["windows"]:                             # type: ignore
-            self.folds[int(window)] = {one.origin: one for one in map(fold_of, folds)}
+            self.folds[int(window)] = {one.origin: one for one in map(restored_fold, folds)}
             self._used[int(window)] = int(used)

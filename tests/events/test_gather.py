@@ -310,6 +310,27 @@ def test_evictions_that_the_log_has_too_are_told_once(root, counted):
     assert [] == gathering(root).look(now + 10).events
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_recovery_counts_those_that_it_evicts_before_it_prints_them(root, counted, is_killed):
+    """A look in between: the count is told when the log has had its time, and what it lacks."""
+    one, now = gathering(root), time.time()
+    usec_now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    log(root, (23, usec_now - 20, f"{OST}: Will be in recovery for at least 5:00, or until 41 "
+                                  "clients reconnect"))
+    one.look(now - 10)
+    one.told()
+    counted.count = 27
+    assert [] == one.look(now).events
+    one.told()
+    if is_killed:
+        one = gathering(root)
+    log(root, (24, usec_now + 0.1, f"{OST}: disconnecting 23 stale clients"))
+    found = {event.cause: event.count for event in one.look(now + 10).events}
+    assert {"recovery": 23, "unknown": 4} == {key: n for key, n in found.items() if key}
+    one.told()
+    assert [] == one.look(now + 20).events
+
+
 def test_what_was_not_told_is_told_after_a_kill_with_its_id(root, counted):
     one = gathering(root)
     one.look(1000.0)
