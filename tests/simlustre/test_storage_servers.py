@@ -625,9 +625,11 @@ def test_the_agent_reads_it_as_a_storage_server(site, tmp_path):
     with StorageDesk(tmp_path / "desk") as desk:
         desk.root = site.directory / "oss1/root"
         done = desk.client("harvest", "--list", "--root", desk.root)
+        *lines, events = done.out.splitlines()
         assert ["scratch    OST0000  cleanup 600 s   2 entries; 3 clients",
-                "scratch    OST0001  cleanup 600 s   1 entries; 3 clients"
-                ] == done.out.splitlines(), done
+                "scratch    OST0001  cleanup 600 s   1 entries; 3 clients"] == lines, done
+        assert events.startswith("events: kernel log: kmsg; health_check: healthy; "
+                                 "recovery_status of 2 of 2 targets; "), events
         taken = desk.site()
         done = desk.once()
         assert (0, "") == (done.status, done.err)
