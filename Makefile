@@ -1,6 +1,6 @@
 # make demo    what it needs (FUSE, a virtual environment), then a real job over four simulated nodes,
 #              with its table
-# make demo-site  the same for a site: storage servers, agents, jobs and nodes of two users; 40 s
+# make demo-site  the same for a site: storage servers, agents, jobs and nodes of two users, and what goes wrong; a minute
 # make quick   lint, types, and the tests of the pure modules, which start no process: under a minute on two cores
 # make test    all set-up (Slurm, Grid Engine, databases, ... from Debian), then all tests
 # make pythons the tests of the node side and of the pure modules with Python 3.9 and the newest one that is found
