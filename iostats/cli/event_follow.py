@@ -69,7 +69,7 @@ def ask_all(cursors: Sequence[ServerCursor], last: int | None) -> list[OneEnd]:
     """
     All that each server has, at the same time; of one that does not answer to the end, its error.
 
-    `last`: only so many, the latest; None: all.
+    `last`: how many, the latest ones; None: all.
     """
     pages: list[list[EventPage]] = [[] for _ in cursors]
     errors: list[BaseException | None] = [None for _ in cursors]

@@ -171,7 +171,7 @@ class ServerCursor:
         """
         The next page; NotDelivered.  Where the numbers began anew: an empty one, with more to come.
 
-        `last`: only so many, the latest ones, and all that comes after them; with the first page
+        `last`: how many, the latest ones, and all that comes after them; with the first page
         alone.
         """
         params = {**params_of(self._question), "after": self.after or 0, "limit": MOST_AT_ONCE}

@@ -43,7 +43,7 @@ Attributes:
     clients: tuple of up to 8 NIDs, or names of nodes, that it is about; none where that is the
         machine that tells.
     count: how many it is: clients evicted, lines of the log lost; 1 or more.
-    skipped: so many more like it, at any target, were counted by the kernel and not printed.
+    skipped: how many more like it, at any target, the kernel counted and did not print.
     message: one line of up to 500 characters, fit for a terminal.
 """
 

@@ -67,7 +67,7 @@ class Folder:
     def __init__(self, boot_id: str, node: str, most: int, clock: WallClock,
                  kept: dict[str, object] | None = None) -> None:
         """
-        `most`: up to so many different events in one window; `kept`: what as_json() gave before.
+        `most`: room for different events in one window; `kept`: what as_json() gave before.
 
         `kept` of another form raises ValueError, TypeError, KeyError or AttributeError.
         """

@@ -254,7 +254,7 @@ class _Walk:
                 self._evict(at)
 
     def hidden(self, tries: int, at: float) -> None:
-        """So many tries to connect again were before `at`, among states that are not known."""
+        """How many tries to connect again were before `at`, among states that are not known."""
         if tries > 0 and self._may_hide:
             self._tell(self._change(CONNECTION_LOST, at, (
                 f"connection to {self._target} was lost, once or more, some time before")))

@@ -303,7 +303,7 @@ def test_evictions_that_the_log_has_too_are_told_once(root, counted):
     one.told()
     counted.count = 3
     log(root, (23, usec_now - 1, silent("10.9.0.11@o2ib2")),
-        (24, usec_now - 0.9, silent("10.9.0.12@o2ib2")))
+        (24, usec_now - 1, silent("10.9.0.12@o2ib2")))
     found = one.look(now).events
     assert {("silent", 2), ("unknown", 1)} == {(event.cause, event.count) for event in found}
     one.told()

@@ -220,7 +220,7 @@ class EventStore(SweepStore):
         return found
 
     def _make_room(self, most: int) -> None:
-        """Remove the oldest events beyond the limit, up to so many."""
+        """Remove up to `most` of the oldest events beyond the limit."""
         over = min(self.count - self._keep_count, most)
         if over > 0:
             gone = self._remove("", (), over)

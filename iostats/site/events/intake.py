@@ -132,7 +132,7 @@ class SiteEvents:
                 self.followers.changed(changes)
             for node, teller in news.items():
                 self.followers.status(node, teller.heard, teller.every, teller.status)
-        except Exception:                   # whoever is told: what was taken is taken
+        except Exception:                   # of one who is told: what was taken is taken
             log.exception("internal error; please report: events were not told on")
 
     def reload(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from iostats.wire.messages.events import EventsHead
 
 _KEEP_HEARD_S = 60.0            # how exactly it is on the disk when an agent was heard
-LATE_PAUSES, LATE_S = 3, 15.0   # after so many pauses and so long an agent is not heard
+LATE_PAUSES, LATE_S = 3, 15.0   # pauses, and s more, after which an agent is not heard
 
 
 class Teller(msgspec.Struct, omit_defaults=True):
