@@ -150,12 +150,13 @@ class Gathering:
             began = time.time()
             after = self._end_s if self._end_s is not None and self._end_s <= began else None
             self._clock.lines_came(after, began)
+            last = self._log.usec
             try:
                 at_end = self._log.read(self._folder.take, self._folder.lost, _LINES)
             except OSError as error:
                 self._close_log(f"{self._log.path}: {private_files.why(error)}")
                 return True
-            if self._log.usec >= 0:
+            if self._log.usec != last:                  # a line that came now, and no older one
                 self._clock.wall(self._log.usec)        # it ties the log's clock to ours
             if at_end:
                 self._is_at_end, self._end_s = True, began

@@ -272,6 +272,25 @@ def test_a_wall_clock_that_is_set_while_we_run(root, monkeypatch, step):
 
 # -- sources --------------------------------------------------------------------------------------
 
+def test_a_line_that_is_read_late_has_the_time_at_which_it_was_printed(root, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    monkeypatch.setattr(time, "clock_gettime", lambda which: clock[0] - 250.0)      # the boot: 250
+    log(root, (23, 750, silent("10.9.0.11@o2ib2")))
+    one = gathering(root)
+    assert [1000.0] == [event.time for event in one.look().events]
+    one.told()
+    for _ in range(37):                                 # an hour without a line
+        clock[0] += 100
+        assert [] == one.look().events
+        one.told()
+    one.close()
+    log(root, (24, 4473, silent("10.9.0.12@o2ib2")))    # 23 s after the agent was killed
+    clock[0] = 4700 + 4100.0
+    [late] = gathering(root).look().events
+    assert 4723.0 == pytest.approx(late.time, abs=0.01)
+
+
 class Counted:
     """A source: eviction_count, as the test sets it."""
 
