@@ -113,17 +113,19 @@ class KernelMessages:
 
     def _read_file(self, take: Callable[[bytes], None], lost: Callable[[int, int, int], None],
                    most: int) -> bool:
-        taken = 0
+        taken, is_reopened = 0, False
         while taken < most:
             try:
                 part = os.read(self.handle, _PART)
             except BlockingIOError:
                 return True
             if not part:
-                if not self._is_another():
+                # Once: a file of /proc or of FUSE may show no size, whatever can be read of it.
+                if is_reopened or not self._is_another():
                     return True
                 self.close()
                 self._open()
+                is_reopened = True
                 continue
             lines = (self._rest + part).split(b"\n")
             self._rest = lines.pop()

@@ -179,3 +179,16 @@ def test_a_line_that_comes_in_two_parts(tmp_path):
     with open(path, "ab") as file:
         file.write(line[50:])
     assert (True, [23], []) == taken(log)
+
+
+def test_a_file_that_shows_no_size_is_read_to_its_end(tmp_path):
+    """As those of /proc, and of FUSE: it is not taken for another one again and again."""
+    path = tmp_path / "kmsg"
+    path.symlink_to("/proc/self/limits")
+    log = KernelMessages(str(path))
+    taken = []
+
+    assert os.stat(path).st_size == 0
+    assert log.read(taken.append, lambda *lost: None, 1000) is True
+    assert [] == taken
+    log.close()
