@@ -6,6 +6,7 @@ The files of a storage server, where its release keeps them.
     sys/fs/lustre/obdfilter/scratch-OST0000/job_cleanup_interval            in /proc up to 2.12
     proc/fs/lustre/obdfilter/scratch-OST0000/recovery_status                from 2.17 on in debugfs
     dev/kmsg                                                                the kernel's log
+    proc/sys/kernel/random/boot_id          its own: two of them on one machine are two machines
 
 Writing does what it does in Lustre: `clear` or a job's id to job_stats, anything to `stats` and
 `exports/clear`, seconds to job_cleanup_interval.
@@ -29,6 +30,7 @@ def files_of(server: StorageServer) -> dict:
         ("version", server.release.version + "\n"), ("jobid_var", server.jobid_var + "\n"),
         ("jobid_name", "%e.%u\n"))}
     files["sys/fs/lustre/health_check"] = File(lambda: server.health + "\n")
+    files["proc/sys/kernel/random/boot_id"] = fixed(f"{server.boot_id}\n")
     files["dev/kmsg"] = File(lambda: "", read_at=server.log.read, size=server.log.size)
     for target in server.targets.values():
         files.update(_files_of_target(target))

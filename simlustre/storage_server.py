@@ -22,6 +22,7 @@ from __future__ import annotations
 import socketserver
 import threading
 import time
+import uuid
 
 from .counters import RELEASES
 from .kernel_log import INFO, WARNING, KernelLog
@@ -40,6 +41,7 @@ class StorageServer:
         targets: name -> Target; those that are started.
         lock: for all of them, between the thread that counts and the one that shows.
         log: the KernelLog.
+        boot_id: of this simulated machine, which "boots" when it is started.
     """
 
     def __init__(self, name: str, nid: str, release: str, network: Network, targets: list,
@@ -49,7 +51,7 @@ class StorageServer:
         self.release, self.jobid_var = RELEASES[release], jobid_var
         self._release, self._recovery_s, self.log = release, recovery_s, KernelLog()
         self.lock = threading.RLock()
-        self.health = "healthy"
+        self.health, self.boot_id = "healthy", str(uuid.uuid4())
         self.version = 0                    # goes up when targets come or go
         self.targets: dict = {}
         self._stopped: dict = {}            # name -> cleanup_s, {uuid: NID} of its clients

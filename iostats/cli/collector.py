@@ -189,7 +189,7 @@ def _source(config: site.Config, root: str, directory: str) -> EventSource:
         return SiteSource(config, node, tell)
     from iostats.collector.machine_source import MachineSource
     from iostats.events.gather import Gathering
-    boot_id, path = identity.boot_id(), os.path.join(directory, "machine.state")
+    boot_id, path = identity.boot_id(root), os.path.join(directory, "machine.state")
     gathering = Gathering(root, config, node, boot_id, path if directory else None)
     return MachineSource(gathering, root, node, boot_id, config["events.every"], tell)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 
-from iostats.base.errors import NotDelivered, one_line
+from iostats.base.errors import NotDelivered, UsageError, one_line
 from iostats.cli.event_question import EventQuestion, params_of
 from iostats.events.event import from_json
 from iostats.node import identity
@@ -52,6 +52,8 @@ def server_of(text: str, config: Config) -> EventServer:
     that of collectors; http://HOST[:PORT] is always a collector.
     """
     is_http = text.startswith("http://")
+    if "://" in text and not is_http:
+        raise UsageError(f"--server: expected HOST, HOST:PORT or http://HOST:PORT, got {text!r}")
     host, port = client.split_server(text.removeprefix("http://").rstrip("/") if is_http else text)
     site = config["site.host"] and client.split_server(config["site.host"], "[site] host")[0]
     if is_http or port == config["collector.port"] or (port is None and host != site):

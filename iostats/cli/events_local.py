@@ -37,7 +37,7 @@ def run(config: Config, asked: Asked) -> int:
     root = asked.options.root or "/"
     if not os.path.isdir(root):
         raise UsageError(f"--root: expected a directory, got {root[:200]!r}")
-    gathering = Gathering(root, config, identity.name(), identity.boot_id(), None)
+    gathering = Gathering(root, config, identity.name(), identity.boot_id(root), None)
     try:
         return _run(gathering, config, asked, root)
     finally:

@@ -54,12 +54,18 @@ def job(given: str | None, config: Config) -> str:
                      f"(site.cfg: [node] job_id_variables)")
 
 
-def boot_id() -> str:
-    """The kernel's name for this boot; "" where it does not tell."""
-    try:
-        return read_text("/proc/sys/kernel/random/boot_id").strip()
-    except OSError:
-        return ""
+def boot_id(root: str = "/") -> str:
+    """
+    The kernel's name for this boot; "" where it does not tell.
+
+    `root`: of a simulated machine, which has a boot of its own where it has the file.
+    """
+    for top in dict.fromkeys((root, "/")):
+        try:
+            return read_text(os.path.join(top, "proc/sys/kernel/random/boot_id")).strip()
+        except OSError:
+            pass
+    return ""
 
 
 def seconds_since_boot() -> float:

@@ -67,7 +67,7 @@ class AgentEvents:
     def __init__(self, config: Config, root: str, node: str, server: tuple[str, int],
                  say: Callable[..., None]) -> None:
         self._config, self._root, self._node, self._say = config, root, node, say
-        self._boot_id = this_node.boot_id()
+        self._boot_id = this_node.boot_id(root)
         own = config["harvest.spool_dir"]
         self._state_path = os.path.join(own, STATE)
         self.spool = Spool(os.path.join(own, DIRECTORY),

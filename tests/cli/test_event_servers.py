@@ -207,6 +207,11 @@ def test_a_servers_name_says_what_it_is(text, name):
     assert name == event_servers.server_of(text, config).name
 
 
+def test_another_scheme_than_http_is_refused():
+    with pytest.raises(UsageError, match="expected HOST, HOST:PORT or http://HOST:PORT, got 'htt"):
+        event_servers.server_of("https://mds1:8980", Config())
+
+
 @pytest.mark.parametrize("question, is_one", [
     (ALL, True), (ALL._replace(since=NOON + 43), True), (ALL._replace(since=NOON + 44), False),
     (ALL._replace(until=NOON), True), (ALL._replace(until=NOON - 1), False),

@@ -106,6 +106,15 @@ def test_the_same_event_has_the_same_id_each_time(root):
         json.loads(line)["id"] for line in second.splitlines()]
 
 
+def test_two_simulated_machines_have_two_boots(root):
+    """Else what both tell is one event."""
+    ids = []
+    for boot in ("06705763-db1b-4a0d-a85c-3c67f8db06c7", "3e3b15e2-d97b-436e-9378-f4a1b2c3d4e5"):
+        put(root, "proc/sys/kernel/random/boot_id", f"{boot}\n")
+        ids += [json.loads(line)["id"] for line in run("--root", root, "--json").out.splitlines()]
+    assert 4 == len(ids) == len(set(ids))
+
+
 def test_how_the_machine_is_now_is_said(root):
     put(root, "sys/fs/lustre/health_check", "NOT HEALTHY\n")
     assert "-- now: NOT HEALTHY --" in run("--root", root).out

@@ -25,6 +25,7 @@ from test_storage_servers import (
 from trees import shared
 
 from iostats.lustre import imports, kernel_log
+from iostats.node import identity
 from simlustre.imports import Import, import_text
 from simlustre.kernel_log import WARNING, KernelLog
 from simlustre.recovery import Recovery
@@ -55,6 +56,14 @@ def import_of(site, node, target):
 def recovery(site):
     return (site.root(OST0) / EXPORTS_IN.get(site.release, PROC) / OST0
             / "recovery_status").read_text()
+
+
+@fuse
+def test_each_storage_server_has_a_boot_of_its_own(request, tmp_path):
+    """Events get their ids by it: both may be NOT HEALTHY."""
+    site = started(tmp_path, request)
+    boots = {identity.boot_id(str(site.directory / server / "root")) for server in ("oss1", "mds1")}
+    assert 3 == len(boots | {identity.boot_id()}) and {36} == set(map(len, boots))
 
 
 @pytest.mark.parametrize("release", ["2.10", "2.12", "2.15", "2.16", "2.17"])

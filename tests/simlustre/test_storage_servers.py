@@ -156,8 +156,8 @@ def shape_of(text):
 def test_each_release_has_its_files_where_lustre_has_them(site):
     release = site.release
     exports_in, cleanup_in = EXPORTS_IN.get(release, PROC), CLEANUP_IN.get(release, SYSFS)
-    expected = {"dev/kmsg", *(f"{SYSFS}/{name}" for name in ("version", "health_check", "jobid_var",
-                                                             "jobid_name"))}
+    expected = {"dev/kmsg", "proc/sys/kernel/random/boot_id", *(
+        f"{SYSFS}/{name}" for name in ("version", "health_check", "jobid_var", "jobid_name"))}
     for ost in (OST0, OST1):
         expected |= {f"{PROC}/{ost}/job_stats", f"{exports_in}/{ost}/stats",
                      f"{exports_in}/{ost}/exports/clear", f"{exports_in}/{ost}/recovery_status"}
