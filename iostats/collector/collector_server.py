@@ -39,6 +39,15 @@ _read_before = lru_cache(128)(xml_rpc.call_of)
 _XML_METHODS = ("getTraps", "getNodesNames", "getNodeInfo", "getFileSystems", "getFileSystemInfo")
 
 
+class _Limits(HttpLimits):
+    """Its own: no key of site.cfg changes them."""
+
+    __slots__ = ()
+
+    def too_large(self) -> str:
+        return f"expected at most {self.message_bytes} bytes"
+
+
 class CollectorServer(HttpServer):
     """
     Answers monitors.
@@ -55,7 +64,7 @@ class CollectorServer(HttpServer):
                  allowed: "Sequence[Network]", names: Sequence[str], connections: int,
                  heartbeat_s: float = HEARTBEAT_S) -> None:
         most = min(connections, _MOST_CONNECTIONS)
-        super().__init__(HttpLimits(most, IDLE_TIMEOUT_S, MESSAGE_BYTES, 16 << 20, 0))
+        super().__init__(_Limits(most, IDLE_TIMEOUT_S, MESSAGE_BYTES, 16 << 20, 0))
         self.allowed, self.names, self.most_quiet_looks = allowed, names, 4
         self.streams: set[CollectorConnection] = set()
         self.most_streams = max(1, min(most // 2, _MOST_STREAMS))

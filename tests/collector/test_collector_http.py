@@ -262,6 +262,16 @@ def test_at_all_addresses_ipv4_comes_in_ipv6_and_is_known_as_what_it_is(address,
         connection.close()
 
 
+def test_a_call_that_is_too_long_is_told_the_limit_and_no_key_that_does_not_change_it():
+    with collector() as desk:
+        connection = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=30)
+        connection.request("POST", "/", b"x" * 65537, {"Content-Type": "text/xml"})
+        answer = connection.getresponse()
+        assert 413 == answer.status
+        assert answer.read().endswith(b'expected at most 65536 bytes"},"id":null}')
+        connection.close()
+
+
 @pytest.mark.parametrize("raw, status", [
     (b"GARBAGE\r\n\r\n", 400), (b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", 413),
     (b"POST / HTTP/1.1\r\nHost: a\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 400),
