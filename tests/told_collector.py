@@ -38,6 +38,7 @@ class ToldCollector:
         self.port = port or free_port()
         self.kept, self.place, self.places, self.names = {}, 0, "one", {}
         self.asked, self.answer, self.delay_s, self.dropped = [], None, 0.0, 0
+        self.of_user = ""
         self.answers = None
         self._server = None
         self.start()
@@ -106,7 +107,8 @@ class ToldCollector:
             self.names.get(one, one) for one in event.clients]}
                              for place, event in part],
                   "next": part[-1][0] if more else self.place, "more": more,
-                  "time": time.time(), "places": self.places, "dropped": self.dropped}
+                  "time": time.time(), "places": self.places, "dropped": self.dropped,
+                  "of_user": self.of_user}
         return json.dumps({"jsonrpc": "2.0", "result": answer, "id": request["id"]}).encode()
 
     def __enter__(self):

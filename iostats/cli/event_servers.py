@@ -30,7 +30,8 @@ _LONGEST_NAME = 256
 _MOST_ANEW = 5                      # before it has told all once
 _AGAIN_SINCE_S = 600.0              # before an outage: events that came late
 
-EventPage = namedtuple("EventPage", "events next more time places dropped bad")
+EventPage = namedtuple("EventPage", "events next more time places dropped bad of_user",
+                       defaults=("",))
 EventPage.__doc__ = """
 One answer to `events`.
 
@@ -41,6 +42,7 @@ Attributes:
     places: the name of this numbering of places; "" where the server gives none.
     dropped: how many events the server had no room for.
     bad: why the first of those that are no events could not be read; "" where all could.
+    of_user: the answer has only what this user may see; "": all.
 """
 
 
@@ -141,7 +143,8 @@ def page_of(answer: Any, name: str) -> EventPage:
             except (ValueError, TypeError, AttributeError, LookupError) as error:
                 bad = bad or one_line(str(error))[:300]
         return EventPage(events, int(answer["next"]), bool(answer["more"]), float(answer["time"]),
-                         one_line(answer.get("places") or ""), int(answer.get("dropped") or 0), bad)
+                         one_line(answer.get("places") or ""), int(answer.get("dropped") or 0), bad,
+                         one_line(answer.get("of_user") or "")[:_LONGEST_NAME])
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise NotDelivered(f"{name}: answers in another form ({error!r:.200}); use one release of "
                            f"iostats here and there") from None

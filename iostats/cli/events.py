@@ -279,6 +279,7 @@ class _Monitor:
         self._written: object = None
         self._down: dict[str, bool] = {}            # server: it has answered before
         self._bad: set[str] = set()
+        self._partial: set[str] = set()             # servers that do not tell all
         self._dropped: dict[str, int] = {}          # server: what it said of these
 
     def run(self) -> int:
@@ -328,7 +329,9 @@ class _Monitor:
             if end.error is not None:
                 self._down[cursor.name] = bool(end.pages)
                 errors.append(end.error)
-        if errors and len(errors) == len(self._cursors):
+        # One that goes on from a cursor file is a service, which outlives its servers.
+        if errors and len(errors) == len(self._cursors) and not (
+                self._asked.options.follow and self._before):
             for error in errors[:-1]:
                 say(str(error))
             raise errors[-1]
@@ -373,6 +376,11 @@ class _Monitor:
                           f"meanwhile")
 
     def _note(self, cursor: ServerCursor, page: EventPage) -> None:
+        if page.of_user and cursor.name not in self._partial:
+            self._partial.add(cursor.name)
+            self._out.say(f"{cursor.name}: {page.of_user} sees there what storage servers tell of "
+                          f"targets, and with -j what happened to the nodes of a job of their own; "
+                          f"root and [site] readers see all")
         if page.bad and cursor.name not in self._bad:
             self._bad.add(cursor.name)
             say(f"{cursor.name}: an event cannot be shown: {page.bad}; use one release of iostats "

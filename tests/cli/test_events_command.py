@@ -343,6 +343,15 @@ def test_what_a_server_dropped_is_said(one):
         *of(one), *SINCE).line
 
 
+def test_a_user_who_does_not_see_all_is_told_so(one):
+    one.of_user = "alice"
+    done = run(*of(one))
+    assert (0, "-- No events --\n") == (done.status, done.out)
+    assert (f"iostats: {one.name}: alice sees there what storage servers tell of targets, and with "
+            f"-j what happened to the nodes of a job of their own; root and [site] readers see "
+            f"all") == done.line
+
+
 def test_more_than_one_answer_has_come_in_parts(two):
     a, _ = two
     a.tell(*(an_event(number, at=NOON + number) for number in range(2301)))
@@ -530,3 +539,15 @@ def test_a_killed_follower_goes_on_with_its_cursor_file(one, follow, tmp_path):
     shown.close()
     one.tell(an_event(7))
     follow(*words).until_shown(an_event(7))
+
+
+def test_a_follower_with_a_cursor_file_waits_for_its_server(one, follow, tmp_path):
+    """As a service that is started before the server is back."""
+    words = [*of(one), "--json", *SINCE, "--cursor-file", tmp_path / "cursor"]
+    run(*words)
+    one.stop()
+    shown = follow(*words)
+    until(lambda: "trying again" in shown.err, what="the server that is missing")
+    one.tell(an_event(7))
+    one.start()
+    shown.until_shown(an_event(7))

@@ -244,7 +244,9 @@ def test_an_ordinary_user_sees_what_is_of_all_and_no_names(inside, of_alice):
          commit=False)
     inside.server.events.tellers.of.pop("nid00011")             # a node, no storage server
     inside.server._commit()
-    found = of_alice()["result"]["events"]
+    answer = of_alice()["result"]
+    assert "alice" == answer["of_user"]
+    found = answer["events"]
     assert ["target_down", "not_healthy"] == [row["kind"] for row in found]
     assert [("", [], [])] * 2 == [(row["message"], row["clients"], row["clients_names"])
                                   for row in found]

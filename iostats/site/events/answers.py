@@ -51,7 +51,8 @@ class EventAnswers:
         """The answer to EventsParams, in steps; `user`: an ordinary one, None for all others."""
         try:
             parts = self._parts(ask.job, user) if ask.job else None
-            return (yield from self._events.ask(ask, user is None, parts))
+            answer = yield from self._events.ask(ask, user is None, parts)
+            return {**answer, "of_user": user or ""}
         except StateError as error:
             raise WireError(protocol.INTERNAL_ERROR, str(error)) from None
 
