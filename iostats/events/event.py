@@ -174,8 +174,9 @@ def in_words(event: Event, names: dict[str, str] | None = None, utc: bool = Fals
 def what_in_words(event: Event, names: dict[str, str] | None = None,
                   room: int | None = None) -> str:
     """
-    The same without time, severity and node; in `room` characters, so few clients that all before
-    the message fits, if it can, and a message without a device in front that the target says.
+    The same without time, severity and node; the target that stands before the message is left out
+    of the message's front.  In `room` characters: so few clients that all before the message fits,
+    if it can, and of the message's front the target's device is left out as well.
 
         evicted scratch-OST0003 23x node12,node13,+21 (silent, over after 43 s): MESSAGE
     """
@@ -186,9 +187,10 @@ def what_in_words(event: Event, names: dict[str, str] | None = None,
             break
     message = event.message
     place = event.target or event.file_system
-    if room is not None and place and message.startswith(place):
+    if place and message.startswith(place):
         device, colon, said = message.partition(": ")
-        message = said if colon and " " not in device else message
+        if colon and (device == place or (room is not None and " " not in device)):
+            message = said
     return text + (f": {message}" if message else "")
 
 

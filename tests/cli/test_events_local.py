@@ -79,7 +79,7 @@ def test_what_the_log_says(root):
     assert evicted[:15] in [time.strftime("%b %d %H:%M:%S", time.gmtime(at_253_s() + more))
                             for more in (-1, 0, 1)]
     assert evicted[16:].startswith(f"crit  {node:<8} evicted scratch-OST0003 10.9.0.11@o2ib2 "
-                                   f"(silent): scratch-OST0003: haven't heard from client ")
+                                   f"(silent): haven't heard from client ")
     assert down.endswith(f"crit  {node:<8} target_down scratch-OST0004: server umount "
                          f"scratch-OST0004 complete")
 
