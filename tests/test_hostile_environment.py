@@ -93,6 +93,14 @@ def test_no_unit_leaves_a_core_with_a_secret_in_it(name):
     assert "\nLimitCORE=0\n" in (REPOSITORY / "systemd" / name).read_text()
 
 
+@pytest.mark.parametrize("name", sorted(
+    path.name for path in (REPOSITORY / "systemd").glob("*.service")))
+def test_the_journal_names_a_unit_and_not_the_program_that_it_starts(name):
+    """Else all of them are python3, or iostats.sh."""
+    assert f"\nSyslogIdentifier={name.partition('.')[0].rstrip('@')}\n" in (
+        REPOSITORY / "systemd" / name).read_text()
+
+
 @pytest.mark.parametrize("name", ["lsf_pre_exec", "flux_prolog", "slurm_prolog"])
 def test_the_hooks_take_nothing_from_directory_and_environment(desk, evil, tmp_path, name):
     """As root they begin a job; PYTHON and IOSTATS_HOME are the user's to set with LSF alone."""
