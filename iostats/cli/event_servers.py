@@ -60,7 +60,7 @@ def server_of(text: str, config: Config) -> EventServer:
     site = config["site.host"] and client.split_server(config["site.host"], "[site] host")[0]
     if is_http or port == config["collector.port"] or (port is None and host != site):
         return AskedCollector(host, port or config["collector.port"])
-    return AskedSite(config, host, port or config["site.port"])
+    return AskedSite(config, host, port or config["site.port"], is_given=True)
 
 
 def site_of(config: Config) -> AskedSite:
@@ -74,17 +74,24 @@ def site_of(config: Config) -> AskedSite:
 
 
 class AskedSite:
-    """A site's server; `name`: as messages call it."""
+    """A site's server; `name`: as messages call it; `is_given`: by --server."""
 
-    def __init__(self, config: Config, host: str, port: int) -> None:
+    def __init__(self, config: Config, host: str, port: int, is_given: bool = False) -> None:
         self.name = f"{host}:{port}"
         self._config, self._host, self._port = config, host, port
+        self._may_be_collector = is_given and port != config["site.port"]
 
     def ask(self, method: str, params: dict[str, Any], within_s: float = WITHIN_S) -> Any:
         """The result of a method; NotDelivered."""
         signs = auth.client_credentials(self._config, protocol.SITE, self._config["site.secret"])
-        return client.call(self._host, self._port, protocol.SITE, signs, identity.name(), method,
-                           params, within_s, _LONGEST)
+        try:
+            return client.call(self._host, self._port, protocol.SITE, signs, identity.name(),
+                               method, params, within_s, _LONGEST)
+        except client.OtherServer as error:
+            if not self._may_be_collector:
+                raise
+            raise NotDelivered(f"{error}; if a collector is there: --server "
+                               f"{AskedCollector(self._host, self._port).name}") from None
 
 
 class AskedCollector:

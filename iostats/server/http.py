@@ -124,7 +124,7 @@ class HttpConnection(asyncio.Protocol):
                 self._ended = True
                 self.server.send(self._transport, b"", keep=False)
         except httptools.HttpParserError:
-            self._reject("400 Bad Request", "expected an HTTP/1.1 POST")
+            self._reject("400 Bad Request", "expected an HTTP/1.1 request")
 
     def _count_overhead(self, length: int, before: int) -> None:
         """

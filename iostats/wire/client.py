@@ -56,6 +56,10 @@ class Refused(NotDelivered):
         self.code = code
 
 
+class OtherServer(NotDelivered):
+    """What answers there is not the server that was expected."""
+
+
 def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
     """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; UsageError says `where`."""
     if text.startswith("["):
@@ -195,8 +199,8 @@ def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], nod
     try:
         return _asked(host, port, name, signs, node, method, params, within_s, longest, learn)
     except _NotOurs as error:
-        raise NotDelivered(f"{host}:{port}: expected {wire_protocol.server_of(name)}: "
-                           f"{error}") from None
+        raise OtherServer(f"{host}:{port}: expected {wire_protocol.server_of(name)}: "
+                          f"{error}") from None
     except (OSError, ValueError) as error:
         raise NotDelivered(f"no answer from {wire_protocol.server_of(name)}: {host}:{port}: "
                            f"{_in_words(error)}") from None

@@ -8,6 +8,7 @@ import json
 import time
 
 import pytest
+from collector_desk import collector
 from events_messages import event, params
 from processes import until
 from site_desk import SiteDesk
@@ -58,7 +59,7 @@ def test_what_storage_servers_tell_is_shown(site):
     assert (0, "") == (done.status, done.err)
     at = [time.strftime("%b %d %H:%M:%S", time.gmtime(now - ago)) for ago in (41, 37)]
     assert [f"{at[0]} crit  oss1     evicted scratch-OST0003 nid00007 (silent, over after 23 s): "
-            f"scratch-OST0003: haven't heard from client",
+            f"haven't heard from client",
             f"{at[1]} crit  mds1     target_down scratch-MDT0000: server umount scratch-MDT0000 "
             f"complete"] == done.out.splitlines()
     for words, found in ((["--node", "nid00007"], [first]), (["--node", ONE], [first]),
@@ -86,6 +87,15 @@ def test_a_site_and_a_collector_that_know_the_same_show_it_once(site):
         done = site.iostats("events", "--json", "--server", f"127.0.0.1:{site.port}", *of(other))
         assert (3, [one.id for one in events[8:]]) == (done.status, ids(done.out))
         assert "Connection refused; without it" in done.line
+
+
+def test_a_collector_on_a_port_of_its_own_is_named_as_one(site):
+    """HOST:PORT is a site's server; the message says how a collector is asked, and that works."""
+    with collector() as other:
+        done = site.iostats("events", "--server", f"127.0.0.1:{other.port}")
+        assert 3 == done.status and done.line.endswith(
+            f"; if a collector is there: --server http://127.0.0.1:{other.port}"), done.line
+        assert 0 == site.iostats("events", "--server", done.line.rpartition(" ")[2]).status
 
 
 def test_a_site_that_was_killed_is_asked_for_what_came_meanwhile(site):

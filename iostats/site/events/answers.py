@@ -62,8 +62,9 @@ class EventAnswers:
                 if user is None or run.user == user]
         if not runs:
             raise WireError(protocol.REFUSED, (
-                f"no job {job[:80]} of {user} is known here" if user is not None else
-                f"no job {job[:80]} is known here") + "; ask for its nodes and its time")
+                f"no job {job[:80]} of {user} is known here, and a user may ask for own jobs alone"
+                if user is not None else
+                f"no job {job[:80]} is known here; ask for its nodes and its time"))
         return [self._events.part_of(run.nodes, run.file_systems, run.since,
                                      self._events.now() if run.until is None else run.until)
                 for run in runs]
