@@ -115,7 +115,7 @@ def test_a_line_for_each_event_in_the_order_of_time(one):
     assert [
         f"{DAY} 12:00:00 crit  oss1     evicted scratch-OST0003 37x "
         "10.9.0.11@o2ib2,10.9.0.12@o2ib2,10.9.0.13@o2ib2,+34 (silent, over after 43 s): "
-        "scratch-OST0003: haven't heard from client 5a8d9d2c in 227 seconds",
+        "haven't heard from client 5a8d9d2c in 227 seconds",
         f"{DAY} 12:00:07 FATAL mds1     lbug scratch-MDT0000: LBUG",
         f"{DAY} 12:01:01 info  oss2     target_up scratch-OST0003: Imperative Recovery not enabled",
     ] == done.out.splitlines()
