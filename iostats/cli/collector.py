@@ -13,7 +13,7 @@ import time
 
 from iostats.base import config as site
 from iostats.base import logs
-from iostats.base.errors import DONE, ConfigError, UsageError
+from iostats.base.errors import DONE, UsageError
 from iostats.cli.parser import parser, say, status_of
 from iostats.collector import access, rights
 from iostats.collector.collector_server import CollectorServer, bound_sockets
@@ -123,11 +123,7 @@ def _bad_usage(word: str) -> int:
 def _run(options: argparse.Namespace) -> int:
     config = _config_of(options)
     user = rights.user_to_be(config)
-    try:
-        allowed = access.networks(config["collector.allow"])
-    except ValueError as error:
-        raise ConfigError(f"{config.origin['collector.allow']}: [collector] allow: expected "
-                          f"{access.EXPECTED}; {error}") from None
+    allowed = access.allowed(config)
     background = Daemon(config["collector.pid_file"]) if options.daemon else None
     logs.to_standard_error(logging.WARNING)
     status = background.begin() if background is not None else None

@@ -10,6 +10,8 @@ import sys
 from iostats import sinks
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError
+from iostats.collector import access
+from iostats.site.events import on_critical
 from iostats.wire import relays
 
 
@@ -28,11 +30,16 @@ def main(arguments: list[str] | None = None) -> int:
         relays.destinations(config)
         relays.sources(config)
         relays.own_name(config)
+        access.allowed(config)
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status
     for note in config.notes:
         print(f"iostats: {note}", file=sys.stderr)
+    try:
+        on_critical.require_program(config)
+    except IostatsError as error:               # one site.cfg may be that of all machines
+        print(f"iostats: {error}; the site's server does not start without it", file=sys.stderr)
     print("\n".join(listing(config, options.check)))
     return DONE
 

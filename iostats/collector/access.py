@@ -22,9 +22,13 @@ from __future__ import annotations
 import ipaddress
 from typing import Union
 
+from iostats.base.errors import ConfigError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from iostats.base.config import Config
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
@@ -44,6 +48,15 @@ def networks(words: Iterable[str]) -> list[Network]:
                                          one.prefixlen - 96))
         found.append(one)
     return found
+
+
+def allowed(config: Config) -> list[Network]:
+    """The ranges of [collector] allow; ConfigError."""
+    try:
+        return networks(config["collector.allow"])
+    except ValueError as error:
+        raise ConfigError(f"{config.origin['collector.allow']}: [collector] allow: expected "
+                          f"{EXPECTED}; {error}") from None
 
 
 def is_in(address: str, ranges: Iterable[Network]) -> bool:

@@ -192,6 +192,32 @@ def test_iostats_config_prints_the_notes_on_standard_error(tmp_path, capsys):
     assert ["idle_timeout = 23", f"{path}:2"] == [part.strip() for part in line.split("#")]
 
 
+@pytest.mark.parametrize("text, mistake", [
+    ("[collector]\nallow = mds1\n",
+     "[collector] allow: expected addresses and ranges, several with spaces between"),
+    ("[syslog]\nsend_to = log1:514\n", "[syslog] send_to: expected udp://HOST:PORT, "
+     "tcp://HOST:PORT or a path such as /dev/log, got 'log1:514'"),
+    ("[syslog]\nsend_to = tcp://log1\n", "[syslog] send_to: expected udp://HOST:PORT, "),
+    ("[syslog]\nsd_id = iostats\n", "[syslog] sd_id: expected NAME@NUMBER of up to 32 "),
+    ("[syslog]\nsd_id = a b@1\n", "[syslog] sd_id: expected NAME@NUMBER of up to 32 ")])
+def test_what_a_server_would_refuse_at_its_start_is_said_by_the_check(tmp_path, capsys, text,
+                                                                      mistake):
+    """Also options of a part that is not turned on."""
+    path = write(tmp_path / "site.cfg", text)
+    assert 2 == config_command.main(["--check", "--config", path])
+    out, err = capsys.readouterr()
+    assert "" == out and err.startswith(f"iostats: {path}:2: {mistake}") and 1 == err.count("\n")
+
+
+def test_a_program_that_is_not_on_this_machine_is_a_note(tmp_path, capsys):
+    """The site's server may be another machine with the same site.cfg."""
+    path = write(tmp_path / "site.cfg", "[events]\non_critical = /no/such\n")
+    assert 0 == config_command.main(["--check", "--config", path])
+    assert (f"iostats: {path}:2: [events] on_critical: expected a program, got '/no/such', which "
+            "is not there; the site's server does not start without it\n"
+            ) == capsys.readouterr().err
+
+
 # -- the form ----------------------------------------------------------------------------
 
 

@@ -240,7 +240,8 @@ def test_what_is_too_old_or_too_small_is_left_out():
 
 
 @pytest.mark.parametrize("where", [
-    "log1:514", "udp://", "http://log1:514", "udp://log1:0", "tcp://log1:70000", "tcp://a b:1"])
+    "log1:514", "udp://", "http://log1:514", "udp://log1:0", "tcp://log1:70000",
+    "tcp://log1", "udp://[fd00::7]", "udp://fd00::7:514", "tcp://a b:1"])
 def test_an_address_that_is_none(where):
     """One line with what was expected."""
     with pytest.raises(ConfigError, match=re.escape(

@@ -25,14 +25,55 @@ REQUIRES = ()
 FACILITIES = {"user": 1, "daemon": 3, **{f"local{n}": 16 + n for n in range(8)}}
 SEVERITIES = ("info", "warning", "critical", "fatal")          # an event's, from 0
 
+
+
+def log_server(where: str) -> tuple[str, str, int]:
+    """
+    ("udp" or "tcp", host, port) of udp://HOST:PORT; ("local", path, 0) of a path; ValueError.
+
+    >>> log_server("udp://[fd00::7]:514"), log_server("/dev/log")
+    (('udp', 'fd00::7', 514), ('local', '/dev/log', 0))
+    """
+    if where.startswith("/"):
+        return "local", printable(where), 0
+    protocol, _, rest = where.partition("://")
+    host, _, port = rest.rpartition(":")
+    if host[:1] == "[" and host[-1:] == "]":
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError
+    if not (protocol in ("udp", "tcp") and len(host.split()) == 1 and host.isprintable()
+            and port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
+        raise ValueError
+    return protocol, host, int(port)
+
+
+def _log_server_or_empty(where: str) -> str:
+    if where:
+        log_server(where)
+    return where
+
+
+def _sd_id(text: str) -> str:
+    """RFC 5424, 6.3.2: a name and an enterprise number."""
+    name, at, number = text.partition("@")
+    if (len(text) > 32 or not name or not at
+            or not all("!" <= c <= "~" and c not in '="]' for c in name)
+            or not all(part.isascii() and part.isdigit() for part in number.split("."))):
+        raise ValueError
+    return text
+
+
 OPTIONS = {
-    "send_to": Option("", printable, "udp://HOST:PORT, tcp://HOST:PORT or a socket's path", (
+    "send_to": Option("", _log_server_or_empty, (
+        "udp://HOST:PORT, tcp://HOST:PORT or a path such as /dev/log"), (
         "The log server that gets a message of each event: udp://log1:514, tcp://log1:601, or "
         "/dev/log for the one of this host.  Empty: none.")),
     "severity": choice("info", SEVERITIES, (
         "Events of this severity and above are sent.")),
     "facility": choice("daemon", tuple(FACILITIES), "The facility of the messages."),
-    "sd_id": Option("iostats@32473", printable, "NAME@NUMBER", (
+    "sd_id": Option("iostats@32473", _sd_id, (
+        "NAME@NUMBER of up to 32 characters, such as iostats@32473"), (
         "The name of the structured data: behind the @ a private enterprise number, where yours "
         "may stand.  32473 is the one for examples, which no vendor has (RFC 5612).")),
     "timeout": duration(10, "TCP: a connection, or a message, that takes longer is tried again."),

@@ -15,9 +15,8 @@ import socket
 import threading
 import time
 
-from iostats.base.errors import ConfigError
 from iostats.sinks import Number
-from iostats.sinks.syslog import FACILITIES, NAME, NUMBERS, SEVERITIES
+from iostats.sinks.syslog import FACILITIES, NAME, NUMBERS, SEVERITIES, log_server
 from iostats.sinks.syslog.messages import counted, local_message, message
 
 TYPE_CHECKING = False
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 AGAIN_S = (1.0, 60.0)               # the first and the longest pause after a failure
 SAY_AGAIN_S = 3600.0
-_PORTS = {"udp": 514, "tcp": 601}   # RFC 5426, 3.3; RFC 6587 has 601 of RFC 3195
 
 
 class LogServer:
@@ -43,20 +41,9 @@ class LogServer:
 
     def __init__(self, where: str, timeout_s: float) -> None:
         self.name, self._timeout_s = where, timeout_s
-        self.is_local = where.startswith("/")
+        self._protocol, self._host, self._port = log_server(where)
+        self.is_local = self._protocol == "local"
         self._socket: socket.socket | None = None
-        self._protocol, self._host, self._port = "local", "", 0
-        if self.is_local:
-            return
-        self._protocol, slashes, rest = where.partition("://")
-        host, colon, port = rest.rpartition(":")
-        if not colon or rest.endswith("]"):
-            host, port = rest, str(_PORTS.get(self._protocol, 0))
-        host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
-        if not (slashes and self._protocol in _PORTS and host and len(host.split()) == 1
-                and port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
-            raise ValueError
-        self._host, self._port = host, int(port)
 
     def send(self, data: bytes) -> None:
         """OSError; with TCP, what was sent before may then be lost as well."""
@@ -126,14 +113,8 @@ class Syslog:
                  clock: Callable[[], float]) -> None:
         self._say, self._clock = say, clock
         self.others: list[Any] = []
-        where = config["syslog.send_to"]
-        try:
-            self._to = LogServer(where, config["syslog.timeout"])
-        except ValueError:
-            raise ConfigError(f"{config.origin['syslog.send_to']}: [syslog] send_to: expected "
-                              f"udp://HOST:PORT, tcp://HOST:PORT or a path such as /dev/log, got "
-                              f"{where!r}") from None
-        self._sd_id = _checked_sd_id(config)
+        self._to = LogServer(config["syslog.send_to"], config["syslog.timeout"])
+        self._sd_id = config["syslog.sd_id"]
         self._facility = FACILITIES[config["syslog.facility"]]
         self._least = SEVERITIES.index(config["syslog.severity"])
         self._oldest_s = config["syslog.max_age"]
@@ -199,15 +180,3 @@ class Syslog:
         """What is not sent yet is sent after the next start."""
         self.stopped.set()
         self._to.close()
-
-
-def _checked_sd_id(config: Config) -> str:
-    """[syslog] sd_id; ConfigError.  RFC 5424, 6.3.2: a name and an enterprise number."""
-    text: str = config["syslog.sd_id"]
-    name, at, number = text.partition("@")
-    if (len(text) > 32 or not name or not at or not all("!" <= c <= "~" and c not in '="]'
-                                                        for c in name)
-            or not all(part.isascii() and part.isdigit() for part in number.split("."))):
-        raise ConfigError(f"{config.origin['syslog.sd_id']}: [syslog] sd_id: expected NAME@NUMBER "
-                          f"of up to 32 characters, such as iostats@32473, got {text!r}")
-    return text

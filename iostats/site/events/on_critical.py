@@ -70,12 +70,18 @@ def followers_of(config: Config, directory: str) -> list[Follower]:
     path = config["events.on_critical"]
     if not path:
         return []
-    where = config.origin["events.on_critical"]
-    if not (os.path.isfile(path) and os.access(path, os.X_OK)):
-        raise ConfigError(f"{where}: [events] on_critical: expected a program, got {path!r}, which "
-                          f"{'is none' if os.path.exists(path) else 'is not there'}")
+    require_program(config)
     return [OnCritical(directory, path, SEVERITIES.index(config["events.on_critical_severity"]),
                        config["events.on_critical_timeout"], _user_of(config))]
+
+
+def require_program(config: Config) -> None:
+    """ConfigError where a program is named that is not on this machine."""
+    path = config["events.on_critical"]
+    if path and not (os.path.isfile(path) and os.access(path, os.X_OK)):
+        raise ConfigError(f"{config.origin['events.on_critical']}: [events] on_critical: expected "
+                          f"a program, got {path!r}, which "
+                          f"{'is none' if os.path.exists(path) else 'is not there'}")
 
 
 def _user_of(config: Config) -> pwd.struct_passwd | None:
