@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from iostats.events.kinds import LOG_LOST
 from iostats.lustre import kernel_log
 from iostats.lustre.kernel_log import (
     DEACTIVATED,
@@ -54,6 +55,15 @@ def restored_fold(value: list[object]) -> Fold:
                 message)                                                       # type: ignore
     fold.last, fold.over, fold.count, fold.skipped, fold.tries = value[8:13]   # type: ignore
     fold.clients = tuple(value[13])                                            # type: ignore
+    return fold
+
+
+def lost_fold(count: int, sequence: int, usec: int, time: float) -> Fold:
+    """The Fold of `count` lines of the log that are gone, behind the one numbered `sequence`."""
+    fold = Fold(("log", LOG_LOST, str(sequence)), LOG_LOST, "", "", "", usec, time,
+                "1 line of the kernel's log was overwritten before it was read" if count == 1 else
+                f"{count:,} lines of the kernel's log were overwritten before they were read")
+    fold.count = count
     return fold
 
 

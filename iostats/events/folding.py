@@ -30,10 +30,11 @@ from iostats.events.fold import (
     SLOWLY,
     Fold,
     Shape,
+    lost_fold,
     restored_fold,
     target_in,
 )
-from iostats.events.kinds import EVENTS_DROPPED, LOG_LOST
+from iostats.events.kinds import EVENTS_DROPPED
 from iostats.events.pieces import LABELS, Pieces
 from iostats.events.remembered import RECOVERY_US, WINDOW_US, Remembered
 from iostats.events.windows import Windows
@@ -169,11 +170,7 @@ class Folder:
 
     def lost(self, count: int, sequence: int, usec: int) -> None:
         """`count` lines are gone, behind the one numbered `sequence`; `usec`: of the next."""
-        origin = ("log", LOG_LOST, str(sequence))
-        fold = Fold(origin, LOG_LOST, "", "", "", usec, self._clock.wall(usec),
-                    f"{count:,} lines of the kernel's log were overwritten before they were read")
-        fold.count = count
-        self._touch(fold, usec)
+        self._touch(lost_fold(count, sequence, usec, self._clock.wall(usec)), usec)
 
     @property
     def waiting(self) -> int:

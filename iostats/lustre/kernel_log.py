@@ -59,7 +59,8 @@ What Lustre or LNet says in one record.
 Attributes:
     kind: one of KINDS; SKIPPED for `Skipped N previous similar messages`; REPLACED for another
         storage server that came back, whose old connection a target evicts: it is no client;
-        NO_EVENT for what is no error and has no kind.  OTHER is every error without one.
+        NO_EVENT for what is no error and has no kind.  OTHER is every error without one that
+        says anything.
     cause: of EVICTED: "silent" (no ping came), "lock", "administrator", "recovery", or "" where a
         client tells of its own; else "".
     speaker: "client" (an osc or mdc of a mount), "server" (a target, or what connects servers with
@@ -250,7 +251,7 @@ def message(found: LogRecord) -> Message | None:
     label, code, pid, place = head.groups("")
     said = text[head.end():].rstrip()
     kind, cause, device, groups = _kind_of(said)
-    if not kind and label.endswith("Error"):
+    if not kind and said and label.endswith("Error"):
         kind = OTHER
     space = groups.get("space") or ""                   # of locks: a target's ends in _UUID
     file_system, target, speaker = _names_of(space.removesuffix("_UUID") or device)

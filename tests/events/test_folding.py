@@ -255,6 +255,16 @@ def test_lines_that_are_gone_are_an_event():
     assert ("log_lost", 1237, "1,237 lines of the kernel's log were overwritten before they were "
             "read") == (found.kind, found.count, found.message)
     assert BOOTED + 758.211829 == pytest.approx(found.time)
+    one.lost(1, 2000, 768_211_829)
+    assert [(1, "1 line of the kernel's log was overwritten before it was read")] == [
+        (found.count, found.message) for found in one.changed()]
+
+
+@pytest.mark.parametrize("text", ["", " ", "37:0:(client.c:23:f()) "])
+@pytest.mark.parametrize("label", ["LustreError", "LNetError"])
+def test_a_line_that_says_nothing_is_no_event(text, label):
+    assert [] == events((750, text, label))
+    assert ["other"] == [one.kind for one in events((750, text + "bad", label))]
 
 
 def test_a_hundred_thousand_targets_of_a_hundred_file_systems():

@@ -519,3 +519,14 @@ def test_signed_messages_and_questions_go_the_whole_way(tmp_path):
         desk.send(a_report(events=[as_json(event("own", "evicted", NOON, "nid00001"))]))
         assert 2 == len(desk.asked("events", nodes=["oss1", "nid00001"])["events"])
         assert 0 == server.stop().status
+
+
+def test_an_event_with_the_id_of_another_is_left_out_and_said(inside, caplog):
+    send(inside, [event(23)])
+    for number in (1, 2):
+        send(inside, [event(23, node="oss2")], node="oss2")
+        assert [("oss1", number)] == [(row["node"], len(caplog.messages))
+                                      for row in asked(inside)["events"]]
+    assert ["1 event left out: the same ids as of other events (the last of oss2)",
+            "2 events left out: the same ids as of other events (the last of oss2)"] == (
+        caplog.messages)

@@ -157,7 +157,9 @@ class Syslog:
         if self._failing_since is not None:
             away_s = time.monotonic() - self._failing_since
             self._failing_since, self._said_at = None, -SAY_AGAIN_S
-            left_out = f", {self._left_out} events were left out" if self._left_out else ""
+            gone = self._left_out
+            left_out = ("" if not gone else ", 1 event was left out" if gone == 1 else
+                        f", {gone:,} events were left out")
             self._say(f"syslog: {self._to.name} takes messages again, after {away_s:.0f} s"
                       f"{left_out}")
         return True

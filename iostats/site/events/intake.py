@@ -114,8 +114,9 @@ class SiteEvents:
         if kept.refused:
             before, self._refused = self._refused, self._refused + kept.refused
             if before.bit_length() != self._refused.bit_length():   # 1, 2, 4, ...: a short log
-                log.warning("%s events left out: their ids are those of other events (the last "
-                            "ones of %s)", self._refused, events[0].node)
+                log.warning("%s left out: the same ids as of other events (the last of %s)",
+                            "1 event" if self._refused == 1 else f"{self._refused:,} events",
+                            events[0].node)
 
     # -- commits ---------------------------------------------------------------------------------
 
