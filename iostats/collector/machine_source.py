@@ -51,6 +51,9 @@ class MachineSource(EventSource):
     def work(self, give: Give) -> None:
         found = self._gathering.look()
         self._status = found.status
+        for line in self._gathering.unused:
+            self._say(line)
+        self._gathering.unused.clear()
         self._say_what_cannot_be_read()
         give([*found.events, *self._dropped(found)], None, "")
         self._told()
@@ -98,8 +101,9 @@ class MachineSource(EventSource):
             return []
         now = time.time()
         return [made(self._boot_id, self.node, ("collector", str(now)), EVENTS_DROPPED, now,
-                     count=found.dropped, message=f"{found.dropped:,} events came faster than they "
-                                                  f"could be kept")]
+                     count=found.dropped, message=(
+                         "1 event came faster than it could be kept" if found.dropped == 1 else
+                         f"{found.dropped:,} events came faster than they could be kept"))]
 
     def nodes_of(self, file_system: str) -> Iterable[str]:
         """This machine, and the clients that its targets know."""

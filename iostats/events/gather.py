@@ -29,6 +29,7 @@ from iostats.events.wall_clock import WallClock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import Any
 
     from iostats.base.config import Config
 
@@ -51,12 +52,17 @@ _LINES = 512                            # between two looks at the clock
 _MOST_LINES = 200_000                   # in one look: more than any ring has
 _OPEN_AGAIN_S = 60.0                    # a log that could not be read
 _ACTIVATION_S = 10.0                    # from its first line to its last one
-_VERSION = 1
+_VERSION = 2                            # 1: without `series`
 _LONGEST_STATE = 64 << 20
 
 
 class Gathering:
-    """One machine's events."""
+    """
+    One machine's events.
+
+    Attributes:
+        unused: states that could not be used, a line each; the caller clears it.
+    """
 
     def __init__(self, root: str, config: Config, node: str, boot_id: str,
                  state_path: str | None = None, roles: tuple[str, ...] = sources.ROLES,
@@ -65,9 +71,11 @@ class Gathering:
         `state_path`: where the state is kept; None: nowhere, so that the log is told from the
         oldest line that is there.  `since`: events that were over before it are not told.
 
-        A log that cannot be read is no error: status["log"] says why.  Nor is a damaged state: all
-        is told once more, with the same ids.
+        A log that cannot be read is no error: status["log"] says why.  Nor is a state that is
+        damaged, or of a later release: the log is told once more, with the same ids, and the
+        sources begin anew, with ids that they never gave.
         """
+        self.unused: list[str] = []
         self._place = Place(root, config, node, boot_id)
         self._state_path, self._since = state_path, since
         self._sources = sources.known(roles)
@@ -82,6 +90,7 @@ class Gathering:
         self._held: list[tuple[Event, str]] = []        # until the next look
         self._status: dict[str, object] = {}
         self._seen: dict[str, object] = {}              # source -> its state
+        self._series: dict[str, str] = {}               # source -> Place.series
         self._lines = self._lost = 0
         self._clock = WallClock(_anchors(root))
         self._folder = Folder(boot_id, node, self._most, self._clock)
@@ -128,6 +137,9 @@ class Gathering:
         self._given = []
         self._dropped = 0
         self._collect()
+        self._keep()
+
+    def _keep(self) -> None:
         if self._state_path is not None:
             state = json.dumps(self._state(), separators=(",", ":")).encode()
             private_files.write_whole(self._state_path, state)
@@ -176,9 +188,9 @@ class Gathering:
     # -- sources and log -------------------------------------------------------------------------
 
     def _look_at_sources(self, now: float) -> None:
-        self._status = {}
+        self._status, known = {}, dict(self._series)
         for name, source in self._sources.items():
-            found = self._found_by(source, self._seen.get(name), now)
+            found = self._found_by(name, source, now)
             self._seen[name] = found.state
             self._pending += [(event, name) for event in found.events]
             for key, value in found.status.items():
@@ -188,15 +200,31 @@ class Gathering:
                         into.setdefault(target, {}).update(about)       # type: ignore
                 else:
                     self._status[key] = value
+        if self._series != known:
+            # Before anything is told: after a kill, what was found now has the same ids.
+            try:
+                self._keep()
+            except OSError:
+                pass                                    # told() says it
 
-    def _found_by(self, source: ModuleType, before: object, now: float) -> sources.Found:
-        try:
-            found: sources.Found = source.look(self._place, before, now)
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError):
-            if before is None:
-                raise
-            # A state that another release kept, or that is damaged, is none.
-            found = source.look(self._place, None, now)
+    def _found_by(self, name: str, source: ModuleType, now: float) -> sources.Found:
+        before = self._seen.get(name)
+        if name in self._series:
+            try:
+                return self._looked_by(name, source, before, now)
+            except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+                if before is None:
+                    raise
+                # A state that another release kept, or that is damaged, is none.
+                self.unused.append(f"{self._state_path}: what it has of {name} cannot be used; "
+                                   f"what changed there since the last look is not told")
+        self._series[name] = os.urandom(8).hex()
+        return self._looked_by(name, source, None, now)
+
+    def _looked_by(self, name: str, source: ModuleType, before: object,
+                   now: float) -> sources.Found:
+        place = self._place._replace(series=self._series[name])
+        found: sources.Found = source.look(place, before, now)
         return found
 
     def _is_of_activation(self, event: Event) -> bool:
@@ -275,7 +303,8 @@ class Gathering:
         log = self._log
         return {"version": _VERSION, "boot_id": self._place.boot_id, "position": self._where(),
                 "folder": self._folder.as_json(), "joined": self._joiner.as_json(),
-                "sources": self._seen, "anchors": self._clock.anchors, "end": self._end_s,
+                "sources": self._seen, "series": self._series,
+                "anchors": self._clock.anchors, "end": self._end_s,
                 "untold": [as_json(event) for event in self._untold.values()],
                 "pending": [[as_json(event), name] for event, name in self._pending],
                 "held": [[as_json(event), name] for event, name in self._held],
@@ -287,33 +316,48 @@ class Gathering:
         if self._state_path is None:
             return {}
         try:
-            text = private_files.read_text(self._state_path)
-            kept = json.loads(text)
-            if kept["version"] != _VERSION:
-                raise ValueError("another version")
-            joiner = Joiner(kept["joined"])
-            untold = {one.id: one for one in map(from_json, kept["untold"])}
-            if kept["boot_id"] != self._place.boot_id:
-                self._joiner, self._untold = joiner, untold
-                return {}
-            clock = WallClock((int(usec), float(wall)) for usec, wall in kept["anchors"])
-            for usec, wall in self._clock.anchors[1:]:
-                clock.tie(usec, wall)
-            folder = Folder(self._place.boot_id, self._place.node, self._most, clock,
-                            kept["folder"])
-            pending, held = ([(from_json(event), str(name)) for event, name in kept[key]]
-                             for key in ("pending", "held"))
-            position, end = dict(kept["position"]), kept["end"]
-            int(str(position.get("sequence", -1))), int(str(position.get("usec", -1)))
-            seen, lines, lost = dict(kept["sources"]), int(kept["lines"]), int(kept["lost"])
-            end = None if end is None else float(end)
+            return self._restored(json.loads(private_files.read_text(self._state_path)))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError,
-                RecursionError):
+        except OSError as error:
+            why = private_files.why(error)
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError,
+                RecursionError) as error:
+            why = one_line(f"{type(error).__name__}: {error}")[:200]
+        self.unused.append(
+            f"{self._state_path}: cannot be used: {why}; the kernel's log is told again from its "
+            f"oldest line, by the same ids; what changed in the files of health, targets and "
+            f"connections since the last look is not told")
+        return {}
+
+    def _restored(self, kept: dict[str, Any]) -> dict[str, object]:
+        """The same; of a damaged state ValueError, TypeError and the like, and nothing is taken."""
+        if not isinstance(kept, dict) or kept.get("version") not in range(1, _VERSION + 1):
+            raise ValueError(f"expected a state of version 1 to {_VERSION}")
+        joiner = Joiner(kept.get("joined"))
+        untold = {one.id: one for one in map(from_json, kept.get("untold", []))}
+        if kept["boot_id"] != self._place.boot_id:
+            self._joiner, self._untold = joiner, untold
             return {}
+        clock = WallClock((int(usec), float(wall)) for usec, wall in kept.get("anchors", []))
+        for usec, wall in self._clock.anchors[1:]:
+            clock.tie(usec, wall)
+        folder = Folder(self._place.boot_id, self._place.node, self._most, clock,
+                        kept.get("folder"))
+        pending, held = ([(from_json(event), str(name)) for event, name in kept.get(key, [])]
+                         for key in ("pending", "held"))
+        # Without what was folded, an open window is counted from its beginning.
+        position = dict(kept.get("position", {})) if "folder" in kept else {}
+        int(str(position.get("sequence", -1))), int(str(position.get("usec", -1)))
+        seen, end = dict(kept.get("sources", {})), kept.get("end")
+        series = dict(kept.get("series", {}))
+        lines, lost = int(kept.get("lines", 0)), int(kept.get("lost", 0))
+        end = None if end is None else float(end)
         self._joiner, self._untold, self._clock, self._folder = joiner, untold, clock, folder
         self._pending, self._held, self._seen, self._end_s = pending, held, seen, end
+        # What version 1 had open keeps its ids.
+        self._series = {name: str(series.get(name, "")) for name, state in seen.items()
+                        if state is not None and (name in series or kept["version"] == 1)}
         self._lines, self._lost = lines, lost
         return position
 

@@ -200,6 +200,9 @@ class AgentEvents:
         if not self._keep():
             return False
         found = gathering.look()
+        for line in gathering.unused:
+            self._say(f"events: {line}")
+        gathering.unused.clear()
         log = found.status["log"]
         if (log["source"] == "none" and self._config["events.kernel_log"] != "no"
                 and (self._root == "/" or os.path.lexists(f"{self._root}/dev/kmsg"))):

@@ -397,3 +397,18 @@ def test_two_threads_and_no_more(desk):
     one.end()
     until(lambda: threading.active_count() <= before + 1, what="their end")
 
+
+
+def test_a_state_that_cannot_be_used_is_said_once(desk):
+    one = desk.events()
+    one.look_once()
+    one.end()
+    state = desk.spool / "events.state"
+    state.write_text("{")
+    one = desk.events()
+    one.look_once()
+    one.look_once()
+    one.end()
+    said = [line for line in one.said if "cannot be used" in line]
+    assert 1 == len(said) and said[0].startswith(f"events: {state}: cannot be used: ")
+    assert "the kernel's log is told again from its oldest line, by the same ids" in said[0]

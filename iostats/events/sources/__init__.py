@@ -13,7 +13,9 @@ clock, s since 1970.  look() does not raise for files that are missing, unreadab
 
 A restart, even a kill at any moment, can call look() once more with an older `before`.  So the
 origin that an event is made with (event.made) has what was there before it: (NAME, target, "23")
-where a count was 23, and the event's count says how many came.  The log is read after the sources:
+where a count was 23, and the event's count says how many came.  A number that only the state knows
+("the third time") begins at 1 again where the state is lost, within one boot; it stands behind
+`place.series`, or a new event would have the id of an old one.  The log is read after the sources:
 a line of it that tells of the same thing is there already, and joining makes one event of both.
 
 What is told of evictions that a storage server counted has the cause "unknown", the target, and
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 ROLES = ("server", "client")
 
-Place = namedtuple("Place", "root config node boot_id")
+Place = namedtuple("Place", "root config node boot_id series", defaults=("",))
 Place.__doc__ = """
 Where a source looks.
 
@@ -44,6 +46,7 @@ Attributes:
     config: base.config.Config.
     node: this machine's name.
     boot_id: as in /proc/sys/kernel/random/boot_id; it belongs into every event's id.
+    series: text that is another one each time that this source begins without a state.
 """
 
 Found = namedtuple("Found", "events state status")

@@ -9,7 +9,9 @@ Besides clients it counts the connections of other storage servers: when an MDS 
 another address, its old one is evicted (the log: `Received MDS connection from ..., removing former
 export`).
 
-    state = {"at": time of the look, "targets": {target: [instance, count, or null]}}
+    state = {"at": time of the look,
+             "targets": {target: [instance, count, or null, starts without an instance]},
+             "gone": {target that is not here: starts}}
 
 Source: class_fail_export(), class_disconnect_stale_exports(), lustre/obdclass/genops.c;
 target_handle_connect(), lustre/ldlm/ldlm_lib.c; 2.16.1, 2.17.0.
@@ -18,7 +20,7 @@ target_handle_connect(), lustre/ldlm/ldlm_lib.c; 2.16.1, 2.17.0.
 from __future__ import annotations
 
 from iostats.events.event import made
-from iostats.events.server_reading import file_system_of, reading
+from iostats.events.server_reading import MOST_TARGETS, file_system_of, reading
 from iostats.events.sources import Found
 from iostats.lustre.kernel_log import EVICTED
 
@@ -45,25 +47,34 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
         return Found([], before, {})
     known = before["targets"] if before else {}
     since = before["at"] if before else now
+    gone: dict[str, int] = {**(before or {}).get("gone", {}), **{
+        name: one[2] if len(one) > 2 else 0 for name, one in known.items()}}
     events: list[Event] = []
     counts: dict[str, list[Any]] = {}
     for name, target in seen.targets.items():
-        instance, count = known.get(name) or (target.instance, None)
+        # Two values: of a release that counted no starts.
+        instance, count, starts = [*(known.get(name) or (target.instance, None)),
+                                   gone.get(name, 0)][:3]
         if target.evictions is None:
-            counts[name] = [instance, count]
+            counts[name] = [instance, count, starts]
             continue
-        counts[name] = [target.instance or instance, target.evictions]
         # It counts from 0 since its start, where that was after the last look.
         is_started = ((before is not None and name not in known)
                       or bool(instance and target.instance and instance != target.instance)
                       or (count or 0) > target.evictions)
+        starts += is_started
+        counts[name] = [target.instance or instance, target.evictions, starts]
+        # What counts from 0 again, as of an MGS, has no instance.
+        origin = counts[name][0] or f"{place.series}{starts or ''}"
         start = 0 if is_started else target.evictions if count is None else count
         gained = target.evictions - start
         if gained > 0:
             events.append(made(
-                place.boot_id, place.node, (NAME, name, counts[name][0], str(start)), EVICTED,
+                place.boot_id, place.node, (NAME, name, origin, str(start)), EVICTED,
                 min(since, now), last=now, cause=CAUSE, file_system=file_system_of(name),
                 target=name, count=gained,
                 message=f"{name}: eviction_count has risen by {gained}, from {start} to "
                         f"{target.evictions}"))
-    return Found(events, {"at": now, "targets": counts}, {})
+    gone = {name: starts for name, starts in gone.items() if name not in counts}
+    return Found(events, {"at": now, "targets": counts,
+                          "gone": dict(list(gone.items())[:MOST_TARGETS])}, {})

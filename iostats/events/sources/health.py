@@ -42,6 +42,7 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
     """The same, of a ServerReading."""
     before = before or {"times": 0, "open": None}
     times, is_open = before["times"], before["open"]
+    number = f"{place.series}{times}"
     status = {"health": seen.health}
     events: list[Event] = []
 
@@ -52,7 +53,7 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
     if seen.health == WELL:
         if is_open is not None:
             events = [event(is_open, now), made(
-                place.boot_id, place.node, (NAME, HEALTHY, str(times)), HEALTHY, now,
+                place.boot_id, place.node, (NAME, HEALTHY, number), HEALTHY, now,
                 message=f"health_check: healthy again, after {max(0, round(now - is_open[2]))} s")]
         return Found(events, {"times": times, "open": None}, status)
     if is_open is None or (seen.health == LBUG and is_open[0] != LBUG):
@@ -74,7 +75,7 @@ def _event(place: Place, times: int, open_: list[Any], over: float | None) -> Ev
     target = targets[0] if len(targets) == len(devices) == 1 else ""
     shown = ", ".join(devices[:_SHOWN]) + (
         f" and {len(devices) - _SHOWN} more" if len(devices) > _SHOWN else "")
-    return made(place.boot_id, place.node, (NAME, health, str(times)),
+    return made(place.boot_id, place.node, (NAME, health, f"{place.series}{times}"),
                 LBUG_KIND if health == LBUG else NOT_HEALTHY, since, over=over, target=target,
                 file_system=file_system_of(target), count=max(1, len(devices)),
                 message=f"health_check: {health}" + (f": {shown}" if shown else ""))

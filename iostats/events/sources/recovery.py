@@ -9,13 +9,14 @@ A recovery that began and ended between two looks is told with its end.  What wa
 look is no news.
 
     state = {"seen": {target: [instance, starts that were seen]},
-             "open": {target: [since, origin]} of those under way}
+             "open": {target: [since, origin]} of those under way,
+             "gone": {target that is not here: starts that were seen}}
 """
 
 from __future__ import annotations
 
 from iostats.events.event import made
-from iostats.events.server_reading import file_system_of, reading
+from iostats.events.server_reading import MOST_TARGETS, file_system_of, reading
 from iostats.events.sources import Found
 from iostats.lustre.kernel_log import RECOVERY
 from iostats.lustre.recovery_status import COMPLETE, RECOVERING, UNDER_WAY, WAITING
@@ -43,6 +44,8 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
         return Found([], before, {})
     is_first, before = before is None, before or {"seen": {}, "open": {}}
     known: dict[str, list[Any]] = {}
+    gone: dict[str, int] = {**before.get("gone", {}), **{
+        name: starts for name, (_, starts) in before["seen"].items()}}
     is_open: dict[str, list[Any]] = dict(before["open"])
     events: list[Event] = []
 
@@ -52,7 +55,8 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
                            over=over, last=over, file_system=file_system_of(target), target=target,
                            message=f"{target}: {text}"))
     for name, target in seen.targets.items():
-        status, (instance, starts) = target.recovery, before["seen"].get(name) or ("", 0)
+        status = target.recovery
+        instance, starts = before["seen"].get(name) or ("", gone.get(name, 0))
         if status is None:
             if name in before["seen"]:
                 known[name] = before["seen"][name]
@@ -65,7 +69,7 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
             tell(name, is_open.pop(name), "was started again before its clients had come back",
                  now)
         # Without an instance, what tells two starts apart is how many were seen.
-        origin = target.instance or f"start {starts}"
+        origin = target.instance or f"start {place.series}{starts}"
         if status.status in UNDER_WAY:
             if name not in is_open:
                 is_open[name] = [min(now, float(status.started_s or now)), origin]
@@ -79,7 +83,9 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
             tell(name, [since, origin], _how_it_ended(status), _end(status, since, now))
     for name in [name for name in is_open if name not in seen.targets]:
         tell(name, is_open.pop(name), "was stopped before its clients had come back", now)
-    return Found(events, {"seen": known, "open": is_open}, {})
+    gone = {name: starts for name, starts in gone.items() if name not in known}
+    return Found(events, {"seen": known, "open": is_open,
+                          "gone": dict(list(gone.items())[:MOST_TARGETS])}, {})
 
 
 def _under_way(status: RecoveryStatus) -> str:

@@ -54,17 +54,17 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
     for name, (instance, starts, down) in before.items():
         if name not in seen.targets:
             if down is None:
-                tell(TARGET_DOWN, name, instance or f"start {starts}",
+                tell(TARGET_DOWN, name, instance or f"start {place.series}{starts}",
                      "gone from this storage server")
                 down = now
-            if now - down < FORGET_S and len(state) < MOST_TARGETS:
+            if len(state) < MOST_TARGETS:       # also forgotten ones: their starts are counted on
                 state[name] = [instance, starts, down]
     for name, target in seen.targets.items():
         instance, starts, down = before.get(name) or ("", 0, None)
         is_new = name not in before or down is not None
         is_other = bool(instance and target.instance and instance != target.instance)
         starts += is_new or is_other
-        origin = target.instance or f"start {starts}"
+        origin = target.instance or f"start {place.series}{starts}"
         if is_new and not is_first:
             tell(TARGET_UP, name, origin, "is here" if down is None else
                  f"is here again, after {max(0, round(now - down))} s")
@@ -73,7 +73,7 @@ def found_in(seen: ServerReading, place: Place, before: Any, now: float) -> Foun
         state[name] = [target.instance or instance, starts, None]
     return Found(events, state, {"targets": {
         **{name: {"state": "down", "clients": None} for name, one in state.items()
-           if one[2] is not None},
+           if one[2] is not None and now - one[2] < FORGET_S},
         **{name: {"state": "recovering" if one.recovery is not None
                   and one.recovery.status in UNDER_WAY else "up", "clients": one.clients}
            for name, one in seen.targets.items()}}})
