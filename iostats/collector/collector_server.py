@@ -125,7 +125,8 @@ class CollectorServer(HttpServer):
             try:
                 params = msgspec.convert(dict(zip(names, call.params)), method.params)
             except msgspec.ValidationError as error:
-                raise WireError(INVALID_PARAMS, f"{call.method}: {error}") from None
+                raise WireError(INVALID_PARAMS,
+                                f"{call.method}: {jsonrpc.in_words(error)}") from None
         result = method.function(params, None)
         return "" if call.method == "getFileSystems" and not result else result
 

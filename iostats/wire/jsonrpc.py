@@ -9,6 +9,7 @@ Source: https://www.jsonrpc.org/specification, sections 4 to 7.
 """
 
 import json
+import re
 from collections import namedtuple
 from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
@@ -47,6 +48,8 @@ _MESSAGES = {
     METHOD_NOT_FOUND: "Method not found", INVALID_PARAMS: "Invalid params",
     INTERNAL_ERROR: "Internal error",
 }
+_TYPES = {"float": "a number", "int": "an integer", "str": "a string", "array": "a list",
+          "object": "an object", "bool": "true or false"}
 _MOST_IN_BATCH = 1000
 _MOST_ANSWERED = 16 << 20        # bytes of answers, after which the rest of a batch is refused
 
@@ -120,6 +123,28 @@ def error_answer(code: int, id: Any = None, detail: str = "") -> bytes:
     return _encode({"jsonrpc": "2.0", "error": {"code": code, "message": message}, "id": id})
 
 
+def in_words(error: Exception) -> str:
+    """
+    What a msgspec.ValidationError says, in JSON's words.
+
+    >>> in_words(msgspec.ValidationError("Expected `int | float`, got `str` - at `$.time`"))
+    'time: expected a number, got a string'
+    """
+    text = str(error)
+    what, _, place = text.partition(" - at `$")
+    if not what.startswith("Expected "):
+        return text
+    what = re.sub("`([a-z| ]+)`", _types, f"e{what[1:]}")
+    place = place.rstrip("`").lstrip(".")
+    return f"{place}: {what}" if place else what
+
+
+def _types(found: "re.Match[str]") -> str:
+    names = found[1].split(" | ")
+    return " or ".join(_TYPES.get(name, name) for name in names
+                       if name != "int" or "float" not in names)
+
+
 def _one(body: bytes, methods: Mapping[str, Method], context: Any,
          on_bug: Callable[[Exception], object]) -> Generator[None, None, Optional[bytes]]:
     try:
@@ -191,4 +216,4 @@ def _params(raw: bytes, kind: Any) -> Any:
                                    for name, value in zip(names, values)) + b"}"
         return msgspec.json.decode(raw or b"{}", type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise WireError(INVALID_PARAMS, str(error)) from None
+        raise WireError(INVALID_PARAMS, in_words(error)) from None

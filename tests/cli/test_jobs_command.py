@@ -405,12 +405,14 @@ def test_a_server_that_is_not_reached_is_one_line_and_status_3(desk):
 
 @pytest.mark.parametrize("params, why", [
     ({"sort": "note"}, "Invalid params: sort: expected one of job_id, raw_job_id"),
-    ({"limit": 0}, "Expected `int` >= 1"), ({"limit": 5_001}, "Expected `int` <= 5000"),
-    ({"users": ["x"] * 101}, "Expected `array` of length <= 100"),
-    ({"jobs": ["x"] * 301}, "Expected `array` of length <= 300"),
-    ({"users": "bob"}, "Expected `array`"), ({"since": "today"}, "Expected `float | null`"),
-    ({"after": [2**63, "", "", 0]}, "$.after"), ({"after": [1, 2]}, "$.after"),
-    ({"after": [1, "", "", -1]}, "$.after")])
+    ({"limit": 0}, "limit: expected an integer >= 1"),
+    ({"limit": 5_001}, "limit: expected an integer <= 5000"),
+    ({"users": ["x"] * 101}, "users: expected a list of length <= 100"),
+    ({"jobs": ["x"] * 301}, "jobs: expected a list of length <= 300"),
+    ({"users": "bob"}, "users: expected a list, got a string"),
+    ({"since": "today"}, "since: expected a number or null"),
+    ({"after": [2**63, "", "", 0]}, "after"), ({"after": [1, 2]}, "after"),
+    ({"after": [1, "", "", -1]}, "after[3]: expected an integer >= 0")])
 def test_the_server_refuses_params_out_of_range(site, params, why):
     """Also from another client than our command."""
     with pytest.raises(Exception, match=r"the server refused `jobs`") as error:

@@ -196,6 +196,17 @@ def test_a_wrong_argument_or_method_is_a_fault_of_one_line(desk, method, params,
     assert code == failed.value.faultCode and failed.value.faultString.isprintable()
 
 
+@pytest.mark.parametrize("method, value, why", [
+    ("getTraps", "x", "time: expected a number, got a string"),
+    ("getTraps", True, "time: expected a number, got true or false"),
+    ("getNodeInfo", 23, "nodeName: expected a string, got an integer")])
+def test_a_wrong_argument_is_told_by_its_name_in_the_monitors_words(desk, method, value, why):
+    with pytest.raises(xmlrpc.client.Fault) as failed:
+        getattr(desk.proxy, method)(value)
+    assert f"{method}: {why}" == failed.value.faultString
+    assert f"Invalid params: {why}" == desk.call(method, value)["message"]
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"])
 def test_only_post_is_answered(desk, method):
     status, headers, _ = desk.post(None, "", method)

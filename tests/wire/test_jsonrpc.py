@@ -116,7 +116,8 @@ def test_params_that_do_not_fit_are_answered_with_32602_and_with_what_was_expect
     assert -32602 == found["error"]["code"]
     assert 37 == found["id"]
     assert found["error"]["message"].startswith(
-        ("Invalid params: Expected ", "Invalid params: expected ",
+        ("Invalid params: expected ", "Invalid params: minuend: expected an integer",
+         "Invalid params: subtrahend: expected an integer",
          "Invalid params: Object missing ", "Invalid params: Number out of range"))
 
 

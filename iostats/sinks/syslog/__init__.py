@@ -26,7 +26,6 @@ FACILITIES = {"user": 1, "daemon": 3, **{f"local{n}": 16 + n for n in range(8)}}
 SEVERITIES = ("info", "warning", "critical", "fatal")          # an event's, from 0
 
 
-
 def log_server(where: str) -> tuple[str, str, int]:
     """
     ("udp" or "tcp", host, port) of udp://HOST:PORT; ("local", path, 0) of a path; ValueError.
