@@ -78,7 +78,7 @@ mount -o remount,bind,ro "$root$checkout"
 
 # A machine of which nothing runs but what the tests start.
 rm -rf "$root"/etc/systemd/system "$root"/var/log/journal "$root"/etc/iostats \
-  "$root"/var/lib/iostats "$root"/usr/local/lib/iostats
+  "$root"/var/lib/iostats* "$root"/usr/local/lib/iostats
 mkdir -p "$root/etc/systemd/system" "$root/var/log/journal"
 ln -s /lib/systemd/system/basic.target "$root/etc/systemd/system/default.target"
 for unit in systemd-sysctl systemd-modules-load systemd-remount-fs systemd-udevd systemd-firstboot \

@@ -750,8 +750,9 @@ SITE_CFG = {
                          "got '65536'"),
     "negative number": ("[server]\ndeadline = -5\n", "[server] deadline: expected seconds"),
     "unknown section": ("# ours\n[sever]\nhost = login1\n", "site.cfg:2: expected one of the "
-                        "sections node server batch run site harvest clients secret report "
-                        "ganglia influxdb prometheus labels relay relay_from, got '[sever]'"),
+                        "sections node server batch run site harvest events clients "
+                        "collector secret report ganglia influxdb prometheus syslog labels relay "
+                        "relay_from, got '[sever]'"),
     "key before a section": ("host = login1\n", "site.cfg:1: expected [section] before the first "
                              "key, got 'host = login1'"),
     "no equals sign": ("[server]\nhost login1\n", "site.cfg:2: expected [section], key = value"),
