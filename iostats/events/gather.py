@@ -136,10 +136,10 @@ class Gathering:
                 del self._untold[event.id]
         self._given = []
         self._dropped = 0
-        self._collect()
         self._keep()
 
     def _keep(self) -> None:
+        self._collect()                                 # what was read before is in the state, too
         if self._state_path is not None:
             state = json.dumps(self._state(), separators=(",", ":")).encode()
             private_files.write_whole(self._state_path, state)

@@ -65,6 +65,14 @@ def test_until_it_was_told_it_is_given_again(root):
     assert first == again
 
 
+def test_what_was_read_before_the_first_look_is_not_lost_by_a_kill(root):
+    log(root, (23, 750, silent("10.9.0.11@o2ib2")))
+    one = gathering(root)
+    one.read_log()
+    [found] = one.look().events                 # with no state: it keeps one, and is killed
+    assert [found.id] == [event.id for event in gathering(root).look().events]
+
+
 def test_a_process_that_is_killed_at_any_point_loses_none_and_doubles_none(root):
     lines = [(23, 750, LOST), (24, 751, EVICTED), (25, 752, RESTORED),
              (26, 753, silent("10.9.0.11@o2ib2")), (27, 761, silent("10.9.0.12@o2ib2")),
@@ -379,5 +387,6 @@ def test_an_event_is_a_line(root):
     log(root, (23, 750, silent("10.9.0.11@o2ib2")))
     [found] = gathering(root).look().events
     assert in_words(found, {"10.9.0.11@o2ib2": "node11"}).endswith(
-        f"critical oss1 evicted {OST} node11 (silent): {silent('10.9.0.11@o2ib2')}")
+        f"critical oss1 evicted {OST} node11 (silent): "
+        + silent("10.9.0.11@o2ib2").removeprefix(f"{OST}: "))
     assert UUID in str(as_json(found)["message"])
