@@ -3,7 +3,7 @@
 # make demo-site  the same for a site: storage servers, agents, jobs and nodes of two users, and what goes wrong; a minute
 # make quick   lint, types, and the tests of the pure modules, which start no process: under a minute on two cores
 # make test    all set-up (Slurm, Grid Engine, databases, ... from Debian), then all tests
-# make pythons the tests of the node side and of the pure modules with Python 3.9 and the newest one that is found
+# make pythons the tests of the node side and of the pure modules with Python 3.9; of the latter with the newest, too
 # make coverage  branches of the pure modules that their tests have been through; fails below 95 %
 # make bench   the figures of benchmarks/README.md
 # make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
