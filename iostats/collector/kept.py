@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque, namedtuple
 
-from iostats.events.event import latest
+from iostats.events.event import has_grown, latest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class KeptEvents:
         before, told = self._by_id.get(event.id), 0
         if before is not None:
             event = latest(before.event, event)
-            if event == before.event:
+            if not has_grown(before.event, event):
                 return None
             told = before.event.count
             self._take_out(before)

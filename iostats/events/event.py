@@ -49,6 +49,7 @@ Attributes:
 
 MOST_CLIENTS = 8
 LONGEST_MESSAGE = 500
+SAME_MOMENT_S = 2.0                     # of one line, read twice
 _LONGEST = {"id": 16, "kind": 40, "cause": 40, "node": 255, "file_system": 64, "target": 128,
             "message": LONGEST_MESSAGE}
 _LONGEST_CLIENT = 255
@@ -143,6 +144,22 @@ def latest(a: Event, b: Event) -> Event:
         file_system=a.file_system or b.file_system, target=a.target or b.target,
         clients=_distinct((*a.clients, *b.clients)),
         count=max(a.count, b.count), skipped=max(a.skipped, b.skipped))
+
+
+def has_grown(before: Event, after: Event) -> bool:
+    """
+    Whether `after`, which latest() made of `before` and another copy, says more.
+
+    A line of the log that is read once more, after a kill, is timed once more: moments that differ
+    by less than the clocks may are no news.
+    """
+    if before[4:] != after[4:] or before.id != after.id:
+        return True
+    if (before.over is None) != (after.over is None):
+        return True
+    return any(abs(a - b) >= SAME_MOMENT_S for a, b in (
+        (before.time, after.time), (before.last, after.last),
+        (before.over or 0.0, after.over or 0.0)))
 
 
 def _knows(event: Event) -> tuple[object, ...]:

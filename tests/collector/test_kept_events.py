@@ -189,3 +189,15 @@ def test_a_full_disk_is_said_and_the_collector_goes_on_in_memory(tmp_path):
     assert 1 == len(said) and "No space left on device" in said[0] and str(
         Path(tmp_path) / FILE) in said[0]
     journal.close()
+
+
+def test_a_line_that_is_read_and_timed_once_more_is_not_told_again(tmp_path):
+    """After a kill between what was kept and the state of who reads the log."""
+    journal = opened(tmp_path, Clock())
+    one = evicted(23)
+    journal.take([one])
+    stamp = journal.stamp()
+
+    assert [] == journal.take([one._replace(time=one.time - 0.7, last=one.last + 0.3)])
+    assert [] == journal.kept.since(stamp)
+    journal.close()

@@ -15,6 +15,7 @@ from iostats.events.event import (
     as_json,
     event_id,
     from_json,
+    has_grown,
     in_words,
     latest,
     made,
@@ -127,6 +128,15 @@ def test_two_copies_in_any_order_are_one(one, other):
     assert both == latest(other, one)._replace(clients=both.clients)
     assert both == latest(both, one) == latest(both, other)
     assert both.count == max(one.count, other.count)
+
+
+@pytest.mark.parametrize("members, is_news", [
+    ({"time": 1_795_333_378.5}, False), ({"last": 1_795_333_380.7}, False),
+    ({"time": 1_795_333_376.0}, True), ({"last": 1_795_333_382.0}, True), ({"count": 41}, True),
+    ({"over": 1_795_333_379.5}, True), ({"clients": (NID, "10.9.0.12@o2ib2")}, True)])
+def test_a_line_that_is_timed_once_more_is_no_news(members, is_news):
+    after = latest(EVICTED, EVICTED._replace(**members))
+    assert is_news is has_grown(EVICTED, after)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(

@@ -57,6 +57,15 @@ def test_what_is_told_is_there_once_with_the_names_of_its_clients(inside):
     assert [(2, 37)] == [(row["place"], row["count"]) for row in again["events"]]
 
 
+def test_what_is_read_once_more_after_a_kill_is_not_told_again(inside):
+    """Its line is timed anew: by some tenths of a second another time."""
+    send(inside, [event(23)])
+    place = asked(inside)["next"]
+    send(inside, [event(23, at=NOON - 41.4)])
+    assert [] == asked(inside, after=place)["events"]
+    assert 1 == len(asked(inside)["events"])
+
+
 def test_times_are_the_sites_and_never_later_than_they_came(inside):
     send(inside, [event(23, at=NOON + 600 - 41)], ahead_s=600.0)
     send(inside, [event(37, at=NOON + 3600, over=NOON + 7200)])

@@ -21,7 +21,7 @@ from itertools import islice
 
 import msgspec
 
-from iostats.events.event import Event, latest
+from iostats.events.event import Event, has_grown, latest
 from iostats.site.events.followers import Change
 from iostats.site.events.spans import Spans
 from iostats.site.harvest_store import SweepStore
@@ -171,7 +171,7 @@ class EventStore(SweepStore):
                     refused += 1
                     continue
                 event = latest(old, event)
-                if event == old:
+                if not has_grown(old, event):
                     continue
             if place is not None:
                 gone.append((place,))
