@@ -507,7 +507,8 @@ def demo(site):
                          target=EVICTED[1], stopped=STOPPED), flush=True)
     done = trouble(site)
     hit = with_events(site)
-    since = "-S", f"uts{int(done['began'])}"
+    # A node's states have whole seconds, and its clock is corrected by some milliseconds.
+    since = "-S", f"uts{int(done['began']) - 1}"
     rows = [json.loads(line) for line in site.iostats("events", *since, "--json").splitlines()]
     check_events(checks, rows, done)
     show(site, "events", *since)
