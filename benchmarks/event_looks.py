@@ -66,7 +66,7 @@ def run(quick):
 
 
 def _tree(root, targets):
-    """Paths of the eviction counts of a storage server with so many targets."""
+    """Paths of the eviction counts of a storage server that has `targets`."""
     counts = []
     for number in range(targets):
         name = f"fs{number % 100:02d}-OST{number // 100:04x}"

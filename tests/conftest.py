@@ -20,6 +20,7 @@ from fixtures import (  # noqa: F401
     desk,
     inside,
     loop,
+    machine,
     of_all,
     site,
     store,

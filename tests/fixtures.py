@@ -26,6 +26,17 @@ def desk(request, tmp_path):
 
 
 @pytest.fixture
+def machine():
+    """Where a collector runs: its files, and the collectors that were started there."""
+    from collector_desk import Machine
+    one = Machine()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+@pytest.fixture
 def worked(desk):
     """A node of the desk that was started and has done its work; its tree."""
     from processes import AFTER, BEFORE, write_tree

@@ -1,5 +1,5 @@
 """
-An event: one thing that went wrong, or was mended, on one machine.
+An event: one thing that went wrong, or was over, on one machine.
 
     {"id": "8c1d0f3a5be2a417", "time": 1795333379.2, "last": 1795333379.9, "over": null,
      "severity": 2, "kind": "evicted", "cause": "silent", "node": "oss1", "file_system": "scratch",

@@ -682,7 +682,7 @@ class JobEvent(RecordPart):
         is_certain: false where it is not known whether it hit this job: a target evicted more
             clients than are named
         count: how often it happened, on these nodes or else on the target
-        clients: how many clients a target tells of, whoever they are; null where it is not about
+        clients: how many clients a target tells of, of all nodes; null where it is not about
             clients, or the nodes tell of it alone
         data: what became of data that the job had written and that was not yet sent: lost, where
             a node tells that it threw it away; may be lost, by an eviction

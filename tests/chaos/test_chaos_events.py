@@ -9,12 +9,9 @@ import subprocess
 import threading
 import time
 
-import pytest
 from campaign import WHOLE, dice, tell
-from collector_desk import Machine
 from kernel_lines import silent
 from processes import REPOSITORY, until
-from site_desk import SiteDesk
 from test_events_command import command, environment
 from test_events_live import tell as tell_site
 
@@ -23,21 +20,6 @@ from iostats.events.gather import Gathering
 from iostats.node import identity
 
 ROUNDS = 60 if WHOLE else 6
-
-
-@pytest.fixture
-def machine():
-    one = Machine()
-    try:
-        yield one
-    finally:
-        one.close()
-
-
-@pytest.fixture
-def desk(tmp_path):
-    with SiteDesk(tmp_path) as one:
-        yield one
 
 
 class LocalAgent(threading.Thread):

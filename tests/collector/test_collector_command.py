@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from collector_desk import EventStream, Machine, RunningCollector, asked
+from collector_desk import EventStream, RunningCollector, asked
 from kernel_lines import silent
 from processes import free_port, until
 
@@ -19,15 +19,6 @@ from iostats.cli import collector
 
 as_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 root_only = pytest.mark.parametrize("", [pytest.param(marks=as_root)])
-
-
-@pytest.fixture
-def machine():
-    one = Machine()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 # -- options ------------------------------------------------------------------------------------

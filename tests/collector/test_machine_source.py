@@ -4,20 +4,11 @@ from __future__ import annotations
 import os
 
 import pytest
-from collector_desk import Machine, asked
+from collector_desk import asked
 from processes import until
 from server_files import PLACES, ServerFiles
 
 SPACE = {"kbytestotal": 41_000, "kbytesfree": 37_000, "kbytesavail": 23_000}
-
-
-@pytest.fixture
-def machine():
-    one = Machine()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 def space(machine, place, kind, target, **files):

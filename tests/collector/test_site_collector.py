@@ -4,29 +4,12 @@ from __future__ import annotations
 import re
 import time
 
-import pytest
-from collector_desk import Machine, asked
+from collector_desk import asked
 from events_messages import STATUS, event, params
 from processes import until
-from site_desk import SiteDesk
 
 from iostats.base.errors import IostatsError
 from iostats.wire import client, protocol
-
-
-@pytest.fixture
-def machine():
-    one = Machine()
-    try:
-        yield one
-    finally:
-        one.close()
-
-
-@pytest.fixture
-def desk(tmp_path):
-    with SiteDesk(tmp_path) as one:
-        yield one
 
 
 def tell(desk, *origins, **fields):

@@ -15,8 +15,8 @@ from iostats.collector.connection import CollectorConnection
 from iostats.collector.journal_of_events import FILE, EventsJournal
 from iostats.collector.methods import Answers
 
-from .messages import _Transport
-from .tools import Draw, allowed, checked_line, no_bug_logged, target
+from .messages import _received, _Transport
+from .tools import allowed, checked_line, no_bug_logged, target
 
 _FAULTS = {-32700, -32600, -32601, -32602, -32010}
 _METHODS = (("getTraps", (0,)), ("getNodesNames", ("scratch",)), ("getNodeInfo", ("mds1",)),
@@ -86,16 +86,7 @@ def _requests():
 def collector_http(data):
     """Raw bytes at the port, however the network cuts them: whole answers, or a stream."""
     one, transport = _server(), _FromHere()
-    draw, data = Draw(data[:1]), data[1:]
-    ways = Draw(data[-8:]) if draw.number(2) else Draw(b"")
-    with no_bug_logged():
-        connection = CollectorConnection(one)
-        connection.connection_made(transport)
-        for part in ways.parts(data):
-            if transport.closing:
-                break
-            connection.data_received(part)
-        connection.connection_lost(None)
+    _received(CollectorConnection(one), transport, data)
     assert one.connections.held == 0 and not one.streams
     left = bytes(transport.written)
     while left:

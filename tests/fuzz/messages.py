@@ -447,21 +447,25 @@ def _http_seeds():
         b"POST / HTTP/1.0\r\nContent-Length: 2\r\n\r\n[]", b"\x16\x03\x01\x02\0\x01\0\x01")]
 
 
-@target(_http_seeds, 8192)
-def http(data):
-    """Raw bytes at the port, however the network cuts them: whole answers, and then nothing."""
-    checks = [auth.Secret("4711", SECRET, now=lambda: NOW)]
-    one, transport = _job_server(checks), _Transport()
+def _received(connection, transport, data):
+    """A connection that got `data` behind its first byte, cut as that says, until it was closed."""
     draw, data = Draw(data[:1]), data[1:]
     ways = Draw(data[-8:]) if draw.number(2) else Draw(b"")
     with no_bug_logged():
-        connection = HttpConnection(one)
         connection.connection_made(transport)
         for part in ways.parts(data):
             if transport.closing:
                 break
             connection.data_received(part)
         connection.connection_lost(None)
+
+
+@target(_http_seeds, 8192)
+def http(data):
+    """Raw bytes at the port, however the network cuts them: whole answers, and then nothing."""
+    checks = [auth.Secret("4711", SECRET, now=lambda: NOW)]
+    one, transport = _job_server(checks), _Transport()
+    _received(HttpConnection(one), transport, data)
     assert one.connections.held == 0
     _as_record(one.totals)
     left = bytes(transport.written)
