@@ -57,6 +57,13 @@ class Captured:
             with self.log.open("a") as file:
                 file.write(records.pop(0)[1] + "\n")
 
+    def moment(self, records, now, kill):
+        """A look at that time; `kill`: of the agent, behind it, or before what it found is kept."""
+        self.log_until(records, now)
+        self.look(keeps=kill != "found")
+        if kill:
+            self.kill()
+
     def put(self, path, value):
         path = self.root / path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,12 +108,9 @@ def test_a_client_that_was_killed_is_evicted_by_three_targets(tmp_path, monkeypa
     for number, (now, values) in enumerate(states):
         for name, value in values.items():
             server.put(f"sys/fs/lustre/{name}", value)
-        server.log_until(records, now + 0.5)
-        server.look(keeps=kill(number) != "found")
+        server.moment(records, now + 0.5, kill(number))
         if number == 0:
             began = server.now
-        if kill(number):
-            server.kill()
     assert not records
     assert [("evicted", "silent", "lustre-MDT0000", 1, 1, (C2,)),
             ("evicted", "silent", "lustre-OST0001", 1, 0, (C2,)),
@@ -149,12 +153,9 @@ def test_an_administrators_evictions_are_told_and_nothing_else(tmp_path, monkeyp
                 shutil.rmtree(tmp_path / part, ignore_errors=True)
                 shutil.copytree(place / step / part, tmp_path / part)
         now = float(re.search(r"start (\S+)", (place / step / "TIME").read_text())[1])
-        server.log_until(records, now + 0.5)
-        server.look(keeps=kill(number) != "found")
+        server.moment(records, now + 0.5, kill(number))
         if number == 0:
             began = server.now
-        if kill(number):
-            server.kill()
     assert not records
     assert [("evicted", "administrator", "lustre-OST0001", 1, 0, ()),
             ("evicted", "unknown", "lustre-MDT0000", 1, 0, ())] == server.since(began)
