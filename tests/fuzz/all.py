@@ -1,3 +1,12 @@
 """All targets, by their names."""
-from . import collector, datagrams, disk, kernel_events, messages, texts  # noqa: F401
+from . import (  # noqa: F401
+    collector,
+    control,
+    datagrams,
+    descriptions,
+    disk,
+    kernel_events,
+    messages,
+    texts,
+)
 from .tools import TARGETS  # noqa: F401

@@ -25,7 +25,15 @@ from iostats.base.errors import (
     UsageError,
     WireError,
 )
-from iostats.node import delivery, measurement, prolog_epilog, rates, sources, start_files
+from iostats.node import (
+    delivery,
+    idle_time,
+    measurement,
+    prolog_epilog,
+    rates,
+    sources,
+    start_files,
+)
 from iostats.server import journal
 from iostats.sinks.influxdb.queue import PointQueue
 from iostats.site.resets import codec
@@ -192,6 +200,30 @@ def watch_file(data):
     found = rates.with_tail(data, report)
     msgspec.json.decode(json.dumps({**report, "series": found}, allow_nan=False),
                         type=NodeReport)
+
+
+def _idle_seeds():
+    idle = {"boot_id": "b" * 36, "file_systems": {
+        "scratch": {"seconds": 600.0, "at": 897_612_000.0, "values": {"open": 23, "getattr": 0.5}}}}
+    return [_CUT.join((_start(), json.dumps(one).encode())) for one in (idle, {}, [])]
+
+
+@target(_idle_seeds, 4000)
+def idle_files(data):
+    """What a node keeps between two jobs, damaged: what is known of idle time a server takes."""
+    from iostats.wire.messages.report import NodeReport
+    quiet, idle = (data.split(_CUT, 1) + [b""])[:2]
+    start = snapshot.decode(_start(), "here")
+    start = start._replace(boot_ns=start.boot_ns + 600 * NS)
+    with _directory() as at:
+        start_path = os.path.join(at, f"4711%20{NODE}.start")
+        for kept in (quiet, _sealed(quiet)):
+            for name, part in ((f"4711%20{NODE}.quiet", kept), (f"{NODE}.idle", idle)):
+                with open(os.path.join(at, name), "wb") as file:
+                    file.write(part)
+            found = idle_time.measured(at, NODE, start_path, start, True)
+            msgspec.json.decode(json.dumps({**A_REPORT, **found}, allow_nan=False),
+                                type=NodeReport)
 
 
 @target(lambda: [b"twenty-three and thirty-seven\n", b"\0" * 20, b"\xff" * 16], 200)

@@ -22,6 +22,7 @@ from kernel import Agent, Kernel
 from iostats.base import config, job_id
 from iostats.base.errors import IostatsError, NotDelivered
 from iostats.report import job_tables, node_sets
+from iostats.report.diff import changes, numbers
 from iostats.server.http import HttpConnection
 from iostats.server.http_server import HttpLimits, HttpServer
 from iostats.server.job_server import JobServer
@@ -92,6 +93,7 @@ A_REPORT = {
         {"source": "llite", "file_system": "scratch", "values": {"read_bytes": 41}}]}],
     "series": {"scratch": {"began": NOW - 37, "every_s": 1.0, "read_bytes": [23, 37],
                            "write_bytes": [0, 1], "operations": [1, 2]}},
+    "idle": {"scratch": {"seconds": 600.0, "values": {"open": 23, "read_bytes": 370.5}}},
 }
 
 
@@ -161,6 +163,8 @@ def _as_record(totals, form="json"):
     json.loads(json.dumps(record, allow_nan=False))
     msgspec.json.encode(record)
     job_tables.text(record, _config(), form, long=True)
+    itself = changes.compared(*[numbers.numbers_of(record, side) for side in "AB"])
+    assert not itself.changes and not itself.open_ones
 
 
 # -- and to the site's -------------------------------------------------------------------------

@@ -1,0 +1,57 @@
+"""
+Maestro's etcd.yaml: where etcd's members are.
+
+    cluster: orion
+    members:
+      - {host: orion-01, port: 2379}
+      - {host: orion-02, port: 2379}
+
+Maestro's README writes `members` once for each member, and the whole file twice; a YAML loader
+takes the last one alone.  Here all count.  Maestro knows no TLS: the URLs are http.
+"""
+
+from __future__ import annotations
+
+from iostats.ldms.description.document import NotADocument, document
+from iostats.ldms.description.problems import Findings
+from iostats.ldms.description.values import Value, integer, text
+
+_PORT = 2379                       # etcd's, where none is written
+_KNOWN = ("cluster", "members", "maestro_members")
+
+
+def etcd_members(content: str, name: str = "FILE") -> list[str]:
+    """The URLs of the members, each once, in written order; DescriptionError."""
+    findings = Findings()
+    found: dict[str, None] = {}
+    try:
+        root = document(content, findings)
+        whole = Value(root, "", findings)
+        if root.kind != "mapping":
+            whole.problem(f"expected a mapping with members, got {whole.got()}")
+        for key, node in root.pairs:
+            value = Value(node, key.text or "", findings)
+            if key.text not in _KNOWN:
+                continue
+            for item in value.items("members") if key.text == "members" else []:
+                url = _url(item)
+                if url:
+                    found[url] = None
+        if not found and not findings.problem_count and root.kind == "mapping":
+            whole.problem("expected members, a list of {host, port}")
+    except NotADocument:
+        pass
+    findings.raise_if_any(name)
+    return list(found)
+
+
+def _url(value: Value) -> str:
+    fields = value.fields(("host",), ("port",))
+    host = text(fields.get("host"))
+    port = integer(fields.get("port"), 1, 65535) or _PORT
+    if not host:
+        return ""
+    if any(c in host for c in "/@?#[]"):
+        fields["host"].problem(f"expected a host name or an address, got {value.got()}")
+        return ""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,77 @@
+"""
+All that `iostats ldms status` shows, read from etcd: descriptions, groups, instances, agents.
+
+What cannot be understood is left out, and said in a line.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from urllib.parse import unquote
+
+from iostats.base import strict_json
+from iostats.base.errors import IostatsError, one_line
+from iostats.ldms.published import descriptions
+from iostats.ldms.status.document import AGGREGATOR, decoded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from iostats.etcd.client import Etcd
+
+ClusterSeen = namedtuple(
+    "ClusterSeen", "prefix revision groups owners instances agents unread trouble", defaults=("",))
+ClusterSeen.__doc__ = """
+What is in etcd.
+
+Attributes:
+    prefix: the cluster's name in etcd.
+    revision: the published.descriptions.Revision that is valid, or None.
+    groups: [document.GroupStatus]: samplers, then aggregators by their levels.
+    owners: {group: instance} now.
+    instances: {name: {"host", "pid", "since", "version", "ready"}} that are there now.
+    agents: {storage server: {"revision", "group", "settings", "time", "version", "problem"}}.
+    unread: [line] of what could not be understood.
+    trouble: one line where there is a description that could not be understood.
+"""
+_LONGEST = 300
+
+
+def seen_in(etcd: Etcd) -> ClusterSeen:
+    """The ClusterSeen of now; EtcdAway, EtcdRefused."""
+    unread: list[str] = []
+    revision, trouble = None, ""
+    try:
+        revision = descriptions.current(etcd)
+    except descriptions.NotPublished as error:
+        trouble = str(error)
+    groups = []
+    for found in etcd.range(etcd.below("status"))[0]:
+        try:
+            groups.append(decoded(found.value))
+        except (ValueError, IostatsError) as error:
+            unread.append(f"{one_line(found.key)[:_LONGEST]}: {error}")
+    groups.sort(key=lambda one: (one.role == AGGREGATOR, one.level, one.group))
+    owners = {_last(found.key): one_line(found.value.decode("utf-8", "replace"))[:_LONGEST]
+              for found in etcd.range(etcd.below("owners"))[0]}
+    return ClusterSeen(etcd.prefix, revision, groups, owners,
+                dict(_objects(etcd, "instances", unread)),
+                dict(_objects(etcd, "agents_seen", unread)), unread, trouble)
+
+
+def _objects(etcd: Etcd, directory: str, unread: list[str]) -> Iterator[tuple[str, Any]]:
+    for found in etcd.range(etcd.below(directory))[0]:
+        try:
+            value = strict_json.loads(found.value)
+            if not isinstance(value, dict):
+                raise ValueError("expected an object")
+        except (ValueError, RecursionError) as error:
+            unread.append(f"{one_line(found.key)[:_LONGEST]}: {one_line(error)[:_LONGEST]}")
+        else:
+            yield _last(found.key), value
+
+
+def _last(key: str) -> str:
+    return one_line(unquote(key.rpartition("/")[2]))[:_LONGEST]

@@ -1,0 +1,161 @@
+"""
+Balance: each item has one aggregator, loads are fair, and nothing moves without need.
+"""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from iostats.ldms.balance import SLACK, balanced, moved, set_weight
+
+NAMES = [f"agg-{number}" for number in range(1, 9)]
+
+
+def even(names):
+    return dict.fromkeys(names, 1.0)
+
+
+def counts(plan):
+    return {name: list(plan.values()).count(name) for name in sorted(set(plan.values()))}
+
+
+def test_producers_are_spread_by_their_number():
+    plan = balanced(dict.fromkeys(map(str, range(23)), 1.0), even("abc"), {})
+
+    assert {"a": 8, "b": 8, "c": 7} == counts(plan)
+
+
+def test_sets_are_spread_by_size_and_frequency():
+    """370 B each 0.1 s are as much as 3,700 B a second."""
+    weights = {"often": set_weight(370, 1e5), "large": set_weight(3700, 1e6),
+               "small": set_weight(37, 1e6)}
+    plan = balanced(weights, even("ab"), {})
+
+    assert 3700 == weights["often"] == weights["large"]
+    assert plan["often"] != plan["large"]
+
+
+def test_one_of_twice_the_capacity_gets_twice_as_much():
+    plan = balanced(dict.fromkeys(map(str, range(69)), 1.0), {"a": 2.0, "b": 1.0}, {})
+
+    assert {"a": 46, "b": 23} == counts(plan)
+
+
+def test_sets_without_a_size_are_spread_too():
+    plan = balanced(dict.fromkeys(map(str, range(41)), 0.0), even("abc"), {})
+
+    assert {"a": 14, "b": 14, "c": 13} == counts(plan)
+
+
+def test_without_an_aggregator_there_is_no_plan():
+    assert {} == balanced({"one": 1.0}, {}, {"one": "gone"})
+    assert {} == balanced({}, even("ab"), {"gone": "a"})
+
+
+def test_a_failure_moves_only_what_the_failed_one_had_and_its_return_only_its_share():
+    items = dict.fromkeys((f"s-{number}" for number in range(800)), 1.0)
+    first = balanced(items, even(NAMES), {})
+    without = balanced(items, even(NAMES[1:]), first)
+    again = balanced(items, even(NAMES), without)
+
+    assert [item for item in sorted(items) if first[item] == "agg-1"] == moved(first, without)
+    assert 100 == len(moved(without, again))
+    assert {"agg-1"} == {again[item] for item in moved(without, again)}
+    assert dict.fromkeys(NAMES, 100) == counts(again)
+
+
+def test_one_of_many_that_comes_back_does_not_stay_empty():
+    """Its neighbours were within the slack without it."""
+    names = [f"agg-{number}" for number in range(41)]
+    items = dict.fromkeys(map(str, range(41 * 37)), 1.0)
+    without = balanced(items, even(names[1:]), {})
+    again = balanced(items, even(names), without)
+
+    assert 37 == list(again.values()).count("agg-0") == len(moved(without, again))
+
+
+WEIGHTS = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
+                          st.floats(0, 1e6) | st.just(0.0) | st.just(1.0), max_size=60)
+CAPACITY = st.dictionaries(st.sampled_from(NAMES), st.floats(0.1, 10), min_size=1)
+
+
+def loads_of(plan, weights):
+    found = {}
+    for item, name in plan.items():
+        found[name] = found.get(name, 0.0) + weights[item]
+    return found
+
+
+def is_fair(plan, weights, capacity):
+    total, whole = sum(weights.values()), sum(capacity.values())
+    most = max(weights.values(), default=0)
+    spare = 1e-3 * total * len(plan) + 1e-9             # of the items without a weight
+    return all(load <= (1 + SLACK) * total * capacity[name] / whole + most + spare
+               for name, load in loads_of(plan, weights).items())
+
+
+@given(WEIGHTS, CAPACITY, st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
+                                          st.sampled_from([*NAMES, "gone"])))
+def test_each_item_has_one_aggregator_that_is_up_and_none_has_too_much(weights, capacity, before):
+    plan = balanced(weights, capacity, before)
+
+    assert weights.keys() == plan.keys()
+    assert set(plan.values()) <= capacity.keys()
+    assert is_fair(plan, weights, capacity)
+
+
+@given(WEIGHTS, CAPACITY, st.randoms())
+def test_the_order_of_the_arguments_does_not_matter(weights, capacity, random):
+    before = balanced(weights, even(NAMES[:3]), {})
+
+    def shuffled(some):
+        items = list(some.items())
+        random.shuffle(items)
+        return dict(items)
+    assert balanced(weights, capacity, before) == balanced(
+        shuffled(weights), shuffled(capacity), shuffled(before))
+
+
+@given(WEIGHTS, CAPACITY)
+def test_a_plan_that_stands_is_left_as_it_is(weights, capacity):
+    plan = balanced(weights, capacity, {})
+
+    assert plan == balanced(weights, capacity, plan)
+
+
+@given(WEIGHTS, st.lists(st.sampled_from(NAMES), min_size=2, unique=True), st.data())
+def test_a_failure_moves_nothing_of_the_others_unless_they_were_unfair(weights, names, data):
+    first = balanced(weights, even(names), {})
+    failed = data.draw(st.sampled_from(names))
+    assume(len(names) > 1)
+    after = balanced(weights, even([name for name in names if name != failed]), first)
+
+    assert all(first[item] == failed for item in moved(first, after))
+
+
+def test_what_only_some_can_take_goes_to_them_and_the_rest_makes_room():
+    only = {f"near-{number}": ["a"] for number in range(23)}
+    items = dict.fromkeys([*only, *(f"s-{number}" for number in range(46))], 1.0)
+    plan = balanced(items, even("abc"), {}, only)
+
+    assert {"a": 23, "b": 23, "c": 23} == counts(plan)
+    assert {"a"} == {plan[item] for item in only}
+
+
+def test_what_none_can_take_has_no_aggregator():
+    assert {"there": "a"} == balanced({"lost": 1.0, "there": 1.0}, even("ab"), {"lost": "a"},
+                                      {"lost": ["gone"], "there": ["a"]})
+
+
+ONLY = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
+                       st.lists(st.sampled_from(NAMES), max_size=3))
+
+
+@given(WEIGHTS, CAPACITY, ONLY, st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
+                                                st.sampled_from(NAMES)))
+def test_nothing_is_where_it_cannot_be_and_the_plan_stands(weights, capacity, only, before):
+    plan = balanced(weights, capacity, before, only)
+
+    assert plan.keys() == {item for item in weights
+                           if item not in only or set(only[item]) & capacity.keys()}
+    assert all(name in only.get(item, NAMES) for item, name in plan.items())
+    assert plan == balanced(weights, capacity, plan, only)

@@ -1,0 +1,187 @@
+"""
+What ldmsd 4.4.6 and 4.5.3 answer -> what they have; anything else is told in one line.
+
+The texts are written after the handlers' print statements, with numbers of our own.
+"""
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iostats.ldms.control import answers
+from iostats.ldms.control.errors import Nonsense
+from iostats.ldms.control.observed import (
+    CollectedSet,
+    ListenSeen,
+    PluginSeen,
+    PolicySeen,
+    ProducerSeen,
+    SetInfo,
+    UpdaterSeen,
+)
+
+PRODUCERS = {
+    "4.4": '[{ "name":"node-23","type":"active","host":"10.0.0.23","port":411,"transport":"sock",'
+           '"reconnect_us":"2000000","state":"CONNECTED","sets": [{ "inst_name":"node-23/meminfo",'
+           '"schema_name":"meminfo","state":"READY"}]},\n{ "name":"node-37","type":"active","host":'
+           '"10.0.0.37","port":413,"transport":"sock","reconnect_us":"3000000","state":"STOPPED",'
+           '"sets": []}]',
+    "4.5": '[{ "name":"node-23","type":"active","host":"10.0.0.23","port":411,"transport":"sock",'
+           '"auth":"DEFAULT","rail":"1","quota":"-1","rx_rate":"-1","reconnect_us":"2000000",'
+           '"state":"CONNECTED","sets": [{ "inst_name":"node-23/meminfo","schema_name":"meminfo",'
+           '"state":"READY"}]},\n{ "name":"node-37","type":"active","host":"10.0.0.37","port":413,'
+           '"transport":"sock","auth":"DEFAULT","rail":"1","quota":"-1","rx_rate":"-1",'
+           '"reconnect_us":"3000000","state":"STOPPED","sets": []}]'}
+
+
+@pytest.mark.parametrize("text", PRODUCERS.values(), ids=PRODUCERS)
+def test_producers(text):
+    """One that collects, and one that was never started."""
+    found = answers.producers(text)
+    assert found == {
+        "node-23": ProducerSeen("node-23", "active", "10.0.0.23", 411, "sock", 2000000,
+                                "CONNECTED",
+                                (CollectedSet("node-23/meminfo", "meminfo", "READY"),)),
+        "node-37": ProducerSeen("node-37", "active", "10.0.0.37", 413, "sock", 3000000, "STOPPED")}
+    assert [one.is_started for one in found.values()] == [True, False]
+
+
+@pytest.mark.parametrize("more", ["", ',"outstanding count":0,"oversampled count":0'],
+                         ids=["4.5", "4.4"])
+def test_updaters(more):
+    """Their producers are in the one answer, their rules in the other."""
+    status = ('[{"name":"updtr_0","interval":"1000000","offset":"100000","sync":"true","mode":'
+              '"Pull","auto":"false","state":"RUNNING","producers":[{"name":"node-23","host":"h",'
+              f'"port":411,"transport":"sock","state":"CONNECTED"}}]{more}}},\n'
+              '{"name":"updtr_1","interval":"41000000","offset":"0","sync":"true","mode":"Push on '
+              'Change","auto":"false","state":"STOPPED","producers":[]' + more + '},\n'
+              '{"name":"updtr_2","interval":"43000000","offset":"0","sync":"true","mode":"Push on '
+              'Request","auto":"true","state":"STOPPED","producers":[]' + more + '}]')
+    rules = ('[{"name":"updtr_0","match":[{"regex":"^node\\.23/mem","selector":"inst"},\n'
+             '{"regex":"say "meminfo"","selector":"schema"}]},\n{"name":"updtr_1","match":[]}]')
+    assert answers.updaters(status, rules) == {
+        "updtr_0": UpdaterSeen("updtr_0", 1000000, 100000, "pull", False, "RUNNING", ("node-23",),
+                               (("^node\\.23/mem", "inst"), ('say "meminfo"', "schema"))),
+        "updtr_1": UpdaterSeen("updtr_1", 41000000, 0, "onchange", False, "STOPPED"),
+        "updtr_2": UpdaterSeen("updtr_2", 43000000, 0, "push", True, "STOPPED")}
+
+
+def test_plugins_of_4_5():
+    """What they run with is not said."""
+    status = ('[{"name":"mem1","plugin":"meminfo","type":"sampler[M]","libpath":"/opt/lib/'
+              'libmeminfo.so"},\n{"name":"csv1","plugin":"store_csv","type":"store[M]","libpath":'
+              '"/opt/lib/libstore_csv.so"}]')
+    made = '[{"plugin":"mem1","sets":["node-23/mem1","node-23/other"]}]'
+    assert answers.plugins(status, made) == {
+        "mem1": PluginSeen("mem1", "meminfo", "sampler", sets=("node-23/mem1", "node-23/other")),
+        "csv1": PluginSeen("csv1", "store_csv", "store")}
+
+
+def test_plugins_of_4_4():
+    """A store is told by another name than it is loaded by; a store's interval says nothing."""
+    status = ('[{"name":"csv","type":"store","sample_interval_us":1000000,"sample_offset_us":0,'
+              '"libpath":"/opt/lib/libstore_csv.so"},\n{"name":"meminfo","type":"sampler",'
+              '"sample_interval_us":23000000,"sample_offset_us":41,"libpath":'
+              '"/opt/lib/libmeminfo.so"}]')
+    assert answers.plugins(status, "[]") == {
+        "store_csv": PluginSeen("store_csv", "store_csv", "store"),
+        "meminfo": PluginSeen("meminfo", "meminfo", "sampler", 23000000, 41)}
+
+
+def test_policies_and_listens():
+    """A dash is none."""
+    policy = ('[{"name":"csv","container":"c","schema":"meminfo","regex":"-","plugin":"csv1",'
+              '"flush":"23.000041","state":"RUNNING","decomp":"-","producers":["node-.*"],'
+              '"metrics":["a"]}]')
+    assert answers.policies(policy) == {"csv": PolicySeen(
+        "csv", "csv1", "c", "meminfo", "", "", 23000041, "RUNNING", ("node-.*",))}
+    listen = ('[{"name":"l","state":"running","regex":"node-.*","IP range":"-","quota":"-1",'
+              '"rx_rate":"-1","type":"passive","producers":["node-23:411"]}]')
+    assert answers.listens(listen) == {"l": ListenSeen("l", True, "node-.*", "", ("node-23:411",))}
+
+
+def directory(info='{"key":"updt_hint_us","value":"23000000:41"}'):
+    return ('{ "directory" : [ {"name":"node-23/mem","schema":"meminfo","digest":"0A",'
+            '"flags":"CL ","meta_size":2968,"data_size":544,"heap_size":0,"uid":23,"gid":37,'
+            '"perm":"-rwxr-x---",'
+            '"card":60,"array_card":1,"meta_gn":1,"data_gn":2,"timestamp":{"sec":1700000023,'
+            f'"usec":500000}},"duration":{{"sec":0,"usec":250000}},"info":[{info}]}}]}}')
+
+
+@pytest.mark.parametrize("info, hint, offset", [
+    ('{"key":"updt_hint_us","value":"23000000:41"}', 23000000, 41),
+    ('{"key":"updt_hint_us","value":"23000000:"}', 23000000, None),
+    ('{"key":"updt_hint_us","value":"0:0"}', None, None),
+    ('{"key":"other","value":"23"}', None, None), ("", None, None),
+    ('{"key":"updt_hint_us","value":"often"}', None, None)],
+    ids=["both", "no offset", "zero", "another key", "none", "no number"])
+def test_a_set_and_its_hint(info, hint, offset):
+    """How often it is sampled, where its sampler was started."""
+    assert answers.sets(directory(info)) == [SetInfo(
+        "node-23/mem", "meminfo", 544, 2968, hint, offset, True, 1700000023.5, 0.25,
+        "-rwxr-x---", 23, 37)]
+
+
+def test_an_empty_directory():
+    """As ldmsd prints it."""
+    assert answers.sets('{ "directory" : []}') == []
+
+
+@pytest.mark.parametrize("text, dialect, expected", [
+    ('{ "LDMSD Version":"4.5.3",  "LDMS Protocol Version": "4.2.0.0"}', "4.5", "4.5.3"),
+    ("LDMS Version: 4.2.0.0\nLDMSD Version: 3.2.2.0", "4.4", "4.4"),
+    ("LDMS Version: 4.2.0.0\nLDMSD Version: 3.2.2.0", "4.5", "4.5"),
+    ('{ "LDMSD Version":"4.5.3\\u001b[2J"}', "4.5", "4.5")],
+    ids=["4.5.3", "4.4.6", "4.5.1", "not to be shown"])
+def test_the_release(text, dialect, expected):
+    """Before 4.5.2 the text has the version of another thing."""
+    assert answers.release(text, dialect) == expected
+
+
+@pytest.mark.parametrize("read, text, words", [
+    (answers.config_counter, "many", "cfg_cntr is not of its form: expected a number, got 'many'"),
+    (answers.config_counter, "9" * 5000, "expected a number"),
+    (answers.producers, "{}", "prdcr_status is not of its form: expected a list"),
+    (answers.producers, "[23]", "expected an object, got '23'"),
+    (answers.producers, '[{"name":23}]', "name: expected a text, got '23'"),
+    (answers.producers, PRODUCERS["4.5"].replace(":411", ':"x"'), "port: expected a number"),
+    (answers.producers, PRODUCERS["4.5"][:-40], "expected JSON"),
+    (answers.producers, "[" * 100_000, "expected JSON"),
+    (answers.policies, '[{"name":"p","plugin":"c","container":"c","flush":"often"}]',
+     "flush: expected seconds with six decimals"),
+    (answers.sets, '{"directory":"none"}', "the directory is not of its form: directory: expected "
+                                           "a list"),
+    (answers.sets, directory().replace("544", "null"), "data_size: expected a number"),
+], ids=range(11))
+def test_nonsense_is_told(read, text, words):
+    """Who, what it was asked, what was expected, what came."""
+    with pytest.raises(Nonsense) as error:
+        read(text, where="node-23:411")
+    assert str(error.value).startswith("node-23:411: what it answers to ")
+    assert words in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
+JSON = st.recursive(LEAVES, lambda inner: (
+    st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([
+        "name", "sets", "state", "producers", "match", "directory", "info", "timestamp", "flush",
+        "data_size", "regex"]), inner, max_size=5)), max_leaves=20)
+
+
+@given(JSON, st.integers(0, 100))
+@settings(max_examples=300, deadline=None)
+def test_any_answer_is_read_or_told(value, cut):
+    """Of any question."""
+    text = json.dumps(value)
+    for read in (answers.config_counter, answers.daemon_state, answers.producers, answers.policies,
+                 answers.updaters, answers.plugins, answers.listens,
+                 answers.sets):
+        for one in (text, text[:cut]):
+            try:
+                read(one)
+            except Nonsense as error:
+                assert "\n" not in str(error)

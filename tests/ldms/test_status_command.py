@@ -1,0 +1,60 @@
+"""`iostats ldms status` as users call it, with a real etcd."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from processes import REPOSITORY
+
+from iostats.etcd.client import Etcd
+from iostats.ldms.published import descriptions
+from iostats.ldms.status.document import AGGREGATOR, DaemonRow, GroupStatus, encoded
+
+pytestmark = pytest.mark.etcd
+
+
+def status(etcd, *options, endpoints=None):
+    return subprocess.run(
+        [sys.executable, "-m", "iostats", "ldms", "status", "--etcd",
+         ",".join(endpoints or etcd.endpoints), "--prefix", etcd.prefix, *options],
+        capture_output=True, text=True, timeout=60, cwd=REPOSITORY,
+        env={**os.environ, "COLUMNS": "200"})
+
+
+def test_what_is_in_etcd_is_shown_and_nonsense_in_it_is_a_line(etcd):
+    with Etcd(etcd.endpoints, prefix=etcd.prefix) as own:
+        descriptions.load(own, "daemons: []\n", [], None, by="alice@mgmt1", note="first")
+        own.put(own.key("instances", "mgmt1.4711"), b'{"ready": true, "version": "0.1.0"}')
+        own.put(own.key("owners", "l2/top"), b"mgmt1.4711")
+        own.put(own.key("status", "l2/top"), encoded(GroupStatus(
+            "l2/top", AGGREGATOR, 2, 1, time.time(), "mgmt1.4711",
+            (DaemonRow("agg-1", "up", 1.0, "", 2, True, (), 23, 19, 41, 1.0),))))
+        own.put(own.key("status", "bad"), b"23")
+        own.put(own.key("agents_seen", "oss1"), b'{"revision": 1, "problem": "\\u001b[2J"}')
+        own.put(own.key("agents_seen", "oss2"), b"[1]")
+        own.put(own.key("agents_seen", "oss3"), b'{"revision": 23, "settings": {"a": [1e400]}}')
+        own.put(own.key("instances", "mgmt2.37"), b'{"ready": true, "since": NaN}')
+    found = status(etcd)
+    assert (0, "") == (found.returncode, found.stderr)
+    for text in (f"{etcd.prefix}: description 1, loaded ", " by alice@mgmt1: first\n",
+                 "level 2 aggregators l2/top: 1 of 1 up, by mgmt1.4711\n",
+                 "  2         23         19    41  1.00\n", "\\x1b[2J",
+                 f"not understood: /{etcd.prefix}/status/bad: expected zlib: ",
+                 f"not understood: /{etcd.prefix}/agents_seen/oss2: expected an object\n",
+                 f"not understood: /{etcd.prefix}/agents_seen/oss3: ",
+                 f"not understood: /{etcd.prefix}/instances/mgmt2.37: "):
+        assert text in found.stdout
+    told = json.loads(status(etcd, "--json").stdout, parse_constant=pytest.fail)
+    assert (["oss1"], ["mgmt1.4711"]) == (list(told["agents"]), list(told["instances"]))
+    assert (1, "mgmt1.4711", 23) == (told["description"]["revision"], told["groups"][0]["owner"],
+                                     told["groups"][0]["rows"][0]["producers"])
+
+
+def test_without_etcd_it_is_one_line(etcd):
+    found = status(etcd, endpoints=["http://127.0.0.1:9"])
+    assert 3 == found.returncode and "" == found.stdout
+    assert "iostats: etcd: http://127.0.0.1:9: " in found.stderr
+    assert 1 == found.stderr.count("\n")
+    assert 2 == status(etcd, "--watch", "--json").returncode

@@ -1,0 +1,76 @@
+"""Events of LDMS' daemons at the site's server: once, whichever instance tells them."""
+import json
+
+import pytest
+from processes import until
+from site_desk import SiteDesk
+
+from iostats.events.event import made
+from iostats.ldms.status.telling import Telling
+
+WHO = "ldms-orion"
+
+
+def down(time, over=None):
+    return made("", WHO, ("ldms", "agg-2", repr(time)), "aggregator_down", time, over=over,
+                message=f"agg-2: refused at {time:.0f}")
+
+
+@pytest.fixture
+def desk(tmp_path):
+    with SiteDesk(tmp_path) as made_here:
+        yield made_here
+
+
+def events(desk):
+    return [json.loads(line) for line in
+            desk.iostats("events", "--json", "-S", "2020-01-01", "-n", "all").out.splitlines()]
+
+
+def test_two_instances_that_tell_one_outage_tell_one_event(desk):
+    server = desk.site()
+    said, also_said = [], []
+    now = 1_790_000_000.0
+    one, other = Telling(desk.config, WHO, said.append), Telling(desk.config, WHO, also_said.append)
+    one.tell([down(now)])
+    until(lambda: one.told == 1, what=lambda: f"it is told: {said}")
+    other.tell([down(now), down(now + 23)], old={down(now).id})
+    other.tell([down(now, over=now + 37)])
+    until(lambda: other.told == 3 or (other.told == 2 and not other._waiting), what=lambda: (
+        f"all is told: {also_said}"))
+    server.process.terminate()
+    server.process.wait()
+    desk.site()
+    other.tell([down(now + 41)])
+    until(lambda: not other._waiting, what=lambda: f"after a restart: {also_said}")
+    found = {event["id"]: event for event in events(desk)}
+    assert {down(now).id: now + 37, down(now + 23).id: None, down(now + 41).id: None} == {
+        # By the server's clock, which is some milliseconds from ours.
+        name: event["over"] and round(event["over"]) for name, event in found.items()}
+    assert {WHO} == {event["node"] for event in found.values()}
+    # What another had logged is not logged again, until it grows.
+    assert ["refused at 1790000023", "(over after 37 s): agg-2: refused at 1790000000"] == [
+        line.partition("agg-2: " if number == 0 else "aggregator_down ")[2]
+        for number, line in enumerate(also_said[:2])]
+    for telling in (one, other):
+        telling.end()
+
+
+def test_it_is_no_storage_server_that_should_be_heard(desk):
+    desk.site()
+    telling = Telling(desk.config, WHO, print)
+    telling.tell([down(1_790_000_000.0)])
+    until(lambda: telling.told == 1, what="it is told")
+    telling.end()
+    status = desk.asked("events_status")
+    assert WHO not in json.dumps(status) and "servers" in status
+
+
+def test_without_a_site_server_it_is_in_the_log_alone(desk):
+    desk.cfg.write_text("")
+    said = []
+    telling = Telling(desk.config, WHO, said.append)
+    telling.tell([down(1_790_000_000.0)] * 2)
+    telling.end()
+    [line] = said
+    assert line.endswith(" critical aggregator_down: agg-2: refused at 1790000000")
