@@ -27,7 +27,7 @@ from iostats.base.private_files import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _LEAST = 4096                                  # what the smallest file takes on a disk
 _LARGEST = 1 << 26                             # of earlier releases, before compression
@@ -79,12 +79,13 @@ class Spool:
     Attributes:
         directory: where it is.
         size: bytes on the disk that wait.
+        most_bytes: may change at any time; what is too much goes when the next one comes.
     """
 
     def __init__(self, directory: str, most_bytes: int, section: str, ending: str = _MESSAGE,
                  is_private: bool = True, prefix: str = "",
                  other: str = "another agent harvests") -> None:
-        self.directory, self._most, self._other = directory, most_bytes, other
+        self.directory, self.most_bytes, self._other = directory, most_bytes, other
         self._keys = f"{section} {prefix}"
         self._how = f"in site.cfg: {self._keys}spool_dir"
         self._ending, self._is_private = ending, is_private
@@ -119,9 +120,9 @@ class Spool:
 
     def require_room(self, data: bytes) -> None:
         """Full where `data` has no place beside what waits."""
-        if self.size + _size(data) > self._most:
-            raise Full(f"{self.directory}: expected at most {self._most} bytes, and one sweep is "
-                       f"more; set {self._keys}spool_bytes to more in site.cfg")
+        if self.size + _size(data) > self.most_bytes:
+            raise Full(f"{self.directory}: expected at most {self.most_bytes} bytes, and one sweep "
+                       f"is more; set {self._keys}spool_bytes to more in site.cfg")
 
     def make_room(self, data: bytes, run: str = "") -> list[Spooled]:
         """
@@ -129,7 +130,7 @@ class Spool:
         to be continued: there may still be too little room.
         """
         gone: list[Spooled] = []
-        while self._queue and self.size + _size(data) > self._most:
+        while self._queue and self.size + _size(data) > self.most_bytes:
             oldest = self._queue[0]
             if run and oldest.run == run:
                 break
@@ -159,9 +160,9 @@ class Spool:
         self._queue.append(one)
         self.size += one.size
 
-    def first(self) -> Spooled | None:
-        """The Spooled that is to be sent next, or None."""
-        return self._queue[0] if self._queue else None
+    def first(self, without: Callable[[Spooled], bool] = lambda one: False) -> Spooled | None:
+        """The oldest Spooled, but for those `without`; None where there is none."""
+        return next((one for one in self._queue if not without(one)), None)
 
     def load(self, one: Spooled) -> bytes:
         """The bytes of an entry; StateError where they are not what was kept."""

@@ -1,10 +1,13 @@
 """
 The keys of site.cfg: what each is for, what it may be, and what it is by default.
 
-    OPTIONS       "section.key" -> Option, in the order of site.cfg, which is made from it
-    RENAMED       old keys
+    OPTIONS            "section.key" -> Option, in the order of site.cfg, which is made from it
+    RUN_TIME_OPTIONS   those that agents take from etcd as they run
+    RENAMED            old keys
 
 A sink's keys are in its own module, and are of these kinds as well.
+
+Long because: it is one table, a row for each key.
 """
 
 from __future__ import annotations
@@ -56,6 +59,20 @@ def _absolute_or_empty(value: str) -> str:
     return _absolute(value) if value else value
 
 
+def _header_name(value: str) -> str:
+    if value and not (value.isascii() and value.replace("-", "").isalnum()):
+        raise ValueError
+    return value
+
+
+def _path_prefix(value: str) -> str:
+    parts = value.rstrip("/").split("/")
+    if value and (parts[0] or not all(part.isascii() and part.replace("-", "").replace(
+            "_", "").replace(".", "").isalnum() for part in parts[1:])):
+        raise ValueError
+    return value.rstrip("/")
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and low <= int(value) <= high):
@@ -84,6 +101,13 @@ def _ways(value: str) -> list[str]:
     if not words or len(set(words)) < len(words) or not set(words) <= {"secret", "munge"}:
         raise ValueError
     return words
+
+
+def _days(value: str) -> list[int]:
+    days = [_integer(0, 36500)(word) for word in value.split()]
+    if not 1 <= len(days) <= 4 or days != sorted(days):
+        raise ValueError
+    return days
 
 
 def choice(default: str, choices: Sequence[str], help: str) -> Option:
@@ -181,7 +205,9 @@ OPTIONS = {
         "After that the nodes have this time to report; grace and deadline together must be "
         "shorter than the time until SIGKILL (Slurm: KillWait).")),
     "site.host": Option("", printable, "a host name", (
-        "Where the site's server runs; all prologs and epilogs report to it.")),
+        "Where the site's server runs, HOST or HOST:PORT; all prologs and epilogs report to it.  "
+        "Several, with commas between: the first that answers is used; the others are standbys, "
+        "which are off as long as it runs (docs/ldms.md).")),
     "site.port": number(1, 65535, 19990, "The port of the site's server."),
     "site.secret": Option("/etc/iostats/site.secret", printable, "a file", (
         "The secret that the site's server and root on the nodes share; the same file on all of "
@@ -194,6 +220,11 @@ OPTIONS = {
     "site.keep_reports_days": number(1, 3650, 7, (
         "How many days the nodes' reports are kept; a report that comes later is not added.")),
     "site.keep_days": number(1, 36500, 365, "How many days records are kept."),
+    "site.series_days": Option("30 365", _days, "up to 4 numbers from 0 to 36500, none below the "
+                               "one before it", (
+        "How many days it is kept what jobs and targets did over time (docs/time_lines.md): the "
+        "last number.  At each number before it, lines get four times as coarse.  0: not at "
+        "all.")),
     "site.show": Option("", _words_of("output", "home", "comment"),
                         "words out of: output home comment", (
         "Where the site's server shows a job's report.  output: at the end of the job's own output "
@@ -301,6 +332,59 @@ OPTIONS = {
         "Where the events that it keeps outlast a restart.  Empty: in memory alone.")),
     "collector.pid_file": absolute_path("/run/iostats-collector.pid", "a file", (
         "Where `iostats collector --daemon` writes its process id.")),
+    "etcd.endpoints": Option("", words, "URLs with spaces between", (
+        "The members of etcd, such as http://mgmt1:2379 http://mgmt2:2379: where the description "
+        "of the monitoring is (docs/ldms.md); none: site.cfg alone says what agents do.")),
+    "etcd.prefix": Option("", printable, "a name", (
+        "The name of this cluster in etcd: all keys begin with /PREFIX/.")),
+    "etcd.user": Option("", printable, "a name", "The user of etcd; none: etcd asks for none."),
+    "etcd.password_file": Option("", _absolute_or_empty, "a file whose path begins with /", (
+        "The user's password; readable by its owner only.")),
+    "etcd.ca": Option("", _absolute_or_empty, "a file whose path begins with /", (
+        "Certificates that etcd's are checked by (PEM), for https; none: the system's.")),
+    "etcd.cert": Option("", _absolute_or_empty, "a file whose path begins with /", (
+        "Our certificate (PEM), where etcd wants one.")),
+    "etcd.key": Option("", _absolute_or_empty, "a file whose path begins with /", (
+        "The certificate's key (PEM).")),
+    "ldms.lease": number(3, 600, 5, (
+        "Seconds after which other instances of `iostats ldms run` take the groups of one that is "
+        "gone; four election timeouts of etcd (1 s by default) or more.")),
+    "ldms.metrics": Option("", printable, "HOST:PORT", (
+        "Where `iostats ldms run` answers GET /metrics for Prometheus, such as 127.0.0.1:9465; "
+        "everyone who can connect sees the names of all daemons.  Empty: nowhere.")),
+    "ldms.poll": number(1, 3600, 2, (
+        "Seconds between two questions of `iostats ldms run` to a daemon; samplers of large "
+        "clusters are asked less often (500 a second).  A connection that is lost is seen at "
+        "once.")),
+    "ldms.connect_timeout": number(1, 600, 3, (
+        "Seconds after which a daemon that does not take a connection counts as down.")),
+    "ldms.answer_timeout": number(1, 600, 5, (
+        "Seconds after which a daemon that does not answer counts as hung: its producers are "
+        "given to others.")),
+    "web.listen": Option("", printable, "HOST:PORT", (
+        "Where `iostats web` is asked by the site's proxy, such as 127.0.0.1:8990.  Empty: at no "
+        "port.")),
+    "web.socket": Option("/run/iostats-web/web.sock", _absolute_or_empty, (
+        "a path that begins with /"), (
+        "A local socket of `iostats web`: who asks there is the user of the program that does.  "
+        "Empty: none.")),
+    "web.user_header": Option("", _header_name, "the name of a header", (
+        "The header in which the site's proxy says who is asking, such as X-Remote-User; the proxy "
+        "must remove what a browser sends by that name.")),
+    "web.trusted": Option("", words, "addresses, ranges and user:NAME with spaces between", (
+        "From where that header is taken: addresses and ranges of the proxy, and user:NAME of a "
+        "proxy that asks by the local socket.  Where users can log in to this host, it is the "
+        "socket: every one of them can connect to 127.0.0.1.")),
+    "web.prefix": Option("", _path_prefix, "a path such as /iostats, or nothing", (
+        "Below which path the site's proxy shows the pages.")),
+    "web.title": Option("iostats", printable, "a text", "What stands in the head of each page."),
+    "web.every": number(1, 3600, 5, (
+        "Seconds between two updates of a live page; all who see the same are one question to the "
+        "site's server.")),
+    "web.max_connections": number(16, 100_000, 1000, (
+        "From this number of open connections on, others are answered 503.")),
+    "web.max_viewers": number(1, 100_000, 500, (
+        "How many live pages are shown at the same time; others are updated by reloading.")),
     "secret.dir": Option("~/.iostats", printable, "a directory", (
         "Where the server puts the job's secret; a directory that the nodes share.")),
     "report.format": choice("grid", FORMATS, "The form of the tables."),
@@ -313,7 +397,78 @@ OPTIONS = {
         "The fields that `iostats jobs` shows, as for its option -o.  Empty: its default.")),
     "report.file_systems": Option("", str.split, "names of file systems", (
         "File systems that the tables show, in this order.  Empty: all.")),
+    "advice.most": number(0, 100, 5, (
+        "Up to this number of findings are below the tables of a report, the most important ones; "
+        "0: none.  docs/advice.md has all rules.")),
+    "advice.off": Option("", words, "names of rules, with spaces between", (
+        "Rules that are switched off, such as cache_served.")),
+    "advice.link": Option("docs/advice.md", printable, "a link", (
+        "Where a finding's rule is explained: #small-writes and the like are added.")),
+    "advice.from_seconds": duration(60, "Shorter jobs get no findings, but for lost data."),
+    "advice.from_bytes": number(0, 1 << 60, 100 << 20, (
+        "A file system has findings only if this was read and written on it, or from_operations "
+        "were done.")),
+    "advice.from_operations": number(0, 1 << 60, 10_000, (
+        "See from_bytes; also how many calls of its kind a rule about calls wants to see.")),
+    "advice.noise_percent": number(0, 10_000, 5, (
+        "If the nodes' own I/O (daemons, health checks) is this part of a number, in percent, a "
+        "note says so, and rules take it off.")),
+    "advice.large_bytes": number(0, 1 << 60, 4 << 30, (
+        "Rules on where data is (one_ost, one_node, random_reads, cache_served) are about this "
+        "and more.")),
+    "advice.from_percent": number(0, 10_000, 5, (
+        "Calls that take less of the nodes' time, in percent, are no finding, where the release "
+        "times them (2.14 and later).")),
+    "advice.untimed_per_second": number(0, 1_000_000_000, 100, (
+        "Where calls are not timed: fewer of them in a second, on each node on average, are no "
+        "finding.")),
+    "advice.small_reads_bytes": number(1, 1 << 40, 32 << 10, (
+        "Reads are small up to this mean.")),
+    "advice.small_writes_bytes": number(1, 1 << 40, 32 << 10, (
+        "Writes are small up to this mean.")),
+    "advice.small_requests_bytes": number(1, 1 << 40, 64 << 10, (
+        "Bulk requests to storage servers are small up to this mean.")),
+    "advice.many_opens_bytes": number(1, 1 << 40, 1 << 20, (
+        "Opens are many if less is read and written for each.")),
+    "advice.repeated_opens_percent": number(1, 100, 50, (
+        "Opens are repeated if this share of them is of files that the node had open before.")),
+    "advice.metadata_storm_per_second": number(1, 1_000_000_000, 5000, (
+        "Requests of all nodes to one MDT in a second, on average.")),
+    "advice.metadata_storm_node_per_second": number(1, 1_000_000_000, 1000, (
+        "Requests of one node to one MDT in a second, on average.")),
+    "advice.one_mdt_per_second": number(1, 1_000_000_000, 1000, (
+        "With fewer requests of all nodes in a second, one MDT is enough.")),
+    "advice.one_mdt_percent": number(1, 100, 90, (
+        "One MDT takes most if it has this share of the requests.")),
+    "advice.one_ost_percent": number(1, 100, 80, (
+        "One OST takes most if it has this share of the bytes.")),
+    "advice.one_node_percent": number(1, 100, 90, (
+        "One node does all if it has this share of the bytes.")),
+    "advice.one_node_nodes": number(2, 1_000_000, 4, (
+        "That is a finding of jobs with this number of nodes and more.")),
+    "advice.polling_percent": number(1, 100, 50, (
+        "A job polls if in this share of its time there were operations and no bytes.")),
+    "advice.polling_per_second": number(1, 1_000_000_000, 10, (
+        "And as many operations, opens and stat() mostly, in each second of that.")),
+    "advice.flock_count": number(1, 1 << 60, 1000, (
+        "With fewer locks (flock, fcntl), waiting for them is no finding.")),
+    "advice.random_reads_times": number(1, 1_000_000, 2, (
+        "Reads are scattered if this times the bytes that programs read come from the OSTs.")),
+    "advice.slow_servers_ms": number(1, 1_000_000, 100, (
+        "Storage servers are slow if a bulk request takes this on average.")),
+    "advice.cache_served_percent": number(1, 100, 90, (
+        "Reads are served by the nodes' memory if this share of them did not come over the "
+        "network.")),
+    "advice.time_percent": number(1, 10_000, 50, (
+        "Time in Lustre is a finding from this share of the nodes' time on; with several threads "
+        "it may be more than 100.")),
 }
+
+# What may change while an agent runs: the settings of its group in etcd, over site.cfg's
+# (docs/ldms.md).  Old keys of RENAMED stand for the new ones there, too.
+RUN_TIME_OPTIONS = {name: OPTIONS[name] for name in (
+    "harvest.interval", "harvest.file_systems", "harvest.exports", "harvest.cpu_percent",
+    "harvest.spool_bytes", "events.every", "events.max_kept")}
 
 
 def _of_path(glob: str) -> str:
@@ -339,6 +494,7 @@ RENAMED: dict[str, tuple[str, Callable[[str], str] | None]] = {
 # Sections whose keys a site makes up; iostats/wire/relays.py understands the last two.
 FREE_SECTIONS = {
     "labels": "What the tables call a file system: snx11001 = BW Home",
+    "advice_text": "What findings advise here, and a link: small_writes = Ask us. https://hpc/io",
     "relay": "Clusters that are told what their nodes do: o2ib2 = xepbs:19990 xe",
     "relay_from": "Relays that may send here, for whom: alkindi = gdata home; o2ib2 10.9.*@tcp5"}
 

@@ -69,10 +69,10 @@ def read_text(path: str, of_any_kind: bool = False) -> str:
 
 
 def write_whole(path: str, data: bytes | Iterable[bytes], replace: bool = True,
-                mode: int | None = 0o600) -> bool:
+                mode: int | None = 0o600, sync: bool = True) -> bool:
     """
     Write `data`, or its parts, to `path`: the file is there whole or not at all, also after a
-    crash.
+    crash; of the machine, only where `sync`, which takes milliseconds.
 
     False when there is one already, and not `replace`; a link at `path` is replaced, not followed.
     `mode`: None for what the umask makes of 0666.  Raises OSError, and leaves nothing then.
@@ -89,7 +89,8 @@ def write_whole(path: str, data: bytes | Iterable[bytes], replace: bool = True,
                 view = memoryview(part)
                 while view:
                     view = view[os.write(handle, view):]
-            os.fsync(handle)
+            if sync:
+                os.fsync(handle)
         finally:
             os.close(handle)
         if replace:

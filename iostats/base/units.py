@@ -27,6 +27,84 @@ def bytes_text(number: int, units: str = "binary") -> str:
     return f"{value:.1f} {names[power]}"
 
 
+def brief_bytes(number: float, units: str = "binary") -> str:
+    """
+    `number` bytes with at most four digits, for narrow columns; "bytes" has more.
+
+    >>> [brief_bytes(number) for number in (1023, 1024, 1023 * 1024, 1048064, 89335281254)]
+    ['1023 B', '1.00 KiB', '1023 KiB', '1.00 MiB', '83.2 GiB']
+    >>> brief_bytes(1048576, "decimal"), brief_bytes(1048576, "bytes")
+    ('1.05 MB', '1,048,576 B')
+    """
+    if units == "bytes":
+        return f"{brief_count(round(number))} B"
+    step, value, power = _STEP[units], float(number), -1
+    while value >= step - 0.5 and power < len(_NAMES[units]) - 1:
+        value, power = value / step, power + 1
+    if power < 0:
+        return "<1 B" if 0 < value < 0.5 else f"{value:.0f} B"
+    return f"{_brief(value)} {_NAMES[units][power]}"
+
+
+def brief_count(number: int) -> str:
+    """
+    A count with commas; from a billion on, its first digits.
+
+    >>> brief_count(1363149), brief_count(9223372036854775807)
+    ('1,363,149', '9.22e18')
+    """
+    if number < 10**9:
+        return f"{number:,}"
+    digits, _, power = f"{number:.2e}".partition("e")
+    return f"{digits}e{int(power)}"
+
+
+def brief_seconds(seconds: float) -> str:
+    """
+    A time with at most four digits.
+
+    >>> [brief_seconds(seconds) for seconds in (0, 0.0000234, 0.0023, 46, 1867.4, 12345, 1e6)]
+    ['0 s', '23.4 us', '2.30 ms', '46.0 s', '1867 s', '3.43 h', '11.6 d']
+    """
+    if seconds == 0:
+        return "0 s"
+    for unit, size, most in (("us", 1e-6, 999.5), ("ms", 1e-3, 999.5), ("s", 1, 9999.5),
+                             ("h", 3600, 99.95)):
+        if seconds / size < most:
+            return f"{_brief(seconds / size)} {unit}"
+    return f"{_brief(seconds / 86400)} d"
+
+
+def brief_rate(per_second: float) -> str:
+    """
+    How often a second, in at most four digits and commas.
+
+    >>> [brief_rate(rate) for rate in (0, 0.004, 0.073, 33.3, 1018.8)]
+    ['0', '<0.01', '0.07', '33.3', '1,019']
+    """
+    if per_second >= 999.5:
+        return brief_count(round(per_second))
+    return "0" if per_second == 0 else "<0.01" if per_second < 0.005 else _brief(per_second)
+
+
+def share_text(share: float) -> str:
+    """
+    A share of 1 in percent; one that is not 0 is never shown as 0.
+
+    >>> [share_text(share) for share in (1, 0.995, 0.843, 0.0123, 0.00023, 0)]
+    ['100 %', '99.5 %', '84.3 %', '1.2 %', '<0.1 %', '0 %']
+    """
+    percent = 100 * share
+    if percent == 0 or percent >= 99.95:
+        return f"{percent:.0f} %"
+    return "<0.1 %" if percent < 0.05 else f"{percent:.1f} %"
+
+
+def _brief(value: float) -> str:
+    """Three digits, or the four before the point."""
+    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+
+
 def amount_text(metric: str, number: int, units: str = "binary") -> str:
     """
     `number` of a metric, by the end of its name: bytes, microseconds or a count.

@@ -11,7 +11,8 @@ from iostats.base.errors import IostatsError, one_line
 from iostats.collector.sources import EventSource
 from iostats.events.event import Event, from_json
 from iostats.site.events.connections import UNCLEAR
-from iostats.wire import auth, client, protocol
+from iostats.wire import auth, protocol
+from iostats.wire.site_servers import site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class SiteSource(EventSource):
                  every_s: float = _ASK_EVERY_S) -> None:
         """NotDelivered, or StateError, where this process cannot authenticate itself."""
         super().__init__(node)
-        self._config, self._say, self._said, self._every_s = config, say, "", every_s
+        self._say, self._said, self._every_s = say, "", every_s
+        self._site = site_servers(config)
         self._status: dict[str, Any] = {}
         self._servers: dict[str, dict[str, Any]] = {}
         self._status_at = -_STATUS_EVERY_S
@@ -81,9 +83,9 @@ class SiteSource(EventSource):
         return more
 
     def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        host, port = client.site_server(self._config)
-        found = client.call(host, port, protocol.SITE, self._signs, self.node, method, params,
-                            _WITHIN_S, _LONGEST)
+        if self._site.may_look_back():
+            self._site.look_back(self._signs, self.node, _WITHIN_S)
+        found = self._site.call(self._signs, self.node, method, params, _WITHIN_S, _LONGEST)
         if not isinstance(found, dict):
             raise IostatsError(f"the site's server answers `{method}` in another form; use one "
                                f"release of iostats here and there")

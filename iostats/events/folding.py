@@ -62,6 +62,7 @@ class Folder:
         lines: lines of Lustre and LNet taken.
         skipped: lines that the kernel says it did not print.
         activated: {target that was deactivated: when it was activated, s since 1970}.
+        windows: the Windows that are open, and how much there is room for.
         replaced: [(target, s since 1970)] of storage servers that came back; the caller clears it.
     """
 
@@ -78,7 +79,7 @@ class Folder:
         self._shapes: dict[tuple[bytes, bytes], Shape] = {}
         self._kinds: dict[bytes, str] = {}              # of shapes, for a window that is full
         self._full: dict[bytes, tuple[int, Fold, str]] = {}     # shape -> (window, Fold, label)
-        self._windows = Windows(most)
+        self.windows = self._windows = Windows(most)
         self._changed: list[Fold] = []
         self._last: dict[str, Fold | None] = {}
         self._pieces = Pieces()

@@ -179,6 +179,11 @@ class Gathering:
                     return False                        # what was found is told first
         return False
 
+    def keep_at_most(self, most: int) -> None:
+        """Another [events] max_kept, from now on."""
+        self._most = most
+        self._folder.windows.most = most
+
     def close(self) -> None:
         """Close the log; the state is as told() left it."""
         if self._log is not None:

@@ -27,6 +27,11 @@ Attributes:
 """
 
 HEALTHY, LOG_LOST, EVENTS_DROPPED = "healthy", "log_lost", "events_dropped"
+# Of `iostats ldms run`: no storage server tells them.
+AGGREGATOR_DOWN, SAMPLER_DOWN = "aggregator_down", "sampler_down"
+LDMSD_RESTARTED, PRODUCERS_MOVED = "ldmsd_restarted", "producers_moved"
+DESCRIPTION_VALID, COMMAND_REFUSED = "description_valid", "command_refused"
+NOT_DESCRIBED, CORRECTED, ETCD_AWAY = "not_described", "corrected", "etcd_away"
 
 KINDS = {
     kernel_log.EVICTED: Kind(
@@ -95,5 +100,35 @@ KINDS = {
     EVENTS_DROPPED: Kind(
         WARNING, "There were more events at once than are kept; these are only counted",
         "A flood: one cause, many messages", "Look at the events of the same time"),
+    AGGREGATOR_DOWN: Kind(
+        CRITICAL, "An aggregator of LDMS does not answer.  Its producers run on the others of its "
+        "group, if there are any",
+        "Its ldmsd or its host is down, hangs, or can't be reached",
+        "Its host and its log; `iostats ldms status` shows where its producers run"),
+    SAMPLER_DOWN: Kind(
+        WARNING, "A sampler of LDMS does not answer, or many; their metric sets are not collected",
+        "The node is down, or its ldmsd is", "Is the node up?  If so: ldmsd's log there"),
+    LDMSD_RESTARTED: Kind(
+        INFO, "An ldmsd began anew, and was told all again", "It was restarted, or crashed",
+        "Nothing for one; again and again: its log"),
+    PRODUCERS_MOVED: Kind(
+        INFO, "Producers, or metric sets, run on another aggregator than before",
+        "An aggregator failed or is back, or the description is another", "Nothing"),
+    DESCRIPTION_VALID: Kind(
+        INFO, "A description of the monitoring is valid from now on", "`iostats ldms load`, or "
+        "`rollback`", "Nothing"),
+    COMMAND_REFUSED: Kind(
+        WARNING, "An ldmsd did not carry out a command; something is not as it is described",
+        "The message has its answer", "`iostats ldms status` has what is missing; ldmsd's log"),
+    NOT_DESCRIBED: Kind(
+        INFO, "Something runs in an ldmsd that is not in the description; it is left alone",
+        "It was configured by hand, or by its own file", "Describe it, or remove it"),
+    CORRECTED: Kind(
+        INFO, "Something was changed in an ldmsd by hand, and is as it is described again",
+        "A command that is not ours", "Change the description: `iostats ldms load`"),
+    ETCD_AWAY: Kind(
+        CRITICAL, "An instance of `iostats ldms run` can't ask etcd: no member answers, or they "
+        "have no quorum.  LDMS' daemons are left as they are",
+        "etcd's members, or the network, are down", "`etcdctl endpoint status --cluster`"),
 }
 CAUSES = ("", "silent", "lock", "administrator", "recovery", "unknown")

@@ -30,6 +30,8 @@ A scheduler is a file with
     nodes_of(environ)          the job's node list where it has to be asked for; may be absent
     NO_LAUNCH_AT_END           no launch is possible any more once a job is being ended
     LAUNCHES_BY_SHELL          the launcher hands its command to a shell
+    HOOKS_ON_FIRST_NODE        prolog and epilog run on a job's first node alone, so that the others
+                               don't know of it; may be absent: they run on all
     PASSES_ENVIRONMENT         the launcher takes the environment along; may be absent: it does not
     ON_EACH_NODE               command, for people, that runs another one on all nodes of a job; may
                                be absent

@@ -42,6 +42,7 @@ JOB_ID_FORM = r"[1-9]\d{0,9}"
 COMMAND, COMMAND_RANK = "qacct", 20
 NO_LAUNCH_AT_END = False
 LAUNCHES_BY_SHELL = False
+HOOKS_ON_FIRST_NODE = True
 FACTS_COME_LATE = True                   # accounting_flush_time, 15 s unless the site says more
 
 _LIST = ["qstat", "-g", "t", "-xml", "-u", "*"]

@@ -41,6 +41,14 @@ class _NotOurs(Exception):
     """The program on this port is not the server that we want; the text says why."""
 
 
+class _Silent(_NotOurs):
+    """It said nothing in time: another program, or the server, which hangs."""
+
+
+class SilentPort(OSError):
+    """A program on the port, perhaps our server, did not answer in time."""
+
+
 class Refused(NotDelivered):
     """
     The server refused the message: trying again would not help.
@@ -60,6 +68,10 @@ class OtherServer(NotDelivered):
     """What answers there is not the server that was expected."""
 
 
+class CannotKeep(NotDelivered):
+    """The server is there, and cannot keep what it gets; trying again later may help."""
+
+
 def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
     """(host, port or None) of HOST, HOST:PORT, [IPv6] or [IPv6]:PORT; UsageError says `where`."""
     if text.startswith("["):
@@ -72,14 +84,6 @@ def split_server(text: str, where: str = "--server") -> tuple[str, int | None]:
     if not host or (port and not (port.isdigit() and 0 < int(port) < 65536)):
         raise UsageError(f"{where}: expected HOST or HOST:PORT, got {text!r}")
     return host, int(port) if port else None
-
-
-def site_server(config: Mapping[str, Any]) -> tuple[str, int]:
-    """(host, port) of the site's server, by site.cfg; UsageError, or NotDelivered without one."""
-    if not config["site.host"]:
-        raise NotDelivered("no site server is named ([site] host in site.cfg)")
-    host, port = split_server(config["site.host"], "[site] host")
-    return host, port or config["site.port"]
 
 
 def deliver(report: dict[str, Any], server: str, secret_path: str | None, config: Mapping[str, Any],
@@ -185,7 +189,8 @@ def _try_ports(report: dict[str, Any], host: str, ports: Sequence[int], job: str
 
 def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], node: str,
          method: str, params: Params, within_s: float | None = None, longest: int = _LONGEST_ANSWER,
-         learn: Callable[[float], object] = lambda clock_ahead_s: None) -> Any:
+         learn: Callable[[float], object] = lambda clock_ahead_s: None,
+         hello_within_s: float | None = None) -> Any:
     """
     The result of `method` of the server `name` (a job's id, or wire.SITE) on `port`, in one try.
 
@@ -193,11 +198,13 @@ def call(host: str, port: int, name: str, signs: Sequence[auth.Credentials], nod
     `signs`: auth.client_credentials(...); `within_s`: from the connection to the answer, default
     10 (the resolver and munged have timeouts of their own); `longest`: bytes of the answer's body;
     `learn`: gets the seconds that this clock is ahead of the server's, once `hello` has shown
-    them.  For the method `report` clock_ahead_s is filled in; for `hello` nothing else is called.
+    them; `hello_within_s`: until then, where that is to be less.  For the method `report`
+    clock_ahead_s is filled in; for `hello` nothing else is called.
     Raises Refused where the server refused, and another NotDelivered where it was not reached.
     """
     try:
-        return _asked(host, port, name, signs, node, method, params, within_s, longest, learn)
+        return _asked(host, port, name, signs, node, method, params, within_s, longest, learn,
+                      hello_within_s)
     except _NotOurs as error:
         raise OtherServer(f"{host}:{port}: expected {wire_protocol.server_of(name)}: "
                           f"{error}") from None
@@ -211,12 +218,15 @@ def server_at(host: str, port: int, name: str, signs: Sequence[auth.Credentials]
     """
     (the result of `hello`, the one of `signs` that authenticated it or None) of a port.
 
-    {} for a program that is no server of ours.  Raises OSError without an answer.
+    {} for a program that is no server of ours.  Raises OSError without an answer: SilentPort where
+    something has the port.
     """
     until = time.monotonic() + _REPLY_WITHIN_S
     with connect(host, port, until) as connection:
         try:
             return _Conversation(connection, host, port, name, signs, node, until).hello()
+        except _Silent as error:
+            raise SilentPort(str(error)) from None
         except (_NotOurs, ValueError):
             return {}, None
 
@@ -224,11 +234,14 @@ def server_at(host: str, port: int, name: str, signs: Sequence[auth.Credentials]
 def _asked(host: str, port: int, name: str, signs: Sequence[auth.Credentials], node: str,
            method: str, params: Params, within_s: float | None = None,
            longest: int = _LONGEST_ANSWER,
-           learn: Callable[[float], object] = lambda clock_ahead_s: None) -> Any:
-    until = time.monotonic() + (_REPLY_WITHIN_S if within_s is None else within_s)
-    with connect(host, port, until) as connection:
-        return _Conversation(connection, host, port, name, signs, node, until,
-                             longest, learn).ask(method, params)
+           learn: Callable[[float], object] = lambda clock_ahead_s: None,
+           hello_within_s: float | None = None) -> Any:
+    now = time.monotonic()
+    until = now + (_REPLY_WITHIN_S if within_s is None else within_s)
+    at_first = until if hello_within_s is None else min(until, now + hello_within_s)
+    with connect(host, port, at_first) as connection:
+        return _Conversation(connection, host, port, name, signs, node, at_first,
+                             longest, learn).ask(method, params, until)
 
 
 def connect(host: str, port: int, until: float) -> socket.socket:
@@ -266,9 +279,10 @@ class _Conversation:
         # One deadline for the whole conversation, also for an answer that trickles.
         self._until, self._longest, self._learn = until, longest, learn
 
-    def ask(self, method: str, params: Params) -> Any:
-        """Call `hello`, then `method`; the server's result."""
+    def ask(self, method: str, params: Params, until: float) -> Any:
+        """Call `hello`, then `method`, for which there is time until `until`; its result."""
         hello, proved = self.hello()
+        self._until = until
         if hello["job"] != self._name:
             raise _NotOurs(f"the server of job {str(hello['job'])[:40]!r}")
         if not proved:
@@ -329,8 +343,8 @@ class _Conversation:
                               error.get("code") if is_form else None)
             if is_form and error.get("code") == wire_protocol.INTERNAL_ERROR:
                 # Its `hello` was authenticated; what fails now may also keep it from signing.
-                raise NotDelivered(f"{self._host}: the server cannot keep what it gets: "
-                                   f"{one_line(str(message))[:400]}")
+                raise CannotKeep(f"{self._host}: the server cannot keep what it gets: "
+                                 f"{one_line(str(message))[:400]}")
             raise _NotOurs(str(message))
         return answer.get("result"), is_proved
 
@@ -368,7 +382,7 @@ class _Conversation:
         try:
             part = self._connection.recv(65536)
         except socket.timeout:
-            raise _NotOurs("the program on the port does not answer") from None
+            raise _Silent("the program on the port does not answer") from None
         if not part:
             raise ConnectionError("it closed the connection")
         self._buffer += part

@@ -166,7 +166,7 @@ def _one(body: bytes, methods: Mapping[str, Method], context: Any,
             _check_keys(raw)
         params = method.fast_decode(raw) if method.fast_decode else None
         if params is None:
-            params = _params(raw, method.params)
+            params = decoded_params(raw, method.params)
         result = method.function(params, context)
         if isinstance(result, GeneratorType):
             result = yield from result
@@ -200,7 +200,7 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
                                         f"twice")
 
 
-def _params(raw: bytes, kind: Any) -> Any:
+def decoded_params(raw: bytes, kind: Any) -> Any:
     """The params as `kind`; otherwise WireError -32602, which says what was expected."""
     try:
         if kind is None:

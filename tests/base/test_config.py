@@ -250,8 +250,8 @@ def test_a_label_may_be_in_any_language(tmp_path):
 
 @pytest.mark.parametrize("text, message", [
     ("[sever]\n", ":1: expected one of the sections node server batch run site harvest events "
-                  "clients collector secret report ganglia influxdb prometheus syslog labels relay "
-                  "relay_from, got '[sever]'"),
+                  "clients collector etcd ldms web secret report advice ganglia influxdb "
+                  "prometheus syslog labels advice_text relay relay_from, got '[sever]'"),
     ("[server]\ndealine = 60\n",
      ":2: [server] has no key 'dealine'; it has: host port_first port_last"),
     ("[server]\ndeadline = soon\n",

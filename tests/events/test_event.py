@@ -30,9 +30,11 @@ EVICTED = made("a-boot", "oss1", ("log", "evicted"), "evicted", 1_795_333_379.25
                skipped=23, message="scratch-OST0003: haven't heard from client")
 
 
-def test_the_kinds_are_those_of_the_log_and_three_of_ours():
-    assert {*kernel_log.KINDS, "healthy", "log_lost", "events_dropped"} - {"deactivated"} == set(
-        KINDS)
+def test_the_kinds_are_those_of_the_log_three_of_ours_and_those_of_ldms():
+    of_ldms = {"aggregator_down", "sampler_down", "ldmsd_restarted", "producers_moved",
+               "description_valid", "command_refused", "not_described", "corrected", "etcd_away"}
+    assert {*kernel_log.KINDS, "healthy", "log_lost", "events_dropped",
+            *of_ldms} - {"deactivated"} == set(KINDS)
     for kind in KINDS.values():
         assert 0 <= kind.severity < len(SEVERITIES)
         assert all(text and not text.endswith(".") for text in kind[1:])

@@ -1,6 +1,6 @@
 """
-The Grafana dashboard: each of its queries is asked of a real VictoriaMetrics that has what our
-sinks wrote, and has to give the numbers that were worked out by hand.
+The Grafana dashboard: each of its queries is asked of a real VictoriaMetrics and a real Prometheus
+that have what our sinks wrote, and has to give the numbers that were worked out by hand.
 
     4711, alice, physics, on snake     writes 2300 bytes in 23 requests a sweep to OST0000 of
                                        scratch, and opens 10 files
@@ -20,6 +20,7 @@ A sweep is 20 s; there are 7 of them, so what was gained is 6 times that, in 120
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 import types
 import urllib.request
@@ -27,8 +28,20 @@ import urllib.request
 import pytest
 from client_desk import Names, totals_of
 from event_desk import an_event
-from sink_desk import EVERY_S, Said, Site, Victoria, config_of, get, now_slot, query, sent, swept
-from test_prometheus import asked, opened, scraping  # noqa: F401
+from sink_desk import (
+    EVERY_S,
+    Said,
+    Site,
+    Victoria,
+    config_of,
+    free_port,
+    get,
+    now_slot,
+    query,
+    sent,
+    swept,
+)
+from test_prometheus import PROMETHEUS, PROMTOOL, asked, opened, scraping  # noqa: F401
 from trees import ROOT
 
 from iostats.sinks import influxdb
@@ -41,7 +54,8 @@ QUERIES = [(title, one["refId"], one["expr"]) for title, panel in PANELS.items()
            for one in panel.get("targets", ())]
 OF_EVENTS = ["Events by kind", "Connections of clients", "Targets that are not up",
              "Storage servers that are not healthy"]
-WAYS = ["influxdb", "prometheus"]
+# The sink, and the database: "scraped" is a real Prometheus.
+WAYS = ["influxdb", "prometheus", pytest.param("scraped", marks=pytest.mark.prometheus)]
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
 MDT0, HOME = ("scratch", "MDT0000"), ("home", "OST0000")
 
@@ -84,13 +98,45 @@ def a_site(began=None):
     return site
 
 
+class Scraped:
+    """A real Prometheus that has pages of ours as if it had scraped them; data in `directory`."""
+
+    def __init__(self, directory, pages):
+        """`pages`: {time: text}."""
+        if not PROMETHEUS or not PROMTOOL:
+            pytest.skip("needs Debian's prometheus")
+        lines = [f"{line} {at}" for at, text in pages.items() for line in text.splitlines()
+                 if not line.startswith("#")]
+        (directory / "pages").write_text("\n".join([*lines, "# EOF\n"]))
+        (directory / "prometheus.yml").touch()
+        subprocess.run([PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", directory / "pages",
+                        directory / "data"], check=True, stdout=subprocess.DEVNULL)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = subprocess.Popen(
+            [PROMETHEUS, f"--config.file={directory}/prometheus.yml",
+             f"--storage.tsdb.path={directory}/data", "--storage.tsdb.retention.time=100y",
+             f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        asked(self.url, "vector(23)")
+
+    def query(self, text, at):
+        """As of Victoria."""
+        return query(self.url, text, at)
+
+    def stop(self):
+        """End it."""
+        self.process.terminate()
+        self.process.wait(20)
+
+
 @pytest.fixture(scope="module", params=WAYS)
 def filled(request, tmp_path_factory):
-    """(a VictoriaMetrics, the time of the last sweep): written to, or as if it had scraped."""
-    victoria, site = Victoria(tmp_path_factory.mktemp("victoria")), a_site()
-    directory = tmp_path_factory.mktemp("spool")
-    if request.param == "influxdb":
-        sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
+    """(WAY, database, the time of the last sweep): written to, or as if it had scraped."""
+    way, site, directory = request.param, a_site(), tmp_path_factory.mktemp("spool")
+    if way == "influxdb":
+        database = Victoria(tmp_path_factory.mktemp("victoria"))
+        sink = influxdb.make(config_of(influxdb_url=database.url, influxdb_by_target="yes",
                                        influxdb_by_node="yes", influxdb_spool_dir=directory),
                              Said(), time.time)
         swept(sink, site, *map(entries, range(1, 8)))
@@ -99,23 +145,32 @@ def filled(request, tmp_path_factory):
         from iostats.sinks import prometheus
         sink = prometheus.make(config_of(prometheus_listen="127.0.0.1:0", prometheus_max_nodes=23,
                                          prometheus_by_target="yes"), Said(), time.time)
-        sink.clock = lambda: site.slot + 7
+        sink.clock, pages = lambda: site.slot + 7, {}
         for number in range(1, 8):
             swept(sink, site, entries(number))
-            with urllib.request.urlopen(urllib.request.Request(
-                    f"{victoria.url}/api/v1/import/prometheus?timestamp={site.slot * 1000}"
-                    f"&extra_label=job=scraped", data=sink.page()[0], method="POST")) as answer:
-                assert 204 == answer.status
-    get(f"{victoria.url}/internal/force_flush")
+            pages[site.slot] = sink.page()[0].decode()
+        if way == "scraped":
+            database = Scraped(directory, pages)
+        else:
+            database = Victoria(tmp_path_factory.mktemp("victoria"))
+            for at, text in pages.items():
+                with urllib.request.urlopen(urllib.request.Request(
+                        f"{database.url}/api/v1/import/prometheus?timestamp={at * 1000}"
+                        f"&extra_label=job=scraped", data=text.encode(), method="POST")) as answer:
+                    assert 204 == answer.status
+    if way != "scraped":
+        get(f"{database.url}/internal/force_flush")
     sink.close()
-    yield request.param, victoria, site.slot
-    victoria.stop()
+    yield way, database, site.slot
+    database.stop()
 
 
-def as_grafana(text, job=".*", fs=".*", cluster=".*", node=".*", window=f"{6 * EVERY_S}s"):
+def as_grafana(text, job=".*", fs=".*", cluster=".*", node=".*", user=".*", top="10",
+               window=f"{6 * EVERY_S}s"):
     """The query with its variables in place."""
     for name, value in (("__rate_interval", f"{2 * EVERY_S}s"), ("__range", window),
-                        ("cluster", cluster), ("fs", fs), ("job", job), ("node", node)):
+                        ("cluster", cluster), ("fs", fs), ("job", job), ("node", node),
+                        ("user", user), ("top", top)):
         text = text.replace(f"${{{name}}}", value).replace(f"${name}", value)
     assert "$" not in text.replace('"$1"', "")
     return text
@@ -133,6 +188,8 @@ def answer(filled, title, ref="A", **chosen):
 @pytest.mark.parametrize("title, ref, expected", [
     ("Written", "A", {(): 6 * 2300}),
     ("Read", "A", {(): 6 * (4100 + 3700)}),
+    ("Write rate by file system", "A", {("scratch",): 115}),
+    ("Read rate by file system", "A", {("scratch",): 205, ("home",): 185}),
     ("Write rate by job", "A", {("4711", "alice"): 115}),
     ("Read rate by job", "A", {("53", "bob"): 205 + 185}),
     ("Operations by job", "A", {("4711", "alice"): 0.5, ("(unattributed)",): 0.5}),
@@ -170,13 +227,19 @@ def test_the_variables_choose(filled):
     assert {("node2",): 95} == answer(filled, "Read rate by node", fs="home")
     assert {("node1",): 68} == answer(filled, "Write rate by node", node="node1|other")
     assert {("node2",): 0} == answer(filled, "Write rate by node", node="node2")
+    assert {("53", "bob"): 390} == answer(filled, "Read rate by job", user="bo.")
+    assert {} == answer(filled, "Write rate by user", user="bob")
+    assert {("scratch",): 205} == answer(filled, "Read rate by file system", fs="scratch")
+    # alice has opened and renamed as often as others have asked for attributes.
+    assert 2 == len(answer(filled, "Operations by job"))
+    assert 1 == len(answer(filled, "Operations by job", top="1"))
 
 
 @pytest.mark.victoria
 def test_the_age_of_the_last_sweep_is_shown_with_prometheus(filled):
     """The age of the last sweep; the database of InfluxDB's sink does not have it."""
     way, *_ = filled
-    expected = {(): 7} if way == "prometheus" else {}
+    expected = {} if way == "influxdb" else {(): 7}
     assert expected == answer(filled, "Seconds since the last sweep")
 
 
@@ -303,8 +366,9 @@ def test_bytes_and_their_rates_are_in_the_same_units():
     """Grafana's bytes and binBps are of 1024; its Bps would be of 1000."""
     assert {"Written": "bytes", "Read": "bytes", "Write rate by job": "binBps",
             "Read rate by job": "binBps", "Rate by target": "binBps",
-            "Write rate by user": "binBps", "Top jobs": "bytes", "Write rate by node": "binBps",
-            "Read rate by node": "binBps", "Top nodes": "bytes"} == {
+            "Write rate by user": "binBps", "Write rate by file system": "binBps",
+            "Read rate by file system": "binBps", "Write rate by node": "binBps",
+            "Top jobs": "bytes", "Read rate by node": "binBps", "Top nodes": "bytes"} == {
         title: unit for title, panel in PANELS.items() if panel["type"] != "row"
         for unit in [panel["fieldConfig"]["defaults"]["unit"]] if unit[-1] in "sp" and unit not in (
             "s", "ops")}

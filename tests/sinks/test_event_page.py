@@ -9,7 +9,7 @@ from event_desk import an_event
 
 from iostats.events.kinds import KINDS
 from iostats.sinks.prometheus.event_page import MOST_FILE_SYSTEMS, EventCounts
-from iostats.sinks.prometheus.page import page_of
+from iostats.sinks.prometheus.metrics_server import page_of
 from iostats.site.events.followers import Change
 
 NOW = 1795333379.25

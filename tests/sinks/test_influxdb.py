@@ -423,11 +423,13 @@ def test_a_full_spool_drops_the_oldest_points_and_says_so(answering, opened, opt
         kept(sink)
         assert number_of(sink, "iostats_influxdb_spooled_bytes") <= 65536
     assert 1 == len([text for text in opened.said if "is full" in text])
+    until(lambda: number_of(sink, "iostats_influxdb_failures"), what="a failed write")
     database.answers.clear()
     sent(sink)
     newest = f"{site.slot * 1000}"
     assert any(line.endswith(newest) for _, _, lines in database.writes for line in lines)
-    assert re.search(r"accepts points again, after \d+ s, \d+ points were dropped", opened.said[-1])
+    until(lambda: re.search(r"accepts points again, after \d+ s, \d+ points were dropped",
+                            opened.said[-1]), what="that points are accepted again")
 
 
 def test_a_disk_that_is_full_keeps_points_in_memory(answering, opened, options, site, at_once,

@@ -143,5 +143,6 @@ def test_a_section_of_no_sink_is_found_by_config_check(copy, tmp_path):
     (tmp_path / "site.cfg").write_text("[gains]\npath = /tmp\n")
     done = run(copy, "-m", "iostats", "config", "--check", "--config", tmp_path / "site.cfg")
     assert (f"iostats: {tmp_path}/site.cfg:2: expected one of the sections node server batch run "
-            "site harvest events clients collector secret report ganglia influxdb prometheus "
-            "sweeplog syslog labels relay relay_from, got '[gains]'\n") == done.stderr
+            "site harvest events clients collector etcd ldms web secret report advice ganglia "
+            "influxdb prometheus sweeplog syslog labels advice_text relay relay_from, got "
+            "'[gains]'\n") == done.stderr

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from iostats.sinks.nodes import NodeCounter
 from iostats.sinks.prometheus.node_page import node_families
-from iostats.sinks.prometheus.page import page_of
+from iostats.sinks.prometheus.metrics_server import page_of
 
 
 def samples(*counters):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sink_desk import Site
 
 from iostats.sinks.prometheus import page
+from iostats.sinks.prometheus.metrics_server import page_of
 
 MDT0, NOON = ("scratch", "MDT0000"), 1_795_176_000
 
@@ -41,7 +42,7 @@ def test_every_id_is_one_label_that_can_be_read_back(job):
     """By prometheus_client's own reader; no id breaks the page or is another's."""
     from prometheus_client.parser import text_string_to_metric_families
     amounts = amounts_of(10, {MDT0: {job: {"open": 23}}})
-    text = page.page_of(page.job_families(amounts, {})).decode()
+    text = page_of(page.job_families(amounts, {})).decode()
     [sample] = [sample for family in text_string_to_metric_families(text)
                 for sample in family.samples if sample.name == "lustre_job_stats_total"]
     expected = job.encode("utf-8", "backslashreplace").decode()

@@ -26,7 +26,7 @@ from iostats.base.errors import ConfigError
 from iostats.server import http_server
 from iostats.sinks import Number, prometheus
 from iostats.sinks.prometheus.event_page import EVENT_FAMILIES
-from iostats.sinks.prometheus.exporter import MetricsServer
+from iostats.sinks.prometheus.metrics_server import MetricsServer
 from iostats.site.clients.rates import ClientSweep
 
 OST0, OST1 = ("scratch", "OST0000"), ("scratch", "OST0001")
@@ -378,7 +378,8 @@ def test_clients_that_do_not_read_their_page_keep_no_others_out(monkeypatch):
     """
     monkeypatch.setattr(http_server, "MAX_UNREAD_PAGE_BYTES", 2 << 20)
     page = b"# " + b"x" * (1 << 20) + b"\niostats_jobs 23\n"
-    server = MetricsServer(("127.0.0.1", 0), lambda: (page, page), config_of())
+    server = MetricsServer(lambda: (page, page),
+                           config_of(prometheus_listen="127.0.0.1:0"))
     slow = []
     for _ in range(64):
         one = socket.socket()

@@ -51,7 +51,7 @@ log = logging.getLogger("iostats")
 
 AGAIN_S = (1.0, 60.0)               # the first and the longest pause after a failure
 SAY_AGAIN_S = 3600.0
-_POINTS_AT_ONCE = 5000              # what InfluxDB recomfixs
+_POINTS_AT_ONCE = 5000              # what InfluxDB recommends
 _SWEEPS_WAITING = 8                 # for the thread that writes them to the directory
 _PROBES = 64                        # to find the points that a database does not take
 

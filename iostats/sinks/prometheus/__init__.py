@@ -4,7 +4,8 @@ Prometheus: GET /metrics on an address of its own, with the names that dashboard
     page        which jobs are on the page, and their amounts as prometheus_client's families
     node_page   the same of nodes
     event_page  events, and how storage servers stand
-    exporter    the sink: the page after each sweep, and its HTTP server
+    exporter    the sink: the page after each sweep
+    metrics_server  its HTTP server, which others use as well
 
 The page is made after each sweep, and is the same until the next.
 """

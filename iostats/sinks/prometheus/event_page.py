@@ -23,7 +23,7 @@ from __future__ import annotations
 import threading
 
 from iostats.events.kinds import EVENTS_DROPPED, KINDS, SEVERITIES
-from iostats.sinks.prometheus.page import utf8
+from iostats.sinks.prometheus.metrics_server import utf8
 from iostats.site.events.tellers import LATE_PAUSES, LATE_S
 
 TYPE_CHECKING = False

@@ -8,15 +8,13 @@ import asyncio
 import collections
 import gzip
 import logging
-import threading
 
-from iostats.base.errors import ConfigError
-from iostats.server.http_server import HttpLimits, HttpServer, bound_socket
 from iostats.sinks import Number
 from iostats.sinks.gains import job_of
 from iostats.sinks.nodes import NodeCounters, of_sweep
-from iostats.sinks.prometheus import MOST_CONNECTIONS, NAME, NUMBERS
+from iostats.sinks.prometheus import MOST_CONNECTIONS, NUMBERS
 from iostats.sinks.prometheus.event_page import EventCounts
+from iostats.sinks.prometheus.metrics_server import MetricsServer, page_of, utf8
 from iostats.sinks.prometheus.node_page import node_families
 from iostats.sinks.prometheus.page import (
     AGE,
@@ -25,8 +23,6 @@ from iostats.sinks.prometheus.page import (
     SWEEP,
     Amounts,
     job_families,
-    page_of,
-    utf8,
 )
 
 TYPE_CHECKING = False
@@ -41,19 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("iostats")
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STALE_SWEEPS, _STALE_S = 5, 300.0      # older totals are not shown
 _LATE_S = 5.0
-
-
-def address_of(config: Config) -> tuple[str, int]:
-    """(host, port) of [prometheus] listen; ConfigError."""
-    host, colon, port = config["prometheus.listen"].rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: expected "
-                          f"HOST:PORT such as 127.0.0.1:9464, got "
-                          f"'{config['prometheus.listen']}'")
-    return host.strip("[]"), int(port)
 
 
 AgentSweep = collections.namedtuple("AgentSweep", "has_sent slot every")
@@ -86,7 +71,7 @@ class Prometheus:
         self._swept: float | None = None
         self._served: tuple[bytes | None, bytes] = None, b""
         self._agents: dict[str, AgentSweep] = {}
-        self._http = MetricsServer(address_of(config), self.page, config)
+        self._http = MetricsServer(self.page, config)
         self.address = self._http.address
 
     def sweep(self, sweep: SiteSweep, harvest: Harvest) -> None:
@@ -188,49 +173,3 @@ class Prometheus:
         if self.walking is not None:
             self.walking.cancel()
         self._http.close()
-
-
-class MetricsServer:
-    """
-    The page by the one HTTP server that there is, in a thread and an event loop of its own: what
-    is asked for here delays no report.
-
-    Attributes:
-        address: (host, port) that it listens on.
-        http, loop: the server, and the event loop that it runs in.
-    """
-
-    def __init__(self, address: tuple[str, int], page: Callable[[], tuple[bytes, bytes]],
-                 config: Config) -> None:
-        try:
-            self._socket = bound_socket(*address)
-        except OSError as error:
-            raise ConfigError(f"{config.origin['prometheus.listen']}: [prometheus] listen: cannot "
-                              f"listen on {config['prometheus.listen']}: {error.strerror}; is "
-                              f"another exporter there?") from None
-        self.address = self._socket.getsockname()[:2]
-        self._page, self.loop = page, asyncio.new_event_loop()
-        self.http = HttpServer(HttpLimits.of(config)._replace(connections=MOST_CONNECTIONS))
-        self.http.pages["/metrics"] = self._answer
-        self._listens = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(self.http.listen_at(self._socket))
-        self._listens.set()
-        self.loop.run_forever()
-        self.loop.close()
-
-    def _answer(self, packed: bool) -> tuple[str, bytes]:
-        encoding = "Content-Encoding: gzip\r\n" if packed else ""
-        return f"Content-Type: {CONTENT_TYPE}\r\n{encoding}", self._page()[packed]
-
-    def close(self) -> None:
-        def end() -> None:
-            self.http.close()
-            self.loop.call_later(0, self.loop.stop)     # when the connections are closed
-        if self._listens.wait(2.0):
-            self.loop.call_soon_threadsafe(end)
-            self._thread.join(2.0)

@@ -18,7 +18,7 @@ A counter has a line from the beginning, also at 0, so that its first increase i
 from __future__ import annotations
 
 from iostats.load.amounts import CLIENT_METRICS
-from iostats.sinks.prometheus.page import utf8
+from iostats.sinks.prometheus.metrics_server import utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ import heapq
 
 from iostats.lustre.metrics import is_operation, is_transfer
 from iostats.sinks.gains import BYTES, OTHERS, UNATTRIBUTED, JobLabels, Tally
+from iostats.sinks.prometheus.metrics_server import utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,24 +166,6 @@ def _sum(array: Any) -> Any:
     return array.sum() if hasattr(array, "sum") else array
 
 
-class _Families:
-    """What prometheus_client asks for the metrics of a page: a collector."""
-
-    def __init__(self, families: list[Any]) -> None:
-        self._families = families
-
-    def collect(self) -> list[Any]:
-        return self._families
-
-
-def page_of(families: list[Any]) -> bytes:
-    """The page of prometheus_client's families, bytes."""
-    from prometheus_client import CollectorRegistry, generate_latest
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(families))
-    return generate_latest(registry)
-
-
 def job_families(amounts: Amounts, jobs: Mapping[str, JobLabels],
                  silent: Collection[Key] = ()) -> list[Any]:
     """
@@ -219,8 +202,3 @@ def job_families(amounts: Amounts, jobs: Mapping[str, JobLabels],
 def _add(family: Any, labels: Sequence[str], amount: int) -> None:
     if amount:
         family.add_metric(labels, amount)
-
-
-def utf8(text: str) -> str:
-    """`text` without halves of characters, which are no UTF-8."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

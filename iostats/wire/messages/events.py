@@ -75,6 +75,8 @@ class EventsHead(msgspec.Struct, kw_only=True):
         events: up to MOST_EVENTS, times by the agent's clock; of whatever node, it is this one's.
         dropped: events that went for lack of room since the message before.
         status: None: as the message before said.
+        is_server: whether `node` is a storage server that says how it stands; else it is another
+            machine that has only events, such as one with `iostats ldms run`.
     """
 
     protocol: int
@@ -87,6 +89,7 @@ class EventsHead(msgspec.Struct, kw_only=True):
     events: Annotated[list[ReportedEvent], msgspec.Meta(max_length=MOST_EVENTS)]
     dropped: Count = 0
     status: Optional[ServerStatus] = None
+    is_server: bool = True
 
 
 ReceivedEvents = namedtuple("ReceivedEvents", "head made events")

@@ -2,6 +2,7 @@
 The params of the method `report`: what one node did, as docs/wire.md has it; and their checks.
 """
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Annotated, Optional
 
@@ -61,6 +62,14 @@ class ReportedSeries(msgspec.Struct):
                              f"{len(self.write_bytes)} and {len(self.operations)}")
 
 
+class ReportedIdle(msgspec.Struct):
+    """What a node has done on one file system while no job was there."""
+
+    seconds: Annotated[float, msgspec.Meta(ge=1, le=_MOST_SECONDS)]
+    values: Annotated[dict[Name, Annotated[float, msgspec.Meta(ge=0, le=2**63)]],
+                      msgspec.Meta(max_length=1000)] = {}
+
+
 class ReportedEvent(msgspec.Struct, kw_only=True):
     """What went wrong on a machine, as events/event.py has it; times by the sender's clock."""
 
@@ -110,6 +119,7 @@ class NodeReport(msgspec.Struct):
     events: Optional[Annotated[list[ReportedEvent], msgspec.Meta(max_length=MOST_EVENTS)]] = None
     events_dropped: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     events_unseen: _Why = ""
+    idle: Annotated[dict[Name, ReportedIdle], msgspec.Meta(max_length=1000)] = {}
 
 
 def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -> None:
@@ -128,8 +138,9 @@ def check_report(report: NodeReport, sender: str, job: str, metrics: set[str]) -
                         "the report is of another job or node than its header")
     # All at once first: they are nearly always known.
     deltas = () if isinstance(report.deltas, KnownShape) else report.deltas
-    values_of_all = [delta.values for delta in chain(deltas, *[
+    values_of_all: list[Mapping[str, float]] = [delta.values for delta in chain(deltas, *[
         phase.deltas for phase in report.phases]) if delta.values]
+    values_of_all += [one.values for one in report.idle.values() if one.values]
     if not metrics.issuperset(chain.from_iterable(values_of_all)):
         for values in values_of_all:
             new = values.keys() - metrics

@@ -96,6 +96,17 @@ class SumsState(_Array):
         _check_sums(*self.values.values())
 
 
+class IdleState(_Array):
+    """What nodes do by themselves; totals/idle_io.py."""
+
+    nodes: Annotated[list[_Node], msgspec.Meta(min_length=1)]
+    ms: _Sum
+    values: _Values
+
+    def __post_init__(self) -> None:
+        _check_sums(self.ms, *self.values.values())
+
+
 class FileSystemState(msgspec.Struct):
     """The totals of one file system."""
 
@@ -110,6 +121,7 @@ class FileSystemState(msgspec.Struct):
     unspread: list[_Name]
     dirty_bytes: Optional[_Sum]
     lacking: dict[_Name, list[_Node]] = {}
+    idle: Optional[IdleState] = None
 
     def __post_init__(self) -> None:
         _check_sums(self.dirty_bytes or 0)
@@ -237,7 +249,8 @@ def _nodes_named(state: TotalsState) -> set[str]:
     for file_systems in (state.file_systems,
                          *(phase.file_systems for phase in state.phases.values())):
         for one in file_systems.values():
-            named.update(one.watched, *one.notes.values(), *one.lacking.values())
+            named.update(one.watched, *one.notes.values(), *one.lacking.values(),
+                         one.idle.nodes if one.idle else ())
             named.update(metadata.peak[1] for metadata in one.metadata.values())
     return named - {""}                        # "": no node has a peak
 

@@ -1,0 +1,104 @@
+"""
+GET /metrics on an address of its own, by the one HTTP server that there is, and a page of families.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from iostats.base.errors import ConfigError
+from iostats.server.http_server import HttpLimits, HttpServer, bound_socket
+from iostats.sinks.prometheus import MOST_CONNECTIONS, NAME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from iostats.base.config import Config
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def address_of(config: Config, option: str = "prometheus.listen") -> tuple[str, int]:
+    """(host, port) of [prometheus] listen, or of another option; ConfigError."""
+    host, colon, port = config[option].rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ConfigError(f"{_where(config, option)}: expected HOST:PORT such as 127.0.0.1:9464, "
+                          f"got '{config[option]}'")
+    return host.strip("[]"), int(port)
+
+
+def _where(config: Config, option: str) -> str:
+    section, _, key = option.partition(".")
+    return f"{config.origin[option]}: [{section}] {key}"
+
+
+class MetricsServer:
+    """
+    The page by the one HTTP server that there is, in a thread and an event loop of its own: what
+    is asked for here delays no report.
+
+    Attributes:
+        address: (host, port) that it listens on.
+        http, loop: the server, and the event loop that it runs in.
+    """
+
+    def __init__(self, page: Callable[[], tuple[bytes, bytes]], config: Config,
+                 option: str = "prometheus.listen") -> None:
+        """`option`: which one has the address; ConfigError."""
+        try:
+            self._socket = bound_socket(*address_of(config, option))
+        except OSError as error:
+            raise ConfigError(f"{_where(config, option)}: cannot listen on {config[option]}: "
+                              f"{error.strerror}; is another exporter there?") from None
+        self.address = self._socket.getsockname()[:2]
+        self._page, self.loop = page, asyncio.new_event_loop()
+        self.http = HttpServer(HttpLimits.of(config)._replace(connections=MOST_CONNECTIONS))
+        self.http.pages["/metrics"] = self._answer
+        self._listens = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self.http.listen_at(self._socket))
+        self._listens.set()
+        self.loop.run_forever()
+        self.loop.close()
+
+    def _answer(self, packed: bool) -> tuple[str, bytes]:
+        encoding = "Content-Encoding: gzip\r\n" if packed else ""
+        return f"Content-Type: {CONTENT_TYPE}\r\n{encoding}", self._page()[packed]
+
+    def close(self) -> None:
+        def end() -> None:
+            self.http.close()
+            self.loop.call_later(0, self.loop.stop)     # when the connections are closed
+        if self._listens.wait(2.0):
+            self.loop.call_soon_threadsafe(end)
+            self._thread.join(2.0)
+
+
+def page_of(families: list[Any]) -> bytes:
+    """The page of prometheus_client's families, bytes."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return generate_latest(registry)
+
+
+class _Families:
+    """What prometheus_client asks for the metrics of a page: a collector."""
+
+    def __init__(self, families: list[Any]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Any]:
+        return self._families
+
+
+def utf8(text: str) -> str:
+    """`text` without halves of characters, which are no UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
