@@ -131,8 +131,8 @@ def sweeps(config, one, other, number):
         root = os.path.join(directory, "root")
         os.symlink(one, root)
         options = site.load(config, environ={})
-        agent = storage_agent.Agent(options, root, "oss1", ("127.0.0.1", options["site.port"]), [],
-                                    sys.exit)
+        agent = storage_agent.Agent(options, root, "oss1",
+                                    [("127.0.0.1", options["site.port"])], [], sys.exit)
         agent.once()
         sys.argv[1] = root
         for at in range(int(number)):

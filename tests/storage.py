@@ -17,7 +17,8 @@ sys.path.insert(0, {str(REPOSITORY)!r})
 from iostats.storage import delivery
 from iostats.cli.node import main
 deliver, delivery.ANSWER_WITHIN_S = delivery.Delivery.deliver, 60.0
-delivery.Delivery.deliver = lambda self, until: deliver(self, max(until, time.monotonic() + 60))
+delivery.Delivery.deliver = lambda self, until, *more: deliver(
+    self, max(until, time.monotonic() + 60), *more)
 sys.exit(main())
 """
 

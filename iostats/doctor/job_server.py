@@ -38,6 +38,9 @@ def examine(given: dict[str, Any], config: Config, job: str | None, node: str) -
         try:
             hello, by = client.server_at(host, port, job,
                                            signs or [auth.Secret(job, b"none")], node)
+        except client.SilentPort as error:
+            others.append(f"port {port}: {error}")
+            continue
         except (OSError, NotDelivered) as error:
             if not isinstance(error, ConnectionRefusedError):
                 others.append(f"port {port}: {getattr(error, 'strerror', None) or error}")

@@ -14,6 +14,7 @@ from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.site import clock
 from iostats.wire import auth, client, protocol, relays, secret
 from iostats.wire.relay_auth import RelaySecret, secret_from, secret_to
+from iostats.wire.site_servers import site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,9 +47,8 @@ def _unknown(config: Config, destinations: Iterable[Destination], sources: Itera
              node: str) -> list[Check]:
     """[Check] of LNets of which no client is known, where some are of others."""
     try:
-        host, port = client.site_server(config)
         signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
-        known = client.call(host, port, protocol.SITE, signs, node, "lnets", {})
+        known = site_servers(config).call(signs, node, "lnets", {})
     except (IostatsError, OSError):
         return []                                   # other lines say why
     if not known:

@@ -27,6 +27,7 @@ from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.node import start_files
 from iostats.schedulers import commands as scheduler_commands
 from iostats.wire import auth, client, protocol
+from iostats.wire.site_servers import name_of, site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,21 +125,47 @@ def _site(config: Config, node: str) -> list[Check]:
     if not config["site.host"]:
         return []
     try:
-        host, port = client.site_server(config)
-    except UsageError as error:
+        servers = site_servers(config).servers
+    except (UsageError, NotDelivered) as error:
         return [Check(PROBLEM, "site", str(error), "iostats config --check")]
-    where, get = f"{host}:{port}", fetch(host, config["site.secret"])
     try:
         signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
     except IostatsError as error:
         if os.geteuid():
-            return [Check(NOTE, "site", f"{where}; only root reports there: {error}")]
-        return [Check(PROBLEM, "site", str(error), get)]
+            return [Check(NOTE, "site", f"{name_of(servers[0])}; only root reports there: {error}")]
+        return [Check(PROBLEM, "site", str(error), fetch(servers[0][0], config["site.secret"]))]
+    found = [_site_at(config, server, signs, node) for server in servers]
+    answer = [place for place, checks in enumerate(found) if checks[0].state == OK]
+    if not answer:                              # the others are standbys, and may well be off
+        return [*found[0], *(checks[0]._replace(state=NOTE, fix="") for checks in found[1:])]
+    if len(servers) == 1:
+        return found[0]
+    # One of several: the others are to be off.
+    first, *more = answer
+    if more:
+        return [*found[first], Check(NOTE, "site", (
+            f"{' and '.join(name_of(servers[place]) for place in answer)} answer: one alone is to "
+            f"be on, as none knows what the others are told"),
+            at(servers[more[0]][0], node, "systemctl stop iostats-site.service"))]
+    silent = "; ".join(checks[0].text for place, checks in enumerate(found) if place != first)
+    state, fix = (OK, "") if first == 0 else (NOTE, found[0][0].fix)
+    return [found[first][0]._replace(state=state, text=f"{found[first][0].text} now; {silent}",
+                                     fix=fix), *found[first][1:]]
+
+
+def _site_at(config: Config, server: tuple[str, int], signs: list[auth.Credentials],
+             node: str) -> list[Check]:
+    """[Check] of one of the site's servers; the first one says whether it is that."""
+    (host, port), where = server, name_of(server)
+    get = fetch(host, config["site.secret"])
     try:
         hello, by = client.server_at(host, port, protocol.SITE, signs, node)
     except socket.gaierror as error:
         return [Check(PROBLEM, "site", f"{where}: {error.strerror or error} ([site] host)",
                       "iostats config --check")]
+    except client.SilentPort as error:
+        return [Check(PROBLEM, "site", f"{where}: {error}",
+                      at(host, node, f"ss -ltnp sport = :{port}"))]
     except OSError as error:
         return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
                       at(host, node, "systemctl start iostats-site.service"))]

@@ -17,10 +17,13 @@ from iostats.base.private_files import read_text
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
 from iostats.doctor.storage_events import examine_events
+from iostats.doctor.storage_settings import examine_settings
 from iostats.lustre.job_tags import TagForm
+from iostats.node import identity as this_node
 from iostats.storage.delivery import HOW
 from iostats.storage.exports_look import look_at_exports
 from iostats.storage.schedule import pause_s
+from iostats.storage.settings import values_of
 from iostats.storage.targets import inspect, local_targets
 
 TYPE_CHECKING = False
@@ -43,9 +46,11 @@ def examine(config: Config, root: str) -> list[Check]:
     here = local_targets(root)
     if not here:
         return []
+    of_settings, in_force = examine_settings(config, this_node.name())
+    config.update(values_of(in_force.settings))
     wanted = config["harvest.file_systems"]
     found = [one for one in here if not wanted or one.file_system in wanted]
-    checks = [_targets(here, wanted)]
+    checks = [*of_settings, _targets(here, wanted)]
     if found:
         try:
             job_of = TagForm(config["harvest.job_id"],

@@ -6,7 +6,7 @@ The agent on a storage server: what changed in job_stats, to the site's server, 
                  server
 
 schedule.py says when.  The agent itself keeps no totals.  events.py tells what went wrong, in
-threads of its own.
+threads of its own.  What may change while it runs (settings.py) does between two sweeps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import threading
 import time
 
 from iostats.base.errors import IostatsError, NotDelivered
+from iostats.base.options import RUN_TIME_OPTIONS
 from iostats.storage.clients import STATE, Clients
+from iostats.storage import settings
 from iostats.storage.delivery import Delivery, SweepNotKept
 from iostats.storage.encoding import SweepEncoder
 from iostats.storage.events import AgentEvents
@@ -25,9 +27,10 @@ from iostats.storage.targets import local_targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from iostats.base.config import Config
+    from iostats.storage.follow_settings import FollowedSettings
 
 _PART_BYTES = 1 << 20
 _LATE = 0.25                       # of the interval: a sweep that would be later is left out
@@ -39,8 +42,9 @@ class Agent:
     """
     One storage server's agent.
 
-    `server`: (host, port) of the site's server; `say`: gets one line at a time.  Raises StateError
-    where the spool can't be used.
+    `servers`: (host, port) of the site's servers, in their order; `say`: gets one line at a time.
+    `fixed`: keys of site.cfg that the command line has set, so that etcd does not change them.
+    Raises StateError where the spool can't be used.
 
     Attributes:
         encoder, delivery: what makes the messages, and what sends them.
@@ -48,9 +52,10 @@ class Agent:
         events: what went wrong; None where that cannot be kept.
     """
 
-    def __init__(self, config: Config, root: str, node: str, server: tuple[str, int],
-                 file_systems: Sequence[str], say: Callable[[str], None]) -> None:
-        self._config, self._root, self._file_systems = config, root, file_systems
+    def __init__(self, config: Config, root: str, node: str,
+                 servers: Sequence[tuple[str, int]], file_systems: Sequence[str],
+                 say: Callable[[str], None], fixed: Collection[str] = ()) -> None:
+        self._config, self._root, self._file_systems = config, root, list(file_systems)
         self._tell = say
         self._said: dict[object, float] = {}
         self._saying = threading.Lock()
@@ -60,13 +65,22 @@ class Agent:
         self.encoder = SweepEncoder(
             node, min(_PART_BYTES, config["server.max_message_bytes"] // 5), self._clock,
             self._pace, self._say)
-        self.delivery = Delivery(config, node, server, self._pace, self._say, self.encoder.lost)
-        self.clients = None if config["harvest.exports"] == "no" else Clients(
-            os.path.join(self.delivery.spool.directory, STATE), file_systems, self._clock,
-            self._pace, self._say)
+        self.delivery = Delivery(config, node, servers, self._pace, self._say, self.encoder.lost,
+                                 moved=self._tell_another_server)
+        self._settings: FollowedSettings | None = None
+        self._of_site_cfg = {name: config[name] for name in RUN_TIME_OPTIONS}
+        self._fixed, self._in_force = frozenset(fixed), settings.NOTHING
+        self.clients: Clients | None = None
         self.events: AgentEvents | None = None
+        if config["etcd.endpoints"]:
+            from iostats.storage.follow_settings import FollowedSettings
+            self._settings = FollowedSettings(
+                config, node, self.delivery.spool.directory, self._say)
+            self._take_settings()
+        if self.clients is None:
+            self._begin_clients()
         self._make_events: Callable[[], AgentEvents] = lambda: AgentEvents(
-            config, root, node, server, self._say)
+            config, root, node, servers, self._say)
         self._with_events()
 
     def _with_events(self, starts: bool = False) -> None:
@@ -80,13 +94,56 @@ class Agent:
         if starts:
             self.events.start()
 
+    def _begin_clients(self) -> None:
+        """Read exports from the next sweep on, or not, by [harvest] exports."""
+        self.clients = None if self._config["harvest.exports"] == "no" else Clients(
+            os.path.join(self.delivery.spool.directory, STATE), self._file_systems, self._clock,
+            self._pace, self._say)
+        self.encoder.is_broken = True          # what a chain has of clients begins with all of them
+
+    def _take_settings(self) -> None:
+        """Take what came from etcd; between two sweeps."""
+        found = self._settings.news() if self._settings is not None else None
+        if found is None:
+            return
+        config, self._in_force = self._config, found
+        values = {**self._of_site_cfg, **settings.values_of(found.settings)}
+        news = {name: value for name, value in values.items()
+                if value != config[name] and name not in self._fixed}
+        config.update(news)
+        self._pace.limit(config["harvest.cpu_percent"])
+        self.delivery.spool.most_bytes = config["harvest.spool_bytes"]
+        if "harvest.file_systems" in news:
+            self._file_systems = news["harvest.file_systems"]
+            if self.clients is not None:
+                self.clients.choose(self._file_systems)
+        if "harvest.exports" in news and (
+                self.clients is None or not self.clients.is_on
+                or config["harvest.exports"] == "no"):
+            if self.clients is not None:
+                self.clients.keep(is_last=True)
+            self._begin_clients()
+        if news:
+            if self.events is not None:
+                self.events.take_settings()
+            of = (f"description {found.revision}, group {found.group}" if found.group else
+                  "site.cfg: no group of the description has this storage server")
+            self._tell(f"settings: {', '.join(sorted(news))} changed, by {of}")
+
     def run(self) -> None:
         """Sweep until a signal ends it."""
         self._with_events(starts=True)
+        if self._settings is not None:
+            self._settings.start()
         self.delivery.learn_time()
         last = None
         while True:
+            self._take_settings()
             every = self._every()
+            if self._settings is not None:
+                self._settings.in_force(self._in_force, {
+                    **{name: self._config[name] for name in RUN_TIME_OPTIONS},
+                    "harvest.file_systems": self._file_systems}, every)
             slot = self._wait(every, last)
             if slot is None:
                 continue
@@ -105,16 +162,27 @@ class Agent:
 
     def end(self) -> None:
         """Keep what another agent goes on from."""
+        if self._settings is not None:
+            self._settings.end()
         if self.clients is not None:
             self.clients.keep(is_last=True)
         if self.events is not None:
             self.events.end()
 
+    def _tell_another_server(self) -> None:
+        """Another of the site's servers is asked: it is told all, in a chain of its own."""
+        self.encoder.is_broken = True
+        if self.clients is not None:
+            self.clients.tell_another_server()
+
     def _deliver(self, until: float) -> bool:
-        is_all = self.delivery.deliver(until)
+        is_all = self.delivery.deliver(until, self._has_news)
         if is_all and not self.encoder.is_broken and self.clients is not None:
             self.clients.delivered()
         return is_all
+
+    def _has_news(self) -> bool:
+        return self._settings is not None and self._settings.has_news
 
     def once(self) -> None:
         """
@@ -122,6 +190,9 @@ class Agent:
         did not take it.
         """
         delivery = self.delivery
+        if self._settings is not None:
+            self._settings.ask()
+            self._take_settings()
         delivery.learn_time()
         if self.events is not None:
             self.events.look_once()
@@ -179,24 +250,30 @@ class Agent:
         """
         The slot whose time has come, delivering until then.
 
-        None where it was missed, or the clock was set: then the next one is to be found anew.
+        None where it was missed, or the clock was set, or there are other settings: then the next
+        one is to be found anew.
         """
         delivery = self.delivery
         slot = next_slot(delivery.clock.now(), every, last)
         while True:
+            if self._has_news():
+                return None
             left = slot - delivery.clock.now()
             if left <= 0:
                 return slot if -left <= max(1.0, every * _LATE) else None
             if left > 2 * every:
                 return None
-            if len(delivery.spool) and left > 0.5 and time.monotonic() >= delivery.retry_at:
+            if delivery.waits and left > 0.5 and time.monotonic() >= delivery.retry_at:
                 self._pace.begin()
                 self._deliver(time.monotonic() + left - 0.3)
                 continue
             step = min(left, _STEP_S)
-            if len(delivery.spool) and delivery.retry_at > time.monotonic():
+            if delivery.waits and delivery.retry_at > time.monotonic():
                 step = min(step, delivery.retry_at - time.monotonic() + 0.01)
-            time.sleep(step)
+            if self._settings is None:
+                time.sleep(step)
+            else:
+                self._settings.wait(step)
 
     def _say(self, text: str, key: object = None) -> None:
         """`text`, once in an hour; `key`: what it is about, where the text has numbers."""

@@ -31,6 +31,7 @@ from iostats.storage.nid_sums import FIELDS, NidSums
 from iostats.storage.targets import exports_of, instance_of
 from iostats.wire.messages.clients_encoder import (
     LEFT,
+    MOST_LOSSES,
     REMOVED,
     RESET,
     RESTARTED,
@@ -79,6 +80,7 @@ class Clients:
         self._path, self._file_systems = path, list(file_systems)
         self._clock, self._pace, self._say, self._wall_ns = clock, pace, say, wall_ns
         self._boot_id = this_node.boot_id()
+        self._chosen_before: list[str] | None = None       # until the next reading is whole
         self.is_on, self.cpu_s, self._why_off, self._too_long = True, 0.0, "", 0
         self._begin()
         self._load()
@@ -94,8 +96,31 @@ class Clients:
         self._swept_at, self._swept_ns = 0.0, (0, 0)
         self._kept_at = 0.0
         self._heads: list[dict[str, Any]] = []             # of this sweep's blocks
-        # Losses that the site's server may not have.
+        # Losses that the site's server may not have, and those that it has; None: not known.
         self._untold: dict[Key, list[dict[str, Any]]] = {}
+        self._told: dict[Key, list[dict[str, Any]]] | None = {}
+        self._is_elsewhere = False                         # another server is asked
+
+    def choose(self, file_systems: Sequence[str]) -> None:
+        """
+        Other file systems from the next reading on, [] for all.
+
+        Those that stay go on.  What those that come have by then is not ours to tell; one that was
+        read before in this epoch begins another, as what it did meanwhile is not known.
+        """
+        before, self._file_systems = self._file_systems, list(file_systems)
+        if self._chosen_before is None:
+            self._chosen_before = before
+        known = {name for name, _ in self._sums}
+        if any(name in known and not _is_chosen(name, before)
+               and _is_chosen(name, self._file_systems) for name in known):
+            self._say("a file system is read again: clients' amounts begin anew")
+            self._begin()
+
+    def _has_come(self, file_system: str) -> bool:
+        """Whether it is read for the first time, since it was chosen."""
+        return self._is_first or (self._chosen_before is not None
+                                  and not _is_chosen(file_system, self._chosen_before))
 
     # -- reading
 
@@ -106,6 +131,8 @@ class Clients:
             return
         self._is_whole = False
         try:
+            if self._is_elsewhere:
+                self._begin_elsewhere()
             self._read(found)
         except Exception as error:
             self._say(f"internal error; please report: {error!r}; clients' amounts begin anew")
@@ -146,7 +173,8 @@ class Clients:
             return self._read(found)
         self._swept_at, self._swept_ns = swept_at, (wall_ns, self._wall_ns())
         self._is_first = self._may_lag = False
-        self._must_keep |= has_ended
+        self._must_keep |= has_ended or self._chosen_before is not None
+        self._chosen_before = None
         self.cpu_s, self._is_whole = time.thread_time() - began, True
         if self._must_keep:
             self.keep()
@@ -157,8 +185,8 @@ class Clients:
         if table is None:
             # One that was not here at the last sweep has come since then: its files began at 0.
             table = self._tables[key] = ClientTable(
-                None if self._is_first else (self._swept_at, self._swept_ns))
-            if self._is_first:
+                None if self._has_come(key[0]) else (self._swept_at, self._swept_ns))
+            if self._has_come(key[0]):
                 table.read_from = at
         name, was_read, found = target.name, table.is_read, []
         instance = instance_of(target)
@@ -192,7 +220,8 @@ class Clients:
         table.read_from = at
 
     def _of_kind(self, key: Key) -> NidSums:
-        self._began.setdefault(key, self._clock.now() if self._is_first else self._swept_at)
+        self._began.setdefault(key, self._clock.now() if self._has_come(key[0])
+                               else self._swept_at)
         return self._sums.setdefault(key, NidSums())
 
     @staticmethod
@@ -225,7 +254,29 @@ class Clients:
 
     def delivered(self) -> None:
         """The site's server has all that was sent."""
+        for key, losses in self._untold.items():
+            if self._told is not None:
+                known = self._told.setdefault(key, [])
+                known += losses
+                if len(known) > MOST_LOSSES:
+                    self._told = None
         self._untold = {}
+
+    def tell_another_server(self) -> None:
+        """From the next sweep on another server is told, which knows nothing of this epoch, or what
+        it was told until it was left."""
+        self._is_elsewhere = True
+
+    def _begin_elsewhere(self) -> None:
+        """It is told all losses of the epoch; where these are not known any more, of another."""
+        self._is_elsewhere = False
+        if self._told is None:
+            self._say("another of the site's servers is asked: clients' amounts begin anew")
+            self._begin()
+            return
+        for key, losses in self._told.items():
+            self._untold[key] = fewer([*losses, *self._untold.get(key, ())])
+        self._told = {}
 
     # -- the cost
 
@@ -293,11 +344,15 @@ class Clients:
         self._swept_at, self._swept_ns = head["swept_at"], head["swept_ns"]
         self._began = head["began"]
         self._is_first = self._must_keep = False
-        self._may_lag = not head["is_last"]
+        self._may_lag, self._told = not head["is_last"], None
         self._kept_at = self._clock.now()
         if head["boot_id"] != self._boot_id:
             for table in self._tables.values():
                 table.is_stopped = True
+
+
+def _is_chosen(file_system: str, choice: Sequence[str]) -> bool:
+    return not choice or file_system in choice
 
 
 def _of(key: Key) -> Key:

@@ -27,13 +27,13 @@ from iostats.base.errors import IostatsError, NotDelivered, StateError
 from iostats.events.event import as_json
 from iostats.events.gather import Gathering
 from iostats.node import identity as this_node
-from iostats.storage.delivery import ANSWER_WITHIN_S, LATER, TAKEN, Delivery
+from iostats.storage.delivery import ANSWER_WITHIN_S, LATER, MOVED, TAKEN, Delivery
 from iostats.storage.schedule import Pace
 from iostats.wire.messages.events_encoder import packed_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from iostats.base.config import Config
     from iostats.base.disk_queue import Spooled
@@ -54,8 +54,8 @@ class AgentEvents:
     """
     The events of one storage server.  StateError where the directory for them can't be used.
 
-    `server`: (host, port) of the site's server; `say`: gets a line, and what it is about where the
-    line has numbers.
+    `servers`: (host, port) of the site's servers, in their order; `say`: gets a line, and what it
+    is about where the line has numbers.
 
     Attributes:
         spool: the messages that wait.
@@ -64,19 +64,19 @@ class AgentEvents:
             has told of yet.
     """
 
-    def __init__(self, config: Config, root: str, node: str, server: tuple[str, int],
+    def __init__(self, config: Config, root: str, node: str, servers: Sequence[tuple[str, int]],
                  say: Callable[..., None]) -> None:
         self._config, self._root, self._node, self._say = config, root, node, say
         self._boot_id = this_node.boot_id(root)
         own = config["harvest.spool_dir"]
         self._state_path = os.path.join(own, STATE)
-        self.spool = Spool(os.path.join(own, DIRECTORY),
-                           max(_LEAST_BYTES, config["harvest.spool_bytes"] // _SHARE), "[harvest]")
+        self.spool = Spool(os.path.join(own, DIRECTORY), _room(config), "[harvest]")
         # Of these threads alone: what sweeps use is theirs.
         self._pace = Pace(config["harvest.cpu_percent"], time.thread_time)
-        self.delivery = Delivery(config, node, server, self._pace, say, lambda run: None,
+        self.delivery = Delivery(config, node, servers, self._pace, say, lambda run: None,
                                  spool=self.spool, after_refusal="these events are dropped",
-                                 says_away=False)       # the sweeps' says so
+                                 says_away=False,       # the sweeps' says so
+                                 moved=self._tell_status)
         self.dropped = 0
         self._seq = 0
         self._gathering: Gathering | None = None
@@ -87,6 +87,7 @@ class AgentEvents:
         self._alone: bytes | None = None                # how the server stands, to be sent
         self._changed = threading.Condition()           # guards spool, dropped, _alone, _is_ended
         self._is_ended = False
+        self._has_settings = False
         self._woken, self._wake = os.pipe()
         self._threads: list[threading.Thread] = []
 
@@ -114,6 +115,14 @@ class AgentEvents:
             self.spool.close()
             os.close(self._woken)
             os.close(self._wake)
+
+    def take_settings(self) -> None:
+        """What may change while it runs has changed in `config`."""
+        self._pace.limit(self._config["harvest.cpu_percent"])
+        with self._changed:
+            self.spool.most_bytes = _room(self._config)
+        self._has_settings = True
+        os.write(self._wake, b"x")
 
     def look_once(self) -> None:
         """One look; what it finds waits."""
@@ -147,6 +156,10 @@ class AgentEvents:
                     gathering.read_log()
                     self._pace.rest()
                     time.sleep(_PAUSE_S)        # or a flood would be read line by line
+                if self._has_settings:
+                    self._has_settings = False
+                    gathering.keep_at_most(self._config["events.max_kept"])
+                    look_at = min(look_at, time.monotonic() + self._config["events.every"])
                 if time.monotonic() >= look_at and not self._is_ended:
                     look_at = self._looked(gathering)
             except (IostatsError, OSError) as error:
@@ -180,6 +193,8 @@ class AgentEvents:
         left = max(0.0, until - time.monotonic())
         handles = [self._woken] if log < 0 else [self._woken, log]
         readable, _, _ = select.select(handles, [], [], left)
+        if self._woken in readable and not self._is_ended:
+            os.read(self._woken, 100)
         return log in readable
 
     def _looked(self, gathering: Gathering) -> float:
@@ -311,7 +326,7 @@ class AgentEvents:
                 self._alone = None
         if one is None:
             if alone is not None and self.delivery.send(alone, ANSWER_WITHIN_S) is not TAKEN:
-                self._status = None, 0.0        # the next one tells it again
+                self._tell_status()
             return False
         try:
             data = self.spool.load(one)
@@ -324,13 +339,23 @@ class AgentEvents:
             self._say(f"{error}; it is put aside")
             return True
         outcome = self.delivery.send(data, ANSWER_WITHIN_S)
-        if outcome is not LATER:
+        self.delivery.look_back()
+        if outcome not in (LATER, MOVED):
             with self._changed:
                 if self._has(one):
                     self.spool.remove(one)
                     self.dropped += 0 if outcome is TAKEN else one.mark
         return True
 
+    def _tell_status(self) -> None:
+        """The next look tells how the server stands, whether or not that is new."""
+        self._status = None, 0.0
+
     def _has(self, one: Spooled) -> bool:
         first = self.spool.first()
         return first is not None and first.number == one.number
+
+
+def _room(config: Config) -> int:
+    """Bytes of messages that may wait."""
+    return max(_LEAST_BYTES, int(config["harvest.spool_bytes"]) // _SHARE)

@@ -60,9 +60,13 @@ class Pace:
     def __init__(self, percent: float, cpu: Callable[[], float] = time.process_time,
                  steady: Callable[[], float] = time.monotonic,
                  sleep: Callable[[float], object] = time.sleep) -> None:
-        self._share = percent / 100
+        self.limit(percent)
         self._cpu, self._steady, self._sleep = cpu, steady, sleep
         self.begin()
+
+    def limit(self, percent: float) -> None:
+        """Another share, from now on."""
+        self._share = percent / 100
 
     def begin(self) -> None:
         """Work begins here: what was idle before is no credit."""

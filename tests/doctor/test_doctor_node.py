@@ -477,10 +477,13 @@ def test_the_server_of_another_job(desk, tree):
         desk, tree, "server", *at(server.port), job="23")
 
 
-def test_something_else_on_the_port(desk, tree):
-    """A web server."""
-    with Listener(0, http_answer(b"<html>")) as other:
-        assert (f"127.0.0.1: port {other.port}: in use by another program; start it there",
+@pytest.mark.parametrize("answer, said", [
+    (http_answer(b"<html>"), "in use by another program"),
+    (None, "the program on the port does not answer"),      # which one it is nobody can tell
+], ids=["a web server", "silence"])
+def test_something_else_on_the_port(desk, tree, answer, said):
+    with Listener(0, answer) as other:
+        assert (f"127.0.0.1: port {other.port}: {said}; start it there",
                 "iostats_server.py --job 23 &") == problem(
             desk, tree, "server", *at(other.port), job="23")
 

@@ -11,12 +11,13 @@ import time
 
 import pytest
 from harvest_desk import StorageDesk, a_job, until_received
-from processes import until
+from processes import free_port, until
 from server_files import ServerFiles, complete, recovering
 from storage import PATIENT
 
 from iostats.base import config as site_config
 from iostats.storage.events import AgentEvents
+from iostats.wire import site_servers
 from iostats.wire.auth import WireError
 from iostats.wire.protocol import REFUSED
 
@@ -62,12 +63,13 @@ class EventsDesk(StorageDesk):
         self.files.start(MDT, instance=53, clients=43)
         self.show([a_job(1)])
 
-    def events(self, **choices):
-        """AgentEvents in this process, and what it says."""
+    def events(self, ports=(), **choices):
+        """AgentEvents in this process, and what it says; `ports`: of several servers."""
         config = site_config.load(str(self.write_config(**choices)), environ={})
         said = []
         os.makedirs(self.spool, 0o700, exist_ok=True)
-        one = AgentEvents(config, str(self.root), "oss1", ("127.0.0.1", self.port),
+        one = AgentEvents(config, str(self.root), "oss1",
+                          [("127.0.0.1", port) for port in ports or [self.port]],
                           lambda text, key=None: said.append(text))
         one.said = said
         return one
@@ -412,3 +414,37 @@ def test_a_state_that_cannot_be_used_is_said_once(desk):
     said = [line for line in one.said if "cannot be used" in line]
     assert 1 == len(said) and said[0].startswith(f"events: {state}: cannot be used: ")
     assert "the kernel's log is told again from its oldest line, by the same ids" in said[0]
+
+
+# -- several site's servers
+
+def test_each_event_is_told_to_the_server_that_answers_and_how_it_stands_to_both(
+        desk, monkeypatch):
+    """The first is away and back; what came before is not told again, what grew is told whole."""
+    other = free_port()
+    first, one = desk.site(), desk.events([desk.port, other])
+    try:
+        _once(one)
+        desk.log.evicts(NID)
+        _once(one)
+        assert [("evicted", OST)] == kinds(first) and first.events[0].head.status
+        first.close()
+        standby = desk.site(port=other)
+        desk.files.health("NOT HEALTHY")
+        _once(one)
+        assert [("not_healthy", "")] == kinds(standby) and [] == desk.waiting_events()
+        _once(one)
+        assert standby.events[-1].head.status.health == "NOT HEALTHY"
+        back = desk.site()
+        monkeypatch.setattr(site_servers, "LOOK_BACK_S", 0)
+        desk.log.evicts(NID, MDT)
+        _once(one)
+        monkeypatch.undo()
+        assert [("evicted", MDT), ("not_healthy", "")] == kinds(standby)
+        desk.files.health("healthy")
+        _once(one)
+        assert [("healthy", ""), ("not_healthy", "")] == kinds(back)
+        assert all(one.over for one in told(back).values() if one.kind == "not_healthy")
+        assert back.events[-1].head.status.health == "healthy"
+    finally:
+        one.end()

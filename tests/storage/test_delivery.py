@@ -270,7 +270,7 @@ def test_when_too_much_waits_the_oldest_goes_and_the_numbers_are_right(desk):
     dice = random.Random(37)
     said = []
     agent = desk.agent(said.append, harvest_spool_bytes=1 << 20)
-    for turn in range(60):
+    for turn in range(41):
         jobs = [a_job(number, dice.randrange(1 << 40), seen_s=turn) for number in range(3000)]
         desk.show(jobs)
         agent.sweep(turn, 1)

@@ -138,10 +138,10 @@ def test_a_file_that_changes_under_the_reader_is_read_to_its_end(desk):
 
 
 def test_more_removed_entries_than_a_message_holds_make_a_full_sweep(desk):
-    """4,000 ids expire at once, with messages of 50,000 bytes."""
+    """4,000 ids expire at once, with messages of 60,000 bytes."""
     site, jobs = desk.site(), [a_job(number, name=f"a.{number:029d}") for number in range(4000)]
     desk.show(jobs)
-    desk.begin(server_max_message_bytes=100_000)
+    desk.begin(server_max_message_bytes=300_000)
     until_received(site, jobs)
     assert len(site.sweeps()[0]) > 10
     desk.show(jobs[:1])
