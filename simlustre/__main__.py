@@ -82,7 +82,7 @@ def _parser() -> _Parser:
     add("--foreground", action="store_true", help="stay; end with Ctrl-C or --unmount")
     add("--static", action="store_true", help="without FUSE: plain files, changed by --move")
     add("--move", nargs="+", metavar=("MNT", "FS COUNTER=N"),
-        help="add to the counters of a --static tree")
+        help="add to the counters of a --static tree; COUNTxSIZE@1 for all on OST 1")
     add("--network", metavar="DIR",
         help="where storage servers and their clients find each other; made where it is missing")
     add("--nid", metavar="NID", action="append", default=[],
@@ -98,6 +98,8 @@ def _parser() -> _Parser:
         help="of a stripe; a multiple of 64 (default: 1024)")
     add("--rpc-size", metavar="MIB", type=int, default=4, choices=(1, 2, 4, 8, 16),
         help="what one read or write RPC moves at most (default: 4)")
+    add("--slow", metavar="US", type=int, default=0,
+        help="each call of a program takes so many microseconds longer (default: 0)")
     add("--server", metavar="NAME", help="a storage server, not a client")
     add("--target", metavar="FS-OSTxxxx", action="append", default=[],
         help="an OST or MDT of the storage server; may be given again")
@@ -206,7 +208,7 @@ def _mount(mount_point: str, backing: str, options: dict, args: argparse.Namespa
         files = tree.files_of(mount_point, release, clients, job_ids)
         files[".sim.json"] = _about(dict(options, backing=backing))
         node = mount.Node(backing, clients, files, ready, truth,
-                          caller if network else lambda: "")
+                          caller if network else lambda: "", args.slow)
         mount.serve(node, mount_point)
     return _begin(serve, mount_point, os.path.join(backing, "simlustre.log"), args.foreground)
 

@@ -60,7 +60,7 @@ class OpenFile:
         client.opened(self.inode)
 
     def read(self, size: int, offset: int) -> bytes:
-        start_ns = time.perf_counter_ns()
+        start_ns = self.node.begin()
         data = os.pread(self.fd, size, offset)
         end, (first, last) = offset + len(data), self.cached
         cached = min(last, end) - offset if first <= offset < last else 0
@@ -73,16 +73,18 @@ class OpenFile:
         return data
 
     def write(self, data: bytes, offset: int) -> int:
-        start_ns = time.perf_counter_ns()
+        start_ns = self.node.begin()
         size = os.pwrite(self.fd, data, offset)
         self.client.wrote(self.unsent, offset, size, _us_since(start_ns), self.tiny, self.libaio)
+        if self.direct:
+            self.unsent.send()
         self.cached = 0, 0
         self.node.truth.moved(self.client.fs, "write", size)
         return size
 
     def lock(self, operation: int) -> None:
         """flock(); EDEADLK where it would have to wait, since no other request is served then."""
-        start_ns = time.perf_counter_ns()
+        start_ns = self.node.begin()
         self.client.locking()
         try:
             fcntl.flock(self.fd, operation | fcntl.LOCK_NB)
@@ -93,7 +95,7 @@ class OpenFile:
         self.node.truth.asked(self.client.fs, "flock")
 
     def sync(self) -> None:
-        start_ns = time.perf_counter_ns()
+        start_ns = self.node.begin()
         os.fsync(self.fd)
         us = _us_since(start_ns)
         self.unsent.send()
@@ -105,7 +107,7 @@ class OpenFile:
         self.node.truth.asked(self.client.fs, "fsync")
 
     def close(self) -> None:
-        start_ns = time.perf_counter_ns()
+        start_ns = self.node.begin()
         os.close(self.fd)
         self.unsent.send()
         self.client.closed(self.inode)
@@ -155,16 +157,17 @@ class Node(mfusepy.Operations):
     use_ns = True
 
     def __init__(self, backing: str, clients: list, files: dict, ready, truth: Truth,
-                 job_of_caller=lambda: ""):
+                 job_of_caller=lambda: "", slow_us: int = 0):
         """
         Args:
+            slow_us: what each call of a program takes longer, as on a busy Lustre.
             files: path below `root` -> tree.File.
             ready: called when mounted.
             job_of_caller: the job id of the process whose request is served now.
         """
         self.backing, self.files, self.ready = backing, files, ready
         self.clients = {client.fs: client for client in clients}
-        self.truth, self.job_of_caller = truth, job_of_caller
+        self.truth, self.job_of_caller, self._slow_s = truth, job_of_caller, slow_us / 1e6
         self.lookups = Lookups(lambda asked, us: asked[0].did("getattr", us, job=asked[1]))
         self.texts = {"truth.json": truth.render}
         if truth.is_by_job:
@@ -194,6 +197,13 @@ class Node(mfusepy.Operations):
         for client in self.clients.values():
             client.left()
 
+    def begin(self) -> int:
+        """A call begins, and waits as long as it has to; when, in ns."""
+        start_ns = time.perf_counter_ns()
+        if self._slow_s:
+            time.sleep(self._slow_s)
+        return start_ns
+
     # Paths
 
     def _split(self, path: str):
@@ -217,7 +227,7 @@ class Node(mfusepy.Operations):
         client, real = self._split(path)
         self.lookups.used(fuse_get_context()[2], path, *more_paths)
         mdt = self._mdt(client, real)
-        start_ns = time.perf_counter_ns()
+        start_ns = self.begin()
         result = work(real)
         us = _us_since(start_ns)
         if operation:
@@ -263,7 +273,7 @@ class Node(mfusepy.Operations):
                 return self._attributes_of_ours(path[1:])
         client, real = self._split_or_missing(path)
         pid = fuse_get_context()[2]
-        start_ns = time.perf_counter_ns()
+        start_ns = self.begin()
         try:
             found = os.lstat(real)
         except OSError:
@@ -461,7 +471,7 @@ class Node(mfusepy.Operations):
 
         def objects():
             return "create", client.objects_of(os.lstat(real).st_ino)
-        start_ns = time.perf_counter_ns()
+        start_ns = self.begin()
         try:
             fd = self._do("mknod", "create", path, create_and_give, objects=objects)
             client.did("open", _us_since(start_ns), self._mdt(client, real))

@@ -41,7 +41,11 @@ def make(mount_point: str, options: dict) -> None:
 
 
 def move(mount_point: str, fs: str, words: list) -> None:
-    """Add to the counters: read_bytes=COUNTxSIZE, write_bytes=COUNTxSIZE, open=N, ..."""
+    """
+    Add to the counters: read_bytes=COUNTxSIZE, write_bytes=COUNTxSIZE, open=N, ...
+
+    COUNTxSIZE@OST: all of it is on one OST, counted from 0.
+    """
     moves = [_parsed(word) for word in words]
     path = os.path.join(mount_point, STATE)
     try:
@@ -54,12 +58,16 @@ def move(mount_point: str, fs: str, words: list) -> None:
         if fs not in state["options"]["fs"]:
             raise StaticError(f"no file system {fs!r} there; there are: "
                               + ", ".join(state["options"]["fs"]))
+        osts = state["options"]["osts"]
+        for name, _, _, ost in moves:
+            if ost is not None and ost >= osts:
+                raise StaticError(f"{name}: no OST {ost} there; they are 0 to {osts - 1}")
         state["moves"] += [[fs, *one] for one in moves]
         clients = _clients(state["options"])
         for client, (uuid, start_ns) in zip(clients, state["mounts"]):
             _restore(client, uuid, start_ns)
-            for _, name, times, size_bytes in (m for m in state["moves"] if m[0] == client.fs):
-                _count(client, name, times, size_bytes)
+            for _, *one in (m for m in state["moves"] if m[0] == client.fs):
+                _count(client, *one)
         _write(mount_point, state, clients)
     finally:
         os.close(lock)
@@ -94,14 +102,15 @@ def _restore(client: Client, uuid: str, start_ns: int) -> None:
         file.start_ns = start_ns if file.start_ns else 0
 
 
-def _count(client: Client, name: str, times: int, size_bytes: int) -> None:
-    """Calls are dealt to the OSTs in turn; nothing was timed, so all times are 0."""
+def _count(client: Client, name: str, times: int, size_bytes: int, ost: int | None = None) -> None:
+    """Calls are dealt to the OSTs in turn, or all to one; nothing was timed: all times are 0."""
     if name == "flock":
         client.locking(times)
     if name not in BULK:
         return client.did(name, times=times)
-    for index, osc in enumerate(client.osc):
-        calls = (times - index + len(client.osc) - 1) // len(client.osc)
+    used = client.osc if ost is None else client.osc[ost:ost + 1]
+    for index, osc in enumerate(used):
+        calls = (times - index + len(used) - 1) // len(used)
         if name == "read_bytes":
             client.read(Layout([osc]), 0, size_bytes, times=max(calls, 0))
             continue
@@ -112,17 +121,21 @@ def _count(client: Client, name: str, times: int, size_bytes: int) -> None:
 
 
 def _parsed(word: str):
-    """("write_bytes", 23, 4096) of "write_bytes=23x4096", ("open", 23, 0) of "open=23"."""
+    """
+    ("write_bytes", 23, 4096, None) of "write_bytes=23x4096", (..., 1) of "write_bytes=23x4096@1",
+    ("open", 23, 0, None) of "open=23".
+    """
     name, _, value = word.partition("=")
+    value, at, ost = value.partition("@") if name in BULK else (value, "", "")
     times, x, size_bytes = value.partition("x")
     if name not in BULK + OPERATIONS:
         raise StaticError(f"no counter {name!r} to move; there are: "
                           + ", ".join(BULK + OPERATIONS))
     form = "COUNTxSIZE" if name in BULK else "N"
-    numbers = (times, size_bytes) if name in BULK else (times,)
+    numbers = (times, *([size_bytes] if name in BULK else []), *([ost] if at else []))
     if bool(x) != (name in BULK) or not all(n.isascii() and n.isdigit() for n in numbers):
         raise StaticError(f"expected {name}={form}, got {word!r}")
-    return name, int(times), int(size_bytes or 0)
+    return name, int(times), int(size_bytes or 0), int(ost) if at else None
 
 
 def _write(mount_point: str, state: dict, clients: list) -> None:

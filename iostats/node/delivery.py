@@ -114,12 +114,13 @@ def deliver(config: Config, root: str, node: str, until: float, say: Callable[[s
 
 
 class SiteConnection:
-    """The site's server; NotDelivered or StateError where it can't be asked."""
+    """The site's server, the first of them that answers; NotDelivered or StateError where none can
+    be asked."""
 
     def __init__(self, config: Config, say: Callable[[str], None], within_s: float) -> None:
-        from iostats.wire import auth, client, protocol
-        self._host, self._port = client.site_server(config)
-        self._name = protocol.SITE
+        from iostats.wire import auth, protocol
+        from iostats.wire.site_servers import site_servers
+        self._servers = site_servers(config)
         self._last_path = os.path.join(config["node.hook_dir"], _LAST_AUTH)
         self._last = _text_of(self._last_path)
         order = sorted(config["server.auth"], key=lambda word: word != self._last)
@@ -131,10 +132,10 @@ class SiteConnection:
 
     def send(self, report: dict[str, Any], within_s: float) -> list[Any]:
         """Send one report, in one try; which starts on its node are over, by the answer."""
-        from iostats.wire import auth, client
-        answer = auth.with_timeout(within_s, f"answer of {self._host}", lambda: client.call(
-            self._host, self._port, self._name, self._signs, report["node"], "report", report,
-            within_s))
+        from iostats.wire import auth
+        answer = auth.with_timeout(
+            within_s, f"answer of {self._servers.name}", lambda: self._servers.call(
+                self._signs, report["node"], "report", report, within_s))
         if self._worked != self._last:                      # an epilog has no time to find out
             self._last = self._worked
             try:

@@ -140,7 +140,8 @@ class Work:
     # -- after the work ------------------------------------------------------------------------
 
     def end(self, about: dict[str, Any] | None = None, cut: str = "",
-            also_here: dict[str, Any] | None = None) -> Ended:
+            also_here: dict[str, Any] | None = None,
+            beside: Callable[[Snapshot, Snapshot], dict[str, Any]] | None = None) -> Ended:
         """
         ({path: report}, failed, damaged): this job's reports that wait for delivery, the one of
         the work that ends now among them; the IostatsError that says why it is not, or None; and
@@ -148,7 +149,8 @@ class Work:
 
         `path` is where a report is kept; `about`: what the batch system tells of the job, for the
         report; `cut`: why the work may have gone on after this, "" where it is over; `also_here`:
-        the other jobs that were seen on the node, as members of the report: other_jobs, others.
+        the other jobs that were seen on the node, as members of the report: other_jobs, others;
+        `beside`: called with the start and the end, gives more of them.
         """
         from iostats.base import strict_json
         waiting = self.kept.deltas()
@@ -157,7 +159,7 @@ class Work:
         try:
             begun = self.kept.load_start()
             if begun is not None:
-                data, path = self._kept_report(begun, waiting, about, cut, also_here)
+                data, path = self._kept_report(begun, waiting, about, cut, also_here, beside)
                 waiting.setdefault(path, data)
                 if os.path.exists(path):
                     self.kept.forget_start()
@@ -200,7 +202,9 @@ class Work:
             "mounts": {}, "deltas": [], **_about(about)}
 
     def _kept_report(self, begun: bytes, waiting: dict[str, bytes], about: dict[str, Any] | None,
-                     cut: str, also_here: dict[str, Any] | None) -> tuple[bytes, str]:
+                     cut: str, also_here: dict[str, Any] | None,
+                     beside: Callable[[Snapshot, Snapshot], dict[str, Any]] | None
+                     ) -> tuple[bytes, str]:
         """(the report as it is sent, where it is kept) of the start snapshot `begun`."""
         import json
         start = snapshots.decode(begun, self.kept.loaded_from)
@@ -223,6 +227,8 @@ class Work:
             found.update(also_here, other_jobs=max(also_here["other_jobs"], seen))
             if "others" in also_here:
                 found["in_cgroups"] = seen
+        if beside is not None:
+            found.update(beside(start, end))
         watched = self.kept.load(self.kept.watch_path)
         if watched:
             from iostats.node import rates

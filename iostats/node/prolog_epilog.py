@@ -21,7 +21,7 @@ from iostats.base import private_files
 from iostats.base.errors import IostatsError, NoStart, StateError
 from iostats.base.job_id import as_filename
 from iostats.node import identity as this_node
-from iostats.node import job_files
+from iostats.node import idle_time, job_files
 from iostats.node.measurement import Work, why_without
 
 TYPE_CHECKING = False
@@ -39,6 +39,7 @@ def prolog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     work = _work_of(config, root, node, job, about, say)
     directory, path = work.kept.directory, job_files.job_path(work.kept)
     mine = job_files.stem_of(work.kept.start_path)
+    idle_time.take(directory, node, work.kept.start_path, root)
     there = set()
     for stem in job_files.starts(directory):
         why = job_files.why_it_is_over(directory, stem)
@@ -63,6 +64,7 @@ def prolog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     # Once more: of two that begin at once at least one sees the other.
     there.update(stem for stem in job_files.starts(directory)
                  if not job_files.why_it_is_over(directory, stem))
+    idle_time.is_over(directory, node, work.kept.start_path, is_alone=there <= {mine})
     for other in sorted(there - {mine}):
         job_files.append(os.path.join(directory, other + ".job"), f"other={mine}\n", say)
         job_files.append(path, f"other={other}\n", say)
@@ -78,9 +80,11 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     path = job_files.job_path(work.kept)
     known = job_files.read(path)
     job_files.append(path, f"over={int(this_node.seconds_since_boot())}\n", say)
+    idle_time.is_over(work.kept.directory, node, work.kept.start_path)
     about = {**known.about, **job_files.checked(about)}
     reports, failed, damaged = work.end(
-        about, also_here=_other_jobs(work.kept.directory, node, known))
+        about, also_here=_other_jobs(work.kept.directory, node, known),
+        beside=lambda start, end: _idle(work, node, job, about, start, end, say))
     if failed is not None:
         why = why_without(failed) + (_why_no_start(work.kept.directory, known)
                                      if isinstance(failed, NoStart) else "")
@@ -103,7 +107,36 @@ def epilog(config: Config, root: str, node: str, job: str, about: dict[str, Any]
     if not isinstance(failed, NoStart):
         work.kept.forget_start()
     private_files.forget(path)
+    idle_time.forget(work.kept.start_path)
     return failed or damaged
+
+
+def _idle(work: Work, node: str, job: str, about: dict[str, Any], start: Snapshot, end: Snapshot,
+          say: Callable[[str], None]) -> dict[str, Any]:
+    """What the node does by itself, as members of the report; {} where that fails."""
+    directory, mine = work.kept.directory, work.kept.start_path
+    try:
+        if about.get("scheduler"):
+            from iostats import schedulers
+            if getattr(schedulers.named(about["scheduler"]), "HOOKS_ON_FIRST_NODE", False):
+                return {}                               # a job may be here that no hook tells of
+        found = idle_time.measured(directory, node, mine, start,
+                                   not this_node.other_jobs(job, start))
+        if not (_others_left(directory, mine) or this_node.other_jobs(job, end)):
+            idle_time.keep_quiet(directory, node, end, work.root)
+            if _others_left(directory, mine):               # one that has begun just now
+                idle_time.is_over(directory, node, mine)
+        return found
+    except Exception as error:                              # the numbers are worth more
+        say(f"what the node does by itself is not known: {error!r}")
+        return {}
+
+
+def _others_left(directory: str, start_path: str) -> bool:
+    """Whether another job has a start on the node, and no epilog yet."""
+    mine = job_files.stem_of(start_path)
+    return any(stem != mine and not job_files.why_it_is_over(directory, stem)
+               for stem in job_files.starts(directory))
 
 
 def _other_jobs(directory: str, node: str, known: job_files.JobFile) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from iostats.totals.file_system_record import (
     operations_of_record,
     request_pages_of,
 )
+from iostats.totals.idle_io import IdleSums
 from iostats.totals.llite_values import OF_PROGRAMS, in_short, made_once
 from iostats.totals.mdt_requests import MdtRequests
 from iostats.totals.record import (
@@ -44,7 +45,12 @@ IMPOSSIBLE = 2**62                     # bytes or us: no node gains as much in a
 
 
 class FileSystem:
-    """What is known of one file system."""
+    """
+    What is known of one file system.
+
+    Attributes:
+        idle: what the nodes do there by themselves.
+    """
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], Sums] = {}   # (source, target) -> Sums
@@ -59,6 +65,7 @@ class FileSystem:
         self._dirty_bytes: int | None = None    # written, and still in the nodes' memory at the end
         # source, or "dirty" -> {node that has this file system, and did not report that}
         self._lacking: dict[str, set[str]] = {}
+        self.idle = IdleSums()
 
     # -- taking what nodes have counted ------------------------------------------------------
 
@@ -164,6 +171,7 @@ class FileSystem:
             getattr(self, name).update(getattr(other, name))
         if other._dirty_bytes is not None:
             self.add_dirty(other._dirty_bytes)
+        self.idle.join(other.idle)
 
     def state(self) -> dict[str, Any]:
         """All that is known, as what JSON can carry; `from_state` makes the same of it."""
@@ -177,6 +185,7 @@ class FileSystem:
             "low": sorted(self._low), "unproved": sorted(self._unproved),
             "unspread": sorted(self._unspread), "dirty_bytes": self._dirty_bytes,
             "lacking": {kind: sorted(nodes) for kind, nodes in self._lacking.items()},
+            "idle": self.idle.state(),
         }
 
     @classmethod
@@ -198,6 +207,7 @@ class FileSystem:
         self._dirty_bytes = state["dirty_bytes"]
         self._lacking = {kind: set(map(named, nodes))
                          for kind, nodes in state.get("lacking", {}).items()}
+        self.idle = IdleSums.from_state(state.get("idle"), named)
         return self
 
     # -- the record -------------------------------------------------------------------------
@@ -234,7 +244,7 @@ class FileSystem:
             unproved=sorted(self._unproved),
             cached_read_bytes=(llite or {}).get("cached_read_bytes"),
             dirty_bytes=None if incomplete or "dirty" in self._lacking else self._dirty_bytes,
-            series=watched,
+            series=watched, idle=self.idle.record(),
             targets={target: dict(sorted(targets[target].items())) for target in sorted(targets)},
             per_node=per_node,
             lower_bound=bool(incomplete or low or wrong["too_low"]), **wrong,

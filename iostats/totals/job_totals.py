@@ -239,6 +239,9 @@ class Totals:
         for name, one in (report.series or {}).items():
             if name in mine:
                 mine[name].add_series(one, -report.clock_ahead_s, node)
+        for name, one in (report.idle or {}).items():
+            if name in mine:
+                mine[name].idle.add(node, one.seconds, one.values, report.elapsed_s)
         for name, points in report.mounts.items():
             if name in mine:
                 mine[name].add_mounts(points)
@@ -383,16 +386,11 @@ class Totals:
 
     # -- the record -------------------------------------------------------------------------
 
-    def record(self, per_node: bool = True) -> Record:
-        """
-        The job's record.
-
-        `per_node`: with minimum, median and maximum over the nodes, which take as long as all
-        else together when there are thousands.
-        """
+    def record(self) -> Record:
+        """The job's record; with thousands of nodes, `per_node` takes as long as all else."""
         started, ended, incomplete = self._started, self._ended, self._incomplete
         elapsed_s = None if started is None or ended is None else round(ended - started, 3)
-        spread = spread_of(map(self._unpack, self._nodes.values()), self._nodes) if per_node else {}
+        spread = spread_of(map(self._unpack, self._nodes.values()), self._nodes)
         file_systems = [one.record(name, spread.get(name, {}), incomplete, self._fold)
                         for name, one in sorted(self._file_systems.items())]
         of_nodes, more = self.events.all()
@@ -420,7 +418,8 @@ class Totals:
                                           key=lambda item: (item[1].at, item[0]))],
             nodes={node: self._nodes[node] for node in sorted(self._nodes)},
             notes=notes_of(self._notes, self._fold),
-            events=events if self.events.are_known else None, events_more=more)
+            events=events if self.events.are_known else None, events_more=more,
+            findings=None)
 
     @property
     def _incomplete(self) -> bool:

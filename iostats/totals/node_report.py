@@ -11,8 +11,8 @@ _EQUAL_S = 1e-3                     # seconds since boot are rounded, and have n
 
 Report = namedtuple("Report", "node seq boot_id user reason ended elapsed_s clock_ahead_s mounts "
                               "deltas dirty_bytes other_jobs phases series uptime_s events "
-                              "events_dropped events_unseen",
-                    defaults=(None, None, None, None, 0.0, None, 0, ""))
+                              "events_dropped events_unseen idle",
+                    defaults=(None, None, None, None, 0.0, None, 0, "", None))
 Report.__doc__ = """
 What a node says of its work, as in docs/wire.md; the server has it as a type of its own.
 
@@ -27,6 +27,8 @@ Attributes:
         not look for events.
     events_dropped: how many more there were.
     events_unseen: what could not be seen, and why, in the same words on all nodes; "".
+    idle: {file system: with seconds, values}: what the node has done while no job was there,
+        {metric: amount} in so many seconds of it; None where not known.
 """
 
 

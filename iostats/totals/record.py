@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Seconds = float
     Width = float
     Share = float
+    Amount = float
     JobName = str
     Numbers = list[str]
     Severity = int
@@ -61,6 +62,7 @@ LIMITS: dict[str, dict[str, Any]] = {
     "Seconds": {"type": "number", "minimum": 0},
     "Width": {"type": "number", "exclusiveMinimum": 0},
     "Share": {"type": "number", "minimum": 0, "maximum": 1},
+    "Amount": {"type": "number"},
     "JobName": {"type": "string", "minLength": 1, "maxLength": 128},
     "Numbers": {"type": "array", "uniqueItems": True, "items": {"enum": list(NUMBERS)}},
     "SchemaNumber": {"const": SCHEMA},
@@ -290,6 +292,24 @@ class SourceTotals(RecordPart):
 
 
 @dataclass
+class IdleIO(RecordPart):
+    """
+    What the nodes do by themselves, measured while no job ran there, as much of it as falls into
+    the job's time: so much of each number may not be the job's.
+
+    Attributes:
+        nodes: how many of the job's nodes it is known of
+        seconds: idle time that was looked at, of all of these
+        expected: amount in the job's time, of bytes, calls and operations of programs, named as in
+            `nodes` of the record; what is 0 is left out
+    """
+
+    nodes: Positive
+    seconds: Seconds
+    expected: dict[str, Count]
+
+
+@dataclass
 class FileSystemRecord(RecordPart):
     """
     One file system, as the job's nodes saw it.
@@ -318,6 +338,8 @@ class FileSystemRecord(RecordPart):
             when none could
         series: of `watch`, all nodes that ran it together: amounts in equal bins; null when none
             did
+        idle: what the nodes do there by themselves; null where no node knows, as without prolog
+            and epilog
         targets: OST or MDT: metrics of osc, mdc and md_stats
         lower_bound: some number of this file system may be too low; notes and coverage say why
         too_low: numbers of programs that may be too low (of `application`, and `operations` for all
@@ -332,7 +354,7 @@ class FileSystemRecord(RecordPart):
             their own here, mostly of other file systems than Lustre
     """
 
-    _absent = {"too_high": [], "write_bytes_max": None, "sources": {}}
+    _absent = {"too_high": [], "write_bytes_max": None, "sources": {}, "idle": None}
 
     name: str
     label: str
@@ -349,6 +371,7 @@ class FileSystemRecord(RecordPart):
     cached_read_bytes: Count | None
     dirty_bytes: Count | None
     series: RecordSeries | None
+    idle: IdleIO | None
     targets: dict[str, dict[str, Count]]
     per_node: dict[str, NodeSpread]
     lower_bound: bool
@@ -710,6 +733,33 @@ class JobEvent(RecordPart):
 
 
 @dataclass
+class RecordedFinding(RecordPart):
+    """
+    What a rule says of the job: docs/advice.md.
+
+    Attributes:
+        id: of the rule, such as small_writes
+        file_system: as Lustre calls it; "" where it is about the whole job
+        weight: how much of the job's time or of its I/O it is about, from 0 to 1; above 1 where
+            data was lost
+        number: what made the rule hold
+        meaning: what that means
+        advice: what to do
+        link: where more is said; "" for nowhere
+        evidence: {name: number} of what the rule has looked at; null where one is not known
+    """
+
+    id: str
+    file_system: str
+    weight: Seconds
+    number: str
+    meaning: str
+    advice: str
+    link: str
+    evidence: dict[str, Amount | None]
+
+
+@dataclass
 class Record(RecordPart):
     """
     The JSON record of one job.
@@ -727,9 +777,12 @@ class Record(RecordPart):
         events: what went wrong while it ran, in the order of time, the most severe of very many;
             null where nothing has looked for it
         events_more: how many more there were
+        findings: what its numbers mean and what to do, the most important first, in what is
+            printed; null in what is stored, as they are made anew for each report
     """
 
-    _absent = {"harvest": None, "by_node": None, "events": None, "events_more": 0}
+    _absent = {"harvest": None, "by_node": None, "events": None, "events_more": 0,
+               "findings": None}
 
     schema: SchemaNumber
     short: bool
@@ -744,3 +797,4 @@ class Record(RecordPart):
     notes: list[str]
     events: list[JobEvent] | None
     events_more: Count
+    findings: list[RecordedFinding] | None

@@ -30,7 +30,7 @@ from processes import (
     until,
     write_tree,
 )
-from site_desk import THE_WORK, application, free_port, is_private, script
+from site_desk import THE_WORK, application, free_port, is_private, kept_in, script
 
 from iostats.base import config as site_config
 from iostats.node import delivery, prolog_epilog, start_files
@@ -926,7 +926,7 @@ def in_time(desk, **how):
         began, directory = time.monotonic(), desk.directory / desk.new_job()
         done = both(desk, hook_dir=directory, **how)[1]
         return time.monotonic() - began < 8 and ["delta"] == [
-            name.rpartition(".")[2] for name in os.listdir(directory)] and done
+            name.rpartition(".")[2] for name in kept_in(directory)] and done
     return until(kept, 100, "an end in time")
 
 
@@ -1005,7 +1005,7 @@ def test_with_a_full_disk_the_server_knows_what_can_be_known(desk, tiny, when):
     record = desk.record("4711")
     if when == "at the end":
         assert THE_WORK == application(record) and 1 == record["coverage"]["reported"]
-        assert [] == os.listdir(hooks_dir)
+        assert [] == kept_in(hooks_dir)
     else:
         assert {"nid00001": f"no start: {hooks_dir}: No space left on device"} == (
             record["coverage"]["missing"])

@@ -13,7 +13,12 @@ from trees import report
 
 from iostats.totals.delta import Delta
 from iostats.totals.job_totals import Totals
-from iostats.wire.messages.report import ReportedEvent, ReportedPhase, ReportedSeries
+from iostats.wire.messages.report import (
+    ReportedEvent,
+    ReportedIdle,
+    ReportedPhase,
+    ReportedSeries,
+)
 
 GAINS = st.integers(0, 2**63 - 1)
 FEW_NAMES = st.sampled_from(["scratch", "home"])
@@ -27,6 +32,8 @@ DELTAS = st.builds(
 AMOUNTS = st.lists(GAINS, max_size=20)
 SERIES = st.builds(lambda began, every_s, row: ReportedSeries(began, every_s, row, row, row),
                    st.floats(1.7e9, 1.7e9 + 1e4), st.sampled_from([7.0, 60.0, 120.0]), AMOUNTS)
+IDLE = st.builds(ReportedIdle, st.floats(60, 1e5), st.dictionaries(
+    st.sampled_from(["read_bytes", "open"]), st.floats(0, 1e6)))
 PHASES = st.builds(ReportedPhase, st.sampled_from(["read", "solve", "write"]), st.floats(0, 1e4),
                    st.lists(DELTAS, max_size=2))
 EVENTS = st.lists(st.builds(
@@ -49,8 +56,9 @@ PARTS = st.builds(
     other_jobs=st.one_of(st.none(), st.integers(0, 3)), phases=st.lists(PHASES, max_size=3),
     dirty_bytes=st.one_of(st.none(), st.dictionaries(FEW_NAMES, GAINS)),
     mounts=st.dictionaries(FEW_NAMES, st.lists(st.sampled_from(["/work", "/scratch"]))),
-    series=st.dictionaries(FEW_NAMES, SERIES), boot_id=st.sampled_from(["one boot", "another"]),
-    after_s=st.sampled_from([0.0, 50.0, 1000.0]))
+    series=st.dictionaries(FEW_NAMES, SERIES), idle=st.one_of(
+        st.none(), st.dictionaries(FEW_NAMES, IDLE)),
+    boot_id=st.sampled_from(["one boot", "another"]), after_s=st.sampled_from([0.0, 50.0, 1000.0]))
 
 
 def reports_of(node, parts):

@@ -32,7 +32,12 @@ from iostats.totals.delta import Delta
 from iostats.totals.file_system import FileSystem
 from iostats.totals.job_totals import Totals
 from iostats.totals.record import SCHEMA, Record
-from iostats.wire.messages.report import ReportedEvent, ReportedPhase, ReportedSeries
+from iostats.wire.messages.report import (
+    ReportedEvent,
+    ReportedIdle,
+    ReportedPhase,
+    ReportedSeries,
+)
 
 PATH = ROOT / "docs" / "record.schema.json"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -71,6 +76,7 @@ def everything():
                    phases=[ReportedPhase("(before solve)", 20.0, [llite(open=2)]),
                            ReportedPhase("solve", 40.0, [llite(open=3, open_us=300)])],
         series={"scratch": ReportedSeries(1_795_225_000.0, 60.0, [11, 12], [0, 0], [2, 3])},
+        idle={"scratch": ReportedIdle(600.0, {"open": 20, "getattr": 290})},
         events=[ReportedEvent(
             id="00c0ffee00c0ffee", time=1_795_225_023.5, over=1_795_225_041.25, severity=2,
             kind="evicted", file_system="scratch", target="scratch-OST0003", message="evicted")],
@@ -152,7 +158,9 @@ JOBS = {
 
 def written(found):
     """The record as `--json` writes it and a reader reads it."""
-    return json.loads(json_and_csv.as_json(job_tables.labelled(found.record(), Config())))
+    config = Config()
+    return json.loads(json_and_csv.as_json(job_tables.with_findings(
+        job_tables.labelled(found.record(), config), config)))
 
 
 def test_the_schema_is_a_schema():
