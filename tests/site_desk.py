@@ -205,10 +205,8 @@ class SiteDesk(Desk):
         assert (0, "", "") == (done.status, done.out, done.err), done
 
     def kept(self, node="nid00001"):
-        """Kinds of the files that wait on a node, sorted: start, job, delta, refused."""
-        directory = self.hooks / node
-        return sorted(name.rpartition(".")[2] for name in os.listdir(directory)) if (
-            directory.is_dir()) else []
+        """Kinds of the files of jobs on a node, sorted: start, job, delta, refused."""
+        return [name.rpartition(".")[2] for name in kept_in(self.hooks / node)]
 
     # -- the desk of a user
 
@@ -301,6 +299,15 @@ class SiteDesk(Desk):
         return client.call("127.0.0.1", self.port, protocol.SITE, self.signs(), report["node"],
                            "report",
                            report)
+
+
+def kept_in(directory):
+    """
+    Names of the files of jobs in a hook_dir, sorted by kind; not what a node keeps between jobs.
+    """
+    return sorted((name for name in os.listdir(directory)
+                   if not name.endswith((".idle", ".quiet"))),
+                  key=lambda name: name.rpartition(".")[2]) if os.path.isdir(directory) else []
 
 
 def a_report(job="4711", node="nid00001", seq="23", reads=23, read_bytes=41_003, about=(),

@@ -53,11 +53,7 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
           shares: bool = False) -> tuple[str, str, list[str], list[str], list[str]]:
     """The same in parts: (title, heading, [sums of file systems], [rows], [notes])."""
     labels = dict(labels)
-    shown = [row for row in answer["rows"] if not _is_on_top(row, answer)]
-    rows = shown[:most]
-    left_off = answer["left_off"] + len(shown) - len(rows)
-    sums = _sums(answer, labels, "_per_s" if answer["kind"] == RATES else "")
-    columns = _columns(answer, sums, rows, units, labels, shares)
+    columns, sums, _, notes = grid(answer, units, labels, most, shares)
     gap = fitted(columns, width, answer["sort"])
     found = drawn(columns, gap)
     for place, (*_, part, _) in enumerate(sums, 1):
@@ -67,13 +63,28 @@ def parts(answer: dict[str, Any], width: int | None = None, units: str = "binary
                 found[place] = longer
                 break
     found = [cut(line, width) for line in found]
+    return (cut(title(answer, labels, origin), width), found[0], found[1:1 + len(sums)],
+            found[1 + len(sums):], [line for note in notes for line in wrapped(note, width)])
+
+
+def grid(answer: dict[str, Any], units: str, labels: Mapping[str, str], most: int | None = None,
+         shares: bool = False) -> tuple[list[TextColumn], list[_Sum], list[dict[str, Any]],
+                                        list[str]]:
+    """
+    The table before it is drawn: (columns, the sums on top, the rows below them, [note]).
+
+    A column's cells are those of the sums, then those of the rows.
+    """
+    shown = [row for row in answer["rows"] if not _is_on_top(row, answer)]
+    rows = shown[:most]
+    left_off = answer["left_off"] + len(shown) - len(rows)
+    sums = _sums(answer, labels, "_per_s" if answer["kind"] == RATES else "")
     notes = [] if rows else [_no_rows(answer)]
     if left_off:
         notes.append(f"({left_off} more {'row' if left_off == 1 else 'rows'})")
     bound = "shares are of what was counted" if shares else "numbers are lower bounds (>=)"
     notes += [f"note: {note}" for note in notes_of(answer, labels, bound)]
-    return (cut(title(answer, labels, origin), width), found[0], found[1:1 + len(sums)],
-            found[1 + len(sums):], [line for note in notes for line in wrapped(note, width)])
+    return _columns(answer, sums, rows, units, labels, shares), sums, rows, notes
 
 
 def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str:

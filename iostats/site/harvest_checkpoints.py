@@ -14,7 +14,7 @@ from iostats.base.errors import StateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, Protocol
 
     _Key = tuple[str, ...]                  # file system, target; or what else has a state
@@ -44,12 +44,13 @@ class Checkpoints:
     """
     What has come of each target since its last checkpoint.
 
-    `states`: {(file system, target): bytes of its state in the store}.
+    `states`: {(file system, target): bytes of its state in the store}; `before`: is given the keys
+    whose blocks are about to leave the store.
     """
 
-    def __init__(self, store: KeepsStates, targets: Mapping[Any, Kept],
-                 states: Mapping[Any, int]) -> None:
-        self._store, self._targets = store, targets
+    def __init__(self, store: KeepsStates, targets: Mapping[Any, Kept], states: Mapping[Any, int],
+                 before: Callable[[list[Any]], None] = lambda keys: None) -> None:
+        self._store, self._targets, self._before = store, targets, before
         self._states: dict[_Key, int] = dict(states)
         self._logged: dict[_Key, int] = {}
         self._grown: set[_Key] = set()          # targets that may be due for a checkpoint
@@ -85,6 +86,7 @@ class Checkpoints:
     def write(self, keys: list[_Key]) -> None:
         """Write the states of these targets; StateError."""
         if keys:
+            self._before(keys)
             states = {key: self._targets[key].state() for key in keys}
             self._store.checkpoint(states)
             for key, state in states.items():

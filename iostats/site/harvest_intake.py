@@ -27,6 +27,7 @@ from iostats.site.clients.intake import ClientHarvest
 from iostats.site.harvest_checkpoints import Checkpoints
 from iostats.site.harvest_store import BlockRow, LoggedRow, SweepStore, decoded_row, encoded_row
 from iostats.site.job_lives import JobLives
+from iostats.site.lines.intake import LineIntake
 from iostats.site.resets.job_ids import JobIds
 from iostats.site.resets.target import CorrectedTarget
 from iostats.site.store import damage_reported
@@ -72,6 +73,7 @@ class Harvest:
         sweep: the last SiteSweep, or None.
         agents: {node: AgentState}.
         lives: the JobLives; `job_of`, `facts`: its methods.
+        lines: the LineIntake: what jobs and targets did over time.
         clients: the ClientHarvest: what each client has done, where agents tell of them.
         relays: what tells other sites' servers of their clients, or None.
         sinks: what gets every SiteSweep, by `sweep(sweep, harvest)`; and `forget(ids)`.
@@ -82,6 +84,7 @@ class Harvest:
         self.config, self._now, self.sinks = config, now, list(sinks)
         self._store = SweepStore(store)
         self.lives = JobLives(self._store, config, now)
+        self.lines = LineIntake(store, config, now, lambda: self.targets)
         self.clients = ClientHarvest(store, config, now)
         self.job_of, self.facts = self.lives.job_of, self.lives.facts
         self.relays: Optional[Relays] = None
@@ -112,7 +115,9 @@ class Harvest:
         self.targets: dict[_Key, CorrectedTarget] = self._store.understood(
             "targets", saved, lambda state: CorrectedTarget.from_state(self._job_ids, state))
         self.checkpoints = Checkpoints(self._store, self.targets,
-                                       {key: len(saved[key]) for key in self.targets})
+                                       {key: len(saved[key]) for key in self.targets},
+                                       self.lines.write)
+        self.lines.reload()
         changed = self._replay(saved.keys() - self.targets.keys())
         if self.clients.reload():
             self._ask_for_full(())
@@ -134,6 +139,9 @@ class Harvest:
                     raise ValueError("the name of its target is no text")
                 row = decoded_row(stored.body)
                 block = sweep_decoder.decoded_block(row.packed) if row.packed else row.block
+                if row.lined:
+                    self.lines.were_written(key)
+                    continue
                 if block is None and not row.forget:
                     raise ValueError("it says nothing")
                 if row.full:
@@ -168,9 +176,11 @@ class Harvest:
 
     def _take_block(self, target: CorrectedTarget, block: Any, row: BlockRow) -> bool:
         """Let a target have one of its blocks, which is kept as `row`; was it a reading's last?"""
-        target.take(block, row.node, row.boot_id, row.full, row.ahead, row.kernel_ahead)
+        taken = target.take(block, row.node, row.boot_id, row.full, row.ahead, row.kernel_ahead)
         head = block.rows().head
         if head.ended and not head.unreadable:
+            if taken:
+                self.lines.take(target, self.job_of, row.slot, self._pause_of(row.node))
             self._slots[target.file_system, target.target] = row.slot
         return bool(head.ended)
 
@@ -202,8 +212,7 @@ class Harvest:
         if message.last:
             agent.slot, agent.targets = slot, sorted(mine)
             mine.clear()
-        if others:
-            # Not its blocks alone: the next message must bring everything again.
+        if others:              # not its blocks alone: the next message must bring everything again
             agent.run = ""
         # An agent that had not heard of our clock tells of it as soon as it has.
         ahead = taken.clock_ahead_s if message.read_ahead_s is None else message.read_ahead_s
@@ -212,8 +221,7 @@ class Harvest:
         else:
             self._take_sweep(taken, agent, slot, ahead, others)
         if others:
-            what = ", ".join(f"{fs}-{target} ({owner})"
-                             for (fs, target), owner in sorted(others.items()))
+            what = ", ".join(f"{'-'.join(key)} ({owner})" for key, owner in sorted(others.items()))
             return {"taken": False, "want": "full",
                     "why": f"another agent reads the same targets: {what}; stop one of them, "
                            f"unless they have just moved"}
@@ -250,12 +258,10 @@ class Harvest:
         """The other storage server whose agent reads this target now; ""."""
         target = self.targets.get(key)
         owner = target.node if target is not None else self.clients.reader_of(*key)
-        if not owner or owner == node:
-            return ""
-        agent = self.agents.get(owner)
+        agent = self.agents.get(owner) if owner and owner != node else None
         if agent is None or now - agent.heard >= 2 * agent.every + UP_S:
             return ""                               # it is not up
-        return owner if key in agent.targets else ""
+        return owner or "" if key in agent.targets else ""
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -269,16 +275,11 @@ class Harvest:
     def is_overdue(self, target: CorrectedTarget) -> bool:
         """Whether a target's last reading is older than two sweeps: its numbers may be too low."""
         age_s = self.age_s(target)
-        return age_s is None or age_s > 2 * self._pause(target) + LATE_S
+        return age_s is None or age_s > 2 * self._pause_of(target.node) + LATE_S
 
-    def _pause(self, target: CorrectedTarget) -> float:
-        """Seconds between two readings of a target."""
-        return self._pause_of(target.node or "")
-
-    def _pause_of(self, node: str) -> float:
+    def _pause_of(self, node: Optional[str]) -> float:
         """Seconds between two sweeps of a storage server."""
-        agent = self.agents.get(node)
-        return agent.every if agent is not None else AgentState().every
+        return self.agents.get(node or "", AgentState()).every
 
     # -- what there is to do -----------------------------------------------------------------------
 
@@ -292,7 +293,7 @@ class Harvest:
                 self.lives.ask_in_turn()
                 self.clients.names.look()
                 await self.lives.look(self.swept_until(), on_settled, self.forget)
-                while self.checkpoints.step() or self.clients.step():
+                while self.checkpoints.step() or self.clients.step() or self.lines.step():
                     await asyncio.sleep(0)
             except StateError as error:
                 self._store.trouble.say(error)
@@ -326,9 +327,8 @@ class Harvest:
         self._done, self.lives.has_news, self._waits_since = slot, True, None
         self.lives.keep()
         self.sweep = SiteSweep(slot, every, not missing, [
-            target for key, target in self.targets.items()
-                            if self._slots.get(key, 0.0) >= slot // (pause := self._pause(target))
-                            * pause])
+            target for key, target in self.targets.items() if self._slots.get(key, 0.0)
+            >= slot // (pause := self._pause_of(target.node)) * pause])
         servers: dict[str, set[str]] = {}
         for target in self.sweep.targets:
             servers.setdefault(target.file_system, set()).update(filter(None, (target.node,)))
@@ -343,8 +343,8 @@ class Harvest:
         """The moment up to which sweeps of all storage servers have come."""
         now = self._now()
         # By the slot: an agent's clock may have been wrong when it read.
-        reads = [min(target.swept_until, self._slots.get(key, now))
-                 for key, target in self.targets.items() if target.swept_until is not None]
+        reads = (min(target.swept_until, self._slots.get(key, now))
+                 for key, target in self.targets.items() if target.swept_until is not None)
         return min((at for at in reads if now - at < _GONE_S), default=0.0)
 
     def forget(self, ids: list[str], bodies: dict[str, bytes]) -> None:

@@ -45,6 +45,7 @@ class BlockRow(msgspec.Struct, omit_defaults=True):
             kernel's, which may have been set back.
         block: of the method `sweep`; packed: of `packed_sweep`.
         forget: ids that the target forgets.
+        lined: what came before is in the time lines (site/lines/).
     """
 
     node: str = ""
@@ -56,6 +57,7 @@ class BlockRow(msgspec.Struct, omit_defaults=True):
     block: Optional[sweep_json.JsonBlock] = None
     packed: bytes = b""
     forget: list[Any] = []
+    lined: bool = False
 
     @classmethod
     def of(cls, node: str, taken: sweep.ReceivedSweep, slot: float, ahead: float,
@@ -85,6 +87,8 @@ _IN_WORDS = {"agents": "what is known of the agent", "targets": "the saved entri
              "client_blocks": "a part of a message of clients, row",
              "client_gains": "what clients did in a sweep, row",
              "client_losses": "what may be missing of clients, row", "events": "the event, place",
+             "line_parts": "a part of the time lines, row", "job_lines": "the time line of job",
+             "target_lines": "a time line, row",
              "events_tellers": "what a storage server said of itself:"}
 # The key of a row, and the column with its bytes.
 _ROWS = {"agents": (("node",), "body"), "targets": (("file_system", "target"), "state"),
@@ -92,7 +96,9 @@ _ROWS = {"agents": (("node",), "body"), "targets": (("file_system", "target"), "
          "client_sources": (("node", "file_system", "kind"), "state"),
          "client_blocks": (("id",), "body"), "client_gains": (("id",), "body"),
          "client_losses": (("id",), "why"), "events": (("place",), "body"),
-         "events_tellers": (("node",), "body")}
+         "events_tellers": (("node",), "body"), "line_parts": (("id",), "body"),
+         "job_lines": (("job", "file_system"), "body"),
+         "target_lines": (("id",), "body")}
 
 
 class SweepStore:

@@ -144,9 +144,11 @@ def damaged(now: float) -> HarvestedJob:
 
 def as_record(job: HarvestedJob, fold: Callable[[list[str]], str]) -> ServersRecord:
     """A HarvestedJob as the member `harvest` of a record; `fold`: [target] -> text."""
-    file_systems = [fs.at_servers(name, fold, not job.final)
+    # What was damaged may have been of any of them.
+    is_low = not job.final or _DAMAGED in job.notes
+    file_systems = [fs.at_servers(name, fold, is_low)
                     for name, fs in sorted(job.file_systems.items())]
     return ServersRecord(
         final=job.final, ids=job.ids, began=job.began, ended=job.ended, file_systems=file_systems,
-        notes=job.notes, lower_bound=job.lower_bound or not job.final or any(
+        notes=job.notes, lower_bound=job.lower_bound or is_low or any(
             fs.lower_bound for fs in file_systems))

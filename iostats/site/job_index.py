@@ -64,7 +64,7 @@ class JobsParams(msgspec.Struct):
     Which jobs, in which order: the params of the site server's `jobs`.
 
     Attributes:
-        users, accounts, partitions, clusters, jobs, states: any of these; [] for all.
+        users, accounts, partitions, clusters, jobs, states, names: any of these; [] for all.
         since, until: seconds since 1970; jobs that ran at any time between; None for no limit.
         hit: only jobs with events; lost: only those that lost data, or may have.
         all_runs: all runs of a requeued job, not only the last one.
@@ -79,6 +79,7 @@ class JobsParams(msgspec.Struct):
     clusters: _Names = []
     jobs: Annotated[list[_Name], msgspec.Meta(max_length=MOST_JOBS)] = []
     states: _Names = []
+    names: _Names = []
     since: Optional[float] = None
     until: Optional[float] = None
     hit: bool = False
@@ -99,7 +100,7 @@ _SORT = {name: f"CASE source WHEN '{EXPORTS}' THEN by_node_{name} ELSE {name} EN
 _FLAGS = ("lower_bound", "net_lower_bound", "server_lower_bound", "final")
 # List in JobsParams -> column.
 _ONE_OF = {"users": "user", "accounts": "account", "partitions": "partition",
-           "clusters": "cluster", "states": "upper(outcome)"}
+           "clusters": "cluster", "states": "upper(outcome)", "names": "name"}
 
 
 def values_to_put(key: tuple[Any, ...], summary: Summary) -> tuple[Any, ...]:

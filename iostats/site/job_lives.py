@@ -98,6 +98,7 @@ class JobLives:
     def __init__(self, store: SweepStore, config: Config, now: Callable[[], float]) -> None:
         self._store, self._now = store, now
         self._warned: dict[str, float] = {}         # what was logged, and when
+        self._job_of: dict[str, str] = {}
         self.scheduler = _scheduler_of(config)
         try:
             self._form = TagForm(config["harvest.job_id"],
@@ -114,7 +115,7 @@ class JobLives:
         replayed.
         """
         self._targets = targets
-        self._job_of: dict[str, str] = {}
+        self._job_of = {}
         self._no_jobs: dict[str, float] = {}        # id -> slot of its last change
         self._noted: tuple[float, set[str]] = (0.0, set())  # a slot, and what is noted of it
         self.has_news, self._look_at = True, 0.0
@@ -196,6 +197,16 @@ class JobLives:
             if life is not None and life.facts:
                 facts = self._facts[job] = Facts(**life.facts)
         return facts
+
+    def life_of(self, job: str) -> Optional[tuple[str, JobLife]]:
+        """
+        (as job_stats have it, its JobLife) of a job that is not settled, by that name or as users
+        write it; None.
+        """
+        if job in self._lives:
+            return job, self._lives[job]
+        return next(((name, life) for name, life in self._lives.items()
+                     if life.facts.get("job") == job), None)
 
     def harvested(self, job: str, began: Optional[float] = None,
                   ended: Optional[float] = None) -> Optional[HarvestedJob]:

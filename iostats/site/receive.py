@@ -36,6 +36,9 @@ from iostats.site.events.late_events import LateEvents
 from iostats.site.events.of_record import RecordEvents
 from iostats.site.events.questions import EventsParams, EventsStatusParams
 from iostats.site.job_index import JobsParams
+from iostats.site.lines.questions import FileSystemLinesParams, LineAnswers
+from iostats.site.lines.runs import JobHistoryParams
+from iostats.site.on_behalf import AsUserParams, OnBehalf, RightsParams
 from iostats.site.open_jobs import JobClosed, OpenJobs, SiteReport
 from iostats.site.publish import Publisher
 from iostats.site.records import Records
@@ -126,14 +129,21 @@ class SiteServer(RpcServer):
                             query=Method(self._query, load_queries.QueryParams),
                             nodes=Method(self._nodes, node_queries.NodesParams),
                             lnets=Method(self._lnets, node_queries.LnetsParams),
+                            job_history=Method(self._job_history, JobHistoryParams),
+                            file_system_lines=Method(self._file_system_lines,
+                                                     FileSystemLinesParams),
                             events=Method(self._events, EventsParams),
                             events_status=Method(self._events_status, EventsStatusParams))
+        on_behalf = OnBehalf(self.methods, self._user, self.require_authenticated)
+        self.methods.update(as_user=Method(on_behalf.ask, AsUserParams),
+                            rights=Method(on_behalf.rights, RightsParams))
         self._relays = RelaysFrom(config, now)
         self._for_relays = {name: Method(self._not_for_relays, msgspec.Raw)
                             for name in self.methods} | {
             "hello": self.methods["hello"],
             "packed_clients": Method(self._relayed, sweep_decoder.PackedSweep)}
         self._answers = load_queries.LoadAnswers(lambda: self.all_jobs.runs.running())
+        self._of_lines = LineAnswers(self.harvest, lambda: bool(self.events.tellers.of), now)
         self._of_nodes = node_queries.NodeAnswers()
         self._of_events = EventAnswers(self.events, store, self.all_jobs, self.harvest)
 
@@ -247,8 +257,8 @@ class SiteServer(RpcServer):
             failed = error_response("503 Service Unavailable", protocol.INTERNAL_ERROR, str(error))
             for transport, _, _ in unsent:
                 super().send(transport, failed, False)
-            self._store.trouble.say(f"{error}; nodes and agents keep what they have, and send it "
-                                    f"again")
+            self._store.trouble.say(error, "; nodes and agents keep what they have, and "
+                                           "send it again")
             for reload in (self.open_jobs.reload, self.harvest.reload, self.events.reload):
                 try:
                     reload()
@@ -326,6 +336,14 @@ class SiteServer(RpcServer):
     def _lnets(self, ask: node_queries.LnetsParams,
                sender: Sender) -> Generator[None, None, dict[str, dict[str, int]]]:
         return node_queries.lnets(self.harvest.clients, self._user(sender))
+
+    def _job_history(self, ask: JobHistoryParams,
+                     sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._of_lines.job_history(ask, self._user(sender))
+
+    def _file_system_lines(self, ask: FileSystemLinesParams,
+                           sender: Sender) -> Generator[None, None, dict[str, Any]]:
+        return self._of_lines.file_system_lines(ask, self._user(sender))
 
     def _events(self, ask: EventsParams,
                 sender: Sender) -> Generator[None, None, dict[str, Any]]:

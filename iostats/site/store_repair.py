@@ -32,11 +32,14 @@ TABLES = {"jobs": "jobs (records, and those without one yet)", "reports": "repor
           "damaged": "damaged rows, put aside", "clock": "clock",
           "events": "events", "events_nids": "clients of events",
           "events_tellers": "what storage servers said of themselves",
+          "job_lines": "time lines of jobs", "target_lines": "time lines of targets",
+          "line_parts": "parts of time lines", "line_folds": "places in the time lines",
           "by_node": "what jobs' nodes did", "job_runs": "runs of jobs",
           "job_lists": "times that lists of jobs cover"}
 # These are right together only; agents send again what they know.
 _TOGETHER = (("targets", "blocks", "agents"), ("client_sources", "client_blocks", "agents"),
-             ("client_nids", "client_gains"))
+             ("client_nids", "client_gains"),
+             ("line_parts", "line_folds"))
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 TableContent = namedtuple("TableContent", "count why")

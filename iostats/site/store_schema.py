@@ -7,8 +7,8 @@ The tables of the site's store, and the upgrade of a store that an older release
     clock     one row: the store's own time, store_clock.py; `first` and `due` are in it
 
 job_index.py has the table `summaries`; harvest_store.py says what those of the harvest are for,
-run_store.py those of runs, clients/client_store.py those of clients, events/event_store.py
-those of events.
+run_store.py those of runs, clients/client_store.py those of clients, events/event_store.py those
+of events, lines/line_store.py those of time lines.
 """
 
 from __future__ import annotations
@@ -110,6 +110,20 @@ CREATE TABLE IF NOT EXISTS events_numbering (
 CREATE TABLE IF NOT EXISTS events_nids (nid TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events_tellers (
     node TEXT PRIMARY KEY, heard REAL NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS line_parts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file_system TEXT NOT NULL, target TEXT NOT NULL,
+    body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS line_folds (
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, last INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS job_lines (
+    job TEXT NOT NULL, file_system TEXT NOT NULL, fold INTEGER NOT NULL, made REAL NOT NULL,
+    thinned INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (job, file_system));
+CREATE INDEX IF NOT EXISTS job_lines_made ON job_lines (thinned, made);
+CREATE TABLE IF NOT EXISTS target_lines (
+    id INTEGER PRIMARY KEY, file_system TEXT NOT NULL, target TEXT NOT NULL, since REAL NOT NULL,
+    until REAL NOT NULL, made REAL NOT NULL, thinned INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS target_lines_since ON target_lines (file_system, target, since, until);
+CREATE INDEX IF NOT EXISTS target_lines_made ON target_lines (thinned, made);
 CREATE INDEX IF NOT EXISTS jobs_unclosed ON jobs (first) WHERE due IS NULL AND NOT closed;
 CREATE INDEX IF NOT EXISTS jobs_closed ON jobs (first) WHERE closed
 """

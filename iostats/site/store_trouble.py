@@ -34,8 +34,8 @@ class StoreTrouble:
         """A change was refused."""
         self._failed_at = self._clock()
 
-    def say(self, line: object) -> None:
-        """Log why something failed, unless this line was logged within an hour."""
+    def say(self, line: object, more: str = "") -> None:
+        """Log why something failed, and `more`, unless this was logged within an hour."""
         now, text = self._clock(), str(line)
         if now - self._said.get(text, -SAY_AGAIN_S) < SAY_AGAIN_S:
             return
@@ -44,7 +44,7 @@ class StoreTrouble:
             del self._said[next(iter(self._said))]
         self._said[text] = now
         self._is_said = self._is_said or self._failed_at is not None
-        log.error("%s (said once an hour)", text)
+        log.error("%s%s (said once an hour)", text, more)
 
     def written(self) -> None:
         """A change is on the disk."""

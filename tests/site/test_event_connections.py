@@ -4,6 +4,7 @@ Who is not connected now: what is said of a connection is what was told of it, a
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from events_messages import NOON, event
@@ -21,6 +22,14 @@ from iostats.site.events.connections import Connections
 OST, MDT = "scratch-OST0003", "scratch-MDT0000"
 A, B = "10.9.0.11@tcp", "10.9.0.12@tcp"
 NAMES = {A: "nid00011", B: "nid00012"}
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_up_for_weeks(monkeypatch):
+    """As in tests/events/conftest.py."""
+    true = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda which: true(which) + (
+        1_814_400 if which == time.CLOCK_BOOTTIME else 0))
 
 
 def gone_after(*events):

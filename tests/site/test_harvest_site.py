@@ -10,6 +10,8 @@ from processes import until
 from site_desk import slurm_job, squeue
 from storage import StorageServer, moved
 
+from iostats.load.time_lines import history_of, total
+
 
 def part_of(desk, job, true=lambda part: True):
     """The member `harvest` of a job's one record, when there is one of which `true` holds."""
@@ -154,6 +156,11 @@ def test_whatever_is_killed_every_number_is_counted_once(desk, servers):
     desk.site()
     desk.wait_for_sweeps(2)
     assert counted()
+    history = history_of(desk.asked("job_history", job="4711"))     # in its line as well
+    [scratch] = history.file_systems
+    assert [1009 * 23, 1009 * 46, 23] == [total(scratch.job, metric)[0] for metric in (
+        "read_bytes", "write_bytes", "open")]
+    assert {"OST0000", "MDT0000"} == {one.target for one in history.targets}
 
 
 def test_the_site_server_is_away_and_nothing_is_lost(desk, servers):

@@ -293,3 +293,16 @@ def test_a_clear_stays_where_it_was_when_the_storage_servers_clock_is_set_right(
     [fs] = harvested_job.as_record(desk.harvest.lives.harvested("4711"), ",".join)["file_systems"]
     assert (42_012, [f"OST0000: {gaps.CLEARED}"], True) == (
         fs["read_bytes"], fs["notes"], fs["lower_bound"])
+
+
+def test_what_is_left_of_a_damaged_job_is_marked_on_each_file_system(desk):
+    """What was lost may have been of any of them."""
+    desk.send("oss1", desk.block())
+    desk.now += 20
+    desk.send("oss1", desk.block(ids=["4711"], started=desk.now - 3, read_bytes=(23, 41_003)))
+    whole = desk.harvest.lives.harvested("4711")._replace(final=True)
+    assert not harvested_job.as_record(whole, ",".join)["lower_bound"]
+    found = harvested_job.as_record(harvested_job.joined(
+        harvested_job.damaged(desk.now), whole), ",".join)
+    [fs] = found["file_systems"]
+    assert (41_003, True, True) == (fs["read_bytes"], fs["lower_bound"], found["lower_bound"])

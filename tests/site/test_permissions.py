@@ -80,7 +80,9 @@ QUESTIONS = [
     ("jobs", {"accounts": ["of-bob", "of-nobody"]}), ("jobs", {"sort": "user"}),
     *(("load", {"by": by}) for by in ("job", "user", "node", "server", "target", "fs")),
     ("load", {"job": "4713"}), ("load", {"text": "bob"}),
-    *(("query", {"level": level}) for level in "abcde"), ("query", {"level": "a", "job": "4713"})]
+    *(("query", {"level": level}) for level in "abcde"), ("query", {"level": "a", "job": "4713"}),
+    ("job_history", {"job": "4711"}), ("file_system_lines", {
+        "file_system": "scratch", "since": 1_795_225_000, "until": 1_795_226_000})]
 
 
 @pytest.mark.parametrize("method, params", QUESTIONS,

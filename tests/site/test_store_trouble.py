@@ -72,3 +72,11 @@ def test_other_lines_are_said_beside_it_and_few_are_kept(trouble):
     trouble.fails("row 999")
     trouble.fails("row 901")
     assert [] == trouble.said()
+
+
+def test_the_same_trouble_with_more_to_say_is_the_same(trouble):
+    """A report and a timer find one full disk: it is one line."""
+    trouble.one.failed()
+    trouble.one.say(FULL, "; nodes keep what they have")
+    trouble.one.say(FULL)
+    assert [f"{FULL}; nodes keep what they have (said once an hour)"] == trouble.said()

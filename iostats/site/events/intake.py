@@ -99,7 +99,8 @@ class SiteEvents:
             if at:                          # a short one is taken at once, whatever is answered
                 yield
             self._keep([_event_of(one, now) for one in taken.events[at:at + _IN_A_STEP]])
-        self.tellers.hear(node, taken.head, taken.made, now)
+        if taken.head.is_server:
+            self.tellers.hear(node, taken.head, taken.made, now)
         return {"taken": True, "why": ""}
 
     def take_reported(self, report: NodeReport) -> None:

@@ -133,7 +133,7 @@ class RelayDestination:
         self._pace = Pace(_CPU_PERCENT, time.thread_time)
         self._told = ToldUntil(os.path.join(spool.directory, "told"))
         self._delivery = Delivery(
-            config, name, (to.host, to.port), self._pace, self._say,
+            config, name, [(to.host, to.port)], self._pace, self._say,
             self._lost, spool, lambda: [RelaySecret(name, secret_to(to), cluster=to.cluster)],
             f"the server of cluster {to.cluster}", self._taken)
         self.clock = self._delivery.clock

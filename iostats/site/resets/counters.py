@@ -58,7 +58,11 @@ Attributes:
 """
 
 WHOLE_GAINS = ("read_bytes", "write_bytes", "reads", "writes", "operations")
-GAIN_NAMES = (*WHOLE_GAINS, "us", "timed", *SINGLE_OPERATIONS)
+MORE_GAINS = ("us", "timed", *SINGLE_OPERATIONS)
+# Times of one counter: of what it counts, which is in the column of the name before "_us".
+TIME_GAINS = {"read": "reads_us", "write": "writes_us",
+              **{name: f"{name}_us" for name in SINGLE_OPERATIONS}}
+GAIN_NAMES = (*WHOLE_GAINS, *MORE_GAINS, *TIME_GAINS.values())
 _SUM_GAINS = {"read_bytes": ("read_bytes", "reads"), "write_bytes": ("write_bytes", "writes")}
 # A column is (counter, kind); the kinds, and the field of the file that each is read from.
 FIELDS = {"samples": "samples", "sums": "sum", "minima": "min", "maxima": "max",
@@ -102,6 +106,8 @@ class Layout:
             if self.units[name] in TIME_UNITS and not is_counted_again(name) and (
                     (name, "sums") in self.counted_at):
                 self.gains[place, GAIN_NAMES.index("us" if kind == "sums" else "timed")] = 1
+                if kind == "sums" and name in TIME_GAINS:
+                    self.gains[place, GAIN_NAMES.index(TIME_GAINS[name])] = 1
 
 
 class ArrivedValues:

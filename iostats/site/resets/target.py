@@ -9,7 +9,13 @@ import numpy
 
 from iostats.site.resets import codec
 from iostats.site.resets.comparison import Comparison
-from iostats.site.resets.counters import GAIN_NAMES, WHOLE_GAINS, CounterTotals, Gains
+from iostats.site.resets.counters import (
+    GAIN_NAMES,
+    MORE_GAINS,
+    WHOLE_GAINS,
+    CounterTotals,
+    Gains,
+)
 from iostats.site.resets.entries import (
     GONE_FOR_CERTAIN,
     MOST_ABSENT,
@@ -53,8 +59,8 @@ class CorrectedTarget:
         tables: the Entries; `readings`: the Readings; `losses`: the Losses.
     """
 
-    __slots__ = ("_gained", "_span_s", "boot_id", "entries", "file_system", "losses", "node",
-                 "readings", "tables", "target")
+    __slots__ = ("_arrived", "_gained", "_span_s", "boot_id", "entries", "file_system", "losses",
+                 "node", "readings", "tables", "target")
 
     def __init__(self, job_ids: JobIds, file_system: str, target: str) -> None:
         self.file_system, self.target = file_system, target
@@ -64,6 +70,7 @@ class CorrectedTarget:
         self.tables, self.readings, self.losses = Entries(job_ids), Readings(), Losses()
         # The ids that changed, what they gained [id, of WHOLE_GAINS], and {name: column} of more.
         self._gained: tuple[list[str], _Array, dict[str, _Array]] = _NOTHING_GAINED
+        self._arrived: tuple[list[str], _Array] | None = None
         self._span_s = 0.0
 
     @property
@@ -193,6 +200,7 @@ class CorrectedTarget:
         self.losses.keep_doubts(reading)
         self.losses.find(reading, tables, readings)
         self.entries = block.entries
+        self._arrived = None
         self._gained = _NOTHING_GAINED if not len(slots) else self._gains_of(
             *reading.gained(slots, int(here.sum()) < len(slots)))
         last = readings.read_at
@@ -228,11 +236,12 @@ class CorrectedTarget:
     def _gains_of(self, slots: _Array,
                   gains: _Array) -> tuple[list[str], _Array, dict[str, _Array]]:
         """(ids of these slots; [id, of WHOLE_GAINS]; {name: column} of more)."""
-        whole, known = len(WHOLE_GAINS), self.tables.layout.gains
-        return (self.tables.ids(slots), gains[:, :whole].copy(),
+        whole, known, ids = len(WHOLE_GAINS), self.tables.layout.gains, self.tables.ids(slots)
+        self._arrived = ids, gains
+        return (ids, gains[:, :whole].copy(),
                 {name: gains[:, column].astype(numpy.float32)
                  for column, name in enumerate(GAIN_NAMES)
-                 if column >= whole and known[:, column].any()})
+                 if name in MORE_GAINS and known[:, column].any()})
 
     # ---- what comes out
 
@@ -255,6 +264,14 @@ class CorrectedTarget:
             return Gains._make((_NOTHING_GAINED[0], *_NOTHING_GAINED[1].T, 0.0, {}))
         ids, gains, more = self._gained
         return Gains._make((ids, *gains.T, self._span_s, more))
+
+    def pop_arrived(self) -> tuple[list[str], _Array, float]:
+        """
+        What came in the last whole reading, once: (ids, int64 [id, of GAIN_NAMES], seconds since
+        the reading before; 0: it is not known in which time it was gained).
+        """
+        (ids, gains), self._arrived = self._arrived or ([], NO_GAINS), None
+        return ids, gains, self._span_s
 
     def totals(self, ids: Iterable[str] | None = None) -> CounterTotals:
         """CounterTotals of these jobs (default: all); 0 for one that is not known."""
