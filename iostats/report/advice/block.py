@@ -1,0 +1,49 @@
+"""
+Findings as text below the tables of a report.
+"""
+
+from __future__ import annotations
+
+from iostats.base.text import width_of, wrapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from iostats.report.advice.finding import Finding
+
+WIDTH = 80
+_WIDEST = 120                       # wider lines are hard to read
+_INDENT = "    "
+
+
+def lines(findings: Sequence[Finding], looked_at: str, labels: Mapping[str, str],
+          show: Callable[[str], str], is_markdown: bool = False, width: int = WIDTH) -> list[str]:
+    """
+    The block of `findings`, or `looked_at` where there are none; [] for no text at all.
+
+    `labels`: the site's names of file systems; `show`: makes names that others have sent harmless;
+    `width`: columns.
+    """
+    width = min(width, _WIDEST)
+    if not findings:
+        text = show(looked_at)
+        return [] if not text else [text] if is_markdown else wrapped(text, width)
+    found = ["Findings:"]
+    for number, one in enumerate(findings, 1):
+        name = show(labels.get(one.file_system, one.file_system))
+        text = show(f"{one.number}.  {one.meaning}  {one.advice}")
+        if is_markdown:
+            link = f" [{show(one.link)}]({one.link})" if one.link else ""
+            found.append(f"{number}. {f'**{name}**: ' if name else ''}{text}{link}")
+        else:
+            found += _with_link(wrapped(f" {number}. {f'{name}: ' if name else ''}{text}", width,
+                                        _INDENT[1:]), show(one.link), width)
+    return ["\n".join(found)] if is_markdown else found
+
+
+def _with_link(found: list[str], link: str, width: int) -> list[str]:
+    """Lines with a link behind them, which is never broken, so that it can be clicked."""
+    if link and width_of(found[-1]) + 2 + width_of(link) <= width:
+        return [*found[:-1], f"{found[-1]}  {link}"]
+    return [*found, _INDENT + link] if link else found

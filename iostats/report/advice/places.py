@@ -1,0 +1,183 @@
+"""
+Rules about where I/O goes: over targets, over nodes, and how much of it came from memory.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from iostats.base.units import bytes_text
+from iostats.report.advice.interval import (
+    Interval,
+    added_up,
+    exactly,
+    ratio,
+    share_of,
+    surely_at_least,
+)
+from iostats.report.advice.known import NODES
+from iostats.report.advice.rule import (
+    Held,
+    at_least,
+    count_text,
+    of_time,
+    percent,
+    rate_text,
+    weight_of,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Optional
+
+    from iostats.report.advice.known import KnownIO
+    from iostats.report.advice.rule import Limits
+
+_MOVES = ("read", "write")
+_LARGEST_PAGE_BYTES = 1 << 16           # of all kernels that Lustre runs on
+
+
+def _busiest(numbers: Mapping[str, Interval]) -> tuple[str, Interval, Interval]:
+    """(target with the most, its number, its share of all)."""
+    name = max(sorted(numbers), key=lambda target: numbers[target].low)
+    rest = added_up(number for target, number in numbers.items() if target != name)
+    return name, numbers[name], share_of(numbers[name], rest)
+
+
+def one_ost(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """One of several OSTs has most of many bytes."""
+    if len(known.ost_bytes) < 2:
+        return None
+    target, moved, share = _busiest(known.ost_bytes)
+    if not (surely_at_least(moved, limits["large_bytes"])
+            and surely_at_least(share, limits["one_ost_percent"] / 100)
+            and _is_worth_it(known, limits)):
+        return None
+    whole = bytes_text(round(added_up(known.ost_bytes.values()).low), limits.units)
+    return Held(0.9 * weight_of(known, *_MOVES, concerned=share.low),
+                f"{percent(share.low)} of {whole} went to or came from {target}, one of "
+                f"{len(known.ost_bytes)} OSTs",
+                {"bytes": moved.low, "share": round(share.low, 4), "osts": len(known.ost_bytes)},
+                advice=f"Before it is made: lfs setstripe -c {min(8, len(known.ost_bytes))} "
+                       f"DIRECTORY.")
+
+
+def one_mdt(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """One of several MDTs has most of many requests."""
+    if len(known.mdt_requests) < 2:
+        return None
+    target, asked, share = _busiest(known.mdt_requests)
+    rate = ratio(asked, known.elapsed_s)
+    if not (surely_at_least(rate, limits["one_mdt_per_second"])
+            and surely_at_least(asked, limits["from_operations"])
+            and surely_at_least(share, limits["one_mdt_percent"] / 100)):
+        return None
+    return Held(0.2 * share.low,
+                f"{target} answered {percent(share.low)} of the requests for metadata, "
+                f"{at_least(rate)}{rate_text(rate.low)} a second; there are "
+                f"{len(known.mdt_requests)} MDTs",
+                {"requests": asked.low, "share": round(share.low, 4),
+                 "mdts": len(known.mdt_requests)})
+
+
+def metadata_storm(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """Many requests a second to an MDT, by all nodes or by one."""
+    if not known.mdt_requests:
+        return None
+    target, asked, _ = _busiest(known.mdt_requests)
+    rate = ratio(asked, known.elapsed_s)
+    peak_target = max(sorted(known.peaks), key=lambda name: known.peaks[name][1], default="")
+    node, peak = known.peaks.get(peak_target, ("", 0.0))
+    enough = surely_at_least(asked, limits["from_operations"])
+    each = f", {rate_text(rate.low / known.nodes)} on each node" if (known.nodes or 0) > 1 else ""
+    if enough and surely_at_least(rate, limits["metadata_storm_per_second"]):
+        text = (f"{target} was asked {count_text(asked)} times, {at_least(rate)}"
+                f"{rate_text(rate.low)} a second{each}")
+    elif peak >= limits["metadata_storm_node_per_second"] and (
+            known.mdt_requests[peak_target].low >= limits["from_operations"]):
+        target, text = peak_target, (f"{node} asked {peak_target} {rate_text(peak)} times a second "
+                                     f"all the time")
+    else:
+        return None
+    return Held(max(0.3, weight_of(known, "open", "close", "getattr", "unlink")),
+                text, {"requests": asked.low, "per_second": round(rate.low, 3),
+                       "node_per_second": round(peak, 3)}, ("one_mdt",))
+
+
+def one_node(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """One of several nodes reads or writes nearly all."""
+    found = []
+    for way in _MOVES:
+        node, its = known.busiest.get(f"{way}_bytes", ("", Interval(0, inf)))
+        share = ratio(its, exactly(known.at_most_moved(way)))
+        if ((known.nodes or 0) >= limits["one_node_nodes"]
+                and surely_at_least(its, limits["large_bytes"])
+                and surely_at_least(share, limits["one_node_percent"] / 100)
+                and _is_worth_it(known, limits)):
+            found.append((its.low, way, node, min(1.0, share.low)))
+    if not found:
+        return None
+    moved, way, node, share_low = max(found)
+    return Held(0.9 * weight_of(known, way, concerned=share_low),
+                f"{node} {'read' if way == 'read' else 'wrote'} {percent(share_low)} of all that "
+                f"{known.nodes} nodes did, {bytes_text(round(moved), limits.units)}",
+                {"bytes": moved, "share": round(share_low, 4)})
+
+
+def _is_worth_it(known: KnownIO, limits: Limits) -> bool:
+    """Whether reads and writes take enough time; where nothing times them, many bytes do."""
+    return not known.is_timed(*_MOVES) or limits.matters(known, *_MOVES)
+
+
+def random_reads(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """
+    More comes from the OSTs than programs read.
+
+    A page is read for a write() of a part of it, at both of its ends at most; and a mapped file's
+    pages are in no call.
+    """
+    asked, came = known.of("read_bytes"), added_up(known.ost_read_bytes.values())
+    for_writes = 2 * _LARGEST_PAGE_BYTES * known.of("write_calls").high
+    sure = came.low - for_writes
+    if not (known.side == NODES and known.of("page_fault").high == 0
+            and surely_at_least(known.of("read_calls"), limits["from_operations"])
+            and known.of("mmap").high == 0 and known.of("splice").high == 0 and asked.high < inf
+            and sure >= limits["large_bytes"]
+            and sure >= limits["random_reads_times"] * asked.high
+            and _is_worth_it(known, limits)):
+        return None
+    return Held(weight_of(known, "read", concerned=1 - asked.high / sure),
+                f"{bytes_text(round(came.low), limits.units)} came from the OSTs for "
+                f"{bytes_text(round(asked.high), limits.units)} that were read"
+                f"{of_time(known, 'read')}",
+                {"network_bytes": came.low, "read_bytes": asked.high}, ("small_reads",))
+
+
+def cache_served(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """Most of what was read came from the nodes' memory."""
+    asked, came = known.of("read_bytes"), known.over_network("read_bytes")
+    missing = ratio(came, asked)
+    if not (known.side == NODES and surely_at_least(asked, limits["large_bytes"])
+            and 100 * missing.high <= 100 - limits["cache_served_percent"]):
+        return None
+    return Held(0.01, f"{percent(1 - missing.high)} of {at_least(asked)}"
+                f"{bytes_text(round(asked.low), limits.units)} that were read did not come over "
+                f"the network", {"read_bytes": asked.low, "network_bytes": came.high})
+
+
+def slow_servers(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """Bulk requests that take long at the storage servers."""
+    found = []
+    for way in _MOVES:
+        rpcs = known.over_network(f"{way}_rpcs")
+        each = ratio(known.times_s.get(f"{way}_rpcs", Interval(0, inf)), rpcs)
+        if surely_at_least(rpcs, limits["from_operations"]) and surely_at_least(
+                each, limits["slow_servers_ms"] / 1000):
+            found.append((each.low * rpcs.low, way, rpcs, each))
+    if not found:
+        return None
+    seconds, way, rpcs, each = max(found)
+    return Held(0.3, f"{count_text(rpcs)} {way} requests took {at_least(each)}"
+                f"{1000 * each.low:.0f} ms each at the storage servers",
+                {"requests": rpcs.low, "seconds": seconds})

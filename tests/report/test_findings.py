@@ -1,0 +1,625 @@
+"""
+Each rule on a record worked out by hand: at its thresholds it holds, just below one it does not.
+
+Jobs of 2 nodes and 1,000 s, so 2,000 s of nodes' time, of which 5 % are 100 s, unless it says more.
+"""
+
+import json
+
+import pytest
+from test_job_totals import llite, osc, unread
+from trees import report as of_node
+
+from iostats.base.config import Config
+from iostats.cli import config as config_command
+from iostats.report import accounting_comment, comment_reader, job_tables, node_sets
+from iostats.report.advice.findings import findings_of, looked_at
+from iostats.totals.delta import Delta
+from iostats.totals.job_totals import Totals
+from iostats.totals.record import Record
+from iostats.wire.messages.report import ReportedEvent, ReportedSeries
+
+MIB, GIB = 2**20, 2**30
+HALF_S = 50_000_000                 # us of each node: 100 s of both
+
+
+def md_stats(target, **values):
+    return Delta("md_stats", "scratch", target, "ff9a", values, False, "")
+
+
+def configured(**choices):
+    """`choices`: advice keys, and rules' own texts as text_RULE."""
+    config = Config()
+    for name, text in choices.items():
+        if name.startswith("text_"):
+            config.free["advice_text"][name[len("text_"):]] = text
+        else:
+            config.take(f"advice.{name}", str(text), "the test")
+    return config
+
+
+def record(*nodes, expected=None, elapsed_s=1000.0, **fields):
+    """A job of nodes that have counted `nodes`: [Delta] each."""
+    totals = Totals("4711", len(nodes) if expected is None else expected, fold=node_sets.folded)
+    for number, deltas in enumerate(nodes, 1):
+        totals.add(of_node(f"nid{number:05}", deltas, elapsed_s=elapsed_s, **fields))
+    return totals.record()
+
+
+def both(*deltas, **fields):
+    """A job of two nodes that have counted the same."""
+    return record(deltas, deltas, **fields)
+
+
+def ids(found, **choices):
+    return [one.id for one in findings_of(found, configured(**choices))]
+
+
+def only(found, **choices):
+    [one] = findings_of(found, configured(**choices))
+    return one
+
+
+# -- how programs call ---------------------------------------------------------------------------
+
+def writes(**more):
+    """5,000 writes of 32 KiB on each node, which take 5 % of the nodes' time."""
+    return both(llite(**{"write_bytes": 5000 * 32768, "write_calls": 5000, "write": 5000,
+                         "write_us": HALF_S, **more}))
+
+
+def test_small_writes():
+    """10,000 writes of 32 KiB take 100 of 2,000 s: just enough of everything."""
+    one = only(writes())
+    assert ("small_writes", "scratch", 0.05) == (one.id, one.file_system, one.weight)
+    assert "10,000 writes of 32.0 KiB on average, 5.0 % of the nodes' time" == one.number
+    assert "docs/advice.md#small-writes" == one.link
+    assert {"calls": 10_000, "mean_bytes": 32768.0, "seconds": 100.0} == one.evidence
+
+
+@pytest.mark.parametrize("more", [
+    {"write_bytes": 5000 * 32768 + 1}, {"write_us": HALF_S - 1},
+    {"write_calls": 4999, "write": 4999, "write_bytes": 4999 * 32768},
+], ids=["larger", "faster", "fewer"])
+def test_just_below_they_are_not_small_writes(more):
+    """A byte, a microsecond, a call."""
+    assert [] == findings_of(writes(**more), configured())
+
+
+def test_small_reads():
+    """The same of reads: 23,000 of 37 bytes each on each node take a tenth of the time."""
+    one = only(both(llite(read_bytes=23_000 * 37, read_calls=23_000, read=23_000,
+                          read_us=2 * HALF_S)))
+    assert ("small_reads", 0.1) == (one.id, one.weight)
+    assert "46,000 reads of 37 bytes on average, 10 % of the nodes' time" == one.number
+
+
+def test_where_calls_are_not_timed_their_rate_counts():
+    """100 a second on each node for 1,000 s, as up to 2.13; and one less."""
+    assert ["small_writes"] == ids(both(llite(write_bytes=4_100_000, write_calls=100_000)))
+    assert [] == ids(both(llite(write_bytes=4_100_000, write_calls=99_999)))
+
+
+def test_small_writes_that_are_not_all_counted_are_small_for_sure_by_their_most():
+    """write_bytes_max: 41,000 calls that are in no byte counter, of 4,095 bytes at most."""
+    calls = {"write_calls": 41_000, "write": 41_000, "write_us": HALF_S, "write_bytes": 0,
+             "uncounted_write_calls": 41_000, "uncounted_write_bytes": 41_000 * 4095}
+    one = only(both(llite(**calls)))
+    assert "82,000 writes of up to 4.0 KiB on average, 5.0 % of the nodes' time" == one.number
+
+
+def test_requests_that_nothing_gathers_say_more_than_small_writes():
+    """5,000 requests of 10,000 calls: 64 KiB each, half as many; and one less."""
+    def direct(rpcs):
+        return both(llite(write_bytes=10_000 * 32768, write_calls=10_000, write=10_000,
+                          write_us=HALF_S), osc(write_bytes=rpcs * 65536, write_rpcs=rpcs))
+    assert ["small_requests"] == ids(direct(5000))
+    assert "20,000 writes became 10,000 write requests of 64.0 KiB, 5.0 % of the nodes' time" == (
+        only(direct(5000)).number)
+    assert ["small_writes"] == ids(direct(4999))
+
+
+def test_directories_that_are_listed_are_no_requests_for_data():
+    """5,000 of 8 KiB from the MDT, on each node."""
+    values = llite(read_bytes=5000 * 65536, read_calls=5000, read=5000, read_us=HALF_S)
+    listed = Delta("mdc", "scratch", "MDT0000", "ff9a",
+                   {"read_bytes": 5000 * 8192, "read_rpcs": 5000}, False, "")
+    assert [[], ["small_requests"]] == [ids(both(values, listed, osc(**more))) for more in (
+        {"read_bytes": 5000 * 65536, "read_rpcs": 37},
+        {"read_bytes": 5000 * 65536, "read_rpcs": 5000})]
+
+
+def opens(again=0, each=MIB, us=HALF_S, apart_us=37):
+    return both(llite(open=5000, open_us=us - 41, close=5000, close_us=41, read_bytes=5000 * each,
+                      read_calls=37, read=37, read_us=41,
+                      **({"openclosetime": again, "openclosetime_us": again * apart_us}
+                         if again else {})), osc(read_bytes=4999 * each, read_rpcs=37))
+
+
+def test_many_opens():
+    """10,000 opens for 1 MiB each; a byte more each is enough."""
+    assert "10,000 opens for 1.0 MiB read and written each, 5.0 % of the nodes' time" == only(
+        opens()).number
+    assert [[], []] == [ids(opens(each=MIB + 1)), ids(opens(us=HALF_S - 1))]
+
+
+def test_opens_of_files_that_were_open_before_say_more():
+    """2,500 of 5,000: half of them, whatever was read from them; and one less."""
+    one = only(opens(again=2500, each=2 * MIB))
+    assert ("repeated_opens", "50 % of 10,000 opens were of files that the same node had closed "
+            "before, 5.0 % of the nodes' time") == (one.id, one.number)
+    assert [["repeated_opens"], [], ["many_opens"]] == [
+        ids(opens(again=2500)), ids(opens(again=2499, each=2 * MIB)), ids(opens(again=2499))]
+
+
+def test_a_file_that_an_earlier_job_had_open_is_none_that_is_opened_over_and_over():
+    """It was closed a tenth of the job ago and more, on average: 100 s."""
+    assert [["repeated_opens"], ["many_opens"]] == [
+        ids(opens(again=4000, apart_us=apart_us)) for apart_us in (100_000_000, 100_000_001)]
+
+
+def test_what_no_call_has_read_may_be_what_was_opened():
+    """Mapped files and libaio: 1 MiB for each open came over the network; and a little more."""
+    def of(came):
+        return both(llite(open=5000, open_us=HALF_S, close=5000, close_us=41),
+                    osc(read_bytes=came, read_rpcs=37))
+    assert [["many_opens"], [], []] == [
+        ids(of(5000 * MIB)), ids(of(5000 * MIB + 1)),
+        ids(both(llite(open=5000, open_us=HALF_S, close=5000, close_us=41)))]
+
+
+def test_small_files_are_many_opens_and_no_small_writes():
+    """A write of 37 bytes into each of 5,000 files."""
+    assert ["many_opens"] == ids(both(llite(
+        open=5000, open_us=HALF_S, close=5000, close_us=41, write_calls=5000, write=5000,
+        write_us=HALF_S, write_bytes=5000 * 37), osc()))
+
+@pytest.mark.parametrize("rule, values, number", [
+    ("stat_storm", {"getattr": 5000, "getattr_us": HALF_S},
+     "10,000 calls of stat(), 10.0 a second, 5.0 % of the nodes' time"),
+    ("unlink_storm", {"unlink": 4000, "unlink_us": HALF_S - 41, "rmdir": 1000, "rmdir_us": 41},
+     "10,000 files and directories removed, 10.0 a second, 5.0 % of the nodes' time"),
+    ("flock", {"flock": 5000, "flock_us": HALF_S},
+     "10,000 locks of files (flock, fcntl) took 10.0 ms each, 5.0 % of the nodes' time"),
+])
+def test_storms(rule, values, number):
+    """As often, and as long, as it takes; a microsecond less is none."""
+    one = only(both(llite(**values)))
+    assert (rule, number) == (one.id, one.number)
+    [longest] = [name for name, value in values.items() if value > 10_000]
+    assert [] == ids(both(llite(**{**values, longest: values[longest] - 1})))
+
+
+def test_few_locks_are_no_finding():
+    """999 of two nodes; a thousand are."""
+    def locks(first):
+        return record([llite(flock=first, flock_us=2 * HALF_S, read_bytes=GIB)],
+                      [llite(flock=500)])
+    assert [["flock"], []] == [ids(locks(500)), ids(locks(499))]
+
+
+def polling(empty, rate=10):
+    """100 bins of 10 s, `empty` of them without a byte, and `rate` operations a second."""
+    read = [0] * empty + [MIB] * (100 - empty)
+    values = llite(getattr=60_000, open=30_000, read_bytes=GIB, read_calls=1024)
+    return record([values], series={"scratch": ReportedSeries(
+        1_795_225_000.0, 10.0, read, [0] * 100, [10 * rate] * 100)})
+
+
+def test_polling():
+    """Half of the time nothing but 10 operations a second."""
+    one = only(polling(50))
+    assert ("polling", "in 50 % of the time no byte was read or written, and there were 10.0 "
+            "operations a second, opens and stat() mostly") == (one.id, one.number)
+    assert [[], []] == [ids(polling(49)), ids(polling(50, rate=9))]
+
+
+def test_time_in_lustre():
+    """1,000 of 2,000 s, in calls of which none lies in another; a creating open has its create."""
+    def spent(close_us):
+        return both(llite(read_bytes=GIB, read_calls=1024, read=1024, read_us=300_000_000, open=41,
+                          open_us=100_000_000, close=41, close_us=close_us, create=41,
+                          create_us=100_000_000))
+    one = only(spent(100_000_000))
+    assert ("time_in_lustre", "50 % of the nodes' time was spent in Lustre, 60 % of it in read "
+            "and 20 % of it in close") == (one.id, one.number)
+    assert [] == ids(spent(99_999_999))
+
+
+def test_what_takes_most_of_the_time_says_more_than_that_it_was_taken():
+    """60 % in small writes; but 5 % in them do not explain 60 % elsewhere."""
+    def spent(write_us, close_us):
+        return both(llite(write_bytes=5000 * 37, write_calls=5000, write=5000, write_us=write_us,
+                          close=41, close_us=close_us))
+    assert [["small_writes"], ["time_in_lustre", "small_writes"]] == [
+        ids(spent(600_000_000, 41)), ids(spent(HALF_S, 600_000_000))]
+
+
+# -- where it goes -------------------------------------------------------------------------------
+
+def of_osts(*moved, **more):
+    return both(llite(write_bytes=sum(moved), write_calls=37, **more),
+                *(osc(f"OST{number:04}", write_bytes=bytes_, write_rpcs=37)
+                  for number, bytes_ in enumerate(moved)))
+
+
+def test_one_ost():
+    """80 % of 5 GiB are 4 GiB, on one of 3 OSTs."""
+    one = only(of_osts(GIB // 2, 2 * GIB, 0))
+    assert ("one_ost", "80 % of 5.0 GiB went to or came from OST0001, one of 3 OSTs",
+            "Before it is made: lfs setstripe -c 3 DIRECTORY.") == (one.id, one.number, one.advice)
+    assert [[], []] == [ids(of_osts(GIB // 2 + 1, 2 * GIB, 0)), ids(of_osts(0, 2 * GIB - 1, 0))]
+    assert [] == ids(of_osts(2 * GIB)), "there is no other"
+
+
+def test_where_it_took_no_time_it_does_not_matter_where_it_lies():
+    """The same, with the time of writes: 5 % of the nodes', or a microsecond less."""
+    assert [["one_ost"], []] == [
+        ids(of_osts(GIB // 2, 2 * GIB, write=37, write_us=us)) for us in (HALF_S, HALF_S - 1)]
+
+
+def of_mdts(*asked, elapsed_s=1000.0):
+    return record([*(md_stats(f"MDT{number:04}", getattr=count)
+                     for number, count in enumerate(asked))], elapsed_s=elapsed_s)
+
+
+def test_metadata_storms():
+    """1,000 a second of one node; or 5,000 of all together, here by ten."""
+    one = only(of_mdts(1_000_000))
+    assert ("metadata_storm", "nid00001 asked MDT0000 1,000 times a second all the time") == (
+        one.id, one.number)
+    assert [] == ids(of_mdts(999_000))
+    assert "MDT0000 was asked 5,000,000 times, 5,000 a second, 500 on each node" == only(record(
+        *[[md_stats("MDT0000", getattr=500_000)]] * 10)).number
+    assert [] == ids(record(*[[md_stats("MDT0000", getattr=499_999)]] * 10))
+
+
+def test_a_storm_of_calls_that_are_known_is_told_as_these():
+    """As important as the storm at the MDT, of which half is these stat() calls; and not quite."""
+    def of(asked):
+        return record([llite(getattr=1_000_000, getattr_us=HALF_S), md_stats(
+            "MDT0000", getattr=1_000_000, close=asked - 1_000_000)])
+    one = only(of(2_000_000))
+    assert ("stat_storm", 0.3) == (one.id, one.weight)
+    assert ["metadata_storm", "stat_storm"] == ids(of(2_000_001))
+
+
+def test_one_mdt():
+    """900 of 1,000 a second go to one of three; without others there is none to spread to."""
+    def two_nodes(*asked):
+        return both(*(md_stats(f"MDT{number:04}", getattr=count)
+                      for number, count in enumerate(asked)))
+    one = only(two_nodes(0, 540_000, 60_000))
+    assert ("one_mdt", "MDT0001 answered 90 % of the requests for metadata, 1,080 a second; there "
+            "are 3 MDTs") == (one.id, one.number)
+    assert [[], [], []] == [ids(two_nodes(0, 540_000, 60_001)), ids(two_nodes(540_000)),
+                            ids(two_nodes(0, 499_999))]
+
+
+def test_one_node():
+    """9 of 10 parts of 5 GiB by one of four; of three it is no finding."""
+    def nodes(first, *others):
+        return record(*([llite(read_bytes=moved, read_calls=37), osc(read_bytes=moved)]
+                        for moved in (first, *others)))
+    one = only(nodes(9 * GIB, GIB // 2, GIB // 2, 0))
+    assert ("one_node", "nid00001 read 90 % of all that 4 nodes did, 9.0 GiB") == (
+        one.id, one.number)
+    assert [[], [], []] == [ids(nodes(9 * GIB - 1, GIB // 2, GIB // 2, 0)),
+                            ids(nodes(9 * GIB, GIB, 0)), ids(nodes(4 * GIB - 1, 0, 0, 0))]
+
+
+def test_random_reads():
+    """8 GiB came for 4 GiB that were read; not told where files were mapped."""
+    def reads(asked, **more):
+        return both(llite(**{"read_bytes": asked, "read_calls": 5000, **more}),
+                    *(osc(f"OST{number:04}", read_bytes=GIB, read_rpcs=1024) for number in (0, 1)))
+    one = only(reads(GIB))
+    assert ("random_reads", "4.0 GiB came from the OSTs for 2.0 GiB that were read") == (
+        one.id, one.number)
+    assert [[], [], [], []] == [
+        ids(found) for found in (reads(GIB + 1), reads(GIB, page_fault=1), reads(GIB, mmap=1),
+                                 reads(GIB, read_calls=4999))]
+
+
+def test_a_write_of_a_part_of_a_page_may_read_it():
+    """At both ends, in pages of up to 64 KiB: 23 writes explain 2,944 KiB of what came."""
+    def reads(more):
+        return record([llite(read_bytes=2 * GIB, read_calls=10_000, write_calls=23, write_bytes=23),
+                       osc(read_bytes=4 * GIB + more, read_rpcs=37)])
+    assert [["random_reads"], []] == [ids(reads(23 * 131072)), ids(reads(23 * 131072 - 1))]
+
+
+def test_what_the_cache_has_served():
+    """One tenth of 4 GiB came over the network; a little more is no finding."""
+    def reads(came):
+        return record([llite(read_bytes=40 * GIB, read_calls=37), osc(read_bytes=came)])
+    one = only(reads(4 * GIB))
+    assert ("cache_served", "90 % of 40.0 GiB that were read did not come over the network") == (
+        one.id, one.number)
+    assert [] == ids(reads(4 * GIB + 41))
+
+
+# -- what went wrong -----------------------------------------------------------------------------
+
+def test_lost_data_comes_before_everything_even_in_a_short_job():
+    """And says more than the event by itself."""
+    found = record([llite(write_bytes=GIB, write_calls=37)], elapsed_s=5.0, events=[ReportedEvent(
+        id="00c0ffee00c0ffee", time=1_795_225_023.5, over=1_795_225_041.25, severity=2,
+        kind="evicted", file_system="scratch", target="scratch-OST0003", message="evicted")])
+    one = only(found)
+    assert ("data_lost", "data that the job had written and the node had not sent may be lost on "
+            "nid00001 (1 event)", True) == (one.id, one.number, one.weight > 1)
+
+
+def test_faults():
+    """A lost connection of 500 of 1,000 s is half of the job."""
+    found = record([llite(read_bytes=GIB, read_calls=37)], events=[ReportedEvent(
+        id="00c0ffee00c0ffee", time=1_795_225_000.0, over=1_795_225_500.0, severity=1,
+        kind="connection_lost", file_system="scratch", target="scratch-OST0003", message="")])
+    one = only(found)
+    assert ("faults", "1 event on it while the job ran (connection lost), the longest of 500 s",
+            0.5) == (one.id, one.number, one.weight)
+
+
+# -- what is not sure ----------------------------------------------------------------------------
+
+def test_a_missing_node_leaves_no_mean_and_no_share():
+    """Of what 2 of 3 nodes did a mean is no bound: the third may have written 100 GiB in one."""
+    values = llite(write_bytes=5000 * 32768, write_calls=5000, write=5000, write_us=HALF_S)
+    assert [] == ids(record([values], [values], expected=3))
+    assert "No findings: looked at writes, reads, opens, stat, removals, locks, nodes, time, " \
+           "page cache (some numbers are too low to tell)." == looked_at(
+               record([values, llite(flock=1, flock_us=1)], [values], expected=3), configured())
+
+
+def test_the_rate_of_one_node_is_sure_with_others_missing():
+    """It was 1,000 a second there, whatever the others did."""
+    found = record([md_stats("MDT0000", getattr=1_000_000)], expected=3)
+    assert ["metadata_storm"] == ids(found)
+
+
+def test_shared_nodes_are_not_this_jobs():
+    """
+    Another job on the only node; or on one of two, where it can have done all that was done there.
+
+    15,000 writes are of 21 KiB on average; if 5,000 of these are the other's, 10,000 may be of 32
+    KiB and 3 B.
+    """
+    values = llite(write_bytes=5000 * 65536, write_calls=5000)
+    fast = configured(untimed_per_second=1)
+    alone, shared = (of_node("nid00001", [values], elapsed_s=1000.0, other_jobs=others)
+                     for others in (0, 1))
+
+    def of(*reports):
+        totals = Totals("4711", len(reports))
+        for one in reports:
+            totals.add(one)
+        return totals.record()
+    assert [] == findings_of(of(shared), fast)
+    assert "No findings: the numbers are those of other jobs on the same nodes, too." == looked_at(
+        of(shared), fast)
+    other = of_node("nid00002", [llite(write_bytes=10_000 * 3, write_calls=10_000)],
+                    elapsed_s=1000.0)
+    assert ["small_writes"] == [one.id for one in findings_of(of(alone, other), fast)]
+    assert [] == findings_of(of(shared, other), fast), "these 5,000 may be the other job's"
+
+
+def test_what_could_not_be_read_is_not_judged():
+    """An ordinary user's report."""
+    found = record([unread("llite"), unread("osc", target="OST0000"), md_stats("MDT0000", close=3)])
+    assert ([], "No findings: too little is known to judge.") == (
+        findings_of(found, configured()), looked_at(found, configured()))
+
+
+# -- a site's choices ----------------------------------------------------------------------------
+
+def test_a_rule_is_switched_off():
+    """By its name."""
+    assert [] == ids(writes(), off="small_writes")
+
+
+@pytest.mark.parametrize("own, advice, link", [
+    ("Ask us. https://hpc/io", "Ask us.", "https://hpc/io"),
+    ("Ask us.", "Ask us.", "docs/advice.md#small-writes"),
+    ("https://hpc/io", "Write 1 MiB or more at once: a larger buffer, collective MPI-IO.",
+     "https://hpc/io"),
+])
+def test_a_sites_own_words(own, advice, link):
+    """A text, a link, or both."""
+    one = only(writes(), text_small_writes=own)
+    assert (advice, link) == (one.advice, one.link)
+
+
+@pytest.mark.parametrize("text, mistake", [
+    ("[advice]\noff = cache_served small_write\n", "[advice] off: expected one of the rules data"),
+    ("[advice_text]\nsmall_write = Ask us.\n", "[advice_text] small_write: expected one of the ru"),
+])
+def test_a_rule_that_there_is_not_is_told_by_the_check(tmp_path, capsys, text, mistake):
+    """With its line, and the names that there are; a report goes on without it."""
+    path = tmp_path / "site.cfg"
+    path.write_text(text)
+    assert 2 == config_command.main(["--check", "--config", str(path)])
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))
+    assert err.startswith(f"iostats: {path}:2: {mistake}")
+    assert err.endswith("cache_served, got 'small_write'\n")
+
+
+def test_a_sites_link():
+    """Where it has a page of its own for all rules, or none."""
+    assert ["https://hpc/io#small-writes", ""] == [
+        only(writes(), link=link).link for link in ("https://hpc/io", "")]
+
+
+@pytest.mark.parametrize("found, line", [
+    (record([llite(read_bytes=GIB)], elapsed_s=59.9),
+     "No findings: the job was too short to judge (less than 60 s)."),
+    (record([llite(read_bytes=100 * MIB - 1, open=9999)]),
+     "No findings: too little I/O to judge."),
+    (record([llite(read_bytes=100 * MIB, open=1)]),
+     "No findings: looked at writes, reads, opens, stat, removals, page cache."),
+    (record([]), ""),
+], ids=["short", "small", "enough", "no Lustre"])
+def test_what_was_looked_at(found, line):
+    """Where there are none."""
+    assert line == looked_at(found, configured())
+
+
+# -- as people and programs see them --------------------------------------------------------------
+
+def test_the_block_of_a_report_is_80_columns_wide():
+    """At most as many as [advice] most, below the tables, numbered."""
+    found = both(llite(write_bytes=5000 * 37, write_calls=5000, write=5000, write_us=820_000_000,
+                       getattr=5000, getattr_us=HALF_S))
+    config = configured(most=1)
+    config.labels["scratch"] = "BW Home"
+    printed = job_tables.text(job_tables.labelled(found, config), config)
+    assert """\
+Findings:
+ 1. BW Home: 10,000 writes of 37 bytes on average, 82 % of the nodes' time. Each
+    costs a system call and a lock, however little it moves. Write 1 MiB or more
+    at once: a larger buffer, collective MPI-IO.  docs/advice.md#small-writes
+""" == printed[printed.index("Findings:"):]
+    assert 80 >= max(map(len, printed.split("\n")))
+    assert "Findings" not in job_tables.text(
+        job_tables.labelled(found, config), configured(most=0))
+
+
+def test_findings_are_in_json():
+    """All of them, and null in what is stored."""
+    config = configured(most=1)
+    found = job_tables.labelled(both(llite(
+        write_bytes=5000 * 37, write_calls=5000, write=5000, write_us=820_000_000, getattr=5000,
+        getattr_us=HALF_S)), config)
+    assert found.findings is None
+    printed = Record.of(json.loads(job_tables.text(found, config, "json")))
+    assert ["small_writes", "stat_storm"] == [one.id for one in printed.findings]
+    assert 37.0 == printed.findings[0].evidence["mean_bytes"]
+
+
+def test_names_in_findings_are_harmless():
+    """A node's name moves no cursor, and is no HTML and no link in Markdown."""
+    evil = "nid\x1b[2J<img src=x>[a](http://b)"
+    totals = Totals("4711", 1)
+    totals.add(of_node(evil, [md_stats("MDT0000", getattr=1_000_000)], elapsed_s=1000.0))
+    config = configured()
+    for form in ("grid", "plain", "markdown"):
+        printed = job_tables.text(job_tables.labelled(totals.record(), config), config, form)
+        assert "asked MDT0000" in printed and "\x1b" not in printed
+        if form == "markdown":
+            assert "<img" not in printed.replace("\\<img", "")
+            assert "](http" not in printed.replace("\\](http", "")
+
+
+# -- what others than the nodes have counted ------------------------------------------------------
+
+def at_servers(final=True, low=False, elapsed_s=1000.0, **more):
+    """A job of 1,000 s that no node has reported, by job_stats."""
+    fs = {"name": "scratch", "label": "scratch", "read_bytes": 0, "write_bytes": 0, "read_rpcs": 0,
+          "write_rpcs": 0, "read_seconds": None, "write_seconds": None, "operations": {},
+          "targets": {"MDT0000": {}}, "lower_bound": low, "notes": [], **more}
+    harvest = {"final": final, "ids": ["4711"], "began": 1000.0, "ended": 2000.0,
+               "file_systems": [fs], "notes": [], "lower_bound": low}
+    found = Totals("4711", 2).record().replaced(harvest=harvest)
+    found["job"]["elapsed_s"] = elapsed_s
+    return found
+
+
+def of_calls(**counts):
+    return {name: {"count": count, "seconds": None} for name, count in counts.items()}
+
+
+@pytest.mark.parametrize("rule, number, at, below", [
+    ("small_requests",
+     "100,000 write requests of 64.0 KiB on average came to the storage servers, 100 a second",
+     {"write_bytes": 100_000 * 65536, "write_rpcs": 100_000}, {"write_bytes": 100_000 * 65536 + 1}),
+    ("slow_servers", "10,000 read requests took 100 ms each at the storage servers",
+     {"read_bytes": 10_000 * MIB, "read_rpcs": 10_000, "read_seconds": 1000.0},
+     {"read_seconds": 999.9}),
+    ("one_ost", "80 % of 5.0 GiB went to or came from OST0001, one of 2 OSTs",
+     {"targets": {"OST0000": {"read_bytes": GIB}, "OST0001": {
+         "write_bytes": 3 * GIB, "read_bytes": GIB}}},
+     {"targets": {"OST0000": {"read_bytes": GIB + 1}, "OST0001": {
+         "write_bytes": 3 * GIB, "read_bytes": GIB}}}),
+    ("metadata_storm", "MDT0000 was asked 5,000,000 times, 5,000 a second, 2,500 on each node",
+     {"targets": {"MDT0000": {"getattr": 5_000_000, "getattr_us": 37}}},
+     {"targets": {"MDT0000": {"getattr": 4_999_999}}}),
+    ("unlink_storm", "200,000 files and directories removed, 200 a second",
+     {"operations": of_calls(unlink=199_000, rmdir=1000)},
+     {"operations": of_calls(unlink=199_999)}),
+])
+def test_of_a_job_that_the_storage_servers_alone_have_seen(rule, number, at, below):
+    """By job_stats, which tell of one job alone, on whatever nodes."""
+    bytes_of = {"read_bytes": GIB}                          # enough to be judged
+    one = only(at_servers(**{**bytes_of, **at}))
+    assert (rule, number) == (one.id, one.number)
+    assert [] == ids(at_servers(**{**bytes_of, **at, **below}))
+
+
+def test_storage_servers_that_may_have_missed_something_tell_no_mean_and_no_share():
+    """As long as the job is not settled, or where a sweep is missing; a count is a count."""
+    small = {"write_bytes": 100_000 * 37, "write_rpcs": 100_000}
+    storm = {"operations": of_calls(unlink=200_000)}
+    assert [["small_requests"], [], [], []] == [ids(at_servers(**small, **how)) for how in (
+        {}, {"final": False}, {"low": True}, {"elapsed_s": None})]
+    assert "unlink_storm" == only(at_servers(low=True, **storm)).id
+    assert ">= 200,000 files and directories removed, >= 200 a second" == only(
+        at_servers(low=True, **storm)).number
+
+
+def test_where_nodes_are_shared_the_storage_servers_are_asked():
+    """They count by job, so 100,000 small requests are this job's own."""
+    totals = Totals("4711", 1)
+    totals.add(of_node("nid00001", [llite(write_bytes=GIB, write_calls=1024)], elapsed_s=1000.0,
+                       other_jobs=1))
+    harvest = at_servers(write_bytes=100_000 * 37, write_rpcs=100_000).harvest
+    assert [[], ["small_requests"]] == [
+        ids(totals.record()), ids(totals.record().replaced(harvest=harvest))]
+
+
+def test_the_nodes_are_believed_first_but_for_the_times_of_servers():
+    """Whose mean time of a request no node knows; the rest is told once."""
+    harvest = at_servers(write_bytes=100_000 * 37, write_rpcs=100_000, write_seconds=10_000.0,
+                         operations=of_calls(unlink=200_000)).harvest
+    found = record([llite(write_bytes=GIB, write_calls=1024)]).replaced(harvest=harvest)
+    assert ["slow_servers"] == ids(found)
+
+
+def test_of_bounds_by_nodes_exports_the_worse_one_counts():
+    """Between 100,000 requests of 3 MiB in all, and up to 6.2 GiB; then of unknown size."""
+    low = {"read_bytes": 0, "write_bytes": 3 * MIB, "reads": 0, "writes": 100_000,
+           "ost_operations": 0, "mdt_operations": 0}
+
+    def of(high):
+        found = Totals("4711", 2).record().replaced(by_node={
+            "why_none": "", "alone": "listed", "began": 0.0, "ended": 1000.0,
+            "clocks_within_s": None, "unknown_nodes": "", "nodes_used_before": "", "notes": [],
+            "file_systems": [{"name": "scratch", "label": "scratch", "low": low, "high": high,
+                              "later_write_bytes": None, "lower_bound": high is None,
+                              "notes": []}]})
+        found["job"]["elapsed_s"] = 1000.0
+        return found
+    most = {**low, "write_bytes": 100_000 * 65536, "writes": 101_000}
+    assert [["small_requests"], [], []] == [
+        ids(of(high)) for high in (most, {**most, "write_bytes": 100_000 * 65536 + 1}, None)]
+
+
+def test_a_record_from_the_accounting_has_fewer_rules():
+    """No times, no targets; calls and bytes, at 100 a second on each node."""
+    short = comment_reader.as_record(comment_reader.decode(accounting_comment.encode(
+        both(llite(write_bytes=4_100_000, write_calls=100_000, open=37)))))
+    assert ["small_writes"] == ids(short)
+    assert "No findings: looked at reads, opens, stat, removals, page cache." == looked_at(
+        short, configured(off="small_writes"))
+
+
+def test_what_the_nodes_do_by_themselves_is_no_finding():
+    """A health checker's stat() calls, as measured between jobs: 100,000 in the job's 1,000 s."""
+    def stats(count, idle):
+        found = record([llite(getattr=count, getattr_us=count * 1000)])
+        [fs] = found.file_systems
+        fs["idle"] = {"nodes": 1, "seconds": 600.0, "expected": {"getattr": idle}}
+        return found
+    assert [["stat_storm"], []] == [ids(stats(100_000, idle)) for idle in (0, 100_000)]
+    assert ">= 100,000 calls of stat(), >= 100 a second, >= 10 % of the nodes' time" == only(
+        stats(200_000, 100_000)).number
