@@ -1,0 +1,164 @@
+"""
+A job's causes: which of the things that take time took its, with the evidence.
+
+A cause is named only where it explains a part of the job's time that matters; where too little is
+known, that is said instead.
+"""
+
+from __future__ import annotations
+
+from iostats.report.advice.findings import findings_of
+from iostats.report.why import words
+from iostats.report.why.busy_targets import slow_targets
+from iostats.report.why.cause import (
+    FAULT,
+    KINDS,
+    LIKELY,
+    NOT_IN_LUSTRE,
+    OWN_PATTERN,
+    POSSIBLE,
+    SURE,
+    UNKNOWN,
+    Cause,
+)
+from iostats.report.why.faults import faults_of
+from iostats.report.why.known_from import why_unknown
+from iostats.report.why.like_runs import like_runs
+from iostats.report.why.slow_causes import SLOWER, SMALLEST, causes_of_slow
+from iostats.report.why.time_in_lustre import time_in_lustre
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from iostats.load.time_lines import JobHistory
+    from iostats.report.advice.finding import Finding
+    from iostats.report.why.faults import CostlyFault
+    from iostats.report.why.like_runs import LikeRuns
+    from iostats.report.why.time_in_lustre import TimeInLustre
+    from iostats.totals.record import Record
+
+HARDLY = 0.1                        # of the nodes' time: less is mostly not in Lustre
+_MOST_OWN = 3                       # findings
+# Findings that are no pattern of the job's own, or that causes tell better.
+_NOT_OWN = frozenset(("data_lost", "faults", "slow_servers", "time_in_lustre", "cache_served"))
+
+
+def causes_of(record: Record, history: JobHistory | None, like: Sequence[Record],
+              config: Any) -> list[Cause]:
+    """
+    [Cause] of where a job's time went, the one that explains most first; [] where all that is
+    needed to tell is known, and nothing stands out.
+
+    `history`: of the job and its targets; None where there is none.  `like`: records of other runs
+    of the same name and user.
+    """
+    time, others = time_in_lustre(record), like_runs(record, like)
+    faults = [one for one in faults_of(record, history, time) if one.part >= SMALLEST]
+    slow, known = slow_targets(history.targets if history else (),
+                               [(one.began, one.ended) for one in faults])
+    found = [_of_fault(one, record, config) for one in faults]
+    found += causes_of_slow(slow, time, _elapsed(record, history),
+                            record.coverage.node_seconds, others, config)
+    found += _not_in_lustre(time, record)
+    found += _own_patterns([one for one in findings_of(record, config)
+                            if one.id not in _NOT_OWN], time, found, others, config)
+    found.sort(key=lambda one: (-one.weight, KINDS.index(one.kind)))
+    if not found:
+        found = _unknown(why_unknown(record, history, time, known), others)
+    return found
+
+
+def _elapsed(record: Record, history: JobHistory | None) -> float | None:
+    if record.job.elapsed_s:
+        return record.job.elapsed_s
+    if history is not None and history.began is not None and history.ended is not None:
+        return max(0.0, history.ended - history.began) or None
+    return None
+
+
+def _not_in_lustre(time: TimeInLustre, record: Record) -> list[Cause]:
+    if not time.is_whole or time.busiest_share is None or time.busiest_share >= HARDLY:
+        return []
+    evidence = [f"all calls of its programs to Lustre took {words.lasted(time.seconds)} of "
+                f"{words.lasted(record.coverage.node_seconds or 0)} of its nodes' time; threads "
+                f"that wait at the same time count each, so it is no more than that"]
+    if time.serial_share < HARDLY:
+        sure = SURE
+    else:
+        sure = LIKELY
+        evidence.append(
+            f"if one node after the other waited, and the rest for it, it would be up to "
+            f"{words.percent(min(1.0, time.serial_share))} of the job's time")
+    return [Cause(NOT_IN_LUSTRE, 1 - min(1.0, time.busiest_share),
+                  f"Its time was mostly not in Lustre: {words.percent(time.share)} of its nodes' "
+                  f"time at most", evidence,
+                  {"sure": sure, "share": time.share, "seconds": time.seconds})]
+
+
+def _own_patterns(findings: Sequence[Finding], time: TimeInLustre, found: Sequence[Cause],
+                  like: LikeRuns, config: Any) -> list[Cause]:
+    """Of its time in Lustre, what nothing else explains: how it does its I/O."""
+    if time.busiest_share is not None and time.busiest_share < HARDLY and time.is_whole:
+        return []
+    in_lustre = 1.0 if time.busiest_share is None else min(1.0, time.busiest_share)
+    left = in_lustre - sum(one.weight for one in found if one.kind != NOT_IN_LUSTRE)
+    causes = []
+    for one in findings[:_MOST_OWN]:
+        weight = min(left, one.weight)
+        if weight < SMALLEST:
+            continue
+        evidence = [one.meaning, one.advice, one.link]
+        if like.factor is not None and like.factor < SLOWER:
+            evidence.append("calls took no longer than in its other runs: it is so in each of them")
+        label = config.labels.get(one.file_system, one.file_system)
+        on = f" on {label}" if label else ""
+        causes.append(Cause(OWN_PATTERN, weight, f"How it does its I/O{on}: {one.number}",
+                            [line for line in evidence if line],
+                            {"sure": POSSIBLE if time.busiest_share is None else LIKELY,
+                             "finding": one.id, "file_system": one.file_system,
+                             "link": one.link}))
+    return causes
+
+
+def _of_fault(fault: CostlyFault, record: Record, config: Any) -> Cause:
+    first = fault.events[0]
+    label = config.labels.get(first.file_system, first.file_system)
+    days = words.is_over_days(record.job.started, record.job.ended)
+    target = first.target.rpartition("-")[2]
+    what = first.kind.replace("_", " ")
+    where = f"{target} of {label}" if target else label
+    nodes = f" ({first.nodes})" if first.nodes else ""
+    text = (f"{where}: {what}{nodes} {words.span(fault.began, fault.ended, days)}; the job "
+            f"{'stood still' if fault.is_seen else 'may have stood still'} for up to "
+            f"{words.lasted(fault.still_s)}")
+    evidence = [f"{words.moment(one.time, days)} {one.target or one.file_system}: "
+                f"{one.kind.replace('_', ' ')}" + (f" ({one.nodes})" if one.nodes else "")
+                + (f", for {one.longest_s:.0f} s" if one.longest_s else "")
+                for one in fault.events[:3]]
+    if len(fault.events) > 3:
+        evidence.append(f"and {len(fault.events) - 3} more events of the same time")
+    evidence.append("its requests fell to less than a fifth of their mean meanwhile, which they "
+                    "seldom do otherwise" if fault.is_seen else
+                    "no rate is known of that time, so it is not known whether it waited")
+    about = {"sure": LIKELY if fault.is_seen else POSSIBLE, "event": first.id,
+             "events": [one.id for one in fault.events], "file_system": first.file_system,
+             "target": target, "began": fault.began, "ended": fault.ended,
+             "still_s": fault.still_s}
+    return Cause(FAULT, fault.part, text, evidence, about)
+
+
+def _unknown(reasons: list[str], like: LikeRuns) -> list[Cause]:
+    slower = like.factor is not None and like.factor >= SLOWER
+    if not reasons and not slower:
+        return []
+    if slower:
+        text = (f"Its calls took {words.times(like.factor)} as long as in its other runs; it "
+                f"cannot be told why")
+        reasons = reasons or ["no target was slow for a reason that is known, and nothing broke"]
+    else:
+        text = f"It cannot be told: {reasons[0]}"
+        reasons = reasons[1:]
+    return [Cause(UNKNOWN, 0.0, text, reasons, {
+        "sure": SURE, **({"factor": like.factor} if slower else {})})]

@@ -1,0 +1,77 @@
+"""
+What is known of a job from where, and what is not, and why: so that silence is no proof.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from iostats.load.time_lines import JobHistory
+    from iostats.report.why.time_in_lustre import TimeInLustre
+    from iostats.totals.record import Record
+
+KnownFrom = namedtuple("KnownFrom", "there missing")
+KnownFrom.__doc__ = """
+Attributes:
+    there: [text], each a source that tells of the job.
+    missing: [(source, why it tells nothing)].
+"""
+
+NODES, WATCH, HARVEST, EXPORTS, EVENTS = (
+    "its nodes (prolog and epilog)", "watch", "storage servers over time (harvest)", "exports",
+    "events")
+_OF_HISTORY = {"harvest": HARVEST, "exports": EXPORTS, "events": EVENTS, "watch": WATCH}
+_NOT_SAID = "the site's server has nothing of it"
+
+
+def known_of(record: Record, history: JobHistory | None, time: TimeInLustre) -> KnownFrom:
+    """Where a job is known from."""
+    there, missing = [], []
+    if record.coverage.reported:
+        there.append(NODES)
+    else:
+        missing.append((NODES, "no node has reported"))
+    if any(fs.series for fs in record.file_systems) or "watch" in (history.has if history else ()):
+        there.append(WATCH)
+    else:
+        missing.append((WATCH, "it did not run"))
+    if history is None:
+        missing.append((HARVEST, "the site's server keeps no time lines of this job"))
+    else:
+        for name in ("harvest", "exports"):
+            (there.append(_OF_HISTORY[name]) if name in history.has else missing.append(
+                (_OF_HISTORY[name], history.why_not.get(name) or _NOT_SAID)))
+    if record.events is not None or "events" in (history.has if history else ()):
+        there.append(EVENTS)
+    else:
+        missing.append((EVENTS, "nothing has looked for any"))
+    return KnownFrom(there, missing)
+
+
+def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
+                known_targets: int) -> list[str]:
+    """[reason] why nothing can be told of how the job's time went; [] where it could be."""
+    found = []
+    if time.why_not:
+        found.append(f"how much of its time was in Lustre is not known for certain: {time.why_not}"
+                     )
+    if history is None or "harvest" not in history.has:
+        why = (history.why_not.get("harvest") if history else None) or (
+            "the site's server keeps no time lines of this job")
+        found.append(f"whether a target was busy is not known: {why}")
+    elif not known_targets:
+        found.append("whether a target was busy is not known: " + _why_no_target(history))
+    if record.events is None:
+        found.append("whether something broke is not known: nothing has looked for events")
+    return found
+
+
+def _why_no_target(history: JobHistory) -> str:
+    lines = [one.job for one in history.targets if one.job is not None]
+    if not lines:
+        return "it used no target that a sweep has seen"
+    if not any(sum(value or 0 for value in line.amounts.get("timed", ())) for line in lines):
+        return "this release of Lustre does not time requests (up to 2.13)"
+    return "too few sweeps have seen it at work"

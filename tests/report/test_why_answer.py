@@ -1,0 +1,114 @@
+"""What `iostats why` prints, on one screen of 80 columns; docs/why.md shows the same."""
+from __future__ import annotations
+
+import json
+
+import pytest
+from queueing_world import asked, made, not_in_lustre
+from test_why_causes import (
+    BEGAN,
+    BUSY,
+    CONFIG,
+    DOWN,
+    NEIGHBOUR,
+    QUIET,
+    SLOW_THEN,
+    STEADY,
+    STOPPED,
+    history,
+    record,
+    writes,
+)
+from trees import ROOT
+
+from iostats.base.text import width_of
+from iostats.report.json_and_csv import as_json
+from iostats.report.screen import LOG
+from iostats.report.why import answer
+
+SCREEN = LOG._replace(is_wrapped=True)
+
+
+@pytest.fixture(autouse=True)
+def at_greenwich(utc):
+    """Times are local."""
+
+
+def lines(record, history=None, like=(), screen=SCREEN, why_not=""):
+    told = answer.answer_of(record, history, like, CONFIG, why_not)
+    return answer.lines(told, screen, {}, "binary")
+
+
+def busy_screen(screen=SCREEN):
+    return lines(record(), BUSY, [record(seconds) for seconds in (80.0, 300.0, 320.0)], screen)
+
+
+def test_the_worked_example_of_the_document():
+    """The job's 16000 writes took 900 s, while 18.75 ms each are usual."""
+    page = (ROOT / "docs/why.md").read_text()
+    assert "\n".join(f"    {line}".rstrip() for line in busy_screen()) in page
+
+
+@pytest.mark.parametrize("width", [50, 80, 120, 200])
+def test_no_line_is_wider_than_the_screen(width):
+    for job, over_time in ((record(), BUSY), (record(events=[DOWN]), STOPPED),
+                           (record(37.0, 4.0), QUIET)):
+        assert max(map(width_of, lines(job, over_time, screen=SCREEN._replace(width=width)))
+                   ) <= width
+
+
+def test_it_fits_one_screen():
+    assert len(busy_screen()) <= 24
+
+
+def test_a_terminal_without_utf_8_has_bars_of_ascii():
+    assert all(line.isascii() for line in busy_screen(SCREEN._replace(is_ascii=True)))
+
+
+def test_bars_stand_below_one_another():
+    """40 intervals, of which 16 are slow; unknown ones are no load of 0."""
+    own = [None if place == 3 else count for place, count in enumerate(STEADY)]
+    found = lines(record(), history(writes(own, SLOW_THEN), [NEIGHBOUR]))
+    bars = [line.split("|")[1] for line in found if line.count("|") == 2]
+    assert ["▁▁▁ ▁▁▁▁" + 16 * "█" + 16 * "▁", "███?" + 36 * "█",
+            "   ?    " + 16 * "█" + 16 * " "] == bars
+
+
+def test_nothing_stands_out():
+    found = lines(record(), QUIET)
+    assert found[:3] == [
+        "Job 4711 (solve, alice): 00:20:00 on 2 nodes, from 12:00 to 12:20",
+        "In Lustre: 38 % of its nodes' time; 98 % of it in write (56.2 ms each).", ""]
+    assert "Nothing stands out: its targets were as fast as usual" in " ".join(found)
+
+
+def test_what_is_known_from_where():
+    found = " ".join(" ".join(lines(record(), None, why_not="no answer in 30 s")).split())
+    assert found.endswith(
+        "Known from: its nodes (prolog and epilog), events. Not: watch, because it did not run; "
+        "storage servers over time (harvest), because no answer in 30 s.")
+
+
+def test_names_that_others_have_chosen_are_harmless():
+    """A job's name with a terminal's commands, another's with a line of its own."""
+    nasty = history(writes(STEADY, SLOW_THEN), [("47\x1b[2J33", "b\nob", NEIGHBOUR[2])])
+    job = record()
+    job = job.replaced(batch=job.batch.replaced(name="so\x1b]0;x\x07lve\u202e"))
+    text = "\n".join(lines(job, nasty))
+    assert text.replace("\n", "").isprintable() and "\nob" not in text
+
+
+def test_json_has_all_of_it():
+    told = answer.answer_of(record(), BUSY, [record(300.0)] * 3, CONFIG)
+    form = json.loads(as_json(answer.as_form(told)))
+    assert set(form) == {"schema", "job", "time_in_lustre", "causes", "other_runs", "known_from",
+                         "not_known_from"}
+    assert form["job"]["began"] == BEGAN and form["time_in_lustre"]["seconds"] == 923.0
+    assert (form["causes"][0]["kind"], form["causes"][0]["about"]["job"]) == ("busy_target", "4733")
+    assert [(one["operation"], one["factor"]) for one in form["other_runs"]["operations"]] == [
+        ("write", 3.0)]
+
+
+def test_a_random_job_that_was_not_in_lustre():
+    job, over_time, _ = asked(made(not_in_lustre, 23))
+    assert "1. Its time was mostly not in Lustre: " in "\n".join(lines(job, over_time))
