@@ -189,6 +189,7 @@ def as_record(decoded: dict[str, Any], job: str | None = None) -> Record:
                      "refused": {}, "shared": {}, "node_seconds": None},
         "file_systems": [_file_system(entry, incomplete) for entry in decoded["file_systems"]],
         "phases": [], "nodes": {}, "notes": notes, "events": None, "events_more": 0,
+        "findings": None,
     })
 
 
@@ -221,7 +222,7 @@ def _file_system(entry: CommentEntry, incomplete: bool) -> dict[str, Any]:
             "peak": None}},
         "balance": None, "request_pages": None, "unproved": [], "sources": {},
         "cached_read_bytes": None,
-        "dirty_bytes": None, "series": None, "targets": {}, "per_node": {},
+        "dirty_bytes": None, "series": None, "idle": None, "targets": {}, "per_node": {},
         "lower_bound": bool(incomplete or low or too_low), "too_low": list(too_low),
         "too_high": sorted(entry.high), "write_bytes_max": None,
         "incomplete": incomplete, "low": sorted(low),

@@ -7,6 +7,7 @@ whether there was something is known where the node tells of it.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from datetime import datetime
 
 from iostats.base.units import duration_text
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from iostats.report.screen import Screen
     from iostats.totals.record import JobEvent, Record
 
 MOST_SHOWN = 5                      # without --long
@@ -34,6 +36,18 @@ _WORDS = {
     "events_dropped": "events only counted"}
 _BY_CAUSE = {"silent": ": no ping", "lock": ": lock timeout", "administrator": " by an admin",
              "recovery": " in recovery"}
+
+EventRow = namedtuple("EventRow", "time nodes where what how_long severity data message")
+EventRow.__doc__ = """
+What happened to the same nodes, or targets, together.
+
+Attributes:
+    time: "2026-11-22 12:03:11", local; "-" where it cannot be told.
+    nodes, where, what, how_long: as in the table of events.
+    severity: 0 info to 3 fatal, of the worst.
+    data: "", or what became of data: job_events.LOST, MAY_BE.
+    message: of the kernel, or "".
+"""
 
 
 def about_data(record: Record) -> list[str]:
@@ -60,7 +74,8 @@ def _sentence(one: JobEvent) -> str:
             + (f" ({one.message})" if one.message else ""))
 
 
-def lines(record: Record, labels: dict[str, str], form: str, long: bool) -> list[str]:
+def lines(record: Record, labels: dict[str, str], form: str | Screen,
+          long: bool) -> list[str]:
     """The table of events, with what is not in it; [] for a job without any."""
     if not record.events and not record.events_more:
         return []
@@ -86,6 +101,18 @@ def lines(record: Record, labels: dict[str, str], form: str, long: bool) -> list
     if any(not group[0].is_certain for group in shown):
         parts.append(f"note: {_UNKNOWN}: it is not known whether this job's nodes were hit")
     return parts
+
+
+def rows(record: Record, labels: dict[str, str]) -> list[EventRow]:
+    """All events of a record, those of the same nodes or targets together; worst first."""
+    found = []
+    for group in _grouped(record.events or ()):
+        nodes, where, what, how_long = _row(group, labels)
+        found.append(EventRow(
+            _local(group[0].time) or "-", nodes, where, what, how_long,
+            max(one.severity for one in group), group[0].data,
+            next((one.message for one in group if one.message), "")))
+    return found
 
 
 def _grouped(events: Iterable[JobEvent]) -> list[list[JobEvent]]:

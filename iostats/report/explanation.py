@@ -9,6 +9,7 @@ from iostats.report.accounting_comment import OTHERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from iostats.totals.record import FileSystemRecord
@@ -27,10 +28,29 @@ def lines(shown: list[FileSystemRecord], config: Any) -> list[str]:
                          f"({metric.source} {metric.counter}, {metric.takes}; {metric.unit})")
     lines += [f"  {name}: not known to this release of iostats; the kernel's counter of that name"
               for name in sorted(happened - {metric.name for metric in METRICS})]
-    lines += [f"  {line}" for line in EXPLAIN_ALWAYS]
+    return lines + [f"  {line}" for line in of_all(shown)]
+
+
+def of_all(shown: list[FileSystemRecord]) -> list[str]:
+    """What is true of all numbers of these file systems, a sentence or two each."""
+    lines = [*EXPLAIN_ALWAYS, *_of_nodes_own(shown)]
     unproved = sorted({fs.label for fs in shown if fs.unproved})
     if unproved:
-        lines.append(f"  On {', '.join(unproved)} the counter files show no start time (Lustre up "
+        lines.append(f"On {', '.join(unproved)} the counter files show no start time (Lustre up "
                      f"to 2.14, 2.15.0, 2.15.1, or switched off): a clear that was followed by "
                      f"more work than before it is not detectable on this release.")
     return lines
+
+
+def _of_nodes_own(shown: list[FileSystemRecord]) -> Iterable[str]:
+    """Whether it is known what the nodes do by themselves."""
+    names = ", ".join(fs.label for fs in shown if fs.idle is None)
+    if names:
+        yield (f"How much of the numbers on {names} is the nodes' own I/O (daemons, health checks) "
+               f"is not known: no prolog and epilog have seen these nodes without a job.")
+    for fs, idle in ((fs, fs.idle) for fs in shown):
+        if idle is not None:
+            parts = ", ".join(f"{metric} {value}" for metric, value in idle.expected.items())
+            yield (f"Of the numbers on {fs.label} the nodes' own I/O (daemons, health checks) is "
+                   f"about: {parts or 'nothing'}; measured on {idle.nodes} "
+                   f"node{'s' * (idle.nodes > 1)} in {idle.seconds:.0f} seconds without a job.")

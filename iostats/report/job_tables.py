@@ -19,12 +19,17 @@ from iostats.report import (
     event_tables,
     explanation,
     long_tables,
+    one_screen,
     storage_server_tables,
 )
 from iostats.report.accounting_comment import OTHERS
+from iostats.report.advice import block
+from iostats.report.advice.findings import findings_of, looked_at
 from iostats.report.json_and_csv import as_csv, as_json
-from iostats.report.network_bytes import why_network_differs
-from iostats.report.text_table import bytes_of_programs, file_systems_of, table
+from iostats.report.newer_release import as_known
+from iostats.report.screen import LOG, finished
+from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
+from iostats.report.text_table import bytes_of_programs, file_systems_of, in_width, table
 from iostats.totals.bounds import mark, mark_of_source
 from iostats.base.text import bars
 from iostats.totals.record import PhaseFileSystem, Record
@@ -34,15 +39,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from iostats.totals.record import FileSystemRecord, NodesFileSystem, ServersFileSystem
+    from iostats.report.screen import Screen
+    from iostats.totals.record import FileSystemRecord
 
 
 def labelled(form: Mapping[str, Any], config: Any) -> Record:
-    """The record in the JSON object `form`, with the site's names for its file systems."""
+    """
+    The record in the JSON object `form`, as far as this release knows it, with the site's names
+    for its file systems.
+    """
     def named(one: Any) -> Any:
         return one.replaced(file_systems=[fs.replaced(label=config.labels.get(fs.name, fs.name))
                                           for fs in one.file_systems])
-    record = Record.of(form)
+    record = as_known(form)
     found: Record = named(record)
     return found.replaced(phases=[named(phase) for phase in record.phases],
                           harvest=record.harvest and named(record.harvest),
@@ -50,18 +59,65 @@ def labelled(form: Mapping[str, Any], config: Any) -> Record:
 
 
 def text(record: Record, config: Any, form: str = "grid", long: bool = False,
-         explain: bool = False) -> str:
+         explain: bool = False, screen: Screen = LOG) -> str:
     """
     The report of a labelled `record`, ending with a newline.
 
-    `form`: one of options.FORMATS.  `long`, `explain`: --long and --explain.
+    `form`: one of options.FORMATS.  `long`, `explain`: --long and --explain.  `screen`: where it
+    will be read.
     """
     if form == "json":
-        return as_json(record)
-    record = Record.of(_visible(record, _in_markdown if form == "markdown" else _on_terminal))
+        return as_json(with_findings(record, config))
+    advised = [] if form == "csv" else _findings(record, config, form, screen)
+    shown = record if form == "csv" else _with_short_names(record)
+    record = Record.of(_visible(shown, _in_markdown if form == "markdown" else _on_terminal))
     if form == "csv":
         return as_csv(record)
-    return "\n".join(map(one_line, _tables(record, config, form, long, explain).split("\n")))
+    parts = _tables(record, config, form, long, explain, screen, advised)
+    fits = screen if long and form != "markdown" else None
+    # Markdown takes a line right below a table for a row of it.
+    return ("\n\n" if form == "markdown" else "\n").join(
+        "\n".join(finished([part], fits)) for part in parts) + "\n"
+
+
+def with_findings(record: Record, config: Any) -> Record:
+    """The record as it is printed: with its findings."""
+    return record.replaced(findings=[one._asdict() for one in findings_of(record, config)])
+
+
+def _findings(record: Record, config: Any, form: str, screen: Screen) -> list[str]:
+    """The block of findings, or what was looked at."""
+    most = config["advice.most"]
+    if not most:
+        return []
+    found = findings_of(record, config)
+    return block.lines(found[:most], "" if found else looked_at(record, config), config.labels,
+                       _in_markdown if form == "markdown" else _on_terminal,
+                       form == "markdown", screen.width if screen.is_wrapped else block.WIDTH)
+
+
+def _with_short_names(value: Any) -> Any:
+    """`value` with texts of kilobytes cut, so that no line is endless."""
+    if isinstance(value, list):
+        return [_with_short_names(one) for one in value]
+    if not isinstance(value, dict):
+        return _short(value, _LONGEST_TEXT) if isinstance(value, str) else value
+    found: dict[str, Any] = {}
+    for key, one in value.items():
+        short = _short(key)
+        is_name = key in _NAMES and isinstance(one, str)
+        # Two that are the same when cut stay two.
+        found[key if short in found else short] = _short(one) if is_name else _with_short_names(one)
+    return found
+
+
+_NAMES = frozenset(("name", "label", "id", "user", "account", "cluster", "partition", "file_system",
+                    "target", "kind", "cause"))
+_LONGEST_NAME, _LONGEST_TEXT = 256, 2000
+
+
+def _short(text: str, longest: int = _LONGEST_NAME) -> str:
+    return text if len(text) <= longest else f"{text[:longest - 3]}..."
 
 
 def _visible(value: Any, show: Callable[[str], str]) -> Any:
@@ -82,54 +138,67 @@ def _in_markdown(text: str) -> str:
     return re.sub(r"[\\`<]|\](?=\()", r"\\\g<0>", _on_terminal(text))
 
 
-def _tables(record: Record, config: Any, form: str, long: bool, explain: bool) -> str:
-    shown, idle = _busy_and_idle(record, config)
+def _tables(record: Record, config: Any, form: str, long: bool, explain: bool,
+            screen: Screen, advised: list[str]) -> list[str]:
+    """Its parts: sentences, tables, lines that are drawn already."""
+    light = screen if long and form != "markdown" else form
+    shown, idle = busy_and_idle(record, config)
     harvested = file_systems_of(record.harvest, config) if record.harvest else []
-    by_node = _busy_by_node(record, config, {fs.name for fs in (*shown, *harvested)})
+    by_node = busy_by_node(record, config, {fs.name for fs in (*shown, *harvested)})
     units = config["report.units"]
     parts = [coverage.line(record), *event_tables.about_data(record)]
     alone = coverage.has_storage_servers_only(record)
-    if alone or coverage.is_known_by_node_only(record):
+    no_node_has_reported = alone or coverage.is_known_by_node_only(record)
+    if no_node_has_reported:
         parts.append(storage_server_tables.period(record))
     elif not shown:
         parts.append("No Lustre file system was seen." if record.coverage.reported else
                      "No numbers: no node has reported.")
     else:
-        parts += _tables_of_nodes(record, shown, idle, config, form, long)
+        parts += _tables_of_nodes(record, shown, idle, config, form, long, screen, advised)
     if record.harvest or by_node:
-        parts += storage_server_tables.both_sides(shown, harvested, by_node, long, units, form)
+        parts += storage_server_tables.both_sides(shown, harvested, by_node, long, units, light)
         if alone:
             parts += storage_server_tables.mean_rates(record, harvested, units)
-            parts += storage_server_tables.targets_table(harvested, long, units, form)
-    parts += event_tables.lines(record, config.labels, form, long)
+            parts += storage_server_tables.targets_table(harvested, long, units, light)
+        if no_node_has_reported:
+            parts += advised
+    parts += event_tables.lines(record, config.labels, light, long)
     if explain:
         parts += explanation.lines([*shown, *idle], config)
-    parts += _notes(record, shown, harvested, by_node, long, units)
-    # Markdown takes a line right below a table for a row of it.
-    return ("\n\n" if form == "markdown" else "\n").join(parts) + "\n"
+    return parts + notes_of(record, shown, harvested, by_node, long, config)
 
 
 def _tables_of_nodes(record: Record, shown: list[FileSystemRecord],
-                     idle: list[FileSystemRecord], config: Any, form: str, long: bool) -> list[str]:
-    """What the nodes' reports say: on the file systems `shown`, and that nothing was on `idle`."""
-    units = config["report.units"]
+                     idle: list[FileSystemRecord], config: Any, form: str, long: bool,
+                     screen: Screen, advised: list[str]) -> list[str]:
+    """
+    What the nodes' reports say: on the file systems `shown`, and that nothing was on `idle`; with
+    what is `advised` right below the two tables that everyone knows.
+    """
+    units, is_markdown = config["report.units"], form == "markdown"
+    light = screen if long and not is_markdown else form
+    most = screen.width if long and screen.is_wrapped and not is_markdown else None
     of_lustre = [fs for fs in shown if _is_lustre(fs)] or shown
+    headings = ("File System", "File Read", "File Write")
+    rows = [(fs.label, *(bytes_of_programs(fs, f"{way}_bytes", units)
+                         for way in ("read", "write"))) for fs in of_lustre]
     parts = ["File data transfer statistics for this job:",
-             table(("File System", "File Read", "File Write"),
-                   [(fs.label, *(bytes_of_programs(fs, f"{way}_bytes", units)
-                                    for way in ("read", "write"))) for fs in of_lustre], form),
-             *_operations_table(of_lustre, config, form),
-             *_sources_table(shown, units, form)]
+             table(headings, rows, form) if most is None else in_width(headings, rows, form, most),
+             *_operations_table(of_lustre, config, form, most),
+             *([f"No I/O on: {', '.join(fs.label for fs in idle)}"] if idle else []), *advised]
+    if long and not is_markdown:
+        parts += one_screen.lines(of_lustre, record, units, screen)
+    parts += _sources_table(shown, units, light)
     unread = [fs for fs in shown if fs.operations is None and fs.metadata]
-    if long or unread:
+    if is_markdown if long else unread:
         parts += _metadata_tables(shown if long else unread, form)
-    if idle:
-        parts.append(f"No I/O on: {', '.join(fs.label for fs in idle)}")
     if record.phases:
-        parts += _phases_table(record, config, {fs.name for fs in idle}, units, form)
-    parts += _rates(shown, record.coverage.reported, units)
-    if long:
-        parts += long_tables.tables(shown, record.coverage.node_seconds, units, form)
+        parts += _phases_table(record, config, {fs.name for fs in idle}, units, light)
+    if is_markdown or not long:
+        parts += _rates(shown, record.coverage.reported, units, screen.is_ascii)
+    if is_markdown and long:
+        parts += long_tables.tables(shown, record, units, form)
     return parts
 
 
@@ -139,7 +208,8 @@ def _is_lustre(fs: FileSystemRecord) -> bool:
         "application", "network", "operations", "metadata"))
 
 
-def _sources_table(shown: list[FileSystemRecord], units: str, form: str) -> list[str]:
+def _sources_table(shown: list[FileSystemRecord], units: str,
+                   form: str | Screen) -> list[str]:
     """What sources counted that have no place in the other tables: not Lustre's, mostly."""
     rows = [(fs.label, sources.title_of(source), metric,
              (">= " if counted.lower_bound else "") + amount_text(metric, value, units))
@@ -149,67 +219,8 @@ def _sources_table(shown: list[FileSystemRecord], units: str, form: str) -> list
                                      ("left", "left", "left", "right"))] if rows else []
 
 
-def _notes(record: Record, shown: list[FileSystemRecord], harvested: list[ServersFileSystem],
-           by_node: list[NodesFileSystem], long: bool, units: str) -> list[str]:
-    """What to know of the numbers, a line each."""
-    missing, found = record.coverage.missing_count, []
-    if missing and shown:
-        found.append(f"note: {missing} {'node has' if missing == 1 else 'nodes have'} no numbers: "
-                     f"every number is a lower bound (>=)")
-    found += coverage.notes_on_shared_nodes(record.coverage.shared)
-    found += [f"note: {note}" for note in record.notes]
-    for fs in shown:
-        found += [f"note: {fs.label}: {note}" for note in fs.notes]
-    if record.harvest:
-        both = {fs.name for fs in record.harvest.file_systems}
-        found += [f"note: {fs.label}: {line}" for fs in shown if fs.name in both and not long
-                  for line in why_network_differs(fs, units)]
-        found += storage_server_tables.notes(record.harvest, harvested)
-    if record.by_node:
-        found += storage_server_tables.notes_by_node(
-            record.by_node, by_node, bool(record.coverage.reported or harvested) and not long,
-            units)
-    refused = record.coverage.refused
-    if refused:
-        found.append("note: messages refused: "
-                     + ", ".join(f"{count} {why}" for why, count in sorted(refused.items())))
-    return found
-
-
-def _busy_and_idle(record: Record,
-                   config: Any) -> tuple[list[FileSystemRecord], list[FileSystemRecord]]:
-    """
-    The file systems for the tables, and those on which nothing was done, which would only fill
-    them.  All are in the tables where site.cfg names them, or where nothing was done on any.
-    """
-    shown = file_systems_of(record, config)
-    at_servers = {fs.name for fs in (record.harvest.file_systems if record.harvest else ())}
-    idle = [] if config["report.file_systems"] else [
-        fs for fs in shown if fs.name not in at_servers and _is_idle(fs)]
-    if len(idle) == len(shown):
-        return shown, []
-    return [fs for fs in shown if fs not in idle], idle
-
-
-def _busy_by_node(record: Record, config: Any, names: set[str]) -> list[NodesFileSystem]:
-    """What its nodes did: on file systems that are in the tables anyway, or where they did much."""
-    found: list[NodesFileSystem] = file_systems_of(record.by_node, config) if record.by_node else []
-    busy = [fs for fs in found if fs.name in names or fs.high is None
-            or any(high for _, _, high in storage_server_tables.bounds_of(fs))]
-    return busy or found
-
-
-def _is_idle(fs: FileSystemRecord) -> bool:
-    """True where it is known that nothing was done there, and there is nothing to say of it."""
-    return (fs.application is not None and fs.operations is not None
-            and not fs.notes and not fs.dirty_bytes
-            and not any(fs.application.values()) and not any((fs.network or {}).values())
-            and fs.application.read_bytes is not None
-            and not any(row.count for row in fs.operations.values())
-            and not any(mdt.requests for mdt in fs.metadata.values()))
-
-
-def _operations_table(shown: list[FileSystemRecord], config: Any, form: str) -> list[str]:
+def _operations_table(shown: list[FileSystemRecord], config: Any, form: str,
+                      most: int | None) -> list[str]:
     columns = config["report.columns"]
     if not columns:
         # Every operation that happened, in the order of OPERATIONS.
@@ -219,8 +230,9 @@ def _operations_table(shown: list[FileSystemRecord], config: Any, form: str) -> 
     if not columns:
         return []                         # nothing happened, or nothing could be read
     rows = [(fs.label, *(_operation(fs, name) for name in columns)) for fs in shown]
-    return ["Metadata statistics for this job:",
-            table(("File System", *columns), rows, form, ("left",) + ("right",) * len(columns))]
+    headings, align = ("File System", *columns), ("left",) + ("right",) * len(columns)
+    return ["Metadata statistics for this job:", table(headings, rows, form, align) if most is None
+            else in_width(headings, rows, form, most, align)]
 
 
 def _operation(fs: FileSystemRecord, name: str) -> str:
@@ -258,7 +270,7 @@ def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
 
 
 def _phases_table(record: Record, config: Any, idle: set[str], units: str,
-                  form: str) -> list[str]:
+                  form: str | Screen) -> list[str]:
     """One row for each part of the job and file system, in the order of time."""
     rows = []
     for phase in record.phases:
@@ -279,7 +291,8 @@ def _phases_table(record: Record, config: Any, idle: set[str], units: str,
     return parts
 
 
-def _rates(shown: list[FileSystemRecord], reported: int, units: str) -> list[str]:
+def _rates(shown: list[FileSystemRecord], reported: int, units: str,
+           is_ascii: bool) -> list[str]:
     """A line of blocks for each metric that `watch` saw."""
     lines = []
     for fs in shown:
@@ -291,6 +304,7 @@ def _rates(shown: list[FileSystemRecord], reported: int, units: str) -> list[str
                 most = f"{peak:.0f}" if metric == "operations" else bytes_text(round(peak), units)
                 most = mark(fs, metric) + most
                 of = f", on {series.nodes} of {reported} nodes"
-                lines.append(f"{fs.label} {name:<10} |{bars(series[metric])}| peak "
-                             f"{most}/s{of if series.nodes < reported else ''}")
+                blocks = bars(series[metric], is_ascii=is_ascii)
+                lines.append(f"{fs.label} {name:<10} |{blocks}| peak {most}/s"
+                             f"{of if series.nodes < reported else ''}")
     return ["I/O over time (sum of the nodes that ran `watch`):", *lines] if lines else []

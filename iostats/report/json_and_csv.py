@@ -30,7 +30,10 @@ def as_json(record: Mapping[str, Any]) -> str:
     What does not print stands as \\uXXXX: JSON itself lets pass what some terminals take for
     commands (C1), and marks that turn the direction of writing.
     """
-    text = msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
+    try:
+        text = msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
+    except UnicodeEncodeError:              # halves of UTF-16's pairs, which JSON itself lets in
+        return json.dumps(record, indent=2) + "\n"
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
@@ -43,36 +46,36 @@ def as_csv(record: Record) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+
+    def write(*cells: Any) -> None:
+        """A line; also what ought to be a number may be a text, in a file from elsewhere."""
+        writer.writerow([csv_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     writer.writerow(("job", "file_system", "layer", "metric", "value", "lower_bound",
                      "upper_bound"))
-    job = csv_cell(record.job.id)
+    job = record.job.id
     labels = {fs.name: fs.label for fs in record.file_systems}
     for fs in record.file_systems:
         for layer, metric, value, low, high in _numbers_of_nodes(fs):
-            writer.writerow((job, csv_cell(fs.label), layer, csv_cell(metric),
-                             "" if value is None else value, int(low), int(high)))
+            write(job, fs.label, layer, metric, "" if value is None else value, int(low), int(high))
     for there in record.harvest.file_systems if record.harvest else ():
         counted = {metric: there[metric] for metric in ("read_bytes", "write_bytes", "read_rpcs",
                                                      "write_rpcs")}
         counted.update((name, row.count) for name, row in there.operations.items())
         for metric, value in counted.items():
-            writer.writerow((job, csv_cell(there.label), "servers", csv_cell(metric), value,
-                             int(there.lower_bound), 0))
+            write(job, there.label, "servers", metric, value, int(there.lower_bound), 0)
     for nodes in record.by_node.file_systems if record.by_node else ():
         for metric, least in nodes.low.items():
             most = None if nodes.high is None else nodes.high[metric]
-            writer.writerow((job, csv_cell(nodes.label), "by_node", metric, least,
-                             int(least != most), 0))
-            writer.writerow((job, csv_cell(nodes.label), "by_node", f"{metric}_max",
-                             "" if most is None else most, 0, int(least != most)))
+            write(job, nodes.label, "by_node", metric, least, int(least != most), 0)
+            write(job, nodes.label, "by_node", f"{metric}_max", "" if most is None else most, 0,
+                  int(least != most))
     counts: dict[tuple[str, str], int] = {}
     for event in record.events or ():
         if event.is_certain:
             of = event.file_system, event.kind
             counts[of] = counts.get(of, 0) + event.count
     for (name, kind), count in sorted(counts.items()):
-        writer.writerow((job, csv_cell(labels.get(name, name)), "events", csv_cell(kind), count,
-                         int(record.events_more > 0), 0))
+        write(job, labels.get(name, name), "events", kind, count, int(record.events_more > 0), 0)
     return out.getvalue()
 
 
@@ -93,7 +96,7 @@ def _numbers_of_nodes(fs: FileSystemRecord) -> Iterator[tuple[str, str, Any, boo
         yield "application", "write_bytes_max", most, False, True
     for source, counted in fs.sources.items():
         for metric, value in counted.totals.items():
-            yield csv_cell(source), metric, value, counted.lower_bound, False
+            yield source, metric, value, counted.lower_bound, False
     if fs.operations is None:
         yield "operations", "(all)", None, True, False
     for name, row in (fs.operations or {}).items():

@@ -1,26 +1,26 @@
 """
-The tables of --long: transfers, request sizes, time in operations, the spread over the nodes.
+--long in markdown, in tables of all rows: transfers, request sizes, time in operations, the spread
+over the nodes; and the sentences on what these numbers mean, which one_screen has as well.
 """
 
 from __future__ import annotations
 
-from iostats.base.units import bytes_text
+from iostats.base.units import brief_seconds, bytes_text, share_text
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import table
 from iostats.totals.bounds import mark, mark_of_layer, mark_of_source, numbers_too_low
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from iostats.totals.record import FileSystemRecord
+    from iostats.totals.record import FileSystemRecord, Record
 
 _BY = {"application": "by the application", "network": "over the network"}
 
 
-def tables(shown: list[FileSystemRecord], node_seconds: float | None, units: str,
-           form: str) -> list[str]:
+def tables(shown: list[FileSystemRecord], record: Record, units: str, form: str) -> list[str]:
     """The tables of --long, and sentences on what their numbers mean."""
     transfers, times, spreads, sizes = ([row for fs in shown for row in rows_of(fs, units)]
                                         for rows_of in (_transfers, _times, _spreads, _sizes))
@@ -28,7 +28,7 @@ def tables(shown: list[FileSystemRecord], node_seconds: float | None, units: str
              table(("File System", "Transfer", "Bytes", "Calls, RPCs", "Mean size"), transfers,
                     form, ("left", "left", "right", "right", "right"))]
     for fs in shown:
-        parts += [f"{fs.label}: {line}" for line in _ratios(fs, units)]
+        parts += [f"{fs.label}: {line}" for line in [*ratios(fs, units), *balance(fs)]]
     if sizes:
         parts += ["Size of network requests (up to this number of pages; a page is usually 4 KiB):",
                   table(("File System", "Way", "Pages", "RPCs", "Share"), sizes, form,
@@ -38,18 +38,27 @@ def tables(shown: list[FileSystemRecord], node_seconds: float | None, units: str
                   "job took):",
                   table(("File System", "Operation", "Calls", "Seconds", "Mean ms", "Stddev ms"),
                          times, form, ("left", "left", "right", "right", "right", "right"))]
-        if node_seconds:
-            seconds = sum(row.seconds for fs in shown for row in _with_calls(fs).values()
-                          if row.seconds is not None)
-            low = ">= " if any(mark_of_source(fs, "llite") for fs in shown) else ""
-            parts.append(f"Time in Lustre: {low}{seconds:.1f} s of {node_seconds:.1f} s of all "
-                         f"nodes that reported, {100 * seconds / node_seconds:.0f} % (more than "
-                         f"100 % when threads overlap; a create is also in its open)")
-    if spreads:
+        parts += time_in_lustre(shown, record.coverage.node_seconds)
+    if spreads and record.coverage.reported > 1:
         parts += ["Per node:",
                   table(("File System", "Metric", "Min", "Median", "Max", "Busiest node"),
                          spreads, form, ("left", "left", "right", "right", "right", "left"))]
     return parts
+
+
+def time_in_lustre(shown: Sequence[FileSystemRecord], node_seconds: float | None) -> list[str]:
+    """A sentence; [] where no time is known."""
+    known = [row.seconds for fs in shown for row in with_calls(fs).values()
+             if row.seconds is not None and row.count]
+    if not known or not node_seconds:
+        return []
+    seconds = sum(known)
+    low = ">= " if any(mark_of_source(fs, "llite") for fs in shown) else ""
+    share = share_text(seconds / node_seconds)
+    share = "" if low and share.startswith("<") else f", {low}{share}"
+    return [f"Time in Lustre: {low}{brief_seconds(seconds)} of {brief_seconds(node_seconds)} of "
+            f"all nodes that reported{share} (more than 100 % "
+            f"when threads overlap; a create is also in its open)"]
 
 
 def _transfers(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
@@ -64,15 +73,16 @@ def _transfers(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
             if layer == "application":
                 of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
                 mean = (of_bytes if not of_calls and mean != "-" else "") + mean
-            yield (fs.label, f"{way}, {_BY[layer]}",
-                   "-" if total is None else of_bytes + bytes_text(total, units),
-                   "-" if count is None else f"{of_calls}{count}", mean)
+            if numbers is None or total is None or total or count or of_bytes or of_calls:
+                yield (fs.label, f"{way}, {_BY[layer]}",
+                       "-" if total is None else of_bytes + bytes_text(total, units),
+                       "-" if count is None else f"{of_calls}{count}", mean)
 
 
 def _times(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
     """How long each kind of operation took."""
     low = mark(fs, "operations")
-    for name, row in _with_calls(fs).items():
+    for name, row in with_calls(fs).items():
         if row.seconds is not None and row.count:
             yield (fs.label, name, f"{low}{row.count}", f"{low}{row.seconds:.3f}",
                    f"{row.seconds / row.count * 1000:.3f}",
@@ -92,6 +102,8 @@ def _sizes(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
 def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
     """The least, median and most of a node."""
     for name, spread in fs.per_node.items():
+        if not spread.max:
+            continue
         # Of a node that lost counters it is not known here which of these it is.
         low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
         yield (fs.label, name, *(
@@ -99,21 +111,26 @@ def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
             for at in ("min", "median", "max")), spread.busiest or "-")
 
 
-def _with_calls(fs: FileSystemRecord) -> dict[str, Any]:
+def with_calls(fs: FileSystemRecord) -> dict[str, Any]:
     """Operations with their time, and read and write before them where the release times them."""
     return {**(fs.calls or {}), **(fs.operations or {})}
 
 
-def _ratios(fs: FileSystemRecord, units: str) -> list[str]:
+def ratios(fs: FileSystemRecord, units: str) -> list[str]:
     """Sentences on one file system: what the numbers mean beside each other."""
     lines = why_network_differs(fs, units)
     if fs.cached_read_bytes:
         lines.append(f"{mark(fs, 'operations')}{bytes_text(fs.cached_read_bytes, units)} of "
                      f"what was read were in the page cache when they were asked for (read-ahead "
                      f"counts too)")
-    balance, low = fs.balance, mark_of_source(fs, "osc")
-    if balance and balance.busiest_share is not None:
-        lines.append(f"{low}{balance.used} of {low}{balance.osts} OSTs carried data; "
-                     f"{balance.busiest} the most{' of what is known' if low else ''}, "
-                     f"{100 * balance.busiest_share:.0f} %")
     return lines
+
+
+def balance(fs: FileSystemRecord) -> list[str]:
+    """A sentence on how the bytes were spread over the OSTs; [] where it is not known."""
+    found, low = fs.balance, mark_of_source(fs, "osc")
+    if not found or found.busiest_share is None:
+        return []
+    return [f"{low}{found.used} of {low}{found.osts} OSTs carried data; "
+            f"{found.busiest} the most{' of what is known' if low else ''}, "
+            f"{100 * found.busiest_share:.0f} %"]

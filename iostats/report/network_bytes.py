@@ -26,8 +26,9 @@ def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     libaio = ["libaio or io_uring with O_DIRECT"] if fs.calls else []
     asked, came = application.read_bytes, network.read_bytes
     if asked and came < asked:
-        lines.append(f"{100 * (asked - came) / asked:.0f} % of what was read did not come over "
-                     f"the network{_may_be(['from the page cache', 'holes in files'])}")
+        percent = 100 * (asked - came) / asked
+        lines.append(f"{'<1' if percent < 1 else f'{percent:.0f}'} % of what was read did not come "
+                     f"over the network{_may_be(['from the page cache', 'holes in files'])}")
     elif came > asked:
         whys = (["whole pages", "read-ahead"] if asked else [])
         whys += ["pages that were written in part"] if application.write_calls else []

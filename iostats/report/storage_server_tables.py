@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from iostats.report.screen import Screen
     from iostats.totals.record import (
         ClientsIO,
         FileSystemRecord,
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
         ServersRecord,
     )
 
-_MOST_TARGETS = 8
+_MOST_TARGETS, _MOST_LONG = 8, 24
 
 
 def both_sides(shown: list[FileSystemRecord], harvested: list[ServersFileSystem],
-               by_node: list[NodesFileSystem], long: bool, units: str, form: str) -> list[str]:
+               by_node: list[NodesFileSystem], long: bool, units: str,
+               form: str | Screen) -> list[str]:
     """
     What the storage servers counted under the job's id, and of its nodes, below what these counted.
     """
@@ -165,9 +167,10 @@ def _seen_s(record: Record) -> tuple[float | None, str]:
 
 
 def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
-                   form: str) -> list[str]:
-    """What a job of the storage servers did at each target; the busiest ones, or all if `long`."""
+                  form: str | Screen) -> list[str]:
+    """What a job of the storage servers did at each target; the busiest ones, more if `long`."""
     rows, left_off = [], 0
+    few = all(len(fs.targets) <= _MOST_LONG for fs in harvested)
     for fs in harvested:
         found = []
         for target, values in fs.targets.items():
@@ -175,7 +178,7 @@ def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
             read, written = values.get("read_bytes", 0), values.get("write_bytes", 0)
             found.append((read + written, calls, target, read, written))
         found.sort(key=lambda row: (-row[0], -row[1], row[2]))
-        most = len(found) if long else _MOST_TARGETS
+        most = _MOST_LONG if long and form != "markdown" else len(found) if long else _MOST_TARGETS
         left_off += len(found[most:])
         low = mark_of_layer(fs)
         rows += [(fs.label, target, low + bytes_text(read, units),
@@ -185,4 +188,4 @@ def targets_table(harvested: list[ServersFileSystem], long: bool, units: str,
         return []
     return ["By target:", table(("File System", "Target", "Read", "Written", "Operations"), rows,
                                  form, ("left", "left", "right", "right", "right")),
-            *([f"({left_off} more with --long)"] if left_off else [])]
+            *([f"({left_off} more with {'--long' if few else '--format json'})"] * bool(left_off))]

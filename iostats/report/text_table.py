@@ -4,9 +4,9 @@ A table as text, and the cells that several tables have.
 
 from __future__ import annotations
 
-from tabulate import tabulate
-
+from iostats.base.text import cut, width_of
 from iostats.base.units import bytes_text
+from iostats.report.blocks import light_table
 from iostats.totals.bounds import mark
 
 TYPE_CHECKING = False
@@ -14,20 +14,64 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from iostats.report.screen import Screen
     from iostats.totals.record import FileSystemRecord, PhaseFileSystem
 
+_FILLER = "\ue000"              # which no text has that is fit for a terminal: errors.one_line
 _TABLEFMT = {"grid": "grid", "plain": "plain", "markdown": "pipe"}
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str,
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Screen,
            align: Sequence[str] | None = None) -> str:
-    """Rows of texts as a table in a form of options.FORMATS; `align`: "left", "right" of each."""
+    """
+    Rows of texts as a table in a form of options.FORMATS, or as wide as a screen, in columns
+    without lines between them; `align`: "left", "right" of each.
+    """
+    if not isinstance(form, str):
+        return light_table(headers, list(rows), form, align)
+    from tabulate import tabulate      # 30 ms, of which a page has no use
     # Everything is text by now: tabulate must not read numbers into it (it would print
     # 16777216 as 1.67772e+07 in a column with a "-").
     if form == "markdown":
         rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    rows = [[_with_fillers(cell) for cell in row] for row in rows]
     return str(tabulate(rows, headers, tablefmt=_TABLEFMT[form], disable_numparse=True,
-                        colalign=align if rows else None))
+                        colalign=align if rows else None)).replace(_FILLER, "")
+
+
+def _with_fillers(text: str) -> str:
+    """A text with as many characters as it takes columns, for tabulate: wide letters take two."""
+    return text if text.isascii() else "".join(
+        c + _FILLER * (width_of(c) - 1) for c in text)
+
+
+def in_width(headers: Sequence[str], rows: Sequence[Sequence[str]], form: str, width: int,
+             align: Sequence[str] | None = None) -> str:
+    """
+    A table that is up to `width` wide: as several ones, below each other, with the first column
+    before each part of the others.
+    """
+    most = max(8, width // 2)
+    rows = [(cut(row[0], most), *row[1:]) for row in rows]
+    # What is between columns is 2 wide at least.
+    widths = [2 + max(map(width_of, (name, *(row[at] for row in rows))))
+              for at, name in enumerate(headers)]
+    count, places, found = len(headers), list(range(1, len(headers))), []
+    while places:
+        first, room = 0, width - widths[0]
+        while first < len(places) and room >= 0:
+            room -= widths[places[first]]
+            first += 1
+        for end in range(first, 0, -1):
+            columns = [0, *places[:end]]
+            part = table([headers[at] for at in columns],
+                         [[row[at] for at in columns] for row in rows], form,
+                         align and [align[at] for at in columns])
+            if end == 1 or max(map(width_of, part.split("\n"))) <= width:
+                break
+        found.append(part)
+        places = places[end:]
+    return "\n".join(found) if count > 1 else table(headers, rows, form, align)
 
 
 def bytes_of_programs(fs: FileSystemRecord | PhaseFileSystem, metric: str, units: str) -> str:

@@ -13,6 +13,7 @@ from test_job_totals import llite, osc, unread
 from trees import report as of_node
 
 from iostats.base import config
+from iostats.base.text import width_of
 from iostats.report import coverage, job_tables, node_sets
 from iostats.totals.job_totals import Totals
 
@@ -66,6 +67,8 @@ Metadata statistics for this job:
 | BW Home       |     60 |      13 |
 +---------------+--------+---------+
 No I/O on: home
+No findings: looked at writes, reads, requests, opens, stat, removals,
+  read-ahead, OSTs, nodes, time, page cache.
 """ == text(*WHOLE, labels=LABELS)
 
 
@@ -80,6 +83,8 @@ Metadata statistics for this job:
 File System      open    mkdir
 BW Home            60       13
 No I/O on: home
+No findings: looked at writes, reads, requests, opens, stat, removals,
+  read-ahead, OSTs, nodes, time, page cache.
 """ == text(*WHOLE, form="plain", labels=LABELS)
 
 
@@ -101,6 +106,9 @@ Metadata statistics for this job:
 | BW Home       |     60 |      13 |
 
 No I/O on: home
+
+No findings: looked at writes, reads, requests, opens, stat, removals, read-ahead, OSTs, \
+nodes, time, page cache.
 """ == text(*WHOLE, form="markdown", labels=LABELS)
 
 
@@ -143,10 +151,10 @@ def test_what_is_not_known_is_an_empty_value_in_csv():
 
 
 def test_json_is_the_record_itself():
-    """Indented, with the labels, ending with a newline; null for what is not known."""
+    """Indented, with labels and findings, ending with a newline; null for what is not known."""
     record, choices = job(*WHOLE, labels=LABELS)
     printed = job_tables.text(record, choices, "json")
-    assert record == json.loads(printed)
+    assert (None, {**record, "findings": []}) == (record["findings"], json.loads(printed))
     assert printed.startswith('{\n  "schema": 1,\n  "short": false,\n  "job": {\n    "id": "4711",')
     assert ["home", "BW Home"] == [fs["label"] for fs in record["file_systems"]]
     assert printed.endswith("}\n")
@@ -168,6 +176,7 @@ Metadata statistics for this job:
 File System      open
 home                -
 scratch         >= 23
+No findings: too little is known to judge.
 note: 2 nodes have no numbers: every number is a lower bound (>=)
 note: home: nid00002: llite: permission denied
 """ == text(of_node("nid00001", [llite(read_bytes=37888, read_calls=1, open=23)]),
@@ -328,39 +337,41 @@ def test_the_order_of_columns_is_that_of_the_documentation():
 # -- --long ------------------------------------------------------------------------------
 
 
+def words_of(printed):
+    return [" ".join(re.sub("[▏▎▍▌▋▊▉█]", "", line).split()) for line in printed.split("\n")]
+
+
 def test_long_puts_the_network_beside_the_application():
-    """Bytes, calls or RPCs, and the mean size: 320 MiB in 60 calls are 5.3 MiB each."""
+    """Bytes, calls or RPCs, the mean size (320 MiB in 60 calls are 5.3 MiB each), and the rate."""
     printed = text(*WHOLE, form="plain", long=True, labels=LABELS)
-    assert printed.startswith(text(*WHOLE, form="plain", labels=LABELS))
-    for row in ("BW Home read, by the application 320.0 MiB 60 5.3 MiB",
-                "BW Home write, by the application 0 bytes 0 -",
-                "BW Home read, over the network 320.0 MiB 309 1.0 MiB"):
-        assert row in [" ".join(line.split()) for line in printed.split("\n")]
-    assert "\nhome" not in printed
+    short = text(*WHOLE, form="plain", labels=LABELS)
+    assert printed.startswith(short[:short.index("No I/O on")])
+    rows = words_of(printed)
+    for row in ("read, by the application 320 MiB 60 5.33 MiB 175 KiB/s",
+                "read, over the network 320 MiB 309 1.04 MiB 175 KiB/s", "No I/O on: home"):
+        assert row in rows
+    assert "write, by" not in printed and "\nhome" not in printed
 
 
 def test_long_tells_the_time_in_operations():
     """61444 us in 60 opens: 0.061 s, 1.024 ms each."""
-    printed = text(*WHOLE, form="plain", long=True, labels=LABELS)
-    assert "BW Home open 60 0.061 1.024" in [
-        " ".join(line.split()[:6]) for line in printed.split("\n")]
+    rows = words_of(text(*WHOLE, form="plain", long=True, labels=LABELS))
+    assert "open 100 % 60 61.4 ms 1.02 ms" in rows
 
 
 def test_long_names_the_busiest_node():
     """Minimum, median and maximum over the nodes; a node that made no directory counts as 0."""
-    rows = [" ".join(line.split()) for line in
-            text(*WHOLE, form="plain", long=True, labels=LABELS).split("\n")]
-    for row in ("BW Home open 23 23 37 nid00002", "BW Home mkdir 0 0 13 nid00001",
-                "BW Home read_bytes 16.0 MiB 16.0 MiB 304.0 MiB nid00002"):
+    rows = words_of(text(*WHOLE, form="plain", long=True, labels=LABELS))
+    for row in ("open 23 23 37 nid00002", "mkdir 0 0 13 nid00001",
+                "bytes read 16.0 MiB 16.0 MiB 304 MiB nid00002"):
         assert row in rows
 
 
 def test_long_marks_lower_bounds_as_the_short_tables_do():
     """In each table: a number without its mark is believed."""
-    rows = [" ".join(line.split()) for line in
-            text(*WHOLE, form="plain", long=True, labels=LABELS, expected=3).split("\n")]
-    assert "BW Home read, over the network >= 320.0 MiB >= 309 1.0 MiB" in rows
-    assert any(row.startswith("BW Home open >= 60 >= 0.061 1.024") for row in rows)
+    rows = words_of(text(*WHOLE, form="plain", long=True, labels=LABELS, expected=3))
+    assert "read, over the network >= 320 MiB >= 309 1.04 MiB >= 175 KiB/s" in rows
+    assert "open 100 % >= 60 >= 61.4 ms 1.02 ms" in rows
 
 
 def test_a_node_that_could_not_read_is_no_node_that_did_nothing():
@@ -368,8 +379,14 @@ def test_a_node_that_could_not_read_is_no_node_that_did_nothing():
     printed = text(of_node("nid00001", [llite(open=23)]), of_node("nid00002", [llite(open=37)]),
                    of_node("nid00003", [unread("llite"), osc(read_rpcs=5)]),
                    form="plain", long=True)
-    assert "scratch open 23 23 37 nid00002" in [
-        " ".join(line.split()) for line in printed.split("\n")]
+    assert "open 23 23 37 nid00002" in words_of(printed)
+
+
+def test_wide_letters_take_two_columns():
+    """The lines of the table stay where they are."""
+    lines = text(of_node(deltas=[llite("日本スクラッチ123", read_bytes=23)])).split("\n")[2:7]
+    assert {len("+-------------------+-------------+--------------+")} == set(map(width_of, lines))
+    assert "| 日本スクラッチ123 | 23 bytes    | 0 bytes      |" == lines[3]
 
 
 # -- names from outside ------------------------------------------------------------------
@@ -468,16 +485,16 @@ def test_the_storage_servers_numbers_stand_below_the_nodes():
     found = job_tables.text(record, choices, "plain", long=True)
     assert """\
 The nodes and the storage servers compared:
-File System    Counted             Read       Written      Reads    Writes    Operations
-snx11001       By the application  320.0 MiB  0 bytes         60         0            73
-snx11001       Over the network    320.0 MiB  0 bytes        309         0             -
-snx11001       On OSS and MDS      41.0 MiB   0 bytes         41         0            63
+snx11001                   Read  Written  Reads  Writes  Operations
+  By the application  320.0 MiB  0 bytes     60       0          73
+  Over the network    320.0 MiB  0 bytes    309       0           -
+  On OSS and MDS       41.0 MiB  0 bytes     41       0          63
 Operations at the storage servers:
-File System    Operation         Count    Seconds
-snx11001       open                 60      0.061
-snx11001       rename                3          -
-snx11001       samedir_rename        3          -
-""".split() == found[found.index("The nodes and"):found.index("note: ")].split()
+snx11001          Count  Seconds
+  open               60    0.061
+  rename              3        -
+  samedir_rename      3        -
+""" == found[found.index("The nodes and"):found.index("note: ")]
     assert [line for line in found.splitlines() if "servers: " in line] == [
         "note: storage servers: a late start", "note: snx11001, storage servers: a note of theirs",
         "note: storage servers: more may come: the job is not settled yet"]
@@ -539,10 +556,21 @@ def test_of_many_targets_the_busiest_are_named():
                                       for number in range(1, 12)}}
     for long, count in ((False, 8), (True, 11)):
         found = job_tables.text(with_harvest(record, fs), choices, "plain", long=long).splitlines()
-        names = [line.split()[1] for line in found if line.startswith("snx11001 ")
-                 and " OST" in line]
+        names = [line.replace("snx11001", "").split()[0] for line in found if " OST0" in line]
         assert [f"OST{number:04x}" for number in range(11, 11 - count, -1)] == names
         assert long is ("(3 more with --long)" not in found)
+
+
+def test_of_very_many_targets_some_are_named_and_the_others_counted():
+    record, choices = job(expected=4)
+    fs = {**at_servers(), "targets": {f"OST{number:04x}": {"write_bytes": number << 20}
+                                      for number in range(1, 1001)}}
+    for long, said in ((False, "(992 more with --format json)"),
+                       (True, "(976 more with --format json)")):
+        found = job_tables.text(with_harvest(record, fs), choices, "plain", long=long).splitlines()
+        assert said in found and len(found) < 60
+    found = job_tables.text(with_harvest(record, fs), choices, "markdown", long=True)
+    assert 1000 == found.count("| OST")
 
 
 def test_csv_has_the_servers_numbers_as_a_layer_of_their_own():

@@ -1,0 +1,96 @@
+"""
+report_text: a report as text, as a user waits for it, against the record decoded and nothing
+printed.
+
+    long: the screen of --long, 120 columns wide, with its findings; for one node and 7 OSTs, and
+    for 1,000 nodes and 1,000 OSTs with 12 operations each
+    diff: the same record against one with twice the numbers, with all small changes
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+from measure import HERE, BenchmarkError, Table, environment, median_ratio
+
+_OPERATIONS = ("open", "close", "getattr", "setattr", "mkdir", "rmdir", "unlink", "rename",
+               "statfs", "seek", "fsync", "create")
+
+
+def run(quick):
+    """[Table]: milliseconds of CPU."""
+    rows = []
+    for nodes, osts in ((1, 7),) if quick else ((1, 7), (1_000, 1_000)):
+        done = subprocess.run([sys.executable, f"{HERE}/report_text.py", str(nodes), str(osts),
+                               "3" if quick else "15"],
+                              env=environment(), stdout=subprocess.PIPE, check=False)
+        if done.returncode:
+            raise BenchmarkError(f"report_text.py: exit status {done.returncode}")
+        found = json.loads(done.stdout)
+        rows.append([f"{nodes:,}", f"{osts:,}", f"{min(found['decoded']) * 1e3:.2f} ms",
+                     *(cell for what in ("default", "long", "diff") for cell in (
+                         f"{min(found[what]) * 1e3:.1f} ms",
+                         f"{median_ratio(found[what], found['decoded']):.0f}"))])
+    return [Table("A report as text, beyond the interpreter's imports", [
+        "nodes", "OSTs", "record decoded", "report", "ratio", "--long", "ratio", "diff --all",
+        "ratio"], rows, ["CPU time of one process, the least of the rounds; ratios are medians.",
+                         "Aim of --long: 50 ms."])]
+
+
+def _child(nodes, osts, rounds):
+    import msgspec
+
+    from iostats.base.config import Config
+    from iostats.report import job_tables
+    from iostats.report.diff import changes, diff_text, numbers
+    from iostats.report.screen import Screen
+    from iostats.totals.record import Record
+    config, screen = Config(), Screen(120, False, True, None)
+    texts = [msgspec.json.encode(_record(nodes, osts, times)) for times in (1, 2)]
+
+    def decoded(at=0):
+        return Record.of(msgspec.json.decode(texts[at]))
+
+    def shown(long):
+        return job_tables.text(job_tables.labelled(decoded(), config), config, "grid", long, False,
+                               screen)
+
+    def compared():
+        sides = [numbers.numbers_of(decoded(at), name) for at, name in enumerate("AB")]
+        return diff_text.as_text(changes.compared(*sides), "binary", screen, True)
+
+    work = {"decoded": decoded, "default": lambda: shown(False), "long": lambda: shown(True),
+            "diff": compared}
+    found = {name: [] for name in work}
+    assert "Transfers" in work["long"]() and "From A to B" in work["diff"]()
+    for _ in range(rounds):
+        for name, do in work.items():
+            began = time.process_time()
+            do()
+            found[name].append(time.process_time() - began)
+    print(json.dumps(found))
+
+
+def _record(nodes, osts, times):
+    from iostats.totals.delta import Delta
+    from iostats.totals.job_totals import Totals
+    from iostats.totals.node_report import Report
+    totals = Totals("4711", nodes)
+    for node in range(nodes):
+        values = {"read_bytes": 23 << 20, "read_calls": 23, "write_bytes": (37 << 20) * times,
+                  "write_calls": 4100 * times}
+        for place, name in enumerate(_OPERATIONS):
+            values.update({name: times * (23 + node), f"{name}_us": times * 1000 * (place + 1)})
+        deltas = [Delta("llite", "scratch", "", "ff9a", values, False, "")]
+        deltas += [Delta("osc", "scratch", f"OST{number:04x}", "ff9a", {
+            "write_bytes": 37 << 10, "write_rpcs": 1 + number % 7}, False, "")
+            for number in range(node, osts, nodes)]
+        totals.add(Report(
+            node=f"nid{node:05}", seq=f"{node}", boot_id=f"{node}", user="alice", reason="",
+            ended=1_795_226_867.0, elapsed_s=1867.0, clock_ahead_s=0.0, mounts={}, deltas=deltas))
+    return totals.record()
+
+
+if __name__ == "__main__":
+    _child(*map(int, sys.argv[1:]))

@@ -1,0 +1,304 @@
+"""
+A chart as SVG: in a page, where it is as wide as there is room, or standing alone.
+
+In a page texts and lines stand at percentages, and only the curves are stretched: each panel is an
+<svg> in the <svg>, whose unit along x is an interval or a name.  So letters keep their size on a
+phone.  A curve is one path, however many values it has.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from math import isfinite
+
+from iostats.base.errors import one_line
+from iostats.base.text import cut
+from iostats.base.units import duration_in_words
+from iostats.report.charts import style
+from iostats.report.charts.chart import NameAxis
+from iostats.report.charts.ticks import ticks, time_ticks, value_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from iostats.report.charts.chart import Chart, Panel, TimeAxis
+
+PLOT = 76                           # height of a panel's plot, in pixels
+_HEAD, _BELOW, _AXIS = 21, 9, 18    # above a plot, below it, and of the axis' texts
+_TITLE_AT = -62                     # x of the panels' titles, above their values
+_FEW = 48                           # bars up to this number stand apart
+_LEAST = 0.8                        # height of what is not 0
+_LONGEST, _LONGEST_TEXT = 28, 300   # columns of a name, and of a sentence
+_LEFT, _RIGHT, _TOP, _BOTTOM = 82, 26, 42, 30       # around the plots of one that stands alone
+_ALONE = 640                        # and its plots' width
+
+
+def inline(chart: Chart, ident: str, units: str = "binary") -> str:
+    """
+    The chart for a page; `ident`: begins its ids, and is no other chart's there.
+
+    The page has style.rules(), and svg.chart with a margin at its left for the values' texts.
+    """
+    body, height = _body(chart, None, units)
+    title, about = _text(title_of(chart)), _text(chart.about)
+    return (f'<svg class="chart" role="img" aria-labelledby="{ident}-t {ident}-d" width="100%" '
+            f'height="{height}"><title id="{ident}-t">{title}</title>'
+            f'<desc id="{ident}-d">{about}</desc>{body}</svg>')
+
+
+def alone(chart: Chart, source: str, units: str = "binary",
+          theme: dict[str, str] | None = None) -> str:
+    """A whole SVG file, with its title above it and its `source` below."""
+    theme = theme or style.LIGHT
+    body, height = _body(chart, _ALONE, units)
+    source = "; ".join([one_line(source), *remarks(chart)])
+    wide, high = _LEFT + _ALONE + _RIGHT, _TOP + height + _BOTTOM
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" '
+        f'aria-labelledby="chart-t chart-d" width="{wide}" height="{high}" '
+        f'viewBox="0 0 {wide} {high}"><title id="chart-t">{_text(title_of(chart))}</title>'
+        f'<desc id="chart-d">{_text(chart.about)}</desc><style>{style.rules_of(theme)}</style>'
+        f'<rect width="{wide}" height="{high}" fill="{theme["ground"]}"/>'
+        f'<text class="c-title c-head" x="16" y="26">{_text(title_of(chart))}</text>'
+        f'<g transform="translate({_LEFT},{_TOP})">{body}</g>'
+        f'<text class="c-value" x="16" y="{high - 12}">{_text(cut(source, 110))}</text>'
+        f'</svg>\n')
+
+
+def title_of(chart: Chart) -> str:
+    """Its title, and of what it is."""
+    return f"{chart.title}, {cut(one_line(chart.of), 60)}" if chart.of else chart.title
+
+
+def remarks(chart: Chart) -> list[str]:
+    """["1: evicted scratch-OST0003, after 14 min"]: what its marks are, and grey."""
+    found = [f"{number}: {cut(one_line(mark.text), 60)}, after {duration_in_words(mark.at_s)}"
+             for number, mark in enumerate(chart.marks, 1)]
+    if any(not _is_known(value) for panel in chart.panels for curve in panel.curves[:1]
+           for value in curve.values):
+        found.append("grey: not known")
+    return found
+
+
+def _text(text: str) -> str:
+    """Text that is safe in XML: no tag, no character that XML has not; cut."""
+    return escape(cut(one_line(text)[:_LONGEST_TEXT + 1], _LONGEST_TEXT))
+
+
+def _body(chart: Chart, wide: int | None, units: str) -> tuple[str, int]:
+    """(elements, height) of all panels; `wide`: pixels of a plot, None: as there is room."""
+    place = _Across(chart.axis, wide)
+    parts: list[str] = []
+    top = 0
+    for panel in chart.panels:
+        parts += _panel(panel, place, top, units)
+        top += _HEAD + PLOT + _BELOW
+    bottom = top - _BELOW
+    for number, mark in enumerate(chart.marks, 1):
+        x = place.of_time(mark.at_s)
+        if x is not None:
+            parts.append(f'<g><title>{_text(cut(mark.text, 80))}</title>'
+                         f'<line class="c-mark" x1="{x}" x2="{x}" y1="{_HEAD}" y2="{bottom}"/>'
+                         f'<circle class="c-flag" cx="{x}" cy="{_HEAD}" r="7"/><text '
+                         f'class="c-number c-m" x="{x}" y="{_HEAD + 4}">{number}</text></g>')
+    parts += place.labels(bottom + 14)
+    return "".join(parts), bottom + _AXIS
+
+
+class _Across:
+    """Where things are along x."""
+
+    def __init__(self, axis: TimeAxis | NameAxis, wide: int | None) -> None:
+        self.count = len(axis.names) if isinstance(axis, NameAxis) else axis.count
+        self._axis, self._wide = axis, wide
+        self.full = "100%" if wide is None else str(wide)
+        # Of an interval or name: in a page it is stretched, which not all programs do well.
+        self.each = 1.0 if wide is None else wide / max(1, self.count)
+
+    def at(self, share: float) -> str:
+        """`share` of the width, from 0 to 1, as a coordinate."""
+        return f"{_short(100 * share, 2)}%" if self._wide is None else _short(self._wide * share)
+
+    def of_time(self, seconds: float) -> str | None:
+        """A moment's coordinate; None outside of the chart."""
+        if isinstance(self._axis, NameAxis) or not self.count:
+            return None
+        share = (seconds - self._axis.began) / (self._axis.every_s * self.count)
+        return self.at(share) if 0 <= share <= 1 else None
+
+    def labels(self, y: int) -> Iterator[str]:
+        """The axis' texts; every other one of many short ones is .c-odd, which a phone leaves."""
+        if not isinstance(self._axis, NameAxis):
+            began, end = self._axis.began, self._axis.began + self._axis.every_s * self.count
+            for seconds, text in time_ticks(began, end):
+                yield self._label(self.of_time(seconds) or "0", y, text, "m" if seconds > began
+                                  else "s")
+            return
+        names = self._axis.names
+        if len(names) <= 16 and sum(map(len, names)) <= 90:
+            for number, name in enumerate(names):
+                odd = " c-odd" if number % 2 and len(names) > 6 else ""
+                yield self._label(self.at((number + 0.5) / len(names)), y, name, "m" + odd)
+            return
+        for share in (0, 1) if len(names[0]) > 12 else (0, 0.5, 1):
+            number = round(share * (len(names) - 1))
+            name = cut(one_line(names[number]), _LONGEST if share in (0, 1) else 12)
+            yield self._label(self.at(share if share in (0, 1) else (number + 0.5) / len(names)),
+                              y, name, "s" if not share else "e" if share == 1 else "m")
+
+    @staticmethod
+    def _label(x: str, y: int, text: str, at: str) -> str:
+        return f'<text class="c-{at}" x="{x}" y="{y}">{_text(text)}</text>'
+
+
+def _panel(panel: Panel, place: _Across, top: int, units: str) -> list[str]:
+    """The elements of one panel, whose head begins at y = `top`."""
+    known = [value for curve in panel.curves for value in curve.values if _is_known(value)]
+    most = max([*known, panel.even or 0], default=0)
+    scale = ticks(most, panel.unit, units)
+    full = scale[-1][0]
+    plot = top + _HEAD
+    about, more = _about(panel, place, units)
+    parts = [f'<text class="c-title" x="{_TITLE_AT}" y="{top + 12}">{_text(panel.title)}'
+             f'<tspan class="c-value" dx="8">{_text(about)}</tspan>'
+             + (f'<tspan class="c-value c-more" dx="6">{_text(more)}</tspan>' if more else "")
+             + '</text>']
+    for value, text in scale:
+        y = _short(plot + PLOT - PLOT * value / full)
+        parts.append(f'<line class="{"c-grid" if value else "c-base"}" x1="0" x2="{place.full}" '
+                     f'y1="{y}" y2="{y}"/><text class="c-y" x="-7" y="{y}" dy="4">'
+                     f'{_text(text)}</text>')
+    apart = isinstance(place._axis, NameAxis) and place.count <= _FEW
+    bars = isinstance(place._axis, NameAxis)
+    paths = []
+    for number, curve in enumerate(panel.curves):
+        values = [value if _is_known(value) else None for value in curve.values]
+        if number == 0:
+            if None in values:
+                paths.append(f'<path class="c-gap" d="{gaps_path(values, place.each)}"/>')
+            path = (bars_path if apart else area_path)(values, full, place.each)
+            how = "c-bar" if bars else "c-area"
+        else:
+            path, how = line_path(values, full, place.each), "c-line"
+        paths.append(f'<path class="{how} c-{curve.kind}" d="{path}"/>')
+    across = _short(max(1, place.count) * place.each)
+    parts.append(f'<svg x="0" y="{plot}" width="{place.full}" height="{PLOT}" '
+                 f'viewBox="0 0 {across} {PLOT}" preserveAspectRatio="none">{"".join(paths)}</svg>')
+    if panel.even:
+        y = _short(plot + PLOT - PLOT * panel.even / full)
+        parts.append(f'<line class="c-even" x1="0" x2="{place.full}" y1="{y}" y2="{y}"/>')
+    return parts
+
+
+def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
+    """What stands beside a panel's title: the most and where that is; and where there is room."""
+    values = panel.curves[0].values if panel.curves else []
+    known = [(value, -number) for number, value in enumerate(values) if _is_known(value)]
+    if not known:
+        return "not known", ""
+    most, number = max(known)
+    low = "\u2265 " if panel.low else ""
+    text = low + value_text(most, panel.unit, units)
+    axis = place._axis
+    if isinstance(axis, NameAxis):
+        text = f"most: {cut(one_line(axis.names[-number]), _LONGEST)}, {text}"
+        even = panel.even and value_text(panel.even, panel.unit, units)
+        return text, f"dashed: even, {even}" if even else ""
+    others = [curve.name for curve in panel.curves[1:]]
+    return f"peak {text}", f"dashed: {', '.join(others)}" if others else ""
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and isfinite(value) and value >= 0
+
+
+def _height(value: float, full: float) -> float:
+    """y of a value: 0 at the bottom; what is not 0 is seen."""
+    return PLOT - max(_LEAST if value else 0.0, min(float(PLOT), PLOT * (value / full)))
+
+
+def area_path(values: Sequence[float | None], full: float, each: float = 1) -> str:
+    """
+    Steps down to the base line, `each` wide; None is a gap.
+
+    >>> area_path([38, 38, 19, None, 0], 76)
+    'M0 76V38H2V57H3V76ZM4 76V76H5V76Z'
+    """
+    parts = []
+    for begin, end in _runs(values):
+        steps = _steps(values, begin, end, full, each)
+        parts.append(f"M{_short(begin * each)} {PLOT}{steps}V{PLOT}Z")
+    return "".join(parts)
+
+
+def line_path(values: Sequence[float | None], full: float, each: float = 1) -> str:
+    """
+    Steps without a ground; None is a gap.
+
+    >>> line_path([38, None, 19, 57], 76)
+    'M0 38H1M2 57H3V19H4'
+    """
+    return "".join(f"M{_short(begin * each)} " + _steps(values, begin, end, full, each)[1:]
+                   for begin, end in _runs(values))
+
+
+def _steps(values: Sequence[float | None], begin: int, end: int, full: float,
+           each: float) -> str:
+    parts: list[str] = []
+    last = None
+    for number in range(begin, end):
+        y = _short(_height(values[number] or 0, full))
+        if y == last:
+            parts[-1] = f"H{_short((number + 1) * each)}"
+        else:
+            parts += [f"V{y}", f"H{_short((number + 1) * each)}"]
+            last = y
+    return "".join(parts)
+
+
+def bars_path(values: Sequence[float | None], full: float, each: float = 1) -> str:
+    """
+    Bars with room between them; None and 0 have none.
+
+    >>> bars_path([38, None, 76], 76)
+    'M.12 76V38H.88V76ZM2.12 76V0H2.88V76Z'
+    """
+    return "".join(
+        f"M{_short((number + 0.12) * each, 2)} {PLOT}V{_short(_height(value, full))}"
+        f"H{_short((number + 0.88) * each, 2)}V{PLOT}Z"
+        for number, value in enumerate(values) if value)
+
+
+def gaps_path(values: Sequence[float | None], each: float = 1) -> str:
+    """
+    The whole height where nothing is known.
+
+    >>> gaps_path([23, None, None, 37])
+    'M1 0H3V76H1Z'
+    """
+    unknown = [None if value is not None else 0 for value in values]
+    return "".join(f"M{_short(begin * each)} 0H{_short(end * each)}V{PLOT}H{_short(begin * each)}Z"
+                   for begin, end in _runs(unknown))
+
+
+def _runs(values: Sequence[float | None]) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each run of known values."""
+    begin = None
+    for number, value in enumerate(values):
+        if value is None:
+            if begin is not None:
+                yield begin, number
+            begin = None
+        elif begin is None:
+            begin = number
+    if begin is not None:
+        yield begin, len(values)
+
+
+def _short(value: float, digits: int = 1) -> str:
+    """A coordinate in few characters."""
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:.0f}"
+    text = text[1:] if text.startswith("0.") else text
+    return "0" if text in ("-0", "") else text

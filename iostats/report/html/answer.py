@@ -1,0 +1,210 @@
+"""
+What stands first: was this job slow because of its I/O?  And its most important numbers.
+
+Nothing is claimed that the numbers don't say.  The kernel's times are of all threads of all nodes:
+where all of them together are little beside the job's own time, I/O was not it, whichever thread
+waited for which; the other way round there is only a share, which grows with the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+from iostats.base.units import bytes_text, duration_text
+from iostats.lustre.metrics import operations_in
+from iostats.report.why.cause import (
+    BUSY_TARGET,
+    FAULT,
+    NOT_IN_LUSTRE,
+    OWN_PATTERN,
+    SLOW_TARGET,
+    UNKNOWN,
+)
+from iostats.report.why.time_in_lustre import time_in_lustre
+from iostats.totals.bounds import mark, mark_of_layer, mark_of_source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from iostats.report.why.cause import Cause
+    from iostats.report.why.time_in_lustre import TimeInLustre
+    from iostats.totals.record import FileSystemRecord, Record
+
+LITTLE, LARGE = 0.05, 0.3           # of the job's time, and of its nodes' time
+
+Verdict = namedtuple("Verdict", "kind head text")
+Verdict.__doc__ = """
+The answer.
+
+Attributes:
+    kind: "good", "warn", "bad" or "unknown"; a sign and a colour.
+    head: a few words.
+    text: a sentence, with its numbers.
+"""
+
+Tile = namedtuple("Tile", "title text value about share", defaults=("", None))
+Tile.__doc__ = """
+One of the most important numbers.
+
+Attributes:
+    title, text: "Read", "≥ 1.3 TiB".
+    value: the number itself, for programs; "" where it is not known.
+    about: a few words more.
+    share: to be shown as a bar, from 0 to 1; None for none.
+"""
+
+_BY_CAUSE = {
+    NOT_IN_LUSTRE: ("good", "I/O did not make this job slow"),
+    OWN_PATTERN: ("bad", "How this job does its I/O cost it time"),
+    BUSY_TARGET: ("warn", "A busy target cost it time"),
+    SLOW_TARGET: ("warn", "A slow target cost it time"),
+    FAULT: ("bad", "A fault cost it time")}
+
+
+def answer_of(record: Record, shown: Sequence[FileSystemRecord],
+              causes: Sequence[Cause] | None = None) -> Verdict:
+    """The answer, by the first cause where one was found, or else by the record alone."""
+    if causes and causes[0].kind != UNKNOWN:
+        kind, head = _BY_CAUSE[causes[0].kind]
+        return Verdict(kind, head, causes[0].text)
+    coverage, elapsed_s, time = record.coverage, record.job.elapsed_s, time_in_lustre(record)
+    if time.seconds is None or time.share is None or not elapsed_s:
+        why = time.why_not or "the record has no times"
+        return Verdict("unknown", "How long it waited for Lustre is not known",
+                       f"{why[0].upper()}{why[1:]}.")
+    low = coverage.missing_count or any(mark(fs, "operations") for fs in shown)
+    took = f"{'at least ' if low else ''}{_seconds(time.seconds)}"
+    nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
+    text = f"Its programs spent {took} in Lustre, {_percent(time.share)} of the time of its {nodes}"
+    if time.serial_share <= LITTLE and not low:
+        return Verdict("good", "I/O did not make this job slow",
+                       f"All its calls to Lustre together took {took}, "
+                       f"{_percent(time.serial_share)} of the {duration_text(elapsed_s)} that it "
+                       f"ran.")
+    most = max(time.share, time.busiest_share)
+    if most < LARGE and low:
+        why = time.why_not or "some numbers are missing"
+        return Verdict("unknown", "It cannot be told whether I/O made this job slow",
+                       f"{text}; {why}." if time.seconds else f"{why[0].upper()}{why[1:]}.")
+    if most <= LITTLE:
+        return Verdict("good", "I/O hardly slowed this job",
+                       f"{text}; unless most of it waited for the few that did it.")
+    if coverage.reported > 1 and time.busiest_share > 2 * time.share:
+        text += f", and up to {_percent(time.busiest_share)} on one node"
+    text += f"{_in_what(record, time)}." + (
+        "  Threads that wait at the same time each count." if most > 1 else "")
+    if most >= LARGE:
+        return Verdict("bad", "I/O took much of this job's time", text)
+    return Verdict("warn", "I/O took a part of this job's time", text)
+
+
+def _in_what(record: Record, time: TimeInLustre) -> str:
+    """The call that took most of it, and where."""
+    (name, call), (_, seconds) = max(time.by_operation.items(), key=lambda one: one[1][1])
+    label = next(fs.label for fs in record.file_systems if fs.name == name)
+    return f": {_percent(seconds / time.seconds)} of that in {call} on {label}"
+
+
+def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
+             events: int | None) -> list[Tile]:
+    """The most important numbers of all file systems together; `events`: how many hit the job."""
+    found = [_moved_tile(record, shown, way, units) for way in ("read", "write")]
+    counted = [fs for fs in shown if fs.operations is not None]
+    count = sum(operations_in(fs.operations or {}) for fs in counted)
+    low = _strictest([mark(fs, "operations") for fs in counted])
+    found.append(Tile("Operations", f"{low}{count:,}" if counted else "-",
+                      str(count) if counted else "", _most(counted)))
+    time = time_in_lustre(record)
+    if time.seconds is not None and time.share is not None:
+        found.append(Tile("Time in Lustre", f"{low}{_seconds(time.seconds)}",
+                          f"{time.seconds:.6f}", f"{low}{_percent(time.share)} of node time",
+                          time.share))
+    balance = _busiest_ost(shown)
+    if balance:
+        found.append(balance)
+    if events:
+        found.append(Tile("Events", f"{events:,}", str(events), "warnings and worse"))
+    return found
+
+
+def _moved_tile(record: Record, shown: Sequence[FileSystemRecord], way: str, units: str) -> Tile:
+    title, metric = {"read": "Read", "write": "Written"}[way], f"{way}_bytes"
+    known = [fs for fs in shown if fs.application is not None
+             and fs.application[metric] is not None]
+    if not known:
+        return _of_servers(record, title, metric, units)
+    total = sum(fs.application[metric] for fs in known if fs.application)
+    calls = [fs.application[f"{way}_calls"] for fs in known if fs.application]
+    low = _strictest([mark(fs, metric) for fs in known])
+    low_calls = _strictest([mark(fs, f"{way}_calls") for fs in known])
+    about = ""
+    if calls and None not in calls and sum(calls):
+        about = f"in {low_calls}{sum(calls):,} calls"
+        if not low_calls:                              # a mean of two lower bounds is not known
+            about += f", {low}{bytes_text(total // sum(calls), units)} each"
+    return Tile(title, low + bytes_text(total, units), str(total), about)
+
+
+def _of_servers(record: Record, title: str, metric: str, units: str) -> Tile:
+    servers = record.harvest.file_systems if record.harvest else []
+    if not servers:
+        return Tile(title, "-", "", "not known")
+    total = sum(fs[metric] for fs in servers)
+    low = _strictest([mark_of_layer(fs) for fs in servers])
+    return Tile(title, low + bytes_text(total, units), str(total), "at the storage servers")
+
+
+def _most(counted: Sequence[FileSystemRecord]) -> str:
+    """The operation of which there were most."""
+    totals: dict[str, int] = {}
+    for fs in counted:
+        for name, row in (fs.operations or {}).items():
+            totals[name] = totals.get(name, 0) + row.count
+    most = max(totals, key=lambda name: totals[name], default="")
+    return f"most: {totals[most]:,} {most}" if most and totals[most] else ""
+
+
+def _busiest_ost(shown: Sequence[FileSystemRecord]) -> Tile | None:
+    moved = [((fs.network.read_bytes or 0) + (fs.network.write_bytes or 0) if fs.network else 0, fs)
+             for fs in shown if fs.balance and fs.balance.busiest_share is not None]
+    if not moved:
+        return None
+    _, fs = max(moved, key=lambda one: one[0])
+    balance: Any = fs.balance
+    low = signs(mark_of_source(fs, "osc"))
+    return Tile(f"Busiest OST of {fs.label}"[:60], _percent(balance.busiest_share),
+                str(balance.busiest_share),
+                f"{balance.busiest}; {low}{balance.used:,} of {low}{balance.osts:,} OSTs used",
+                balance.busiest_share)
+
+
+def signs(mark: str) -> str:
+    """
+    A mark of totals.bounds as a page has it.
+
+    >>> signs(">= "), signs("<= "), signs("")
+    ('≥ ', '≤ ', '')
+    """
+    return mark.replace(">=", "\u2265").replace("<=", "\u2264")
+
+
+def _strictest(marks: Sequence[str]) -> str:
+    """The mark of a sum."""
+    found = set(marks) - {""}
+    return signs(found.pop() if len(found) == 1 else "~ " if found else "")
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds < 600 else duration_text(seconds)
+
+
+def _percent(share: float) -> str:
+    """
+    >>> [_percent(share) for share in (0, 0.0004, 0.023, 0.37, 12.3)]
+    ['0 %', '< 0.1 %', '2.3 %', '37 %', '1,230 %']
+    """
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{100 * share:,.{0 if share >= 0.1 or not share else 1}f} %"

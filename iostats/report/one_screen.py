@@ -1,0 +1,266 @@
+"""
+--long on one screen: of each file system what was transferred, in requests of which sizes, how long
+operations took, which OSTs and MDTs and which nodes did it, and when.
+
+What is 0 has no row, unless it is a lower bound; what is not known is "-".  Of many targets,
+operations and nodes the first few have rows, and the others are counted: `--format json` has all.
+"""
+
+from __future__ import annotations
+
+from iostats.base.text import bars, bins_of_a_bar
+from iostats.base.units import brief_bytes, brief_count, brief_rate, brief_seconds, share_text
+from iostats.lustre.metric_meanings import OPERATIONS
+from iostats.lustre.metrics import LOCAL_MD_STATS
+from iostats.report import long_tables
+from iostats.report.blocks import BAR, ITEMS, NAME, NUMBER, SERIES, TEXT, Block, drawn
+from iostats.report.screen import rule
+from iostats.totals.bounds import mark, mark_of_layer, mark_of_source, numbers_too_low
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from iostats.report.screen import Screen
+    from iostats.totals.record import FileSystemRecord, Record
+
+_MOST_OPERATIONS, _MOST_OSTS, _MOST_MDTS, _MOST_METRICS, _MOST_SIZES = 8, 4, 4, 8, 12
+_MOST_NAMED = 4                         # operations that an MDT was asked for
+_WIDEST_TIME = 100                      # columns of bars over time
+_NAMES = {"read_bytes": "bytes read", "write_bytes": "bytes written", "read_calls": "reads",
+          "write_calls": "writes"}
+_WAYS = (("read", "read"), ("write", "written"))
+_LAYERS = (("application", "calls", "by the application"), ("network", "rpcs", "over the network"))
+
+
+def lines(shown: Sequence[FileSystemRecord], record: Record, units: str,
+          screen: Screen) -> list[str]:
+    """The screens of the file systems that did something, one below the other."""
+    found: list[str] = []
+    several = len(shown) > 1
+    for fs in shown:
+        blocks = _blocks(fs, record, units, screen)
+        sentences = long_tables.ratios(fs, units)
+        if several and (blocks or sentences):
+            found.append(rule(screen, fs.label))
+        found += drawn(blocks, screen)
+        found += [f"{fs.label}: {line}" for line in sentences]
+    return [*found, *long_tables.time_in_lustre(shown, record.coverage.node_seconds)]
+
+
+def _blocks(fs: FileSystemRecord, record: Record, units: str, screen: Screen) -> list[Block]:
+    several_nodes = record.coverage.reported > 1
+    found = [_transfers(fs, record.job.elapsed_s, units), _times(fs), _sizes(fs),
+             _osts(fs, units), _mdts(fs, several_nodes),
+             _nodes(fs, units) if several_nodes else None,
+             _over_time(fs, record.coverage.reported, units, screen)]
+    return [block for block in found if block is not None and block.rows]
+
+
+def _transfers(fs: FileSystemRecord, elapsed_s: float | None, units: str) -> Block:
+    """What was read and written, by whom, in how many calls or RPCs."""
+    rows = []
+    for way, _ in _WAYS:
+        for layer, calls, words in _LAYERS:
+            numbers = fs[layer]
+            count = numbers and numbers[f"{way}_{calls}"]
+            total = numbers and numbers[f"{way}_bytes"]
+            of_bytes = of_calls = mark_of_layer(numbers)
+            if layer == "application":
+                of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
+            if numbers is not None and total is not None and not (
+                    total or count or of_bytes or of_calls):
+                continue                    # nothing, for certain
+            if numbers is None and layer == "network" and fs.application and not (
+                    fs.application[f"{way}_bytes"] or mark(fs, f"{way}_bytes")):
+                continue
+            mean = "-"
+            if count and total is not None:
+                mean = (of_bytes if layer == "application" and not of_calls else ""
+                        ) + brief_bytes(total / count, units)
+            rows.append((f"  {way}, {words}",
+                         "-" if total is None else of_bytes + brief_bytes(total, units),
+                         "-" if count is None else of_calls + brief_count(count), mean,
+                         "-" if total is None or not elapsed_s else
+                         f"{of_bytes}{brief_bytes(total / elapsed_s, units)}/s"))
+    return Block(("Transfers", "bytes", "calls, RPCs", "mean size", "mean rate"),
+                 (NAME, NUMBER, NUMBER, NUMBER, NUMBER), rows, ("mean rate", "mean size"))
+
+
+def _times(fs: FileSystemRecord) -> Block | None:
+    """How long each kind of operation took, the longest first."""
+    low = mark(fs, "operations")
+    timed = sorted(((name, row) for name, row in long_tables.with_calls(fs).items()
+                    if row.seconds is not None and row.count),
+                   key=lambda item: (-item[1].seconds, item[0]))
+    whole = sum(row.seconds for _, row in timed)
+    first, others = _first(timed, _MOST_OPERATIONS)
+    rows: list[Sequence[Any]] = [(
+        f"  {name}", row.seconds / whole if whole else None,
+        share_text(row.seconds / whole) if whole else "-", low + brief_count(row.count),
+        low + brief_seconds(row.seconds), brief_seconds(row.seconds / row.count),
+        "-" if row.stddev_s is None else brief_seconds(row.stddev_s)) for name, row in first]
+    if others:
+        count, seconds = (sum(getattr(row, what) for _, row in others)
+                          for what in ("count", "seconds"))
+        rows.append((f"  {_and_others(others)}", seconds / whole if whole else None,
+                     share_text(seconds / whole) if whole else "-", low + brief_count(count),
+                     low + brief_seconds(seconds), "", ""))
+    headings = ("Time in operations", "", "share", "calls", "time", "mean", "stddev")
+    kinds = (NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER)
+    if all(row.stddev_s is None for _, row in first):
+        return Block(headings[:-1], kinds[:-1], [row[:-1] for row in rows])
+    return Block(headings, kinds, rows, ("stddev",))
+
+
+def _sizes(fs: FileSystemRecord) -> Block | None:
+    """How large the network requests were, by their number of pages."""
+    low = mark_of_source(fs, "rpc_stats")
+    ways: list[tuple[str, dict[str, int]]] = [
+        (words, fs.request_pages[way]) for way, words in _WAYS
+        if fs.request_pages and any(fs.request_pages[way].values())]
+    sizes = sorted({size for _, pages in ways for size, rpcs in pages.items() if rpcs},
+                   key=lambda size: (int(size) if size.isdigit() else 0, size))
+    first, others = _first(sizes, _MOST_SIZES)
+    rows: list[Sequence[Any]] = []
+    for name, of in [*((_pages(size), [size]) for size in first),
+                     *([(_and_others(others), others)] if others else [])]:
+        row: list[Any] = [f"  {name}"]
+        for _, pages in ways:
+            rpcs = sum(pages.get(size, 0) for size in of)
+            share = rpcs / sum(pages.values())
+            row += [low + brief_count(rpcs), share, share_text(share)] if rpcs else ["", None, ""]
+        rows.append(row)
+    headings, kinds = ["Requests of up to"], [NAME]
+    for words, _ in ways:
+        headings += [f"{words}, RPCs", "", "share"]
+        kinds += [NUMBER, BAR, NUMBER]
+    return Block(headings, kinds, rows)
+
+
+def _pages(size: str) -> str:
+    """A page is usually 4 KiB."""
+    if not size.isdigit() or len(size) > 9:
+        return f"up to {size[:9]} pages"
+    return f"{size} page{'s' * (size != '1')}, ~{brief_bytes(int(size) * 4096)}"
+
+
+def _osts(fs: FileSystemRecord, units: str) -> Block | None:
+    """The OSTs that carried the most."""
+    low, balance = mark_of_source(fs, "osc"), fs.balance
+    if balance is None or balance.busiest_share is None:
+        return None
+    moved = sorted(((values.get("read_bytes", 0), values.get("write_bytes", 0), target)
+                    for target, values in fs.targets.items() if target.startswith("OST")),
+                   key=lambda row: (-row[0] - row[1], row[2]))
+    moved = [row for row in moved if row[0] or row[1]]
+    whole = sum(read + written for read, written, _ in moved)
+    first, others = _first(moved, _MOST_OSTS)
+    rows: list[Sequence[Any]] = [_ost(target, read, written, whole, low, units)
+                                 for read, written, target in first]
+    if others:
+        read, written = (sum(row[at] for row in others) for at in (0, 1))
+        rows.append(_ost(_and_others(others), read, written, whole, low, units))
+    if not rows:                            # the short form of a record
+        rows = [(f"  {balance.busiest}", balance.busiest_share, share_text(balance.busiest_share),
+                 "-", "-")]
+    of = "known " if low else ""
+    return Block((f"OSTs, {low}{balance.used} of {low}{balance.osts} used", "", of + "share",
+                  "read", "written"), (NAME, BAR, NUMBER, NUMBER, NUMBER), rows)
+
+
+def _ost(name: str, read: int, written: int, whole: int, low: str,
+         units: str) -> tuple[Any, ...]:
+    share = (read + written) / whole
+    return (f"  {name}", share, share_text(share),
+            *(low + brief_bytes(number, units) if number or low else "" for number in (
+                read, written)))
+
+
+def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
+    """What each MDT was asked: the number by which administrators judge a job."""
+    low, too_low = mark_of_source(fs, "md_stats"), ">= " if "md_stats" in fs.low else ""
+    asked = sorted(((name, one) for name, one in fs.metadata.items() if one.requests or low),
+                   key=lambda item: (-item[1].requests, item[0]))
+    whole = sum(one.requests for _, one in asked)
+    first, others = _first(asked, _MOST_MDTS)
+    rows: list[Sequence[Any]] = []
+    for name, one in first:
+        counts = {operation: count for operation, count in one.operations.items()
+                  if count and operation not in LOCAL_MD_STATS}
+        most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMED]
+        rate, peak = one.per_second_per_node, one.peak
+        rows.append((f"  {name}", one.requests / whole if whole else None,
+                     share_text(one.requests / whole) if whole else "-",
+                     low + brief_count(one.requests),
+                     "-" if rate is None else too_low + brief_rate(rate),
+                     low + brief_rate(peak.per_second) if peak else "-",
+                     (peak.node if peak else "-") or "-",
+                     ", ".join(f"{operation} {low}{brief_count(count)}"
+                               for operation, count in most)))
+    if others:
+        requests = sum(one.requests for _, one in others)
+        rows.append((f"  {_and_others(others)}", requests / whole if whole else None,
+                     share_text(requests / whole) if whole else "-", low + brief_count(requests),
+                     "", "", "", ""))
+    headings = ["MDTs", "", "share", "requests", "/s, node", "peak", "of node", "most"]
+    kinds = [NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, TEXT, ITEMS]
+    gone = {1, 2} if len(asked) == 1 else set()
+    gone |= set() if several_nodes else {5, 6}
+    kept = [at for at in range(len(headings)) if at not in gone]
+    return Block([headings[at] for at in kept], [kinds[at] for at in kept],
+                 [[row[at] for at in kept] for row in rows],
+                 [name for name in ("of node", "peak", "most")
+                  if headings.index(name) not in gone])
+
+
+def _nodes(fs: FileSystemRecord, units: str) -> Block:
+    """The least, median and most of a node."""
+    place = {name: number for number, name in enumerate((*_NAMES, *OPERATIONS))}
+    spreads = sorted(((name, spread) for name, spread in fs.per_node.items() if spread.max),
+                     key=lambda item: (item[0] not in _NAMES, place.get(item[0], -1)
+                                       if item[0] in _NAMES else -item[1].max, item[0]))
+    first, others = _first(spreads, _MOST_METRICS)
+    rows: list[Sequence[Any]] = []
+    for name, spread in first:
+        # Of a node that lost counters it is not known here which of these it is.
+        low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
+        text: Callable[[int], str] = (
+            (lambda number: brief_bytes(number, units)) if name.endswith("_bytes") else brief_count)
+        rows.append((f"  {_NAMES.get(name, name)}", *(
+            low + text(spread[at]) for at in ("min", "median", "max")), spread.busiest or "-"))
+    if others:
+        rows.append((f"  {_and_others(others)}", "", "", "", ""))
+    return Block(("Per node", "least", "median", "most", "busiest"),
+                 (NAME, NUMBER, NUMBER, NUMBER, TEXT), rows)
+
+
+def _over_time(fs: FileSystemRecord, reported: int, units: str, screen: Screen) -> Block | None:
+    """A line of bars for each metric that `watch` saw."""
+    series = fs.series
+    if not series:
+        return None
+    room = max(8, min(_WIDEST_TIME, screen.width - 37))
+    rows = []
+    for metric, name in (("read_bytes", "read"), ("write_bytes", "written"),
+                         ("operations", "operations")):
+        if any(series[metric]):
+            peak = max(series[metric]) / series.every_s
+            most = brief_rate(peak) if metric == "operations" else brief_bytes(peak, units)
+            rows.append((f"  {name}", f"|{bars(series[metric], room, screen.is_ascii)}|",
+                         f"{mark(fs, metric)}{most}/s"))
+    bins = max(len(series[metric]) for metric in ("read_bytes", "write_bytes", "operations"))
+    each = brief_seconds(series.every_s * bins_of_a_bar(bins, room))
+    of = f", {series.nodes} of {reported} nodes" if series.nodes < reported else ""
+    return Block(("I/O over time", f"a column is {each}{of}", "peak"),
+                 (NAME, SERIES, NUMBER), rows)
+
+
+def _first(rows: Sequence[Any], most: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """(the rows that are shown, the others, never one alone)."""
+    return (rows, ()) if len(rows) <= most + 1 else (rows[:most], rows[most:])
+
+
+def _and_others(others: Sequence[Any]) -> str:
+    return f"and {len(others)} others"
