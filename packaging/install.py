@@ -42,6 +42,9 @@ ROLES = {
                     ()),
     "collector": Role("the collector", ("iostats-collector.service",), "iostats-collector.service",
                       ("collector",)),
+    "ldms": Role("LDMS' configuration", ("iostats-ldms.service",), "iostats-ldms.service",
+                 ("ldms",)),
+    "web": Role("the pages", ("iostats-web.service",), "iostats-web.service", ("web",)),
     "login": Role("a login node", (), "", ("server",)),
     "reader": Role("the reader", ("iostats-reader.socket", "iostats-reader@.service"),
                    "iostats-reader.socket", ()),
@@ -49,6 +52,7 @@ ROLES = {
 UNITS = [unit for role in ROLES.values() for unit in role.units]
 COMMANDS = ("iostats", "iostats_client.py", "iostats_server.py")
 OLDEST_PYTHON = (3, 9)
+PARTS = (".py", ".html", ".css", ".js", ".svg")     # of the program: modules, and those of pages
 
 
 # -- install -----------------------------------------------------------------------------------
@@ -61,6 +65,8 @@ def install(name, place, packages):
         _packages(place, role.extras)
     _program(place)
     config = site_cfg.written(name, place)
+    if name == "web":
+        _ondemand(place)
     for unit in role.units:
         _from_template(f"{HERE}/systemd/{unit}", place.staged(place.units, unit), place, 0o644,
                        f"{place.venv}/bin/python" if name == "site" else "", config)
@@ -93,7 +99,7 @@ def _program(place):
             to = os.path.join(new, os.path.relpath(directory, f"{HERE}/iostats"))
             os.makedirs(to, exist_ok=True)
             for file in names:
-                if file.endswith(".py"):
+                if file.endswith(PARTS):
                     copy(os.path.join(directory, file), os.path.join(to, file), 0o644)
         compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{place.lib}/iostats")
     except OSError:                                 # a disk that is full has room again
@@ -115,6 +121,17 @@ def _program(place):
     for command in COMMANDS:
         _link(f"{place.lib}/{command if command.endswith('.py') else 'iostats.sh'}",
               place.staged(place.bin, command))
+
+
+def _ondemand(place):
+    """The directory of an app of Open OnDemand, for its host: docs/web.md."""
+    top = f"{HERE}/packaging/ondemand"
+    for directory, _, names in os.walk(top):
+        to = os.path.join(place.staged(place.lib), "ondemand", os.path.relpath(directory, top))
+        os.makedirs(to, exist_ok=True)
+        for file in names:
+            _from_template(os.path.join(directory, file), os.path.join(to, file), place,
+                           0o755 if file == "python" else 0o644)
 
 
 def _from_template(source, to, place, mode, python="", config=None):
@@ -216,7 +233,7 @@ def _left_to_do(name, place, config):
     if place.site not in ("", config["site.host"]):
         left.append(f"{ETC}/site.cfg was edited, and has [site] host = {config['site.host']}, not "
                     f"{place.site}")
-    if name in ("node", "login", "harvest") and not config["site.host"]:
+    if name in ("node", "login", "harvest", "web") and not config["site.host"]:
         left.append(f"name the site's server: [site] host in {ETC}/site.cfg (a copy of the site's "
                     f"own has it), or: make install-{name} SITE=HOST")
     if role.starts and not (place.live and _systemctl("is-active", role.starts)
@@ -238,11 +255,30 @@ def _left_to_do(name, place, config):
     if name in ("site", "login") and "munge" not in config["server.auth"]:
         left.append(f"for users to see their own jobs (iostats jobs, report): MUNGE on all hosts, "
                     f"and [server] auth = munge secret in {ETC}/site.cfg")
+    if name == "web":
+        left.insert(0, f"say who is asking: [web] user_header and trusted in {ETC}/site.cfg for a "
+                       f"proxy, or the local socket alone (docs/web.md); and name iostats-web in "
+                       f"[site] readers of the site's server")
+        if not _has_user(place, "iostats-web"):
+            left.insert(0, "useradd --system iostats-web, here and where the site's server runs, "
+                           "with one number: the unit runs as that user, and the site's server "
+                           "has to know it")
+    if name == "ldms" and not (config["etcd.endpoints"] and config["etcd.prefix"]):
+        left.insert(0, f"name etcd's members and this cluster: [etcd] endpoints and prefix in "
+                       f"{ETC}/site.cfg; then: iostats ldms load FILE (docs/ldms.md)")
     if name == "node":
         left += ["in slurm.conf (PBS, LSF, Flux: docs/batch.md):",
                  f"    Prolog={hooks}/slurm_prolog", f"    Epilog={hooks}/slurm_epilog",
                  "    PrologFlags=Alloc"]
     return left
+
+
+def _has_user(place, name):
+    try:
+        with open(place.staged("/etc/passwd"), encoding="utf-8", errors="replace") as file:
+            return any(line.startswith(f"{name}:") for line in file)
+    except OSError:
+        return False
 
 
 def _doctor(place, starts):

@@ -1,0 +1,163 @@
+"""
+The pages of file systems: all of them with their load of now, and one over time.
+"""
+
+from __future__ import annotations
+
+import time
+
+from markupsafe import Markup
+
+from iostats.base.errors import UsageError, one_line
+from iostats.load.time_lines import Line
+from iostats.report.charts import as_table, svg
+from iostats.report.charts.chart import Chart, Curve, Panel, TimeAxis
+from iostats.web import now_page
+from iostats.web.asking import PageError, as_form
+from iostats.web.layout import moment_text
+from iostats.web.query import PageQuery, address, segment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from iostats.web.layout import PageAnswer
+    from iostats.web.pages import Visit
+
+_SPANS = (("1 hour", "now-1hour"), ("6 hours", "now-6hours"), ("1 day", "now-1day"),
+          ("7 days", "now-7days"), ("30 days", "now-30days"))
+_DEFAULT_SPAN = "now-6hours"
+_MOST_JOBS, _MOST_TARGETS = 8, 24
+_LONGEST_S = 400 * 86400.0
+_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+_PANELS = (("read_bytes", "Read", "read", "bytes/s"),
+           ("write_bytes", "Written", "write", "bytes/s"),
+           ("requests", "Requests", "operations", "/s"))
+
+
+def file_system(visit: Visit) -> PageAnswer:
+    """The page of /fs, or of /fs/NAME."""
+    return _one(visit) if visit.rest else _all(visit)
+
+
+def _all(visit: Visit) -> PageAnswer:
+    try:
+        query = PageQuery("by=fs")
+        query.values.update({"sort": visit.query.text("sort")} if "sort" in visit.query.values
+                            else {})
+        part, why = now_page.part(visit, query), ""
+    except PageError as error:
+        if error.status != 403:
+            raise
+        part, why = "", str(error)              # such as: no sweep is complete yet
+    return visit.page("file_systems.html", "File systems", "fs", who=visit.who(),
+                      part=Markup(part), why=why)
+
+
+def _one(visit: Visit) -> PageAnswer:
+    q, name, who = visit.query, visit.rest, visit.who()
+    if len(name) > 128 or not name.isprintable():
+        raise PageError(404, "expected the name of a file system behind /fs/")
+    now = time.time()
+    since, until = q.moments(now, _DEFAULT_SPAN)
+    ends = now if until is None else min(until, now)
+    if since is None or not 0 <= since < ends:
+        raise UsageError("since: expected a moment before until, and before now")
+    if ends - since > _LONGEST_S:
+        raise UsageError("since: expected up to 400 days before until")
+    try:
+        answer = visit.ask("file_system_lines", {"file_system": name, "since": since,
+                                                 "until": ends, "most": _MOST_JOBS})
+    except PageError as error:
+        if error.status == 503:
+            raise
+        return _page(visit, name, who, (since, ends), str(error))
+    try:
+        label = visit.labels.get(name, name)
+        whole = _chart(f"{label}: all jobs", _line(answer["all"]), "whole", ends)
+        targets = [_chart(one["target"], _line(one["line"]), f"t{place}", ends)
+                   for place, one in enumerate(answer["targets"][:_MOST_TARGETS])]
+        jobs = [{"job": one["job"], "user": one["user"],
+                 "to": f"{visit.base}/job/{segment(one['job'])}" if one["job"] else "",
+                 "figure": _chart(_job_title(one, place), _line(one["line"]), f"j{place}", ends)}
+                for place, one in enumerate(answer["jobs"])]
+        left = max(0, len(answer["targets"]) - _MOST_TARGETS)
+        first = _line(answer["all"])
+        known_from = first.began if first and first.began - since > first.every_s else None
+    except _FORM as error:
+        raise as_form("what a file system did over time", error) from None
+    return _page(visit, name, who, (since, ends), "", whole=whole,
+                 targets=[one for one in targets if one], left=left,
+                 jobs=[one for one in jobs if one["figure"]], known_from=known_from)
+
+
+def _page(visit: Visit, name: str, who: dict[str, Any], times: tuple[float, float], why: str,
+          known_from: float | None = None, **values: Any) -> PageAnswer:
+    q, (since, until) = visit.query, times
+    at = {"since": f"uts{int(since)}", "until": f"uts{int(until)}"}
+    return visit.page(
+        "file_system.html", one_line(visit.labels.get(name, name))[:60], "fs", who=who, name=name,
+        why=why, q={"since": q.text("since"), "until": q.text("until")},
+        spans=[(words, q.link(since=text, until=None),
+                q.text("since", _DEFAULT_SPAN) == text and not q.text("until"))
+               for words, text in _SPANS],
+        about=f"From {moment_text(since)} to {moment_text(until)}, as the storage servers counted "
+              f"it" + (f"; it is known from {moment_text(known_from)} on." if known_from else "."),
+        links=[("Load now", address(f"{visit.base}/now", fs=name)),
+               ("Events then", address(f"{visit.base}/events", fs=name, **at)),
+               ("Jobs then", address(f"{visit.base}/jobs", sort="-WriteBytes", **at)),
+               *([("Nodes then", address(f"{visit.base}/nodes", fs=name, **at))]
+                 if who["all"] else [])],
+        **{"whole": None, "targets": [], "jobs": [], "left": 0, **values})
+
+
+def _job_title(one: Mapping[str, Any], place: int) -> str:
+    if not one["job"]:
+        return f"A job of another user ({place + 1})"
+    return f"Job {one['job']}" + (f" of {one['user']}" if one["user"] else "")
+
+
+def _line(form: Mapping[str, Any] | None) -> Line | None:
+    return None if form is None else Line(float(form["began"]), float(form["every_s"]),
+                                          dict(form["amounts"]), form.get("known"))
+
+
+def _chart(title: str, line: Line | None, ident: str, until: float) -> dict[str, Any] | None:
+    """A figure for the template; None where nothing is known."""
+    if line is None or not line.amounts:
+        return None
+    count = max(map(len, line.amounts.values()))
+    low = any(share < 1 for share in line.known or ())
+    panels = []
+    for metric, words, kind, unit in _PANELS:
+        amounts = line.amounts.get(metric)
+        if amounts is not None:
+            panels.append(Panel(words, unit, [Curve(words.lower(), kind, _per_second(
+                amounts, line.every_s))], low))
+    busy = line.amounts.get("busy_us"), line.amounts.get("timed")
+    if busy[0] is not None and busy[1] is not None and any(busy[1]):
+        panels.append(Panel("Mean time of a request", "ms", [Curve(
+            "mean time of a request", "latency", [
+                us / timed / 1000 if us is not None and timed else None
+                for us, timed in zip(busy[0], busy[1])])]))
+    if not panels or not count:
+        return None
+    axis = TimeAxis(line.began - until, line.every_s, count)
+    chart = Chart(title=one_line(title), axis=axis, panels=panels, about=(
+        f"Rates as the storage servers counted them, in intervals of {line.every_s:g} s; a gap is "
+        f"a time of which nothing is known."))
+    headings, rows, rest = as_table.rows_of(chart)
+    for row, moment in zip(rows, _moments(line, len(rows), count)):
+        row[0] = moment
+    return {"ident": ident, "title": chart.title, "svg": Markup(svg.inline(chart, ident)),
+            "headings": headings, "rows": rows, "rest": rest}
+
+
+def _moments(line: Line, rows: int, count: int) -> Sequence[str]:
+    each = max(1, -(-count // as_table.MOST_ROWS))
+    return [moment_text(line.began + place * each * line.every_s) for place in range(rows)]
+
+
+def _per_second(amounts: Sequence[Any], every_s: float) -> list[float | None]:
+    return [None if one is None else one / every_s for one in amounts]

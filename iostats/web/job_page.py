@@ -1,0 +1,173 @@
+"""
+The page of a job: its report, as `iostats report --html` has it, with links to what is beside it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from iostats.base.errors import one_line
+from iostats.base.job_id import checked_job_id
+from iostats.load.time_lines import history_of
+from iostats.report.advice import findings
+from iostats.report.html import page
+from iostats.report.job_tables import labelled
+from iostats.report.newer_release import as_known
+from iostats.report.why.causes import causes_of
+from iostats.totals.record import Record
+from iostats.web import jobs_page
+from iostats.web.asking import PageError, as_form
+from iostats.web.layout import heads, moment_text
+from iostats.web.query import address, segment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from iostats.load.time_lines import JobHistory
+    from iostats.web.layout import PageAnswer
+    from iostats.web.pages import Visit
+
+_MARGIN_S = 60.0                    # of the time in which its nodes and file systems are shown
+_MOST_RUNS = 20
+_MOST_LIKE = 5                      # runs of the same name and user that it is compared with
+# Runs that ended so did not do what they should, or not for as long.
+_CUT_SHORT = frozenset(("CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY",
+                        "REQUEUED"))
+_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
+
+def job(visit: Visit) -> PageAnswer:
+    """The page of /job/ID, of one run of a job; of an array's number a list of its tasks."""
+    q, name = visit.query, checked_job_id(visit.rest) if visit.rest else ""
+    if not name:
+        raise PageError(404, "expected a job's id behind /job/")
+    cluster, run = q.text("cluster"), q.number("run", -1, 2**32, 0)
+    who, answer = visit.who(), visit.ask("record", {"job": name})
+    try:
+        records = [as_known(one) for one in answer]
+        records = [one for one in records if not cluster or _cluster(one) == cluster]
+    except _FORM as error:
+        raise as_form("a record", error) from None
+    if not records:
+        return _without_record(visit, name, who)
+    ids = {(_cluster(one), one.job.id) for one in records}
+    if len(ids) > 1:
+        return _parts(visit, name, who)
+    records.sort(key=lambda one: one.job.attempt or 0)
+    chosen = [one for one in records if run in (-1, one.job.attempt or 0)]
+    if not chosen:
+        raise PageError(404, f"of job {name} there is no run {run}")
+    return _report(visit, chosen[-1], records, who)
+
+
+def _report(visit: Visit, form: Record, runs: list[Record], who: dict[str, Any]) -> PageAnswer:
+    history = _history(visit, form)
+    try:
+        record = labelled(form, visit.config)
+        sections = page.sections(
+            record, visit.config, findings.findings_of(record, visit.config),
+            causes_of(record, history, _runs_like(visit, record), visit.config), history,
+            findings.looked_at(record, visit.config))
+        links = _links(visit, record)
+        shown_as = record.job.id
+        others = [(f"Run {(one.job.attempt or 0) + 1}", visit.query.link(run=one.job.attempt or 0),
+                   one is form) for one in runs[-_MOST_RUNS:]] if len(runs) > 1 else []
+    except _FORM as error:
+        raise as_form("a record", error) from None
+    return visit.page("job.html", f"Job {one_line(shown_as)[:60]}", "", who=who, sections=sections,
+                      links=links, runs=others)
+
+
+def _history(visit: Visit, record: Record) -> JobHistory | None:
+    """What is known of the job over time; None where that is nothing."""
+    try:
+        answer = visit.ask("job_history", {
+            "job": record.job.id, "cluster": _cluster(record), "attempt": record.job.attempt or 0})
+    except PageError:
+        return None                     # of an earlier release, or nothing was kept
+    try:
+        return history_of(answer)
+    except _FORM as error:
+        raise as_form("a job over time", error) from None
+
+
+def _runs_like(visit: Visit, record: Record) -> list[Record]:
+    """Records of the last runs of the same name and user; [] where they are not known."""
+    batch, user = record.batch, record.job.user
+    if not batch or not batch.name or not user or record.job.started is None:
+        return []
+    try:
+        rows = visit.ask("jobs", {
+            "users": [user], "names": [batch.name[:128]], "until": record.job.started,
+            "sort": "started", "descending": True, "limit": 3 * _MOST_LIKE})["jobs"]
+        found: list[Record] = []
+        for row in rows:
+            if len(found) < _MOST_LIKE and row["raw_job_id"] != batch.raw_job and (
+                    row["name"] == batch.name and row["outcome"] not in _CUT_SHORT):
+                runs = map(as_known, visit.ask("record", {"job": row["raw_job_id"]}))
+                found += [one for one in runs if _cluster(one) == row["cluster"]
+                          and (one.job.attempt or 0) == row["attempt"]][:1]
+        return found
+    except PageError:
+        return []                       # there is less to compare, and no less to tell
+    except _FORM as error:
+        raise as_form("a list of jobs", error) from None
+
+
+def _cluster(record: Record) -> str:
+    return (record.batch.cluster or "") if record.batch else ""
+
+
+def _links(visit: Visit, record: Record) -> list[tuple[str, str]]:
+    """[(text, address)] of what is beside a job."""
+    base, job = visit.base, record.job
+    since = None if job.started is None else f"uts{max(0, int(job.started - _MARGIN_S))}"
+    until = None if job.ended is None else f"uts{int(job.ended + _MARGIN_S)}"
+    found = [("Events", address(f"{base}/events", job=job.id))]
+    nodes = record.batch.nodes if record.batch else ""
+    if nodes and visit.who()["all"]:
+        found.append(("Its nodes", address(f"{base}/nodes", nodes=nodes, since=since,
+                                           until=until)))
+    for fs in record.file_systems[:8]:
+        found.append((f"{fs.label} over its time", address(
+            f"{base}/fs/{segment(fs.name)}", since=since, until=until)))
+    if job.user:
+        found.append((f"Jobs of {job.user}", address(f"{base}/jobs", user=job.user,
+                                                     since="now-7days")))
+    if record.batch and record.batch.name and "," not in record.batch.name:
+        found.append(("Runs of this name", address(
+            f"{base}/jobs", name=record.batch.name[:128], user=job.user, since="now-30days",
+            runs="on")))
+    return [(one_line(text)[:80], to) for text, to in found]
+
+
+def _parts(visit: Visit, name: str, who: dict[str, Any]) -> PageAnswer:
+    """Of an array, or of a job of several components: a line for each."""
+    question = {"jobs": [name], "sort": "started", "limit": 5000}
+    answer = visit.ask("jobs", question)
+    try:
+        found = answer["jobs"]
+        table = jobs_page.table_of(found, visit)
+    except _FORM as error:
+        raise as_form("a list of jobs", error) from None
+    return visit.page("parts.html", f"Job {one_line(name)[:60]}", "", who=who, rows=table,
+                      count=len(found), headings=heads(jobs_page.plain_headings()),
+                      about=f"{len(found):,} parts: the tasks of an array, or the components of "
+                            f"one job.")
+
+
+def _without_record(visit: Visit, name: str, who: dict[str, Any]) -> PageAnswer:
+    """Why there is none: its nodes have not all reported, or it is not known to this user."""
+    try:
+        waiting = visit.ask("waiting", {"jobs": [name]})
+        lines = [f"{one['reported']:,} of {one['nodes'] or 'its'} nodes have reported; its report "
+                 f"is made when all have, or at {moment_text(one['until'])}." for one in waiting]
+    except _FORM as error:
+        raise as_form("who is waited for", error) from None
+    if not lines:
+        raise PageError(404, f"no job {name} that you may see is known here; a job is shown when "
+                             f"it is over and its nodes have reported")
+    return visit.page("waiting.html", f"Job {one_line(name)[:60]}", "", who=who, lines=lines,
+                      name=name, every=max(10, round(max(0.0, min(
+                          one["until"] for one in waiting) - time.time()) / 4)))
