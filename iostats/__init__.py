@@ -4,8 +4,8 @@ iostats: what a job did to the Lustre file system.
 The directories are the architecture; a module's name says what comes out of it.  Each room imports
 only rooms to its left, and its `__init__.py` says what it is for and what it must not know:
 
-    base < lustre < events < totals < wire < schedulers < node < load < storage < report < server
-         < site < sinks < collector < run < doctor < cli
+    base < lustre < events < totals < wire < etcd < schedulers < node < load < storage < report
+         < server < site < sinks < collector < run < ldms < web < doctor < cli
 
 `tests/test_architecture.py` reads this line, the directories and the imports.
 """

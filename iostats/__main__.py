@@ -11,6 +11,8 @@ from iostats.cli import OF_IOSTATS, entry_point
 USAGE = """\
 usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats report [options] JOB ...       what finished jobs did; iostats JOB, too
+       iostats diff [options] A B             what changed from one job to another
+       iostats why [options] JOB              where its time went, and who slowed it
        iostats jobs [options]                 a line for each job, as sacct has it
        iostats top [options]                  who loads the file systems now
        iostats nodes [options] [NODES]        what each compute node did
@@ -21,6 +23,8 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats harvest [SERVER [FS ...]]      on a storage server; likewise
        iostats server [options]               as iostats_server.py
        iostats collector [options]            events for monitors, by XML-RPC
+       iostats web [options]                  pages of a site's jobs, nodes, events
+       iostats ldms SUBCOMMAND [options]      one file describes LDMS and agents
        iostats config [--check] [options]     what is in force, and why
        iostats store [--rebuild]              check the site's store, rebuild it
        iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
@@ -40,8 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
     if role in OF_IOSTATS:
         try:
             status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
-        except (MemoryError, OSError) as error:
+        except OSError as error:
             print(f"iostats: {str(error) or entry_point.NO_MEMORY}", file=sys.stderr)
+            return UNREADABLE
+        except (MemoryError, SystemError):            # what compile() raises without memory
+            print(f"iostats: {entry_point.NO_MEMORY}", file=sys.stderr)
             return UNREADABLE
         except ImportError as error:
             if not isinstance(error, ModuleNotFoundError):        # a library has no memory
@@ -49,9 +56,11 @@ def main(arguments: list[str] | None = None) -> int:
                 return UNREADABLE
             if (error.name or "").partition(".")[0] == "iostats":
                 raise
-            print(f"iostats: {role} needs the Python package {error.name!r}: sudo make "
-                  f"install-node (or install-login), or in a virtual environment: python3 -m pip "
-                  f"install 'iostats[server]'", file=sys.stderr)
+            make, extra = (f"install-{role}", role) if role in ("ldms", "web") else (
+                "install-node (or install-login)", "server")
+            print(f"iostats: {role} needs the Python package {error.name!r}: sudo make {make}, or "
+                  f"in a virtual environment: python3 -m pip install 'iostats[{extra}]'",
+                  file=sys.stderr)
             return UNREADABLE
         return status if role == "run" else entry_point.finished(status)
     if role in ("", "-h", "--help"):

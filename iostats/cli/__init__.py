@@ -6,8 +6,8 @@ status.
 from __future__ import annotations
 
 # The commands of `iostats` alone, and those of nodes, which iostats_client.py has as well.
-OF_IOSTATS = ("run", "report", "jobs", "nodes", "top", "query", "server", "collector", "config",
-              "mail", "store")
+OF_IOSTATS = ("run", "report", "diff", "jobs", "nodes", "top", "query", "server", "collector",
+              "config", "mail", "store", "ldms", "web", "why")
 OF_NODES = ("start", "mark", "watch", "stop", "show", "doctor", "prolog", "epilog", "deliver",
             "harvest", "events")
 

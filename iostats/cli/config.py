@@ -11,6 +11,7 @@ from iostats import sinks
 from iostats.base import config as site
 from iostats.base.errors import DONE, IostatsError
 from iostats.collector import access
+from iostats.report.advice import findings
 from iostats.site.events import on_critical
 from iostats.wire import relays
 
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         relays.sources(config)
         relays.own_name(config)
         access.allowed(config)
+        findings.require_known_rules(config)
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
         return error.exit_status
@@ -52,7 +54,7 @@ def listing(config: site.Config, with_origin: bool) -> list[str]:
             section = name.partition(".")[0]
             lines.append(f"[{section}]")
         value = config[name]
-        text = " ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(
+        text = " ".join(map(str, value)) if isinstance(value, list) else f"{value:g}" if isinstance(
             value, float) else str(value)
         line = f"{name.partition('.')[2]} = {text}".rstrip()
         lines.append(f"{line:<60} # {config.origin[name]}" if with_origin else line)

@@ -25,7 +25,7 @@ def run(module: str) -> int:
         status = sys.modules[module].main()
     except ModuleNotFoundError:
         raise                                          # of the server's packages; it says so
-    except MemoryError:
+    except (MemoryError, SystemError):                 # what compile() raises without memory
         _out_of_memory()
     except (ImportError, OSError) as error:            # a library has no memory, or no file
         try:

@@ -13,6 +13,7 @@ from iostats.cli.event_question import EventQuestion, params_of
 from iostats.events.event import from_json
 from iostats.node import identity
 from iostats.wire import auth, client, protocol
+from iostats.wire.site_servers import SiteServers, name_of, site_servers, split_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,41 +58,44 @@ def server_of(text: str, config: Config) -> EventServer:
     if "://" in text and not is_http:
         raise UsageError(f"--server: expected HOST, HOST:PORT or http://HOST:PORT, got {text!r}")
     host, port = client.split_server(text.removeprefix("http://").rstrip("/") if is_http else text)
-    site = config["site.host"] and client.split_server(config["site.host"], "[site] host")[0]
-    if is_http or port == config["collector.port"] or (port is None and host != site):
+    ours = dict(split_servers(config["site.host"], "[site] host", config["site.port"]))
+    if is_http or port == config["collector.port"] or (port is None and host not in ours):
         return AskedCollector(host, port or config["collector.port"])
-    return AskedSite(config, host, port or config["site.port"], is_given=True)
+    return AskedSite(config, SiteServers([(host, port or config["site.port"])]), is_given=True)
 
 
 def site_of(config: Config) -> AskedSite:
     """The site's server of site.cfg; NotDelivered without one, which says what else there is."""
     try:
-        host, port = client.site_server(config)
+        return AskedSite(config, site_servers(config))
     except NotDelivered as error:
         raise NotDelivered(f"{error}; give --server HOST, or --local for what this machine "
                            f"knows") from None
-    return AskedSite(config, host, port)
 
 
 class AskedSite:
-    """A site's server; `name`: as messages call it; `is_given`: by --server."""
+    """
+    The site's server, the first of `servers` that answers; `name`: that of the first of them, as
+    messages and --cursor-file call it; `is_given`: by --server.
+    """
 
-    def __init__(self, config: Config, host: str, port: int, is_given: bool = False) -> None:
-        self.name = f"{host}:{port}"
-        self._config, self._host, self._port = config, host, port
-        self._may_be_collector = is_given and port != config["site.port"]
+    def __init__(self, config: Config, servers: SiteServers, is_given: bool = False) -> None:
+        self.name = name_of(servers.servers[0])
+        self._config, self._servers = config, servers
+        self._may_be_collector = is_given and servers.current[1] != config["site.port"]
 
     def ask(self, method: str, params: dict[str, Any], within_s: float = WITHIN_S) -> Any:
         """The result of a method; NotDelivered."""
         signs = auth.client_credentials(self._config, protocol.SITE, self._config["site.secret"])
         try:
-            return client.call(self._host, self._port, protocol.SITE, signs, identity.name(),
-                               method, params, within_s, _LONGEST)
+            if self._servers.may_look_back():
+                self._servers.look_back(signs, identity.name(), within_s)
+            return self._servers.call(signs, identity.name(), method, params, within_s, _LONGEST)
         except client.OtherServer as error:
             if not self._may_be_collector:
                 raise
             raise NotDelivered(f"{error}; if a collector is there: --server "
-                               f"{AskedCollector(self._host, self._port).name}") from None
+                               f"{AskedCollector(*self._servers.current).name}") from None
 
 
 class AskedCollector:

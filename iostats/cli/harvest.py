@@ -27,7 +27,7 @@ def main(given: dict[str, Any], config: Config, root: str) -> int:
 
     from iostats.storage import targets
     from iostats.storage.agent import Agent
-    from iostats.wire import client
+    from iostats.wire.site_servers import split_servers
     words = list(given["harvest"])
     here = {one.file_system for one in targets.local_targets(root)}
     if "--list" in given:
@@ -47,7 +47,7 @@ def main(given: dict[str, Any], config: Config, root: str) -> int:
     if not server:
         raise UsageError("harvest: no server: give HOST or HOST:PORT, or set [site] host in "
                          "site.cfg")
-    host, port = client.split_server(server, "harvest")
+    servers = split_servers(server, "harvest", config["site.port"])
     if "--secret" in given:
         config.take("site.secret", given["--secret"], "--secret")
 
@@ -62,9 +62,9 @@ def main(given: dict[str, Any], config: Config, root: str) -> int:
             os.nice(19)
         except OSError:                                 # a sandbox, which has done so
             pass
-        agent = Agent(config, root, this_node.name(given.get("--node")),
-                      (host, port or config["site.port"]), wanted,
-                      lambda text: _say_if_heard(given, text))
+        agent = Agent(config, root, this_node.name(given.get("--node")), servers, wanted,
+                      lambda text: _say_if_heard(given, text),
+                      ["harvest.file_systems"] if words else [])
         if "--once" in given:
             agent.once()
         else:

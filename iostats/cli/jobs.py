@@ -53,6 +53,7 @@ which jobs:
   -M, --cluster CLUSTERS
   -j, --jobs JOBS       an array's number means all of its tasks; 100_[1-3] are
                         some of them
+  --name NAMES          with these names
   -s, --state STATES    how they ended: FAILED, TIMEOUT, ... or F, TO, ...
   -D, --duplicates      every run of a job that was requeued
   --events              with events: something went wrong while they ran
@@ -100,7 +101,8 @@ exit status:
 LISTS: ListOptions = (
     (("-u", "--user", "--uid"), "users"), (("-A", "--account", "--accounts"), "accounts"),
     (("-r", "--partition"), "partitions"), (("-M", "--cluster", "--clusters"), "clusters"),
-    (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"))
+    (("-j", "--jobs"), "jobs"), (("-s", "--state"), "states"),
+    (("--name",), "names"))
 FLAGS: ListOptions = (
     (("-a", "--allusers"), "all_users"), (("-D", "--duplicates"), "all_runs"),
     (("-b", "--brief"), "brief"), (("-X", "--allocations"), "steps"),
@@ -155,8 +157,8 @@ def _without_row(rows: list[dict[str, Any]], question: dict[str, Any], options: 
     [line] on jobs that were asked for and have no row; or else, below a table for people, on those
     of today that wait for nodes.  [] where options have left rows out.
     """
-    chosen = any(question[name] for name in ("accounts", "partitions", "clusters", "states", "hit",
-                                             "lost"))
+    chosen = any(question[name] for name in ("accounts", "partitions", "clusters", "states",
+                                             "names", "hit", "lost"))
     if chosen or question["until"] is not None:
         return []
     if question["jobs"]:
@@ -228,6 +230,7 @@ def _question(options: argparse.Namespace, now: float) -> dict[str, Any]:
         "partitions": _words(options.partitions, "--partition"),
         "clusters": _words(options.clusters, "--cluster"), "jobs": jobs,
         "states": [job_fields.state_of(state) for state in _words(options.states, "--state")],
+        "names": _words(options.names, "--name"),
         "since": since, "until": until, "hit": options.hit, "lost": options.lost,
         "all_runs": options.all_runs, "sort": sort,
         "descending": descending != options.reverse}

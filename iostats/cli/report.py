@@ -13,9 +13,11 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
-from iostats.cli import site_client, unfinished
+from iostats.cli import record_file, report_page, site_client, unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
+from iostats.cli.terminal_form import screen_of
 from iostats.report import array_total, comment_reader, job_tables
+from iostats.report.newer_release import as_known
 from iostats.totals.record import Record
 
 TYPE_CHECKING = False
@@ -34,6 +36,8 @@ short form that the batch system keeps with its accounting.
 
 An array's number stands for all of its tasks, with their total; 100_[1-3] for
 some.  Of a requeued job it is the latest run, and all of them with --all.
+A JOB with a / in it, or .json at its end, is a file that --format json or --json
+has written; - is standard input.
 
 options:
   --latest N            the N jobs that ended last
@@ -41,6 +45,10 @@ options:
   --format FORM         grid, plain, json, csv or markdown (default: grid)
   --long                more: calls, mean sizes, network, times, MDTs, nodes
   --explain             say of each number what it counts, and what it does not
+  --html FILE           a page in one file, with charts; for a browser, or a mail
+  --chart KIND          a chart alone: time, osts, mdts, nodes or sizes
+  --output FILE         where the chart goes: FILE.svg or FILE.png
+  --file-system NAME    of the chart (default: where the job spent most time)
   --from WHERE          site or comment (default: site, then comment)
   --config FILE         the configuration (default: site.cfg, and
                         ~/.iostats/site.cfg)
@@ -50,6 +58,9 @@ examples:
   iostats report 4711
   iostats report --long 4711_3 4712
   iostats report --format json 4711 | jq '.file_systems[].application'
+  iostats report --html 4711.html 4711
+  iostats report --html 4711.html ./4711.json
+  iostats report --chart time --output 4711.png 4711
 
 exit status:
   0 printed   1 a job has no report, or it could not be written
@@ -60,10 +71,11 @@ exit status:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print; the exit status."""
-    command_line = parser("iostats report", HELP, ("--latest", "--format", "--from", "--config"),
-                          ("--long", "--explain", "--all"))
+    command_line = parser("iostats report", HELP, (
+        "--latest", "--format", "--from", "--config", "--html", "--chart", "--output",
+        "--file-system"), ("--long", "--explain", "--all"))
     command_line.add_argument("jobs", nargs="*")
-    return status_of(lambda: _run(command_line.parse_args(arguments)))
+    return status_of(lambda: _run(command_line.parse_intermixed_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -73,6 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     where = getattr(options, "from")
     if where not in (None, "site", "comment"):
         raise UsageError(f"--from: expected site or comment, got {where!r}")
+    is_file = report_page.is_wanted(options)
     if options.latest is not None:
         count = whole_number("--latest", options.latest, _MOST_LATEST)
         if options.jobs:
@@ -81,14 +94,21 @@ def _run(options: argparse.Namespace) -> int:
             latest = site_client.ask_site(config, "latest", {"count": count})
             if not latest:
                 print("iostats: there is no record yet that you may see", file=sys.stderr)
-            _print(list(map(Record.of, latest)), config, options)
-        return DONE
+            records = list(map(as_known, latest))
+            if not is_file:
+                _print(records, config, options)
+            elif records:
+                report_page.write(records, options, config, True)
+        return DONE if latest or not is_file else UNREADABLE
     if not options.jobs:
         raise UsageError("expected a job, got none (see --help)")
     status = DONE
     found: list[Record | _Whole] = []
-    for job in [checked_batch_job(job, "JOB") for text in options.jobs
-                for job in tasks_of(text, "JOB")]:
+    wanted = [text for text in options.jobs if not record_file.is_named(text)]
+    files = [text for text in options.jobs if record_file.is_named(text)]
+    for path in files:
+        found += record_file.records_in(path)
+    for job in [checked_batch_job(job, "JOB") for text in wanted for job in tasks_of(text, "JOB")]:
         records, failed = records_of(job, config, where)
         if not records:
             why = failed or (f"the accounting has no comment of iostats for job {job}"
@@ -100,8 +120,13 @@ def _run(options: argparse.Namespace) -> int:
             found += records if options.all else shown
             if array_total.whole_of(shown, job):
                 found.append(_Whole(job, shown))
-    with site_client.form_checked("a record"):
-        _print(found, config, options)
+    with (record_file.form_checked(files[0]) if files
+          else site_client.form_checked("a record")):
+        if not is_file:
+            _print(found, config, options)
+        elif found:
+            report_page.write([one for one in found if not isinstance(one, _Whole)], options,
+                              config, not files and where != "comment")
     return status
 
 
@@ -123,7 +148,7 @@ def records_of(job: str, config: site.Config, where: str | None = None,
             failed = error
     if found:
         with site_client.form_checked("a record"):
-            return list(map(Record.of, found)), None
+            return list(map(as_known, found)), None
     if where != "site":
         try:
             found = _from_comment(job, config, for_anybody)
@@ -174,7 +199,7 @@ def _print(records: Sequence[Record | _Whole], config: site.Config,
                                                     others)])
             continue
         text = job_tables.text(job_tables.labelled(record, config), config, form, options.long,
-                               options.explain)
+                               options.explain, screen_of(sys.stdout))
         if form == "csv" and number:
             text = text.partition("\n")[2]                 # one heading for all
         elif form != "json" and number:

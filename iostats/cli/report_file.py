@@ -17,25 +17,44 @@ def check_writable(path: str) -> None:
                          "to")
 
 
-def write_report(path: str, text: str) -> None:
+def write_report(path: str, text: str | bytes) -> None:
     """
-    Write `path` whole or not at all; append to a link, or to what is no regular file; StateError.
+    Write `path` whole or not at all; append to what is no regular file; StateError.
+
+    The file behind a link is written anew, unless the process has it open already, as standard
+    output is: to that others write as well.
 
     Those of another user are refused: somebody who expects a report there may have put a link to
     one of our files, or a FIFO that is never read.
     """
+    data = text.encode() if isinstance(text, str) else text
     try:
         found = _not_replaceable(path)
         if found is not None and found.st_uid not in (0, os.geteuid()):
             raise StateError(f"{path}: not written: it is a link, or no plain file, of user "
                              f"{found.st_uid}; remove it, or name another file")
         if found is not None:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(text)
+            with open(path, "ab") as file:
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not _is_open_here(
+                        file.fileno()):
+                    file.truncate(0)
+                file.write(data)
             return
-        private_files.write_whole(path, text.encode(), mode=None)
+        private_files.write_whole(path, data, mode=None)
     except OSError as error:
         raise StateError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _is_open_here(file: int) -> bool:
+    """Whether another descriptor of the process is of the same file, such as standard output."""
+    mine = os.fstat(file)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) != file and os.path.samestat(os.fstat(int(name)), mine):
+                return True
+        except OSError:
+            pass                                     # the directory's own, closed by now
+    return False
 
 
 def _not_replaceable(path: str) -> os.stat_result | None:

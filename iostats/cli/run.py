@@ -21,8 +21,9 @@ from iostats.base.job_id import checked_job_id
 from iostats.cli.report_file import write_report
 from iostats.cli import take_option
 from iostats.cli.server import expected_nodes
+from iostats.cli.terminal_form import screen_of
 from iostats.node import identity, start_files
-from iostats.report import job_tables, json_and_csv
+from iostats.report import job_tables
 from iostats.run.command import Command
 from iostats.run.launcher import Nodes
 from iostats.run.measured import PartTotals, measured
@@ -326,13 +327,14 @@ def _print(totals: PartTotals, config: Config, given: dict[str, Any],
            say: Callable[[str], None]) -> None:
     """The report where it is wanted; what can't be written there goes to standard error."""
     form, long = config["report.format"], "--long" in given
-    record = job_tables.labelled(totals.record(long or form == "json"), config)
-    text = job_tables.text(record, config, form, long, "--explain" in given)
-    if not _written(given.get("--output") or config["run.output"], text, totals.job, say):
+    record = job_tables.labelled(totals.record(), config)
+    path = given.get("--output") or config["run.output"]
+    text = job_tables.text(record, config, form, long, "--explain" in given,
+                           screen_of(None if path else sys.stderr))
+    if not _written(path, text, totals.job, say):
         _tell(text)
     if "--json" in given:                              # the job may end while that is made
-        as_json = json_and_csv.as_json(job_tables.labelled(totals.record(), config))
-        _written(given["--json"], as_json, totals.job, say)
+        _written(given["--json"], job_tables.text(record, config, "json"), totals.job, say)
 
 
 def _written(path: str, text: str, job: str, say: Callable[[str], None]) -> bool:

@@ -18,8 +18,9 @@ from iostats.base import job_id
 from iostats.base.errors import DONE, StateError, UsageError
 from iostats.cli.parser import parser, put_out, say, status_of
 from iostats.cli.report_file import check_writable, write_report
+from iostats.cli.terminal_form import screen_of
 from iostats.node.identity import job as job_of
-from iostats.report import job_tables, json_and_csv
+from iostats.report import job_tables
 from iostats.report.node_sets import unfolded
 from iostats.server import journal, process
 from iostats.server.job_server import JobServer, totals_options
@@ -258,13 +259,13 @@ class _Progress:
 def _print(totals: Totals, config: site.Config, options: argparse.Namespace) -> int:
     """Write the report and the record; exit status."""
     form = config["report.format"]
-    record = job_tables.labelled(totals.record(options.long or form == "json"), config)
-    text = job_tables.text(record, config, form, options.long, options.explain)
+    record = job_tables.labelled(totals.record(), config)
+    text = job_tables.text(record, config, form, options.long, options.explain,
+                           screen_of(None if options.output else sys.stdout))
     failed = None
     if options.json:                                   # before what somebody may not read any more
         try:
-            write_report(options.json, json_and_csv.as_json(job_tables.labelled(
-                totals.record(), config)))
+            write_report(options.json, job_tables.text(record, config, "json"))
         except StateError as error:
             failed = error
     if options.output:

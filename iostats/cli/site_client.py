@@ -8,7 +8,8 @@ import pwd
 
 from iostats.base.errors import NotDelivered
 from iostats.node import identity
-from iostats.wire import auth, client, protocol
+from iostats.wire import auth, protocol
+from iostats.wire.site_servers import site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +24,10 @@ WITHIN_S = 30.0
 
 def ask_site(config: Config, method: str, params: dict[str, Any],
              within_s: float = WITHIN_S) -> Any:
-    """The result of a method of the site's server; NotDelivered without an answer."""
-    host, port = client.site_server(config)
+    """The result of a method of the first site's server that answers; NotDelivered without one."""
+    servers = site_servers(config)
     signs = auth.client_credentials(config, protocol.SITE, config["site.secret"])
-    return client.call(host, port, protocol.SITE, signs, identity.name(), method, params, within_s,
-                       _LONGEST)
+    return servers.call(signs, identity.name(), method, params, within_s, _LONGEST)
 
 
 @contextlib.contextmanager

@@ -751,8 +751,8 @@ SITE_CFG = {
     "negative number": ("[server]\ndeadline = -5\n", "[server] deadline: expected seconds"),
     "unknown section": ("# ours\n[sever]\nhost = login1\n", "site.cfg:2: expected one of the "
                         "sections node server batch run site harvest events clients "
-                        "collector secret report ganglia influxdb prometheus syslog labels relay "
-                        "relay_from, got '[sever]'"),
+                        "collector etcd ldms web secret report advice ganglia influxdb "
+                        "prometheus syslog labels advice_text relay relay_from, got '[sever]'"),
     "key before a section": ("host = login1\n", "site.cfg:1: expected [section] before the first "
                              "key, got 'host = login1'"),
     "no equals sign": ("[server]\nhost login1\n", "site.cfg:2: expected [section], key = value"),

@@ -147,6 +147,7 @@ def test_of_a_named_job_all_times_are_listed(site):
 @pytest.mark.parametrize("options, expected", [
     (("-u", "bob"), ["100_1", "100_2", "4717"]),
     (("--user=alice,bob", "-sF,to"), ["4711", "100_2"]),
+    (("--name", "solve,other"), ["4711"]), (("--name", "other"), []),
     (("-A", "proj23"), ["4711"]), (("--account", "proj37", "--state=completed"), ["100_1"]),
     (("-r", "debug"), ["4711"]), (("-M", "eiger"), []),
     (("-u", "bob", "-D"), ["100_1", "100_2", "4717", "4717", "4717"]),

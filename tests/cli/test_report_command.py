@@ -5,12 +5,16 @@ a stand-in for `sacct` that has what a comment can hold.
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import os
 import pwd
+import re
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -103,7 +107,7 @@ def test_csv_has_one_heading(site):
 
 @pytest.mark.parametrize("options, words", [
     (("--format", "markdown"), "| File System"), (("--format", "plain"), "File Read"),
-    (("--long",), "Transfers by the application and over the network:"),
+    (("--long",), "read, by the application"),
     (("--explain",), "What the numbers count:")])
 def test_each_form_is_there(site, options, words):
     done = site.iostats("report", *options, "4711")
@@ -139,6 +143,45 @@ def test_a_closed_pipe_is_no_error(site):
         env={"PATH": str(site.bin), "PYTHONPATH": str(REPOSITORY)})
     assert "Job 4711: 1 of 1" in done.stdout and "" == done.stderr
     assert "0\n" == (site.directory / "status").read_text()
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_on_a_terminal_the_report_is_as_wide_as_it_and_has_colours(site, width):
+    """And in a pipe it has neither."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    done = subprocess.Popen(
+        [sys.executable, "-m", "iostats", "report", "--config", site.cfg, "--long", "4711"],
+        stdout=slave, stderr=slave, stdin=slave, env={
+            "PATH": str(site.bin), "PYTHONPATH": str(REPOSITORY), "LC_ALL": "C.UTF-8",
+            "TERM": "xterm-256color"})
+    os.close(slave)
+    printed = b""
+    try:
+        while True:
+            printed += os.read(master, 1 << 16)
+    except OSError:                         # EIO: its last process has ended
+        assert 0 == done.wait(60)
+    finally:
+        done.kill()
+        done.wait()
+        os.close(master)
+    assert b"\x1b[1mTransfers\x1b[0m" in printed and b"\x1b[36m\xe2\x96\x88" in printed
+    lines = re.sub("\x1b\\[[0-9;]*m", "", printed.decode()).splitlines()
+    assert width >= max(map(len, lines)) > width * 0.7
+    piped = site.iostats("report", "--long", "4711", env={"TERM": "xterm-256color"}).out
+    assert "\x1b" not in piped and "Transfers " in piped
+
+
+def test_two_jobs_of_the_server_are_compared(site):
+    """`iostats diff`: 23 reads of 4711, 37 of 4713, of which a node is missing."""
+    done = site.iostats("diff", "4711", "4713")
+    assert (0, "") == (done.status, done.err)
+    assert "4713: " in done.out.splitlines()[1] and " 1 of 2 nodes, " in done.out
+    assert [">=", "37", ">=", "+60.9", "%"] == next(
+        line.split()[2:] for line in done.out.splitlines() if line.startswith("  reads "))
+    done = site.iostats("diff", "4711:solve", "4799")
+    assert (1, "") == (done.status, done.out) and "4711:solve: no part 'solve'" in done.err
 
 
 # -- what is not known -------------------------------------------------------------------------

@@ -8,8 +8,10 @@ witness is what the FUSE layer counted by itself.
 import importlib.util
 import json
 import re
+import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,7 @@ Metadata statistics for this job:
 +===============+========+=========+==========+=========+
 | scratch       |     87 |      87 |       23 |      13 |
 +---------------+--------+---------+----------+---------+
+No findings: the job was too short to judge (less than 60 s).
 """
 
 
@@ -81,17 +84,81 @@ def test_the_table_says_what_the_programs_did(tmp_path, release):
     assert sum(node["mkdir"] for node in witness.values()) == 14
 
 
-def test_without_fuse_the_demo_says_that_its_counters_are_simulated(tmp_path):
-    """Without FUSE the same job runs, and the output says that it is no measurement."""
-    done = subprocess.run([sys.executable, HOME / "tools" / "demo.py", "--no-fuse",
-                           "--job", new_job()],
-                          capture_output=True, text=True, env={"PATH": "/usr/bin:/bin",
-                                                               "HOME": str(tmp_path)})
+FAULTS = """\
+| scratch       | 0 bytes     | 179.7 MiB    |
+""", r"""
+Findings:
+ 1. scratch: 23,000 writes of 8.0 KiB on average.* Each.*docs/advice.md#small-writes
+ 2. scratch: 100 % of 179.7 MiB went to or came from OST000\d, one of 4.*docs/advice.md#one-ost
+(I/O over time.*)?
+Its page, for a browser:  (.*)
+More of it:               (.*)
+"""
 
-    assert "SIMULATED COUNTERS" in done.stdout
-    assert TABLES.partition("\n")[2] in done.stdout
+
+def shown(tmp_path, *options):
+    """(output of the demo, what its first job printed, its second)."""
+    done = subprocess.run([sys.executable, HOME / "tools" / "demo.py", "--job", new_job(),
+                           "--keep", tmp_path / "kept", *options], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True,
+                          env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
+    assert 0 == done.returncode, done.stdout
+    first, _, second = done.stdout.partition("\nA job with two faults: ")
+    assert TABLES.partition("\n")[2] in first
     assert "note:" not in done.stdout
-    assert done.returncode == 0
+    return done.stdout, first, second
+
+
+def check_the_second_job(tmp_path, second):
+    """The findings are its two faults, and the page and the record have the same."""
+    table, findings = FAULTS
+    assert table in second
+    match = re.search(findings, second, re.S)
+    assert match, second
+    page, more = match.group(2), match.group(3)
+    [record] = (tmp_path / "kept").glob("*.json")
+    assert str(record.with_suffix(".html")) == page
+    assert not re.search(r"^ 3\. ", second, re.M)
+    [scratch] = json.loads(record.read_text())["file_systems"]
+    assert scratch["application"] == {"read_bytes": 0, "write_bytes": 188416000, "read_calls": 0,
+                                      "write_calls": 23000, "lower_bound": False}
+    # One of the four OSTs has all its bytes.
+    assert [188416000] == [moved["write_bytes"] for moved in scratch["targets"].values()
+                           if moved.get("write_bytes")]
+    text = record.with_suffix(".html").read_text()
+    for known in ("23,000 writes of 8.0 KiB", "100 % of 179.7 MiB", ">179.7 MiB<"):
+        assert known in text
+    assert "src=" not in text
+    told = subprocess.run(shlex.split(more), capture_output=True, text=True, check=True).stdout
+    assert 2 == len(re.findall(r"^ \d\. scratch: ", told, re.M))
+
+
+@needs_fuse
+@pytest.mark.fuse
+def test_the_demo_ends_with_a_job_whose_faults_are_found(tmp_path):
+    """Small writes first, then one OST, and nothing else; its page stays."""
+    text, _, second = shown(tmp_path)
+    assert "SIMULATED COUNTERS" not in text
+    check_the_second_job(tmp_path, second)
+    assert re.search(r"on average, \d\d % of the nodes' time", second)
+    readme = re.findall(r"^    Job 4712: .*\n(?:    .*\n)*", (HOME / "README.md").read_text(), re.M)
+    assert [known(textwrap.dedent(readme[0]))] == [known(second[second.index("Job "):])]
+
+
+def known(report):
+    """Without what is another in each run: job, times, rates, which OST; and the lines' ends."""
+    report = report.partition("I/O over")[0]
+    report = re.sub(r"\b\d{4,7}:|\d\d:\d\d:\d\d|\d\d %|OST000\d", "-", report)
+    return " ".join(report.split())
+
+
+def test_without_fuse_the_demo_says_that_its_counters_are_simulated(tmp_path):
+    """Without FUSE the same jobs run, and the output says that it is no measurement."""
+    _, first, second = shown(tmp_path, "--no-fuse")
+    assert "SIMULATED COUNTERS" in first
+    check_the_second_job(tmp_path, second)
+    # Nothing was timed.
+    assert "of the nodes' time" not in second
 
 
 def test_one_node_without_a_batch_system_and_without_lustre(tmp_path):

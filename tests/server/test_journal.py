@@ -574,6 +574,7 @@ def as_message(report):
     fields["series"] = {name: {field: getattr(one, field) for field in one.__struct_fields__}
                         for name, one in (report.series or {}).items()}
     fields["events"] = None if report.events is None else msgspec.to_builtins(report.events)
+    fields["idle"] = msgspec.to_builtins(report.idle)
     return message(report.node, fields)
 
 

@@ -1,0 +1,84 @@
+"""Records of jobs from a file, as `iostats report --format json` and --json write them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+
+from iostats.base import strict_json
+from iostats.base.errors import IostatsError, StateError, UsageError
+from iostats.report.newer_release import as_known
+from iostats.totals.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_MOST_BYTES = 1 << 28
+
+
+def is_named(text: str) -> bool:
+    """Whether what stands for a job is a file's name: with a "/", ".json" at its end, or "-"."""
+    return text == "-" or "/" in text or text.endswith(".json")
+
+
+def records_in(path: str) -> list[Record]:
+    """
+    [Record] of a file with one JSON object, several one after the other, or an array of them; "-"
+    is standard input.  UsageError where it cannot be read, or has something else in it.
+    """
+    name = "standard input" if path == "-" else path
+    try:
+        if path == "-" and sys.stdin is None:
+            raise UsageError("standard input: expected a record, it is closed")
+        if path == "-":
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"{name}: more than {_MOST_BYTES >> 20} MiB")
+    try:
+        text = data.decode()
+        del data
+        found = list(_documents(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name}: expected records as `iostats report --format json` writes them, "
+                         f"got no JSON: {error}") from None
+    for one in found:
+        if not isinstance(one, dict) or not {"job", "coverage", "file_systems"} <= one.keys():
+            raise UsageError(f"{name}: expected records as `iostats report --format json` writes "
+                             f"them, got {json.dumps(one)[:60]}")
+    if not found:
+        raise UsageError(f"{name}: there is no record in it")
+    with form_checked(name):
+        return list(map(as_known, found))
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """The JSON values of a text, one after the other; those of arrays apart."""
+    decoder, at = strict_json.decoder(), 0
+    while True:
+        at += len(text[at:at + 4096]) - len(text[at:at + 4096].lstrip())
+        if at >= len(text):
+            return
+        if text[at].isspace():
+            continue
+        found, at = decoder.raw_decode(text, at)
+        yield from found if isinstance(found, list) else [found]
+
+
+@contextlib.contextmanager
+def form_checked(name: str) -> Iterator[None]:
+    """In this block: StateError where a record of the file is not of a form that can be shown."""
+    try:
+        yield
+    except (IostatsError, OSError):
+        raise
+    except Exception as error:              # also those of the libraries that make pages of it
+        raise StateError(f"{name}: a record in it cannot be shown by this release of iostats "
+                         f"({error!r:.200})") from None

@@ -1,0 +1,145 @@
+"""
+`iostats diff` with files, and the examples of docs/reports.md; jobs of a site's server are in
+test_report_command.py.
+"""
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+from processes import REPOSITORY
+from test_job_diff import llite, md_stats, record
+from test_screens import SCREENS
+
+from iostats.cli import diff
+from iostats.totals.record import Record
+
+GIB = 2**30
+PAGE = REPOSITORY / "docs" / "reports.md"
+
+
+def calls(writes, seconds, nodes):
+    return record(
+        llite(write_bytes=41 * GIB // nodes, write_calls=writes // nodes,
+              write=writes // nodes, write_us=seconds * 1_000_000 // nodes,
+              open=1_236 // nodes, open_us=8_300_000 // nodes, close=1_236 // nodes),
+        md_stats(close=1_236 // nodes, getattr=37_000 // nodes), nodes=nodes,
+        elapsed_s=1867.0 if nodes == 2 else 761.0)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """before.json and after.json, in the directory in which we are."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("COLUMNS", "LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "site.cfg").write_text("")
+    for name, found in (("before", calls(23_000_000, 2_911, 2)), ("after", calls(41_984, 73, 4))):
+        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    return tmp_path
+
+
+def run(*arguments):
+    return diff.main(["--config", "site.cfg", *map(str, arguments)])
+
+
+def part(name):
+    """The indented text between <!-- NAME --> and <!-- end --> of the page."""
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", PAGE.read_text(), re.S).group(1)
+    return re.sub("^    ", "", found, flags=re.M).strip("\n")
+
+
+def test_the_example_of_the_page_is_what_is_printed(files, capsys):
+    assert 0 == run("before.json", "after.json")
+    printed = capsys.readouterr().out
+    if os.environ.get("IOSTATS_WRITE_SCREENS"):
+        write("diff", f"$ iostats diff before.json after.json\n{printed}")
+    shown = part("diff").partition("\n")[2].splitlines()
+    assert "  writes                         23,000,000      41,984   1/548          1/447" in shown
+    assert [line for line in printed.splitlines() if not line.startswith("Finding")] == [
+        line for line in shown if not line.startswith("Finding")]
+
+
+def test_the_screen_of_the_page_is_the_one_that_is_kept():
+    screen = (SCREENS / "one_node_80.txt").read_text()
+    screen = screen[screen.index("Transfers "):]
+    if os.environ.get("IOSTATS_WRITE_SCREENS"):
+        write("long", screen)
+    assert part("long") == screen.strip("\n")
+
+
+@pytest.mark.parametrize("records, status, said", [
+    ([], 1, "job 4733 is not known"),
+    (["4733_1", "4733_2"], 2, "4733 is 2 jobs; name one of them: 4733_1, 4733_2"),
+], ids=["none", "an array"])
+def test_a_job_that_is_none_or_several(files, capsys, monkeypatch, records, status, said):
+    """What the site's server and the accounting know of it."""
+    found = [Record.of({**record(llite(open=23)), "job": {**record()["job"], "id": name}})
+             for name in records]
+    monkeypatch.setattr(diff, "records_of", lambda *_: (found, None))
+    monkeypatch.setattr(diff.unfinished, "reasons", lambda jobs, _: {jobs[0]: f"job {jobs[0]} is "
+                                                                              f"not known"})
+    assert status == run("before.json", "4733")
+    assert f"iostats: {said}\n" == capsys.readouterr().err
+
+
+def write(name, text):
+    """Into the page, as the screens are written."""
+    block = "".join(f"    {line}".rstrip() + "\n" for line in text.strip("\n").split("\n"))
+    PAGE.write_text(re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)",
+                           lambda found: f"{found[1]}\n{block}\n{found[2]}", PAGE.read_text(),
+                           flags=re.S))
+
+
+def test_json_has_both_bounds(files, capsys):
+    assert 0 == run("--json", "before.json", "./after.json")
+    found = json.loads(capsys.readouterr().out)
+    [writes] = [one for one in found["changes"] if one["metric"] == "writes"]
+    assert ("fell", 23_000_000, 41_984) == (
+        writes["change"], writes["a"]["low"], writes["b"]["high"])
+    assert ("before.json", 2, 4) == (found["a"]["name"], found["a"]["nodes"], found["b"]["nodes"])
+
+
+def test_options_may_stand_between_the_jobs(files, capsys):
+    assert 0 == run("before.json", "after.json", "--all")
+    text = capsys.readouterr().out
+    assert 0 == run("before.json", "--all", "after.json")
+    assert text == capsys.readouterr().out != ""
+
+
+def test_the_same_file_twice(files, capsys):
+    assert 0 == run("before.json", "before.json")
+    out = capsys.readouterr().out
+    assert "before.json (A): job 4711, alice" in out and "\nNo difference.\n" in out
+
+
+@pytest.mark.parametrize("arguments, status, said", [
+    (["before.json"], 2, "expected two jobs, got 1 (see --help)"),
+    (["before.json", "none.json"], 1, "none.json: no such file"),
+    (["before.json", "./none:solve"], 1, "./none: no such file"),
+    (["before.json", "odd.json"], 1, "odd.json:1: expected a record as JSON: "),
+    (["before.json", "list.json"], 1, "list.json: expected a record, as `iostats report --format "
+                                      "json` writes it"),
+    (["before.json", "two.json"], 1, "two.json:2: expected one record, got several"),
+    (["before.json", "deep.json"], 1, "deep.json: expected a record as JSON: "),
+    (["before.json", "nan.json"], 1, "nan.json: expected a record as JSON: NaN is no number"),
+    (["before.json", "huge.json"], 1, "huge.json: expected a record as JSON: 1e999 is too large"),
+    (["before.json", "/dev/zero"], 1, "/dev/zero: too large for a record: more than 64 MiB"),
+    (["before.json", "."], 1, ".: cannot be read: Is a directory"),
+    (["before.json:solve", "before.json"], 1, "before.json:solve: no part 'solve'; it has no "
+                                              "parts (see `iostats mark`)"),
+    (["--from", "here", "a", "b"], 2, "--from: expected site or comment, got 'here'"),
+    (["before.json", "a b"], 2, "A and B: "),
+])
+def test_what_is_wrong_is_one_line(files, capsys, arguments, status, said):
+    (files / "odd.json").write_text("{")
+    (files / "list.json").write_text("[1]")
+    (files / "two.json").write_text('{"job": {}}\n{"job": {}}\n')
+    (files / "deep.json").write_text("[" * 100_000)
+    (files / "nan.json").write_text('{"job": {"elapsed_s": NaN}, "file_systems": []}')
+    (files / "huge.json").write_text('{"job": {"elapsed_s": 1e999}, "file_systems": []}')
+    assert status == run(*arguments)
+    out, err = capsys.readouterr()
+    assert "" == out and err.startswith(f"iostats: {said}") and 1 == err.count("\n")
