@@ -1,9 +1,10 @@
 # make demo    what it needs (FUSE, a virtual environment), then a real job over four simulated nodes,
 #              with its table
 # make demo-site  the same for a site: storage servers, agents, jobs and nodes of two users, and what goes wrong; a minute
+# make demo-ldms  simulated ldmsds by one file, through failures: etcd, 8 samplers, 3 aggregators; some seconds
 # make quick   lint, types, and the tests of the pure modules, which start no process: under a minute on two cores
 # make test    all set-up (Slurm, Grid Engine, databases, ... from Debian), then all tests
-# make pythons the tests of the node side and of the pure modules with Python 3.9; of the latter with the newest, too
+# make pythons the tests of the node side with Python 3.9, those of the pure modules with the newest one
 # make coverage  branches of the pure modules that their tests have been through; fails below 95 %
 # make bench   the figures of benchmarks/README.md
 # make chaos   faults in the network, kills and bad disks, the whole of it (docs/reliability.md); SEED=N
@@ -17,6 +18,8 @@
 # make install-node      on compute nodes: prolog, epilog, `iostats run`; PACKAGES=no without the last
 # make install-login     on login nodes: iostats run, report, jobs, top, query
 # make install-harvest   on storage servers: the agent that reads job_stats
+# make install-ldms      on management hosts: LDMS' daemons as one file describes them (docs/ldms.md)
+# make install-web       on a management host: pages of jobs, nodes and events (docs/web.md)
 # make install-collector on an MDS or OSS: events for monitors, by XML-RPC and others (docs/events.md)
 # make install-reader    on compute nodes: counters for ordinary users
 # make uninstall         remove them; PURGE=yes: configuration and records, too
@@ -41,7 +44,7 @@ SITE          ?=
 PACKAGES      ?=
 PURGE         ?=
 
-.PHONY: fuzz demo demo-site quick test pythons coverage bench chaos clean setup lock audit
+.PHONY: fuzz demo demo-ldms demo-site quick test pythons coverage bench chaos clean setup lock audit
 
 setup: $(VENV)/ready
 
@@ -49,12 +52,15 @@ $(VENV)/ready: pyproject.toml tools/setup tools/requirements-ci.txt
 	PYTHON="$(PYTHON)" tools/setup "$(VENV)"
 	touch $@
 
-$(VENV)/demo: pyproject.toml tools/setup
-	@[ -e $(VENV)/ready ] || PYTHON="$(PYTHON)" tools/setup "$(VENV)" demo
+$(VENV)/demo $(VENV)/demo-ldms: pyproject.toml tools/setup
+	@[ -e $(VENV)/ready ] || PYTHON="$(PYTHON)" tools/setup "$(VENV)" $(@F)
 	@touch $@
 
 demo: $(VENV)/demo
 	$(BIN)/python tools/demo.py
+
+demo-ldms: $(VENV)/demo-ldms
+	@$(BIN)/python tools/demo_ldms.py
 
 demo-site: $(VENV)/demo
 	@$(BIN)/python tools/demo_site.py
@@ -66,7 +72,7 @@ quick: setup
 
 test: setup
 	$(BIN)/ruff check .
-	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats simlustre iostats_client.py iostats_server.py
+	$(BIN)/vermin --quiet --violations --target=3.9- --no-tips --eval-annotations iostats simldms simlustre iostats_client.py iostats_server.py
 	$(BIN)/mypy
 	IOSTATS_NO_SKIPS="$(IOSTATS_NO_SKIPS)" $(BIN)/python -m pytest $(PARALLEL)
 
@@ -89,7 +95,7 @@ fuzz: setup
 
 # One list for all of Python 3.9 and newer.
 LOCK := uv pip compile --universal --python-version 3.9 --generate-hashes --upgrade -q
-LOCK += --extra server --extra influxdb --extra mpi --extra prometheus --extra sim --extra test
+LOCK += --extra server --extra influxdb --extra ldms --extra mpi --extra prometheus --extra sim --extra charts --extra web --extra test
 LOCK += --custom-compile-command "make lock"
 lock: setup
 	tools/quietly $(BIN)/pip install uv
@@ -110,9 +116,10 @@ INSTALL = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" UNITDIR="$(UNITDIR)" SITE="$(S
           UNIT_PYTHON="$(UNIT_PYTHON)" PACKAGES="$(PACKAGES)" PURGE="$(PURGE)" \
           "$(UNIT_PYTHON)" -I -S -B packaging/install.py
 
-.PHONY: install-site install-node install-login install-harvest install-collector install-reader \
-        uninstall
-install-site install-node install-login install-harvest install-collector install-reader:
+.PHONY: install-site install-node install-login install-harvest install-collector install-ldms \
+        install-reader install-web uninstall
+install-site install-node install-login install-harvest install-collector install-ldms \
+install-reader install-web:
 	@$(INSTALL) $(@:install-%=%)
 
 uninstall:

@@ -514,6 +514,8 @@ def demo(site):
     show(site, "events", *since)
     others = {job.job: record_of(site, job.job) for job in JOBS}
     check_job_events(checks, {**others, HIT.job: hit}, show(site, "report", *form, HIT.job))
+    print("Where that job's time went:\n")
+    show(site, "why", HIT.job)
     return checks
 
 

@@ -6,6 +6,7 @@ docs/record.schema.json.
     python tools/docs.py --check    say which are not up to date, and end with 1
 """
 
+import importlib
 import re
 import sys
 import textwrap
@@ -19,7 +20,23 @@ import rooms
 
 from iostats import __main__, sinks
 from iostats.base import config as site
-from iostats.cli import collector, jobs, mail, node, nodes, query, report, run, server, store, top
+from iostats.cli import (
+    collector,
+    diff,
+    jobs,
+    ldms,
+    mail,
+    node,
+    nodes,
+    query,
+    report,
+    run,
+    server,
+    store,
+    top,
+    web,
+    why,
+)
 from iostats.cli import events as events_command
 from iostats.events.kinds import KINDS as EVENT_KINDS
 from iostats.events.kinds import SEVERITIES
@@ -134,6 +151,15 @@ def load_levels():
     return f"`by`: {', '.join(names[:-1])} or {names[-1]} (`{names[0]}`)."
 
 
+def ldms_help():
+    """The help of `iostats ldms` and of its subcommands, each below its name."""
+    texts = [block(ldms.HELP)]
+    for name in ldms.SUBCOMMANDS:
+        module = importlib.import_module(f"iostats.cli.ldms.{name}")
+        texts += [f"### iostats ldms {name}", block(module.HELP)]
+    return "\n\n".join(texts)
+
+
 def block(text):
     """`text` as an indented block of Markdown."""
     return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").split("\n"))
@@ -144,13 +170,17 @@ PARTS = {
                          "explain": always},
     "docs/commands.md": {
         "usage": lambda: block(__main__.USAGE), "run-help": lambda: block(run.HELP),
-        "report-help": lambda: block(report.HELP), "jobs-help": lambda: block(jobs.HELP),
+        "report-help": lambda: block(report.HELP), "diff-help": lambda: block(diff.HELP),
+        "jobs-help": lambda: block(jobs.HELP),
         "nodes-help": lambda: block(nodes.HELP),
         "events-help": lambda: block(events_command.HELP), "top-help": lambda: block(top.HELP),
         "query-help": lambda: block(query.HELP),
         "client-help": lambda: block(node.HELP), "server-help": lambda: block(server.HELP),
         "collector-help": lambda: block(collector.HELP),
-        "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP)},
+        "store-help": lambda: block(store.HELP), "mail-help": lambda: block(mail.HELP),
+        "web-help": lambda: block(web.HELP),
+        "why-help": lambda: block(why.HELP),
+        "ldms-help": ldms_help},
     "docs/events.md": {"kinds": event_kinds},
     "docs/harvest.md": {"query-levels": query_levels},
     "docs/wire.md": {"load-levels": load_levels},

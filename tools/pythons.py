@@ -1,6 +1,6 @@
 """
-The tests of the node side and of the pure modules with Python 3.9, and those of the pure modules
-with the newest one.  Random cases are fewer than in `make test`, which has the same ones and more.
+The tests of the node side with Python 3.9, which nodes may have, and those of the pure modules with
+the newest one.  Random cases are fewer than in `make test`, which has the same ones and more.
 
     python tools/pythons.py           which they are, and where: "3.9.18 /usr/bin/python3.9"
     python tools/pythons.py test      run the tests with each of them
@@ -25,8 +25,8 @@ import rooms
 OLDEST = (3, 9)
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 # Real clusters, databases and mounts are tested once, by `make test`.
-WITHOUT = ("fuse", "ganglia", "gridengine", "mpi", "munge", "prometheus", "slurm", "strace",
-           "systemd", "victoria")
+WITHOUT = ("browser", "etcd", "fuse", "ganglia", "gridengine", "ldms", "mpi", "munge",
+           "prometheus", "slurm", "strace", "systemd", "victoria")
 
 
 def found(environ=os.environ):
@@ -98,9 +98,8 @@ def main():
     for release, path in wanted:
         print(f"{named(release)} {path}", flush=True)
         if sys.argv[1:] == ["test"]:
-            tests = dict.fromkeys(map(str, (
-                *(rooms.tests_of_nodes() if release[:2] == OLDEST else ()),
-                *rooms.tests_of_pure())))
+            tests = dict.fromkeys(map(str, rooms.tests_of_nodes() if release[:2] == OLDEST
+                                      else rooms.tests_of_pure()))
             without = " and ".join(f"not {mark}" for mark in WITHOUT)
             try:
                 python = ready(release, path)
