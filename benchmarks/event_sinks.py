@@ -139,7 +139,7 @@ def _counting(count, rounds):
 def _page(targets, rounds):
     """200 storage servers or fewer, each with the same number of targets; one in 100 is down."""
     from iostats.sinks.prometheus.event_page import EventCounts
-    from iostats.sinks.prometheus.page import page_of
+    from iostats.sinks.prometheus.metrics_server import page_of
     counts, servers = EventCounts(), min(200, targets // 10)
     for server in range(servers):
         counts.stands(f"oss{server}", 100.0, 10.0, {"health": "healthy", "targets": {

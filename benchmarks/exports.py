@@ -186,7 +186,7 @@ def agent(config, root):
     exec(_PEAK, names)
     options = site.load(config, environ={})
     options["harvest.exports"] = "yes"
-    one = storage_agent.Agent(options, root, "oss1", ("127.0.0.1", options["site.port"]), [],
+    one = storage_agent.Agent(options, root, "oss1", [("127.0.0.1", options["site.port"])], [],
                               sys.exit)
     for _ in sys.stdin:
         began = time.process_time()

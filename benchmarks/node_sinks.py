@@ -103,7 +103,7 @@ def child(nodes, rounds):
     from iostats.sinks.influxdb.node_lines import NodeLines
     from iostats.sinks.nodes import NodeCounters, of_sweep
     from iostats.sinks.prometheus.node_page import node_families
-    from iostats.sinks.prometheus.page import page_of
+    from iostats.sinks.prometheus.metrics_server import page_of
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind(("127.0.0.1", 0))
     address = "%s:%d" % receiver.getsockname()
