@@ -26,7 +26,9 @@ from iostats import sinks
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMD = "/lib/systemd/systemd"
-SERVER_PACKAGES = ("ClusterShell", "httptools", "msgspec", "numpy", "rich", "tabulate", "uvloop",
+WEB_PACKAGES = ("starlette", "uvicorn")             # beside those of the server
+SERVER_PACKAGES = ("ClusterShell", "httptools", "Jinja2", "msgspec", "numpy", "rich", "tabulate",
+                   "uvloop",
                    *filter(None, (sinks.package_of(sinks.named(name)) for name in sinks.names())))
 _WITHIN_S = 120                                     # for whatever is waited for; a busy machine
 
@@ -157,7 +159,7 @@ class Machine:
 def make_wheels(directory):
     """The packages of the server, as they are installed here, and what they need, as wheels."""
     directory.mkdir()
-    wanted, done = list(SERVER_PACKAGES), set()
+    wanted, done = [*SERVER_PACKAGES, *WEB_PACKAGES], set()
     while wanted:
         name = wanted.pop()
         try:

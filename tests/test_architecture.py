@@ -85,7 +85,7 @@ def test_a_room_imports_only_rooms_to_its_left(name):
     allowed = set(ORDER[:ORDER.index(name.partition(".")[0]) + 1])
     ours, others = imports_of(MODULES[name])
     assert set() == {module for module in ours if module.partition(".")[0] not in allowed}
-    assert set() == others & {"iostats_client", "iostats_server", "simlustre"}
+    assert set() == others & {"iostats_client", "iostats_server", "simldms", "simlustre"}
 
 
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if str(MODULES[name]) in PURE))
@@ -127,7 +127,10 @@ def test_a_module_begins_with_what_it_is_for(name):
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_no_module_unpickles_or_evaluates_anything(name):
     """What comes from a network or a file is data."""
-    assert set() == imports_of(MODULES[name])[1] & {"pickle", "marshal", "shelve", "dill", "yaml"}
+    # A description is YAML: of PyYAML it takes the parser's events, which make no objects.
+    events_alone = {"yaml"} if name == "ldms.description.document" else set()
+    assert events_alone == imports_of(MODULES[name])[1] & {"pickle", "marshal", "shelve", "dill",
+                                                           "yaml"}
     assert set() == calls_of(MODULES[name]) & {"eval", "exec"}
 
 

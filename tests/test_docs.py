@@ -88,7 +88,8 @@ def test_site_cfg_is_valid_with_every_default_taken_in(tmp_path):
 
     assert dict(config) == dict(shipped)
     assert set(re.findall(r"^([a-z0-9_]+) =", uncommented, re.M)) == {
-        name.partition(".")[2] for name in config.options} | {"snx11001", "o2ib2", "alkindi"}
+        name.partition(".")[2] for name in config.options} | {"snx11001", "o2ib2", "alkindi",
+                                                               "small_writes"}
 
 
 def test_examples_of_the_readme_run(tmp_path):

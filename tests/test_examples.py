@@ -8,6 +8,7 @@ server with the jobs and storage servers that they name; `srun` and the names of
 stand-ins.
 """
 
+import json
 import os
 import re
 import shutil
@@ -23,13 +24,28 @@ from site_desk import SiteDesk, a_report, script
 from storage import StorageServer, moved
 from trees import ROOT
 
-from iostats.cli import collector, events, jobs, mail, node, query, report, run, server, store, top
+from iostats.cli import (
+    collector,
+    events,
+    jobs,
+    mail,
+    node,
+    query,
+    report,
+    run,
+    server,
+    store,
+    top,
+    web,
+    why,
+)
 from iostats.wire import client, protocol
 
 HELP = {"iostats_client.py": node.HELP, "iostats_server.py": server.HELP, "iostats run": run.HELP,
         "iostats report": report.HELP, "iostats jobs": jobs.HELP, "iostats top": top.HELP,
         "iostats collector": collector.HELP, "iostats events": events.HELP,
-        "iostats query": query.HELP, "iostats store": store.HELP, "iostats mail": mail.HELP}
+        "iostats query": query.HELP, "iostats why": why.HELP, "iostats web": web.HELP,
+        "iostats store": store.HELP, "iostats mail": mail.HELP}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")),
          ROOT / "benchmarks/README.md"]
 
@@ -58,9 +74,21 @@ NOT_RUN = {
         "writes to /run/iostats; tests/node/test_start_files.py",
     r"(\S+=\S+ )?\S*python -m simlustre .*|.* --root /tmp/oss1/root.*":
         "needs FUSE; tests/simlustre/test_storage_servers.py mounts these",
+    r"(\S*bin/)?python -m simldms .*":
+        "goes on until it is killed; tests/simldms/test_simldms.py runs it as a process",
     r"iostats collector.*|curl -N http://localhost:8980/.*"
     r"|iostats events --server (HOST:8980|A --server B)":
         "root may not, and other users not read this log; tests/collector has a collector",
+    r"iostats web.*|curl --unix-socket .*":
+        "root may not, and it goes on until it is stopped; tests/web has the pages",
+    r"iostats ldms (check|convert) .*":
+        "tests/ldms/test_documented.py runs these on the page's description",
+    r"iostats ldms generate .*":
+        "tests/ldms/test_worked_example.py runs these on the page's first description",
+    r"iostats ldms (run|plan|status)\b.*":
+        "needs LDMS' daemons; tests/ldms and tools/demo_ldms.py run them",
+    r"iostats ldms (load|history|rollback)\b.*":
+        "needs etcd; tests/cli/test_ldms_load.py compares them with what the document shows",
     r"iostats store --rebuild":
         "needs a damaged store; tests/cli/test_store_command.py",
 }
@@ -164,13 +192,18 @@ sys.exit(main())
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """
-    A site's server that knows jobs 4711, 4711_3 and 4712, a storage server's sweeps, and an event.
+    A site's server that knows jobs 4711, 4711_3, 4712 and 4733, a storage server's sweeps, and an
+    event.
     """
     with SiteDesk(tmp_path_factory.mktemp("site")) as desk:
         desk.configure(site_deadline="0.3", harvest_interval=1, harvest_spool_dir=desk.directory)
         desk.site()
-        for job in ("4711", "4711_3", "4712"):
-            desk.send(a_report(job, "nid1", about={"nodes": "nid1"}))
+        parts = [{"name": name, "elapsed_s": 18.5, "deltas": a_report()["deltas"]}
+                 for name in ("solve", "write")]
+        series = {"scratch": {"began": 1_795_225_030.0, "every_s": 10.0, "read_bytes": [41_003, 0],
+                              "write_bytes": [0, 0], "operations": [23, 0]}}
+        for job in ("4711", "4711_3", "4712", "4733"):
+            desk.send(a_report(job, "nid1", about={"nodes": "nid1"}, phases=parts, series=series))
             until(lambda job=job: desk.records(job), what=f"the record of {job}")
         for one in params([event(23, at=time.time() - 41)], made_at=time.time()):
             client.call("127.0.0.1", desk.port, protocol.SITE, desk.signs(), "oss1",
@@ -206,6 +239,8 @@ def here(site, tmp_path):
         (tmp_path / name).symlink_to(site.bin / name)
     script(tmp_path / "app", "#!/bin/sh\nexit 0\n")
     (tmp_path / "Makefile").write_text("all:\n")
+    for name in ("4711.json", "before.json"):
+        (tmp_path / name).write_text(json.dumps(site.record("4711")))
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     target = site.oss.root / "proc/fs/lustre/obdfilter/scratch-OST0000"
     for name in ("before.txt", "after.txt", "FILE", "BEFORE", "AFTER"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import pathlib
 import re
 import shutil
 import socket
@@ -14,7 +15,7 @@ import subprocess
 import sys
 
 import pytest
-from booted import SERVER_PACKAGES, make_wheels
+from booted import SERVER_PACKAGES, WEB_PACKAGES, make_wheels
 from processes import REPOSITORY
 from site_desk import SiteDesk, script
 
@@ -27,7 +28,7 @@ def make(*words, env=None):
                           env={**os.environ, **(env or {})})
 
 
-@pytest.mark.parametrize("role", ["site", "node", "harvest", "login", "reader"])
+@pytest.mark.parametrize("role", ["site", "node", "harvest", "login", "reader", "web"])
 def test_the_packages_of_a_role_are_those_of_pyproject_toml(role):
     """A sink that needs none has no extra there."""
     asked = ("import install, json, sys; "
@@ -37,7 +38,9 @@ def test_the_packages_of_a_role_are_those_of_pyproject_toml(role):
     assert (0, "") == (done.returncode, done.stderr)
     names = {re.match(r"[\w-]+", text)[0] for text in json.loads(done.stdout)}
     assert names == {"site": set(SERVER_PACKAGES), "node": set(SERVER_PACKAGES) - SINKS,
-                     "login": set(SERVER_PACKAGES) - SINKS}.get(role, set())
+                     "login": set(SERVER_PACKAGES) - SINKS,
+                     "web": {*set(SERVER_PACKAGES) - SINKS, *WEB_PACKAGES} - {"numpy", "rich"},
+                     }.get(role, set())
 
 
 # -- tools/setup ---------------------------------------------------------------------------------
@@ -65,7 +68,7 @@ def test_setup_prints_nothing_where_pip_only_warns(tmp_path):
     assert "-m pip install" in (tmp_path / "asked").read_text()
 
 
-@pytest.mark.parametrize("what", ["demo", "tests"])
+@pytest.mark.parametrize("what", ["demo", "demo-ldms", "tests"])
 def test_the_demo_brings_no_batch_system_and_no_database(tmp_path, what):
     """Their daemons would be there from the next boot on."""
     tools = tmp_path / "bin"
@@ -79,17 +82,19 @@ def test_the_demo_brings_no_batch_system_and_no_database(tmp_path, what):
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     script(venv / "bin/python", f"#!/bin/sh\necho python \"$@\" >>'{tmp_path}/asked'\n")
-    done = subprocess.run([REPOSITORY / "tools/setup", venv, *([what] if what == "demo" else [])],
+    done = subprocess.run([REPOSITORY / "tools/setup", venv, *([what] if what != "tests" else [])],
                           capture_output=True, text=True, cwd=REPOSITORY,
                           env={"PATH": str(tools)})
     assert (0, "") == (done.returncode, done.stderr)
     debian, pypi = (tmp_path / "asked").read_text().splitlines()
     packages = debian.partition("--no-install-recommends ")[2].split()
-    assert ["fuse3", "python3-venv"] == [one for one in packages if what == "demo" or one in (
-        "fuse3", "python3-venv")]
+    if what != "tests":
+        assert {"demo": ["fuse3", "python3-venv"],
+                "demo-ldms": ["python3-venv", "etcd-server"]}[what] == packages
     assert (what == "tests") == ("slurmctld" in packages) == ("mariadb-server" in packages)
-    assert pypi.endswith(" -e .[server,sim]" if what == "demo" else
-                         " -e .[server,sim,influxdb,mpi,prometheus,test]")
+    assert pypi.endswith(" -e .[" + {
+        "demo": "server,sim", "demo-ldms": "server,ldms",
+        "tests": "server,sim,charts,influxdb,ldms,mpi,prometheus,test,web"}[what] + "]")
 
 
 # -- images ----------------------------------------------------------------------------------------
@@ -129,6 +134,20 @@ def test_an_image_names_no_path_of_where_it_was_made(tmp_path, wheels):
     assert (0, "24711\n", "") == (done.returncode, done.stdout, done.stderr)
     done = make("uninstall", f"DESTDIR={image}", f"PREFIX={prefix}")
     assert [] == [path for path in image.rglob("*") if not path.is_dir()]
+
+
+def test_templates_are_installed_with_their_modules(tmp_path):
+    """In an image, and in a wheel, of which pyproject.toml says what is no Python."""
+    done = make("install-login", "PACKAGES=no", f"DESTDIR={tmp_path}")
+    assert (0, "") == (done.returncode, done.stderr)
+    wanted, there = (
+        {path.relative_to(top) for path in top.rglob("*")
+         if path.is_file() and path.suffix not in (".py", ".pyc")}
+        for top in (REPOSITORY / "iostats", tmp_path / "usr/local/lib/iostats/iostats"))
+    assert wanted == there and pathlib.Path("report/html/templates/page.html") in there
+    assert {"static", "templates"} == {path.parent.name for path in wanted}
+    assert '\npackage-data = {iostats = ["**/templates/*", "**/static/*"]}\n' in (
+        REPOSITORY / "pyproject.toml").read_text()
 
 
 def test_a_node_without_packages_measures_and_says_what_run_needs(tmp_path):

@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
 LIB, ETC = "/usr/local/lib/iostats", "/etc/iostats"
 SITE, HARVEST = "iostats-site.service", "iostats-harvest.service"
-COLLECTOR = "iostats-collector.service"
+COLLECTOR, LDMS = "iostats-collector.service", "iostats-ldms.service"
+WEB = "iostats-web.service"
 DELIVER, TIMER = "iostats-deliver.service", "iostats-deliver.timer"
 WAITING = "/var/lib/iostats/node"
 ALICE, BOB = 12341, 12347
@@ -202,7 +203,8 @@ def test_what_an_epilog_could_not_deliver_the_timer_does(node):
     node("systemctl", "start", SITE, status=0)
     node("systemctl", "start", DELIVER, status=0)
     assert AFTER["write_bytes"] - BEFORE["write_bytes"] == written(record(node, "4723"))
-    assert [] == [path.name for path in node.path(WAITING).iterdir()]
+    assert ["mgmt1.quiet"] == [path.name for path in node.path(WAITING).iterdir()], (
+        "what the node does by itself begins here")
 
 
 def test_users_without_munge_are_told_what_it_takes(node):
@@ -361,6 +363,35 @@ def test_the_collector_is_a_user_of_its_own_with_no_rights_and_answers(machine):
     assert 2 == done.status and "does not run as root" in done.err
 
 
+def test_ldms_is_a_user_of_its_own_and_waits_for_etcd(machine):
+    """No etcd answers here: it says so, changes nothing, and ends at once when it is asked to."""
+    said = machine.make("install-ldms")
+    assert "[etcd] endpoints and prefix" in said.out
+    assert f"systemctl enable --now {LDMS}" in said.out
+    machine.put(f"/etc/systemd/system/{LDMS}.d/site.conf",
+                "[Service]\nEnvironment=IOSTATS_ETCD_ENDPOINTS=http://127.0.0.1:9 "
+                "IOSTATS_ETCD_PREFIX=orion IOSTATS_LDMS_METRICS=127.0.0.1:9465\n")
+    machine("systemctl", "daemon-reload", status=0)
+    try:
+        machine("systemctl", "enable", "--now", LDMS, status=0)
+        machine.until(lambda: "LDMS' daemons are left as they are" in machine.journal(LDMS), LDMS)
+        assert "active" == machine.is_active(LDMS)
+        status = dict(line.split(None, 1) for line in machine(
+            "cat", f"/proc/{machine.property(LDMS, 'MainPID')}/status", status=0
+        ).out.splitlines() if len(line.split(None, 1)) == 2)
+        assert "0" not in status["Uid:"].split() and "0" * 16 == status["CapEff:"].strip()
+        page = machine("python3", "-c", "from urllib.request import urlopen; print(urlopen("
+                       "'http://127.0.0.1:9465/metrics').read().decode())", user=BOB, status=0).out
+        assert "iostats_ldms_etcd_up 0.0" in page and "iostats_ldms_groups_owned 0.0" in page
+        assert "Traceback" not in machine.journal(LDMS)
+        machine("systemctl", "stop", LDMS, status=0)
+        assert "success" == machine.property(LDMS, "Result")
+    finally:
+        machine("systemctl", "disable", "--now", LDMS)
+        machine("rm", "-r", f"/etc/systemd/system/{LDMS}.d", status=0)
+        machine("systemctl", "daemon-reload", status=0)
+
+
 def test_the_collector_of_the_site_asks_its_server_by_munge(site):
     """Its user is one of [site] readers."""
     site.make("install-collector")
@@ -386,6 +417,64 @@ def test_the_collector_of_the_site_asks_its_server_by_munge(site):
         site("systemctl", "disable", "--now", COLLECTOR)
         site("rm", "-r", f"/etc/systemd/system/{COLLECTOR}.d", status=0)
         site("systemctl", "daemon-reload", status=0)
+
+
+GET_JOBS = """import socket, sys
+one = socket.socket(socket.AF_UNIX)
+one.connect("/run/iostats-web/web.sock")
+one.sendall(b"GET /jobs?since=now-1day HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n")
+print(b"".join(iter(lambda: one.recv(65536), b"")).decode())"""
+
+
+ASK_ONDEMAND = """
+from passenger_wsgi import application
+def start(status, headers):
+    print(status)
+print(b"".join(application({"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/pun/sys/iostats",
+                            "PATH_INFO": "/jobs", "QUERY_STRING": "since=now-1day",
+                            "HTTP_X_REMOTE_USER": "root"}, start)).decode())"""
+
+
+def test_the_pages_are_a_user_of_their_own_and_ask_by_munge_for_who_looks(node):
+    """Each user of the host at the socket is who the kernel says; one of [site] readers asks."""
+    a_job(node, "4759")
+    record(node, "4759")
+    said = node.make("install-web")
+    assert f"systemctl enable --now {WEB}" in said.out and "in [site] readers" in said.out
+    assert "  useradd --system iostats-web, here" in said.out
+    node("useradd", "--system", "iostats-web", status=0)
+    assert "useradd" not in node.make("install-web").out
+    config = node.path(f"{ETC}/site.cfg")
+    text = config.read_text()
+    try:
+        config.write_text(text.replace("#auth = secret", "auth = munge secret"))
+        node("systemctl", "enable", "--now", WEB, status=0)
+        assert "active" == node.is_active(WEB), node.journal(WEB)
+        status = dict(line.split(None, 1) for line in node(
+            "cat", f"/proc/{node.property(WEB, 'MainPID')}/status", status=0
+        ).out.splitlines() if len(line.split(None, 1)) == 2)
+        assert "0" not in status["Uid:"].split() and "0" * 16 == status["CapEff:"].strip()
+        page = node("python3", "-c", GET_JOBS, user=ALICE, status=0).out
+        assert page.startswith("HTTP/1.1 503 ") and "may not ask for others" in node.journal(WEB)
+        config.write_text(config.read_text().replace("#readers = root",
+                                                     "readers = root iostats-web"))
+        node("systemctl", "stop", WEB, status=0)           # the name is known without it
+        node("systemctl", "restart", SITE, status=0)
+        node("systemctl", "start", WEB, status=0)
+        for user, sees in ((ALICE, True), (BOB, False)):
+            page = node("python3", "-c", GET_JOBS, user=user, status=0).out
+            assert page.startswith("HTTP/1.1 200 ") and sees == ("/job/4759" in page), page
+        assert "Traceback" not in node.journal(WEB)
+        for user, sees in ((ALICE, True), (BOB, False)):        # as Open OnDemand runs it
+            page = node("sh", "-c", f"cd {LIB}/ondemand && bin/python -c '{ASK_ONDEMAND}'",
+                        user=user, status=0).out
+            assert page.startswith("200 OK\n") and 'href="/pun/sys/iostats/now"' in page
+            assert sees == ("/pun/sys/iostats/job/4759" in page), page
+    finally:
+        config.write_text(text)
+        node("systemctl", "restart", SITE, status=0)
+        node("systemctl", "disable", "--now", WEB)
+        node("userdel", "iostats-web", status=0)
 
 
 def test_ordinary_users_get_roots_counters_by_the_reader(reader):
