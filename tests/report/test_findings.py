@@ -119,6 +119,16 @@ def test_requests_that_nothing_gathers_say_more_than_small_writes():
     assert ["small_writes"] == ids(direct(4999))
 
 
+def test_requests_that_nothing_gathers_where_fsync_does_the_waiting():
+    """5,000 writes of 4 KiB that return at once, and as many fsync() of 100 s; and 1 us less."""
+    def synced(us, rpcs=5000):
+        return both(llite(write_bytes=5000 * 4096, write_calls=5000, write=5000, write_us=41,
+                          fsync=5000, fsync_us=us), osc(write_bytes=5000 * 4096, write_rpcs=rpcs))
+    assert ("small_requests", "10,000 writes became 10,000 write requests of 4.0 KiB, 5.0 % of the "
+            "nodes' time in fsync()") == (only(synced(HALF_S)).id, only(synced(HALF_S)).number)
+    assert [[], []] == [ids(synced(HALF_S - 1)), ids(synced(HALF_S, rpcs=2499))]
+
+
 def test_directories_that_are_listed_are_no_requests_for_data():
     """5,000 of 8 KiB from the MDT, on each node."""
     values = llite(read_bytes=5000 * 65536, read_calls=5000, read=5000, read_us=HALF_S)
@@ -224,6 +234,19 @@ def test_time_in_lustre():
     assert ("time_in_lustre", "50 % of the nodes' time was spent in Lustre, 60 % of it in read "
             "and 20 % of it in close") == (one.id, one.number)
     assert [] == ids(spent(99_999_999))
+
+
+@pytest.mark.parametrize("call", ["fsync", "truncate", "setattr", "page_fault", "page_mkwrite"])
+def test_time_that_may_lie_in_another_call_counts_where_it_is_more(call):
+    """1,000 of 2,000 s in it, and 37 s in writes, which may be in it or not; never both."""
+    def spent(us, in_write_us):
+        return both(llite(write_bytes=GIB, write_calls=1024, write=1024, write_us=in_write_us,
+                          **{call: 41, f"{call}_us": us}))
+    assert f"50 % of the nodes' time was spent in Lustre, 100 % of it in {call}" == (
+        only(spent(500_000_000, 18_500_000)).number)
+    assert "50 % of the nodes' time was spent in Lustre, 100 % of it in write" == (
+        only(spent(499_000_000, 500_000_000)).number)
+    assert [] == ids(spent(499_999_999, 499_999_999))
 
 
 def test_what_takes_most_of_the_time_says_more_than_that_it_was_taken():

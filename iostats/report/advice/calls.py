@@ -27,6 +27,7 @@ from iostats.report.advice.rule import (
 )
 
 _MOST = 0.5
+_WORTH_NAMING = 0.1         # of the time in all calls
 _OFTEN = 0.1                # of the job's time between a close and the next open, on average
 
 TYPE_CHECKING = False
@@ -88,12 +89,15 @@ def _small_requests(known: KnownIO, limits: Limits, way: str) -> Optional[Held]:
             return None
         return Held(0.3, f"{text} came to the storage servers, {at_least(rate)}"
                     f"{rate_text(rate.low)} a second", evidence)
-    calls = known.of(f"{way}_calls")
-    if not (surely_at_least(ratio(rpcs, calls), 0.5) and limits.matters(known, way)):
+    calls, waits_in = known.of(f"{way}_calls"), way
+    # write() returns at once where fsync() does the waiting, and has it in it with O_SYNC.
+    if way == "write" and known.time_share("write").low < known.time_share("fsync").low:
+        waits_in = "fsync"
+    if not (surely_at_least(ratio(rpcs, calls), 0.5) and limits.matters(known, waits_in)):
         return None
-    return Held(weight_of(known, way),
-                f"{count_text(calls)} {way}s became {text[:-len(' on average')]}"
-                f"{of_time(known, way)}",
+    time = of_time(known, waits_in) + (" in fsync()" if waits_in == "fsync" else "")
+    return Held(weight_of(known, waits_in),
+                f"{count_text(calls)} {way}s became {text[:-len(' on average')]}{time}",
                 {**evidence, "calls": calls.low}, (f"small_{way}s",))
 
 
@@ -213,9 +217,10 @@ def time_in_lustre(known: KnownIO, limits: Limits) -> Optional[Held]:
     share = known.whole_time_share()
     if not (known.side == NODES and surely_at_least(share, limits["time_percent"] / 100)):
         return None
-    longest = [(name, seconds) for name, seconds in known.longest() if seconds][:2]
     whole = sum(seconds for _, seconds in known.longest())
-    most = " and ".join(f"{percent(seconds / whole)} of it in {name}" for name, seconds in longest)
+    first, *others = ((name, seconds / whole) for name, seconds in known.longest()[:2])
+    most = " and ".join(f"{percent(part)} of it in {name}" for name, part in (
+        first, *(other for other in others if other[1] >= _WORTH_NAMING)))
     return Held(min(1.0, share.low) * 0.5,
                 f"{share_text(share)} was spent in Lustre, {most}",
                 {"share": round(share.low, 3), "seconds": round(whole, 3)})

@@ -121,8 +121,7 @@ def looked_at(record: Mapping[str, Any], config: Any) -> str:
 
 def _sees(rule_id: str, known: KnownIO) -> bool:
     """Whether a side has the numbers of a rule."""
-    needs = {"flock": known.is_timed("flock"), "time_in_lustre": known.is_timed("read", "write",
-                                                                                 "open"),
+    needs = {"flock": known.is_timed("flock"), "time_in_lustre": bool(known.longest()),
              "polling": bool(known.series), "slow_servers": known.is_timed(
                  "read_rpcs", "write_rpcs"),
              "metadata_storm": bool(known.mdt_requests), "one_ost": len(known.ost_bytes) > 1,

@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 
 NODES, SERVERS, EXPORTS = "nodes", "servers", "exports"
 SHARED_IN_SHORT = "other jobs were on "         # a note of comment_reader begins so
-# Times that do not lie within those of another one: a creating open has its create in it, one that
-# truncates its truncate, a write() to a file with O_SYNC its fsync.
-_APART = ("read", "write", "open", "close", "getattr", "readdir", "mkdir", "unlink", "rmdir",
-          "rename", "link", "symlink", "statfs", "flock")
+# Times that do not lie within each other.  A creating open has its create in it.
+_APART = ("close", "getattr", "mkdir", "unlink", "rmdir", "rename", "link", "symlink", "statfs",
+          "flock", "seek")
+# These may have the others within them: a write() to a file with O_SYNC its fsync, an open with
+# O_TRUNC its truncate, and what copies to memory of a mapped file its page faults.
+_HOLDING = ("read", "write", "open", "readdir")
+_WITHIN = ("fsync", "truncate", "setattr", "page_fault", "page_mkwrite")
 
 
 class KnownIO:
@@ -116,14 +119,17 @@ class KnownIO:
         """How often a second, of all nodes together."""
         return ratio(self.of(metric), self.elapsed_s)
 
+    def longest(self) -> list[tuple[str, float]]:
+        """[(call, seconds at least)], the longest first; none of them lies within another."""
+        def timed(names: tuple[str, ...]) -> list[tuple[str, float]]:
+            return [(name, self.times_s[name].low) for name in names if name in self.times_s]
+        either = max((timed(_HOLDING), timed(_WITHIN)), key=lambda one: sum(
+            seconds for _, seconds in one))
+        return sorted([*timed(_APART), *either], key=lambda pair: (-pair[1], pair[0]))
+
     def whole_time_share(self) -> Interval:
         """Seconds in all calls together, by all nodes' seconds."""
-        return self.time_share(*_APART)
-
-    def longest(self) -> list[tuple[str, float]]:
-        """[(call, seconds at least)], the longest first."""
-        return sorted(((name, self.times_s[name].low) for name in _APART if name in self.times_s),
-                      key=lambda pair: (-pair[1], pair[0]))
+        return self.time_share(*(name for name, _ in self.longest()))
 
     def moved_bytes(self) -> Interval:
         """Read and written, by programs where that is known, or else over the network."""
