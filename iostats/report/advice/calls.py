@@ -14,7 +14,6 @@ from iostats.report.advice.interval import (
     surely_at_least,
     surely_at_most,
 )
-from iostats.report.advice.known import NODES
 from iostats.report.advice.rule import (
     Held,
     at_least,
@@ -25,6 +24,7 @@ from iostats.report.advice.rule import (
     share_text,
     weight_of,
 )
+from iostats.report.job_summary import NODES
 
 _MOST = 0.5
 _WORTH_NAMING = 0.1         # of the time in all calls

@@ -9,9 +9,10 @@ from math import inf
 
 from iostats.base.errors import ConfigError
 from iostats.report.advice.finding import Finding
-from iostats.report.advice.known import NODES, is_shared, sides_of
+from iostats.report.advice.known import is_shared, sides_of
 from iostats.report.advice.rule import Limits
 from iostats.report.advice.rules import OF_FILE_SYSTEMS, OF_JOBS, RULES
+from iostats.report.job_summary import NODES
 from iostats.totals.record import Record
 
 TYPE_CHECKING = False

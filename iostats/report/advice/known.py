@@ -16,6 +16,7 @@ from iostats.lustre.metrics import is_operation
 from iostats.report.advice.interval import UNKNOWN, Interval, added_up, exactly, ratio
 from iostats.report.advice.noise_floor import NoiseFloor
 from iostats.report.accounting_comment import OTHERS
+from iostats.report.job_summary import EXPORTS, NODES, SERVERS
 from iostats.totals.bounds import numbers_too_low
 
 TYPE_CHECKING = False
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         ServersFileSystem,
     )
 
-NODES, SERVERS, EXPORTS = "nodes", "servers", "exports"
 SHARED_IN_SHORT = "other jobs were on "         # a note of comment_reader begins so
 # Times that do not lie within each other.  A creating open has its create in it.
 _APART = ("close", "getattr", "mkdir", "unlink", "rmdir", "rename", "link", "symlink", "statfs",

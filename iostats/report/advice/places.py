@@ -15,7 +15,6 @@ from iostats.report.advice.interval import (
     share_of,
     surely_at_least,
 )
-from iostats.report.advice.known import NODES
 from iostats.report.advice.rule import (
     Held,
     at_least,
@@ -25,6 +24,7 @@ from iostats.report.advice.rule import (
     rate_text,
     weight_of,
 )
+from iostats.report.job_summary import NODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
