@@ -301,6 +301,39 @@ def test_without_time_lines_it_is_said_that_nothing_can_be_told():
         "time lines of this job"))]
 
 
+def known_in(places, counts=STEADY):
+    """A line of which nothing is known but in these places."""
+    return [count if place in places else None for place, count in enumerate(counts)]
+
+
+@pytest.mark.parametrize("places, told", [
+    (range(32), []),
+    (range(31), [("unknown", "It cannot be told: whether a target was busy is known for 78 % of "
+                  "its time only")]),
+], ids=["four fifths", "less"])
+def test_nothing_stands_out_only_where_most_of_the_time_is_known(places, told):
+    own = writes(known_in(places), [4100] * 40)
+    assert told == named(causes_of(record(), history(own), [], CONFIG))
+
+
+def test_time_lines_of_the_end_of_a_long_job_say_little_of_it():
+    """Its last 20 minutes of 100 hours, 0.3 %; none of them is marked as not known."""
+    of_days = {**JOB, "started": BEGAN - 358_800, "elapsed_s": 360_000.0}
+    [cause] = causes_of(record(230_000.0, job=of_days), QUIET, [], CONFIG)
+    assert named([cause]) == [("unknown", "It cannot be told: whether a target was busy is known "
+                               "for 0.3 % of its time only")]
+
+
+def test_of_a_time_that_is_half_known_it_is_said():
+    """Every other sweep is missing: 8 of 20 intervals, and half of what it has cost."""
+    every_other = range(0, 40, 2)
+    own = writes(known_in(every_other), SLOW_THEN)
+    neighbour = writes(known_in(every_other, when_loaded(64512, 0)), [37_000] * 40)
+    [cause] = causes_of(record(), history(own, [("4733", "bob", neighbour)]), [], CONFIG)
+    assert cause.kind == "busy_target" and cause.about["known"] == 0.5
+    assert cause.weight == pytest.approx(0.1041 / 2, abs=0.0001)
+
+
 @pytest.mark.parametrize("own, reason", [
     (line(writes=STEADY, requests=STEADY), "this release of Lustre does not time requests (up to "
      "2.13)"),

@@ -2,7 +2,7 @@
 Hundreds of random histories with a cause that was planted, and hundreds without one.
 
 The histories come from a queueing model (tests/queueing_world.py) that knows nothing of the rule.
-IOSTATS_WHY_SEEDS="1000 1100" looks at 100 others of each kind, for docs/why.md.
+IOSTATS_WHY_SEEDS="20000 20250" looks at 250 others of each kind, for docs/why.md.
 """
 from __future__ import annotations
 

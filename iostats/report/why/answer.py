@@ -14,7 +14,7 @@ from iostats.report.screen import HEADING, MARK, painted
 from iostats.report.why import words
 from iostats.report.why.cause import FAULT, NOT_IN_LUSTRE, UNKNOWN
 from iostats.report.why.causes import causes_of
-from iostats.report.why.known_from import known_of
+from iostats.report.why.known_from import MOSTLY, known_of
 from iostats.report.why.like_runs import FEWEST, like_runs
 from iostats.report.why.time_in_lustre import time_in_lustre
 
@@ -89,9 +89,8 @@ def lines(answer: WhyAnswer, screen: Screen, labels: dict[str, str], units: str)
     found = [painted(screen, HEADING, line) for line in wrapped(one_line(_head(answer)), width)]
     found += wrapped(one_line(_where(answer, labels)), width)
     if not answer.causes:
-        found += ["", *wrapped("Nothing stands out: its targets were as fast as usual while it ran,"
-                               " nothing broke, and no finding is about how it does its I/O.",
-                               width)]
+        found += ["", *wrapped("Nothing stands out: no other job slowed it down, no fault stopped"
+                               " it, and no finding is about how it does its I/O.", width)]
     for number, cause in enumerate(answer.causes, 1):
         found.append("")
         found += _cause(number, cause, answer, screen, width)
@@ -172,7 +171,9 @@ def _weight_text(cause: Cause) -> str:
     if cause.kind == NOT_IN_LUSTRE:
         return f"at least {words.percent(cause.weight)} of its time was elsewhere"
     most = "" if cause.kind == FAULT and cause.about.get("sure") == "likely" else "up to "
-    return f"it cost {most}{words.percent(cause.weight)} of its time"
+    known = cause.about.get("known", 1.0)
+    return f"it cost {most}{words.percent(cause.weight)} of its time" + (
+        f", of which {words.percent(known)} is known" if known < MOSTLY else "")
 
 
 def _drawn(series: dict[str, Any], period: tuple[float | None, float | None], screen: Screen,

@@ -66,7 +66,8 @@ def causes_of(record: Record, history: JobHistory | None, like: Sequence[Record]
                             if one.id not in _NOT_OWN], time, found, others, config)
     found.sort(key=lambda one: (-one.weight, KINDS.index(one.kind)))
     if not found:
-        found = _unknown(why_unknown(record, history, time, known), others)
+        found = _unknown(why_unknown(record, history, time, known, _elapsed(record, history)),
+                         others)
     return found
 
 

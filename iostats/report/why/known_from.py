@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from iostats.report.why.words import percent
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from iostats.load.time_lines import JobHistory
+    from iostats.load.time_lines import JobHistory, Line
     from iostats.report.why.time_in_lustre import TimeInLustre
     from iostats.totals.record import Record
 
@@ -24,6 +26,7 @@ NODES, WATCH, HARVEST, EXPORTS, EVENTS = (
     "events")
 _OF_HISTORY = {"harvest": HARVEST, "exports": EXPORTS, "events": EVENTS, "watch": WATCH}
 _NOT_SAID = "the site's server has nothing of it"
+MOSTLY = 0.8                        # of the job's time: as much as is to be known of it
 
 
 def known_of(record: Record, history: JobHistory | None, time: TimeInLustre) -> KnownFrom:
@@ -51,7 +54,7 @@ def known_of(record: Record, history: JobHistory | None, time: TimeInLustre) -> 
 
 
 def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
-                known_targets: int) -> list[str]:
+                known_targets: int, elapsed_s: float | None) -> list[str]:
     """[reason] why nothing can be told of how the job's time went; [] where it could be."""
     found = []
     if time.why_not:
@@ -63,6 +66,11 @@ def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
         found.append(f"whether a target was busy is not known: {why}")
     elif not known_targets:
         found.append("whether a target was busy is not known: " + _why_no_target(history))
+    else:
+        known = _known_part(history, elapsed_s)
+        if known < MOSTLY:
+            found.append(f"whether a target was busy is known for {percent(known)} of its time "
+                         f"only")
     if record.events is None:
         found.append("whether something broke is not known: nothing has looked for events")
     return found
@@ -75,3 +83,17 @@ def _why_no_target(history: JobHistory) -> str:
     if not any(sum(value or 0 for value in line.amounts.get("timed", ())) for line in lines):
         return "this release of Lustre does not time requests (up to 2.13)"
     return "too few sweeps have seen it at work"
+
+
+def _known_part(history: JobHistory, elapsed_s: float | None) -> float:
+    """The part of the job's time of which it is known what it did."""
+    lines = [one.job for one in (*history.file_systems, *history.targets) if one.job is not None]
+    known_s = max((line.every_s * _known_intervals(line) for line in lines), default=0.0)
+    return min(1.0, known_s / elapsed_s) if elapsed_s else 1.0
+
+
+def _known_intervals(line: Line) -> float:
+    amounts: list[float | None] = line.amounts.get("requests") or next(
+        iter(line.amounts.values()), [])
+    shares: list[float] = line.known or [1.0] * len(amounts)
+    return sum(share for amount, share in zip(amounts, shares) if amount is not None)

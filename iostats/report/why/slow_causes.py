@@ -44,8 +44,8 @@ def causes_of_slow(slow: Sequence[SlowTarget], time: TimeInLustre, elapsed_s: fl
         key = (history.file_system, is_mdt(history.target), one.is_others,
                one.jobs[0][0].job if one.jobs else None)
         groups.setdefault(key, []).append(one)
-    found = [_cause(group, _weight(group, time, elapsed_s, node_seconds), like, config)
-             for group in groups.values()]
+    found = [_cause(group, _weight(group, time, elapsed_s, node_seconds),
+                    _known_part(group[0], elapsed_s), like, config) for group in groups.values()]
     return [one for one in found if one.weight >= SMALLEST]
 
 
@@ -81,7 +81,14 @@ def _longest_s(group: Sequence[SlowTarget]) -> float:
     return sum(found.values())
 
 
-def _cause(group: list[SlowTarget], weight: float, like: LikeRuns, config: Any) -> Cause:
+def _known_part(one: SlowTarget, elapsed_s: float | None) -> float:
+    """Of the job's time, the part of which its load on the target is known."""
+    known_s = one.loads.axis.every_s * sum(own is not None for own in one.loads.own)
+    return min(1.0, known_s / elapsed_s) if elapsed_s else 1.0
+
+
+def _cause(group: list[SlowTarget], weight: float, known: float, like: LikeRuns,
+           config: Any) -> Cause:
     first = group[0]
     history, axis = first.loads.history, first.loads.axis
     label = config.labels.get(history.file_system, history.file_system)
@@ -115,8 +122,8 @@ def _cause(group: list[SlowTarget], weight: float, like: LikeRuns, config: Any) 
             if like.factor >= AS_USUAL else
             "calls took no longer than in its other runs: it may be as it always is")
     about = {"sure": sure, "file_system": history.file_system, "target": names[0],
-             "targets": names, "factor": first.factor, "usual_us": usual_us, "began": began,
-             "ended": ended, "job": first.jobs[0][0].job if first.jobs else "",
+             "targets": names, "known": known, "factor": first.factor, "usual_us": usual_us,
+             "began": began, "ended": ended, "job": first.jobs[0][0].job if first.jobs else "",
              "user": first.jobs[0][0].user if first.jobs else "",
              "jobs": [{"job": other.job, "user": other.user, "part": part}
                       for other, part in first.jobs],
