@@ -102,7 +102,7 @@ def test_while_a_cluster_is_away_its_messages_wait(alkindi, xe, vu):
     alkindi.clients("oss2", "gdata", {OURS: MORE})
     alkindi.clients("oss1", "gdata", {OURS: LESS, ALSO: SOME})
     vu.until_lows({THEIRS: list(MORE)})
-    assert alkindi.waiting(xe) >= 3
+    until(lambda: alkindi.waiting(xe) >= 3, what="what each sweep had")
     xe.site()
     xe.until_lows({OURS: added(SOME, MORE, LESS), ALSO: list(SOME)})
     until(lambda: alkindi.waiting(xe) == 0, what="all sent")
