@@ -54,8 +54,12 @@ def test_what_pip_says_is_shown_only_when_it_fails(status):
         done.returncode, done.stdout, done.stderr)
 
 
-def test_setup_prints_nothing_where_pip_only_warns(tmp_path):
+def test_setup_prints_nothing_where_pip_and_npm_only_warn(tmp_path):
     """Nor does it say which packages it takes from where."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    script(tools / "npm", "#!/bin/sh\necho 'npm warn Unknown user config' >&2\n"
+                          f"echo npm \"$@\" >>'{tmp_path}/asked'\n")
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     python = venv / "bin" / "python"
@@ -63,9 +67,11 @@ def test_setup_prints_nothing_where_pip_only_warns(tmp_path):
                       f"echo \"$@\" >>'{tmp_path}/asked'\n")
     python.chmod(0o755)
     done = subprocess.run([REPOSITORY / "tools/setup", venv], capture_output=True, text=True,
-                          cwd=REPOSITORY, env={**os.environ, "CI": "", "PYTHON": sys.executable})
+                          cwd=REPOSITORY, env={**os.environ, "CI": "", "PYTHON": sys.executable,
+                                               "PATH": f"{tools}:{os.environ['PATH']}"})
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
-    assert "-m pip install" in (tmp_path / "asked").read_text()
+    pip, npm = (tmp_path / "asked").read_text().splitlines()
+    assert "-m pip install" in pip and npm.startswith("npm ci ")
 
 
 @pytest.mark.parametrize("what", ["demo", "demo-ldms", "tests"])
