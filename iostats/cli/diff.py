@@ -110,17 +110,29 @@ def _side(text: str, name: str, config: site.Config,
         raise DiffUnreadable(f"{text}: no part {phase!r:.80}; "
                              + (f"there are: {', '.join(map(str, parts[:20]))}" if parts else
                                 "it has no parts (see `iostats mark`)")) from None
-    return found, _findings(form, config) if phase is None else None
+    if phase is not None:
+        return found, None
+    findings, notes = _advised(form, config)
+    return found._replace(facts={**found.facts, "notes": notes}), findings
 
 
-def _findings(form: Mapping[str, Any], config: site.Config) -> list[Finding] | None:
-    """What the report would advise; None where the record is not of this release's form."""
+def _advised(form: Mapping[str, Any],
+             config: site.Config) -> tuple[list[Finding] | None, list[str]]:
+    """
+    (what the report would advise, its notes on the nodes' own I/O); (None, []) where the record is
+    not of this release's form.
+    """
+    from iostats.report.advice import noise_floor
     from iostats.report.advice.findings import findings_of
     from iostats.totals.record import Record
     try:
-        return findings_of(Record.of(form), config)
+        record = Record.of(form)
+        return findings_of(record, config), [
+            f"{config.labels.get(fs.name, fs.name)}: {note}" for fs in record.file_systems
+            for note in noise_floor.notes(fs, record.coverage.reported,
+                                          config["advice.noise_percent"], config["report.units"])]
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
-        return None
+        return None, []
 
 
 def _record_of(text: str, config: site.Config,

@@ -62,6 +62,22 @@ def test_the_example_of_the_page_is_what_is_printed(files, capsys):
         line for line in shown if not line.startswith("Finding")]
 
 
+def test_what_may_be_the_nodes_own_is_told_of_each(files, capsys):
+    """600 of 1,236 opens of the one; the other's nodes do not know."""
+    path = files / "before.json"
+    found = json.loads(path.read_text())
+    found["file_systems"][0]["idle"] = {"nodes": 2, "seconds": 20_000.0, "expected": {"open": 600}}
+    path.write_text(json.dumps(found))
+    note = ("scratch: about 600 of 1,236 open may be the nodes' own (daemons, health checks: "
+            "measured while no job ran, on 2 of 2 nodes)")
+    assert 0 == run("before.json", "after.json")
+    assert [f"note: before.json: {note}"] == [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("note:")]
+    assert 0 == run("--json", "before.json", "after.json")
+    told = json.loads(capsys.readouterr().out)
+    assert [[note], []] == [told[side]["notes"] for side in ("a", "b")]
+
+
 def test_the_screen_of_the_page_is_the_one_that_is_kept():
     screen = (SCREENS / "one_node_80.txt").read_text()
     screen = screen[screen.index("Transfers "):]

@@ -72,6 +72,7 @@ def as_text(found: JobComparison, units: str, screen: Screen, show_all: bool = F
     parts += [f"note: {_short(one)}: other jobs were on {one.facts['shared_nodes']} of its nodes: "
               f"the numbers are the nodes', not this job's alone"
               for one in (a, b) if one.facts["shared_nodes"]]
+    parts += [f"note: {_short(one)}: {note}" for one in (a, b) for note in one.facts["notes"]]
     parts += [f"note: {_short(one)}: its record is the short form from the accounting, which has "
               f"fewer numbers" for one in (a, b) if one.facts["short"]]
     parts += [f"note: {_short(one)}: not compared, as this release of iostats does not know it: "

@@ -50,7 +50,8 @@ What is known of a job, or of a part of one.
 Attributes:
     name: what it is called in the comparison: 4711, 4711:solve, record.json.
     facts: {"job", "phase", "user", "nodes", "reported", "elapsed_s"}, None where not known;
-        "shared_nodes", those on which other jobs were; "short", as of the record.
+        "shared_nodes", those on which other jobs were; "short", as of the record; "notes": of
+        the report, on the nodes' own I/O.
     numbers: {(file system, or "" for the whole job; metric): Bounds}.
     absent: {(file system, first word of the metric): Bounds} of what has no number: an operation
         ("calls") that has not happened, an MDT ("requests") that was not asked.
@@ -113,7 +114,8 @@ def numbers_of(form: Mapping[str, Any], name: str, phase: str | None = None,
     return JobNumbers(
         name, {"job": _text(job, "id"), "phase": phase, "user": _text(job, "user"),
                "nodes": expected, "reported": reported, "elapsed_s": elapsed_s,
-               "shared_nodes": len(_part(coverage, "shared")), "short": is_short},
+               "shared_nodes": len(_part(coverage, "shared")), "short": is_short,
+               "notes": []},
         numbers, absent, unknown, _not_known(form),
         node_s / 3600 if node_s and is_whole else None,
         {one: one_line((labels or {}).get(one) or _text(fs, "label") or one)
