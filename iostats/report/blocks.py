@@ -136,7 +136,7 @@ def _wanted(block: Block) -> int:
 def _lines(block: Block, width: int, screen: Screen, is_last: bool) -> list[str]:
     """The lines of a block, each of them `width` wide unless it is the last of its shelf."""
     block, widths = _fitted(block, width)
-    if sum(widths) + _GAP * (len(widths) - 1) > width:      # a terminal for ants
+    if sum(widths) + _GAP * (len(widths) - 1) > width:      # too narrow for its numbers
         block = block._replace(kinds=[TEXT] * len(block.kinds), rows=[
             [cell if isinstance(cell, str) else "" for cell in row] for row in block.rows])
         each = max(1, (width - _GAP * (len(widths) - 1)) // len(widths))

@@ -128,8 +128,7 @@ def _sees(rule_id: str, known: KnownIO) -> bool:
              "metadata_storm": bool(known.mdt_requests), "one_ost": len(known.ost_bytes) > 1,
              "one_node": bool(known.busiest) and (known.nodes or 0) > 1,
              "random_reads": bool(known.ost_read_bytes) and known.side == NODES,
-             "small_requests": bool(known.network),
-             "data_lost": False}
+             "small_requests": bool(known.network)}
     return needs.get(rule_id, known.absent.high < inf or known.side == NODES)
 
 

@@ -111,7 +111,6 @@ class KnownIO:
 
     def time_share(self, *metrics: str) -> Interval:
         """Seconds in these by all nodes' seconds; above 1 where threads waited side by side."""
-        # Of metrics that lie within each other the longest is all that is sure.
         times = [self.times_s[metric] for metric in metrics if metric in self.times_s]
         return ratio(added_up(times), self.node_s) if times else UNKNOWN
 

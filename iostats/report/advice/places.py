@@ -97,7 +97,7 @@ def metadata_storm(known: KnownIO, limits: Limits) -> Optional[Held]:
     elif peak >= limits["metadata_storm_node_per_second"] and (
             known.mdt_requests[peak_target].low >= limits["from_operations"]):
         target, text = peak_target, (f"{node} asked {peak_target} {rate_text(peak)} times a second "
-                                     f"all the time")
+                                     f"on average")
     else:
         return None
     return Held(max(0.3, weight_of(known, "open", "close", "getattr", "unlink")),

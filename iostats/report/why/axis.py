@@ -78,7 +78,7 @@ def on_axis(line: Line | None, metric: str, axis: CommonAxis) -> Amounts:
     return [total / part if part >= _COVERED else None for total, part in zip(sums, known)]
 
 
-def middle(values: Iterable[float], part: float = 0.5) -> float:
-    """The value below which `part` of them lie; 0 of none."""
+def middle(values: Iterable[float]) -> float:
+    """The value below which half of them lie; 0 of none."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
+    return ordered[len(ordered) // 2] if ordered else 0.0
