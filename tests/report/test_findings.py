@@ -129,6 +129,16 @@ def test_requests_that_nothing_gathers_where_fsync_does_the_waiting():
     assert [[], []] == [ids(synced(HALF_S - 1)), ids(synced(HALF_S, rpcs=2499))]
 
 
+def test_one_request_for_each_small_file_is_no_fault_of_what_gathers_them():
+    """5,000 files of 8 KiB on each node, read at once; and of half as many opens less one."""
+    def files(opens):
+        return both(llite(read_bytes=5000 * 8192, read_calls=5000, read=5000, read_us=HALF_S,
+                          open=opens, open_us=41), osc(read_bytes=5000 * 8192, read_rpcs=5000))
+    assert [["small_reads"], ["small_requests"]] == [ids(files(2500)), ids(files(2499))]
+    assert "Nothing gathers them on the node (O_DIRECT, or reads all over a file)." == (
+        only(files(2499)).meaning)
+
+
 def test_directories_that_are_listed_are_no_requests_for_data():
     """5,000 of 8 KiB from the MDT, on each node."""
     values = llite(read_bytes=5000 * 65536, read_calls=5000, read=5000, read_us=HALF_S)

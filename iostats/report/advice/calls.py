@@ -27,6 +27,7 @@ from iostats.report.advice.rule import (
 from iostats.report.job_summary import NODES
 
 _MOST = 0.5
+_OF_A_FILE = 2              # calls, or requests, for each open: it is the files that are small
 _WORTH_NAMING = 0.1         # of the time in all calls
 _OFTEN = 0.1                # of the job's time between a close and the next open, on average
 
@@ -62,6 +63,10 @@ def _small_calls(known: KnownIO, limits: Limits, way: str, most: int) -> Optiona
                  "seconds": known.times_s[way].low if known.is_timed(way) else None})
 
 
+_OF_SMALL_READS = ("Nothing gathers them on the node (O_DIRECT, or reads all over a file).",
+                   "Read 1 MiB or more at a time, in the file's order.")
+
+
 def small_requests(known: KnownIO, limits: Limits) -> Optional[Held]:
     """Bulk requests as small, and nearly as many, as the calls: nothing gathers them."""
     found = [held for held in (_small_requests(known, limits, way) for way in ("write", "read"))
@@ -78,6 +83,8 @@ def _small_requests(known: KnownIO, limits: Limits, way: str) -> Optional[Held]:
     # Whole pages of which little was asked for: reads here and there; see random_reads.
     if way == "read" and known.side == NODES and surely_at_least(
             ratio(moved, known.of("read_bytes")), limits["random_reads_times"]):
+        return None
+    if known.side == NODES and surely_at_most(rpcs, _OF_A_FILE * known.of("open").low):
         return None
     size = bytes_text(round(mean.high), limits.units)
     up_to = "" if mean.low == mean.high else "up to "
@@ -98,7 +105,8 @@ def _small_requests(known: KnownIO, limits: Limits, way: str) -> Optional[Held]:
     time = of_time(known, waits_in) + (" in fsync()" if waits_in == "fsync" else "")
     return Held(weight_of(known, waits_in),
                 f"{count_text(calls)} {way}s became {text[:-len(' on average')]}{time}",
-                {**evidence, "calls": calls.low}, (f"small_{way}s",))
+                {**evidence, "calls": calls.low}, (f"small_{way}s",), *_OF_SMALL_READS * (
+                    way == "read"))
 
 
 # -- opens and other metadata ----------------------------------------------------------------------
@@ -142,7 +150,7 @@ def _covered(known: KnownIO) -> tuple[str, ...]:
     """Small reads and writes of which there are hardly more than opens: the files are small."""
     opens = known.of("open").low
     return tuple(f"small_{way}s" for way in ("read", "write")
-                 if known.of(f"{way}_calls").high <= 2 * opens)
+                 if known.of(f"{way}_calls").high <= _OF_A_FILE * opens)
 
 
 def _are_the_storm(known: KnownIO, requests: float) -> tuple[str, ...]:
