@@ -87,8 +87,9 @@ def test_nothing_stands_out():
     assert found[:3] == [
         "Job 4711 (solve, alice): 00:20:00 on 2 nodes, from 12:00 to 12:20",
         "In Lustre: 38 % of its nodes' time; 98 % of it in write (56.2 ms each).", ""]
-    assert ("Nothing stands out: no other job slowed it down, no fault stopped it, and no finding "
-            "is about how it does its I/O.") in " ".join(" ".join(found).split())
+    assert ("Nothing stands out: no other job is seen to have slowed it down, no fault to have "
+            "stopped it, and no finding is about how it does its I/O. Known from") in (
+        " ".join(" ".join(found).split()))
 
 
 def test_what_is_known_from_where():
@@ -96,6 +97,7 @@ def test_what_is_known_from_where():
     assert found.endswith(
         "Known from: its nodes (prolog and epilog), events. Not: watch, because it did not run; "
         "storage servers over time (harvest), because no answer in 30 s.")
+    assert "It cannot be told: whether a target was busy is not known: no answer in 30 s" in found
 
 
 def test_names_that_others_have_chosen_are_harmless():

@@ -131,7 +131,7 @@ def test_when_a_job_ran_is_known_from_its_nodes_or_else_from_others():
 def test_what_a_job_is_known_from():
     alone = at_servers(23.0).replaced(events=None)
     known = known_of(alone, history(writes(STEADY, [4100] * 40), has=["harvest", "watch"],
-                                    why_not={"exports": "by node alone"}), time_in_lustre(alone))
+                                    why_not={"exports": "by node alone"}))
     assert ["watch", "storage servers over time (harvest)"] == known.there
     assert [("its nodes (prolog and epilog)", "no node has reported"),
             ("exports", "by node alone"), ("events", "nothing has looked for any")] == known.missing

@@ -34,6 +34,8 @@ _NARROWEST, _WIDEST = 50, 100       # columns; longer lines are hard to read
 _BARS = 48
 _CHANGED = 1.3                      # times: what is said of other runs
 _MOST_COMPARED = 4
+_NOTHING = ("Nothing stands out: no other job is seen to have slowed it down, no fault to have "
+            "stopped it, and no finding is about how it does its I/O.")
 _SIGN = {"sure": "Surely", "likely": "Likely", "possible": "Perhaps"}
 
 WhyAnswer = namedtuple("WhyAnswer", "record causes time like known period")
@@ -49,16 +51,11 @@ def answer_of(record: Record, history: JobHistory | None, like: Sequence[Record]
               why_no_history: str = "") -> WhyAnswer:
     """The WhyAnswer of a record; `why_no_history`: why the site's server has not answered."""
     time = time_in_lustre(record)
-    known = known_of(record, history, time)
-    if why_no_history:
-        known = known._replace(missing=[(source, why_no_history if history is None
-                                         and source.startswith("storage") else why)
-                                        for source, why in known.missing])
     job = record.job
     period = (job.started, job.ended) if job.started is not None else (
         (history.began, history.ended) if history else (None, None))
-    return WhyAnswer(record, causes_of(record, history, like, config), time,
-                     like_runs(record, like), known, period)
+    return WhyAnswer(record, causes_of(record, history, like, config, why_no_history), time,
+                     like_runs(record, like), known_of(record, history, why_no_history), period)
 
 
 def as_form(answer: WhyAnswer) -> dict[str, Any]:
@@ -89,8 +86,7 @@ def lines(answer: WhyAnswer, screen: Screen, labels: dict[str, str], units: str)
     found = [painted(screen, HEADING, line) for line in wrapped(one_line(_head(answer)), width)]
     found += wrapped(one_line(_where(answer, labels)), width)
     if not answer.causes:
-        found += ["", *wrapped("Nothing stands out: no other job slowed it down, no fault stopped"
-                               " it, and no finding is about how it does its I/O.", width)]
+        found += ["", *wrapped(_NOTHING, width)]
     for number, cause in enumerate(answer.causes, 1):
         found.append("")
         found += _cause(number, cause, answer, screen, width)
@@ -137,7 +133,7 @@ def _where(answer: WhyAnswer, labels: dict[str, str]) -> str:
     low = "" if time.is_whole else ">= "
     text = f"In Lustre: {low}{words.percent(time.share)} of its nodes' time"
     if time.share > 1:
-        text += ", since threads that wait at the same time count each"
+        text += ", since threads that wait at the same time count each, and a call in another too"
     whole = sum(seconds for _, seconds in time.by_operation.values())
     most = sorted(time.by_operation.items(), key=lambda one: (-one[1][1], one[0]))
     several = len({name for name, _ in time.by_operation}) > 1

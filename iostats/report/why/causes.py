@@ -46,13 +46,13 @@ _NOT_OWN = frozenset(("data_lost", "faults", "slow_servers", "time_in_lustre", "
 
 
 def causes_of(record: Record, history: JobHistory | None, like: Sequence[Record],
-              config: Any) -> list[Cause]:
+              config: Any, why_no_history: str = "") -> list[Cause]:
     """
     [Cause] of where a job's time went, the one that explains most first; [] where all that is
     needed to tell is known, and nothing stands out.
 
     `history`: of the job and its targets; None where there is none.  `like`: records of other runs
-    of the same name and user.
+    of the same name and user.  `why_no_history`: why there is none, where that is known.
     """
     time, others = time_in_lustre(record), like_runs(record, like)
     faults = [one for one in faults_of(record, history, time) if one.part >= SMALLEST]
@@ -66,8 +66,8 @@ def causes_of(record: Record, history: JobHistory | None, like: Sequence[Record]
                             if one.id not in _NOT_OWN], time, found, others, config)
     found.sort(key=lambda one: (-one.weight, KINDS.index(one.kind)))
     if not found:
-        found = _unknown(why_unknown(record, history, time, known, _elapsed(record, history)),
-                         others)
+        found = _unknown(why_unknown(record, history, time, known, _elapsed(record, history),
+                                     why_no_history), others)
     return found
 
 
@@ -157,7 +157,8 @@ def _unknown(reasons: list[str], like: LikeRuns) -> list[Cause]:
     if slower:
         text = (f"Its calls took {words.times(like.factor)} as long as in its other runs; it "
                 f"cannot be told why")
-        reasons = reasons or ["no target was slow for a reason that is known, and nothing broke"]
+        reasons = reasons or ["no target was slow for a reason that is known, and no fault "
+                              "stopped it"]
     else:
         text = f"It cannot be told: {reasons[0]}"
         reasons = reasons[1:]

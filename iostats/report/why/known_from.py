@@ -26,11 +26,12 @@ NODES, WATCH, HARVEST, EXPORTS, EVENTS = (
     "events")
 _OF_HISTORY = {"harvest": HARVEST, "exports": EXPORTS, "events": EVENTS, "watch": WATCH}
 _NOT_SAID = "the site's server has nothing of it"
+_NO_LINES = "the site's server keeps no time lines of this job"
 MOSTLY = 0.8                        # of the job's time: as much as is to be known of it
 
 
-def known_of(record: Record, history: JobHistory | None, time: TimeInLustre) -> KnownFrom:
-    """Where a job is known from."""
+def known_of(record: Record, history: JobHistory | None, why_no_history: str = "") -> KnownFrom:
+    """Where a job is known from; `why_no_history`: as of causes_of."""
     there, missing = [], []
     if record.coverage.reported:
         there.append(NODES)
@@ -41,7 +42,7 @@ def known_of(record: Record, history: JobHistory | None, time: TimeInLustre) -> 
     else:
         missing.append((WATCH, "it did not run"))
     if history is None:
-        missing.append((HARVEST, "the site's server keeps no time lines of this job"))
+        missing.append((HARVEST, why_no_history or _NO_LINES))
     else:
         for name in ("harvest", "exports"):
             (there.append(_OF_HISTORY[name]) if name in history.has else missing.append(
@@ -54,15 +55,14 @@ def known_of(record: Record, history: JobHistory | None, time: TimeInLustre) -> 
 
 
 def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
-                known_targets: int, elapsed_s: float | None) -> list[str]:
+                known_targets: int, elapsed_s: float | None, why_no_history: str) -> list[str]:
     """[reason] why nothing can be told of how the job's time went; [] where it could be."""
     found = []
     if time.why_not:
         found.append(f"how much of its time was in Lustre is not known for certain: {time.why_not}"
                      )
     if history is None or "harvest" not in history.has:
-        why = (history.why_not.get("harvest") if history else None) or (
-            "the site's server keeps no time lines of this job")
+        why = (history.why_not.get("harvest") if history else why_no_history) or _NO_LINES
         found.append(f"whether a target was busy is not known: {why}")
     elif not known_targets:
         found.append("whether a target was busy is not known: " + _why_no_target(history))
