@@ -324,6 +324,32 @@ def test_time_lines_of_the_end_of_a_long_job_say_little_of_it():
                                "for 0.3 % of its time only")]
 
 
+def test_a_file_system_without_time_lines_may_be_what_was_slow():
+    """700 of its 923 s in Lustre were on home; and 184 of 923, which is less than a fifth."""
+    def on_home(seconds):
+        one = record(923.0 - seconds, 0.0)
+        [scratch] = one.file_systems
+        calls = {"write": scratch.calls["write"].replaced(seconds=seconds)}
+        return one.replaced(file_systems=[scratch, scratch.replaced(
+            name="home", label="home", operations={}, calls=calls)])
+    assert named(causes_of(on_home(700.0), QUIET, [], CONFIG)) == [("unknown", (
+        "It cannot be told: whether a target of home was busy is not known: no storage server "
+        "tells of it; 76 % of its time in Lustre was there"))]
+    assert [] == causes_of(on_home(184.0), QUIET, [], CONFIG)
+
+
+@pytest.mark.parametrize("elsewhere, told", [
+    (25, []),
+    (26, [("unknown", "It cannot be told: whether an OST of scratch was busy is known of those "
+           "with 79 % of its bytes only")]),
+], ids=["four fifths", "less"])
+def test_osts_without_time_lines_may_be_what_was_slow(elsewhere, told):
+    """100 MiB on OST0007, whose storage server has an agent, and 25 or 26 MiB on one without."""
+    one = record(targets={"OST0007": {"write_bytes": 100 * MIB, "read_bytes": 0},
+                          "OST0002": {"write_bytes": elsewhere * MIB, "read_bytes": 0}})
+    assert told == named(causes_of(one, QUIET, [], CONFIG))
+
+
 def test_of_a_time_that_is_half_known_it_is_said():
     """Every other sweep is missing: 8 of 20 intervals, and half of what it has cost."""
     every_other = range(0, 40, 2)

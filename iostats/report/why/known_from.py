@@ -71,6 +71,7 @@ def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
         if known < MOSTLY:
             found.append(f"whether a target was busy is known for {percent(known)} of its time "
                          f"only")
+        found += _without_lines(record, history, time)
     if record.events is None:
         found.append("whether something broke is not known: nothing has looked for events")
     return found
@@ -83,6 +84,29 @@ def _why_no_target(history: JobHistory) -> str:
     if not any(sum(value or 0 for value in line.amounts.get("timed", ())) for line in lines):
         return "this release of Lustre does not time requests (up to 2.13)"
     return "too few sweeps have seen it at work"
+
+
+def _without_lines(record: Record, history: JobHistory, time: TimeInLustre) -> list[str]:
+    """[reason] for much of its time on file systems, and of its bytes on OSTs, without lines."""
+    found = []
+    names = {one.name for one in history.file_systems}
+    targets = {(one.file_system, one.target) for one in history.targets}
+    whole_s = sum(seconds for _, seconds in time.by_operation.values())
+    for fs in record.file_systems:
+        moved = {target: of.get("read_bytes", 0) + of.get("write_bytes", 0)
+                 for target, of in fs.targets.items() if target.startswith("OST")}
+        known = sum(moved[target] for target in moved if (fs.name, target) in targets)
+        spent_s = sum(seconds for (name, _), (_, seconds) in time.by_operation.items()
+                      if name == fs.name)
+        if fs.name not in names:
+            if spent_s > (1 - MOSTLY) * whole_s:
+                found.append(f"whether a target of {fs.label} was busy is not known: no storage "
+                             f"server tells of it; {percent(spent_s / whole_s)} of its time in "
+                             f"Lustre was there")
+        elif known < MOSTLY * sum(moved.values()):
+            found.append(f"whether an OST of {fs.label} was busy is known of those with "
+                         f"{percent(known / sum(moved.values()))} of its bytes only")
+    return found
 
 
 def _known_part(history: JobHistory, elapsed_s: float | None) -> float:
