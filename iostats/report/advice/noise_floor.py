@@ -82,15 +82,16 @@ def notes(fs: FileSystemRecord, reported: int, from_percent: float, units: str) 
     if fs.idle is None:
         return []
     numbers = numbers_of(fs)
-    found = sorted(_parts(fs.idle.expected, numbers, from_percent))
+    found = sorted(_parts(expected(fs, reported), numbers, from_percent))
     if not found:
         return []
     texts = [_text(fs, metric, -part, numbers[metric], units) for part, metric in found[:_MOST]]
     rest = len(found) - len(texts)
     more = f", and parts of {rest} other numbers" if rest > 1 else (
         ", and a part of another number" if rest else "")
+    alike = ", which the others are taken to be like" if fs.idle.nodes < reported else ""
     return [f"{', '.join(texts)}{more} may be the nodes' own (daemons, health checks: measured "
-            f"while no job ran, on {fs.idle.nodes} of {reported} nodes)"]
+            f"while no job ran, on {fs.idle.nodes} of {reported} nodes{alike})"]
 
 
 def _parts(own: dict[str, int], numbers: dict[str, int],
