@@ -159,6 +159,8 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
         if word in ("-h", "--help"):
             return "help", {}
         if word.startswith("-"):
+            if words and words[0] not in (*_ROLES, "1", "2"):
+                break                                   # options of a command that is not ours
             name, value = take_option(word, arguments, WITH_VALUE, FLAGS)
             given[name] = value
         else:
@@ -177,10 +179,10 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
     if words == ["mark"] and "mark" not in given:
         raise UsageError("mark: expected the name of the part that begins, got nothing")
     if len(words) != 1 or words[0] not in _ROLES:
-        near = nearest(words[0]) if words and words[0] not in _ROLES else ""
-        expected = "a command" if near else f"one of {' '.join(OF_NODES)}"
+        is_known = not words or words[0] in _ROLES
+        expected = f"one of {' '.join(OF_NODES)}" if is_known else "a command"
         raise UsageError(f"expected {expected}, got {' '.join(words) or 'nothing'!r}"
-                         f"{near or ' (see --help)'}")
+                         f"{('' if is_known else nearest(words[0])) or ' (see --help)'}")
     return words[0], given
 
 

@@ -147,4 +147,13 @@ def test_a_mistyped_command_is_guessed_from_all_commands(desk, word, meant):
         assert re.search(f"expected a command, got '{word}': did you mean {meant}( or .*)?\\?$",
                          done.line), done.line
     assert desk.client("report").line.endswith("got 'report': did you mean `iostats report`?")
-    assert "(see --help)" in desk.bare("xyzzy").line
+    # `iostats` has more commands than a node: no list that lacks them.
+    assert desk.bare("xyzzy").line.endswith("expected a command, got 'xyzzy' (see --help)")
+
+
+def test_a_command_of_iostats_with_options_is_named_for_a_node_too(desk):
+    """Not its options, which a node does not know."""
+    for words in (["run", "--", "true"], ["report", "--long", "4711"]):
+        done = desk.client(*words)
+        assert 2 == done.status
+        assert done.line.endswith(f"got '{words[0]}': did you mean `iostats {words[0]}`?")
