@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SPANS = (("1 hour", "now-1hour"), ("6 hours", "now-6hours"), ("1 day", "now-1day"),
           ("7 days", "now-7days"), ("30 days", "now-30days"))
 _DEFAULT_SPAN = "now-6hours"
+_NO_JOB = "(no job)"                                # what is no job's, which has no page
 _MOST_JOBS, _MOST_TARGETS = 8, 24
 _LONGEST_S = 400 * 86400.0
 _FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -79,7 +80,8 @@ def _one(visit: Visit) -> PageAnswer:
         targets = [_chart(one["target"], _line(one["line"]), f"t{place}", ends)
                    for place, one in enumerate(answer["targets"][:_MOST_TARGETS])]
         jobs = [{"job": one["job"], "user": one["user"],
-                 "to": f"{visit.base}/job/{segment(one['job'])}" if one["job"] else "",
+                 "to": f"{visit.base}/job/{segment(one['job'])}"
+                 if one["job"] not in ("", _NO_JOB) else "",
                  "figure": _chart(_job_title(one, place), _line(one["line"]), f"j{place}", ends)}
                 for place, one in enumerate(answer["jobs"])]
         left = max(0, len(answer["targets"]) - _MOST_TARGETS)
@@ -115,6 +117,8 @@ def _page(visit: Visit, name: str, who: dict[str, Any], times: tuple[float, floa
 def _job_title(one: Mapping[str, Any], place: int) -> str:
     if not one["job"]:
         return f"A job of another user ({place + 1})"
+    if one["job"] == _NO_JOB:
+        return _NO_JOB
     return f"Job {one['job']}" + (f" of {one['user']}" if one["user"] else "")
 
 
