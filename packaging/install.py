@@ -263,6 +263,10 @@ def _left_to_do(name, place, config):
             left.insert(0, "useradd --system iostats-web, here and where the site's server runs, "
                            "with one number: the unit runs as that user, and the site's server "
                            "has to know it")
+    if name == "ldms" and config["site.host"] and not os.path.isdir(
+            place.staged(place.units, "iostats-ldms.service.d")):
+        left.insert(0, "give it the site's secret, also with MUNGE, or the site's server takes "
+                       f"none of its events: {place.units}/iostats-ldms.service says how")
     if name == "ldms" and not (config["etcd.endpoints"] and config["etcd.prefix"]):
         left.insert(0, f"name etcd's members and this cluster: [etcd] endpoints and prefix in "
                        f"{ETC}/site.cfg; then: iostats ldms load FILE (docs/ldms.md)")

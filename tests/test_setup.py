@@ -265,6 +265,18 @@ def test_who_removes_the_hooks_is_told_to_take_them_out_of_the_batch_system(tmp_
                     done.stdout)
 
 
+@pytest.mark.parametrize("words, there, said", [
+    (["SITE=mgmt1"], False, True), ([], False, False), (["SITE=mgmt1"], True, False)])
+def test_what_ldms_needs_to_tell_the_sites_server_of_events_is_left_to_do(
+        tmp_path, words, there, said):
+    """Its user is not root, whose events alone are taken by munge: it needs the site's secret."""
+    if there:
+        (tmp_path / "etc/systemd/system/iostats-ldms.service.d").mkdir(parents=True)
+    done = make("install-ldms", "PACKAGES=no", f"DESTDIR={tmp_path}", *words)
+    assert 0 == done.returncode
+    assert said == ("site's secret, also with MUNGE" in done.stdout)
+
+
 @pytest.fixture
 def old_python(tmp_path):
     """A python3 that says it is 3.6, as that of Enterprise Linux 8; its grammar is ours."""

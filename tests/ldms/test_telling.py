@@ -7,6 +7,7 @@ from site_desk import SiteDesk
 
 from iostats.events.event import made
 from iostats.ldms.status.telling import Telling
+from iostats.wire import auth
 
 WHO = "ldms-orion"
 
@@ -54,6 +55,22 @@ def test_two_instances_that_tell_one_outage_tell_one_event(desk):
         for number, line in enumerate(also_said[:2])]
     for telling in (one, other):
         telling.end()
+
+
+def test_who_is_not_root_tells_by_the_secret_where_munge_comes_first(desk, monkeypatch):
+    """By munge the site's server takes events of root alone; the unit is a user of its own."""
+    desk.site()
+    asked = []
+    monkeypatch.setattr(auth, "_check_munge", asked.append)      # a munged that works
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    said = []
+    one = Telling({**desk.config, "server.auth": ["munge", "secret"],
+                   "server.munge_socket": str(desk.directory / "munged")}, WHO, said.append)
+    one.tell([down(1_790_000_000.0)])
+    until(lambda: one.told == 1 or len(said) > 1, what=lambda: f"it is told: {said}")
+    one.end()
+    assert 1 == one.told and 1 == len(said), said
+    assert [WHO] == [event["node"] for event in events(desk)]
 
 
 def test_it_is_no_storage_server_that_should_be_heard(desk):

@@ -125,8 +125,8 @@ class Telling:
         """Send what is in `batch`, in as many messages as it takes; IostatsError."""
         if self._servers is None:
             self._servers = site_servers(self._config)
-        signs = auth.client_credentials(self._config, protocol.SITE, self._config["site.secret"],
-                                        self._say)
+        signs = auth.client_credentials(self._sign_with(), protocol.SITE,
+                                        self._config["site.secret"], self._say)
         if self._servers.may_look_back():
             self._servers.look_back(signs, self._who, _WITHIN_S)
         clock, now = self._clock, time.time()
@@ -139,6 +139,13 @@ class Telling:
             self._seq += 1
             self._forget(dict(left[:count]), count)
             left = left[count:]
+
+    def _sign_with(self) -> Config:
+        """By munge the site's server takes events of root alone: else the secret comes first."""
+        if os.geteuid() == 0 or not os.access(self._config["site.secret"], os.R_OK):
+            return self._config
+        ways = sorted(self._config["server.auth"], key=lambda word: word != "secret")
+        return {**self._config, "server.auth": ways}
 
     def _forget(self, batch: dict[str, Event], taken: int) -> None:
         """These wait no more, but for what has grown meanwhile."""
