@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _KINDS = ("time", "osts", "mdts", "nodes", "sizes")
 _ENDS = (".svg", ".png")
-_NO_CAIROSVG = ("PNG needs CairoSVG, which is not installed: pip install CairoSVG, or name a file "
-                "that ends with .svg")
+_NO_CAIROSVG = (f"PNG needs CairoSVG, which is not installed: {sys.executable} -m pip install "
+                f"CairoSVG, or name a file that ends with .svg")
 
 
 def is_wanted(options: argparse.Namespace) -> bool:

@@ -117,8 +117,8 @@ def test_a_png_is_twice_as_large_for_print(files):
 def test_without_cairosvg_it_is_said_what_to_install(files, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cairosvg", None)
     assert 2 == main(["--chart", "osts", "--output", "osts.png", "small.json"])
-    assert "iostats: PNG needs CairoSVG, which is not installed: pip install CairoSVG, or name a " \
-        "file that ends with .svg\n" == capsys.readouterr().err
+    assert (f"iostats: PNG needs CairoSVG, which is not installed: {sys.executable} -m pip install "
+            "CairoSVG, or name a file that ends with .svg\n") == capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments, status, text", [
