@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -144,7 +145,7 @@ class Cluster:
             found = self.iostats(*words)
             return found if when is None or when(found) else None
         found, _ = self.until(text, f"what `iostats {' '.join(words)}` is to show")
-        print(f"$ iostats {' '.join(words)}\n{found.rstrip()}\n", flush=True)
+        print(f"$ iostats {shlex.join(words)}\n{found.rstrip()}\n", flush=True)
         return found
 
     def until(self, true, what):
