@@ -20,7 +20,8 @@ from iostats.wire.site_servers import site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
     from iostats.base.config import Config
     from iostats.events.event import Event
@@ -140,7 +141,7 @@ class Telling:
             self._forget(dict(left[:count]), count)
             left = left[count:]
 
-    def _sign_with(self) -> Config:
+    def _sign_with(self) -> Mapping[str, Any]:
         """By munge the site's server takes events of root alone: else the secret comes first."""
         if os.geteuid() == 0 or not os.access(self._config["site.secret"], os.R_OK):
             return self._config
