@@ -362,12 +362,13 @@ def main():
         signal.signal(signal.SIGTERM, cluster.interrupt)
         try:
             wrong = demo(cluster)
-        except Failed as error:
+        except (Failed, KeyboardInterrupt) as error:
+            # A process that has no session of its own yet dies of the same signal.
+            if cluster.is_interrupted:
+                print("\ndemo-ldms: interrupted", file=sys.stderr)
+                return 128 + signal.SIGINT
             print(f"demo-ldms: {error}", file=sys.stderr)
             return 1
-        except KeyboardInterrupt:
-            print("\ndemo-ldms: interrupted", file=sys.stderr)
-            return 128 + signal.SIGINT
         finally:
             cluster.close()
     for line in wrong:

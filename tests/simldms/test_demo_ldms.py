@@ -25,13 +25,25 @@ def tool():
     return module
 
 
-def begin(directory, *words, path=os.environ["PATH"]):
+# The demo, whose first command is killed by the signal that its group gets.
+KILLED_EARLY = f"""
+import os, runpy, signal, subprocess
+run = subprocess.run
+def killed(command, **how):
+    os.kill(os.getpid(), signal.SIGINT)
+    return run(["sh", "-c", "kill -INT $$"], **how)
+subprocess.run = killed
+runpy.run_path({str(SCRIPT)!r}, run_name="__main__")
+"""
+
+
+def begin(directory, *words, path=os.environ["PATH"], code=None):
     """The demo, as a running process of its own group; all that it makes is below `directory`."""
     of_ldms = {name: value for name, value in os.environ.items()
                if name in ("LD_LIBRARY_PATH", "LDMSD_PLUGIN_LIBPATH", "ZAP_LIBPATH")}
     return subprocess.Popen(
-        [sys.executable, SCRIPT, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True, cwd="/",
+        [sys.executable, *(["-c", code] if code else [SCRIPT]), *words], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd="/",
         env={**of_ldms, "PATH": path, "TMPDIR": str(directory), "COLUMNS": "100",
              "HOME": str(directory)})
 
@@ -73,6 +85,15 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=100)
     assert (130, "\ndemo-ldms: interrupted\n") == (process.returncode, err), out
+    nothing_is_left(tmp_path)
+
+
+@pytest.mark.etcd
+def test_a_command_that_the_same_signal_kills_is_no_failure_of_the_demo(tmp_path):
+    """Each process is in the demo's group until it has a session of its own."""
+    begun = begin(tmp_path, code=KILLED_EARLY)
+    out, err = begun.communicate(timeout=100)
+    assert (130, "\ndemo-ldms: interrupted\n") == (begun.returncode, err), out
     nothing_is_left(tmp_path)
 
 
