@@ -96,7 +96,8 @@ def test_each_receiver_has_each_event_once(inside, tmp_path):
     """Two evictions, one of which grows; a line that is no harm; the same message again."""
     one, two = event(23, clients=(A,)), event(37, "other")
     inside.run([one, two], [one, two], [one._replace(count=41)],
-               until=lambda: len(inside.receiver.ids()) == 3 and told(tmp_path))
+               until=lambda: len(inside.receiver.ids()) == 3 and told(tmp_path)
+               and numbers(inside, "InfluxDB")["iostats_influxdb_spooled_points"] == 3)
     assert [one.id, two.id] == [each.decode() for each in inside.receiver.ids()[:2]]
     assert one.id == inside.receiver.ids()[2].decode()
     assert [[one.id]] == [[each["id"] for each in document["events"]]
