@@ -64,6 +64,33 @@ def test_no_page_scrolls_sideways_on_a_phone(browser, pages, kind):
     assert [] == browser.is_too_wide()
 
 
+COLLISIONS = """
+const found = [];
+for (const chart of document.querySelectorAll("svg.chart")) {
+  const all = [...chart.querySelectorAll(".c-s, .c-m, .c-e")].filter(
+    one => !one.classList.contains("c-number")).map(one => [one, one.getBoundingClientRect()]);
+  const shown = all.filter(([, at]) => at.width).sort((a, b) => a[1].left - b[1].left);
+  for (let i = 1; i < shown.length; i++)
+    if (shown[i][1].left < shown[i - 1][1].right + 2)
+      found.push(shown[i - 1][0].textContent + " " + shown[i][0].textContent);
+}
+return found;
+"""
+
+
+@pytest.mark.parametrize("count", [5, 6, 8, 9, 12, 16])
+def test_the_names_below_bars_stand_apart(browser, tmp_path, count):
+    """Of any number of targets and nodes, on a phone, a laptop, a wide screen and on paper."""
+    record, config = page_records.realistic(nodes=count, osts=count)
+    path = tmp_path / "page.html"
+    path.write_text(page(record, config, [FINDING]), encoding="utf-8")
+    for wide, printed in ((360, False), (930, False), (1024, False), (1600, False), (688, True)):
+        browser.media(printed=printed)
+        browser.size(wide, 900)
+        browser.open(path)
+        assert [] == browser.script(COLLISIONS), f"{wide} pixels"
+
+
 def test_without_javascript_all_is_there(browser, pages):
     """A script adds tooltips, and nothing else."""
     browser.open(pages["realistic"])

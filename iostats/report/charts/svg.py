@@ -32,6 +32,7 @@ _LEAST = 0.8                        # height of what is not 0
 _LONGEST, _LONGEST_TEXT = 28, 300   # columns of a name, and of a sentence
 _LEFT, _RIGHT, _TOP, _BOTTOM = 82, 26, 42, 30       # around the plots of one that stands alone
 _ALONE = 640                        # and its plots' width
+_ROOM, _LETTER = 440, 7             # of a page's plot that has its full width; a letter's width
 
 
 def inline(chart: Chart, ident: str, units: str = "binary") -> str:
@@ -129,7 +130,10 @@ class _Across:
         return self.at(share) if 0 <= share <= 1 else None
 
     def labels(self, y: int) -> Iterator[str]:
-        """The axis' texts; every other one of many short ones is .c-odd, which a phone leaves."""
+        """
+        The axis' texts: all names where there is room, else the first, one and the last; every
+        other one of those that want more room than a phone or a sheet of paper has is .c-odd.
+        """
         if not isinstance(self._axis, NameAxis):
             began, end = self._axis.began, self._axis.began + self._axis.every_s * self.count
             for seconds, text in time_ticks(began, end):
@@ -137,9 +141,10 @@ class _Across:
                                   else "s")
             return
         names = self._axis.names
-        if len(names) <= 16 and sum(map(len, names)) <= 90:
+        width = len(names) * (max(map(len, names), default=0) * _LETTER + _LETTER)
+        if width <= (self._wide or _ROOM):
             for number, name in enumerate(names):
-                odd = " c-odd" if number % 2 and len(names) > 6 else ""
+                odd = " c-odd" if number % 2 and width > _ROOM / 2 else ""
                 yield self._label(self.at((number + 0.5) / len(names)), y, name, "m" + odd)
             return
         for share in (0, 1) if len(names[0]) > 12 else (0, 0.5, 1):
