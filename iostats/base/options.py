@@ -382,7 +382,8 @@ OPTIONS = {
         "Seconds between two updates of a live page; all who see the same are one question to the "
         "site's server.")),
     "web.max_connections": number(16, 100_000, 1000, (
-        "From this number of open connections on, others are answered 503.")),
+        "From this number of open connections on, a new one ends the one that has been silent "
+        "longest; where none is silent, it is answered 503.")),
     "web.max_viewers": number(1, 100_000, 500, (
         "How many live pages are shown at the same time; others are updated by reloading.")),
     "secret.dir": Option("~/.iostats", printable, "a directory", (

@@ -27,7 +27,7 @@ from iostats.wire.client import split_server
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, ClassVar
 
     from iostats.base.config import Config
 
@@ -38,8 +38,14 @@ _CREDENTIALS = struct.Struct("3i")  # of unix(7): pid, uid, gid
 
 
 class PagesProtocol(HttpToolsProtocol):
-    """uvicorn's, with a time for each request's head, and for each reader of an answer."""
+    """
+    uvicorn's, with a time for each request's head, and for each reader of an answer.
 
+    Where there are as many connections as may be, one that waits for a head makes room for the
+    next.  A limit for each peer would not do: behind a proxy all are one.
+    """
+
+    _silent: ClassVar[dict[PagesProtocol, None]] = {}   # the longest silent first
     _timer: asyncio.TimerHandle | None = None
     _slow: asyncio.TimerHandle | None = None
 
@@ -50,13 +56,21 @@ class PagesProtocol(HttpToolsProtocol):
             _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(
                 socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
             self.client = (UNIX, uid)
+        if self.limit_concurrency and len(self.connections) >= self.limit_concurrency:
+            longest = next(iter(self._silent), None)
+            if longest is not None:
+                longest._no_more("_timer")
+                longest.transport.abort()
         self._wait_for_head()
 
     def _wait_for_head(self) -> None:
         self._no_more("_timer")
         self._timer = self.loop.call_later(_HEAD_WITHIN_S, self.transport.abort)
+        self._silent[self] = None
 
     def _no_more(self, name: str) -> None:
+        if name == "_timer":
+            self._silent.pop(self, None)
         timer = getattr(self, name)
         if timer is not None:
             timer.cancel()

@@ -9,6 +9,8 @@ import os
 import re
 import select
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -310,41 +312,48 @@ def test_it_ends_without_a_complaint_while_it_is_watched_and_asked():
 
 # -- clients that are slow, silent or many --------------------------------------------------------
 
-SHORT = """
+PAGES = """
 import sys
 from iostats.web import serve
-serve._HEAD_WITHIN_S = serve._READ_WITHIN_S = 0.5
+serve._HEAD_WITHIN_S = serve._READ_WITHIN_S = {within_s}
 from iostats.__main__ import main
 sys.exit(main())
 """
 
 
-def test_silent_and_slow_connections_are_closed_and_keep_no_others_out(web):
-    import subprocess
-    import sys
+@contextlib.contextmanager
+def sixteen_connections(web, within_s):
+    """Other pages of the same site, with place for 16, where one may be silent for `within_s`."""
     with WebDesk() as other:
         other.choices.update(web.choices)
         other.configure(web_listen=f"127.0.0.1:{other.web_port}", web_max_connections=16,
                         web_socket="")
-        process = subprocess.Popen(
-            [*as_user(WEB_USER), sys.executable, "-c", SHORT, "web", "--config", str(other.cfg)],
-            cwd="/", env={**os.environ, "IOSTATS_SITE_SECRET": str(
-                web.directory / "web.secret")}, stderr=subprocess.DEVNULL)
-        other.started.append(process)
+        other.started.append(subprocess.Popen(
+            [*as_user(WEB_USER), sys.executable, "-c", PAGES.format(within_s=within_s), "web",
+             "--config", str(other.cfg)], cwd="/", stderr=subprocess.DEVNULL,
+            env={**os.environ, "IOSTATS_SITE_SECRET": str(web.directory / "web.secret")}))
+        until(lambda: is_answered(other), what="the pages")
+        yield other
 
-        def answers():
-            try:
-                return other.get("/jobs", ALICE).status == 200
-            except OSError:
-                return False
-        until(answers, what="the pages")
+
+def is_answered(other):
+    try:
+        return other.get("/jobs", ALICE).status == 200
+    except OSError:
+        return False
+
+
+def test_silent_and_slow_connections_are_closed_and_keep_no_others_out(web):
+    with sixteen_connections(web, 0.5) as other:
         silent = [other.connect() for _ in range(20)]
         for one in silent[:10]:
-            one.sendall(b"GET /jobs HTTP/1.1\r\nHost: x\r\n")
-        until(answers, what="a place for one who reads")
+            with contextlib.suppress(OSError):      # it may have been closed for another
+                one.sendall(b"GET /jobs HTTP/1.1\r\nHost: x\r\n")
+        until(lambda: is_answered(other), what="a place for one who reads")
         for one in silent:
-            while one.recv(65536):
-                pass                                # the end of it
+            with contextlib.suppress(ConnectionResetError):
+                while one.recv(65536):
+                    pass                            # the end of it
             one.close()
         with other.connect() as deaf:               # asks on and on, and reads nothing
             deaf.setblocking(False)
@@ -356,3 +365,15 @@ def test_silent_and_slow_connections_are_closed_and_keep_no_others_out(web):
                     deaf.send(b"GET /static/site.css HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
                 return any(found & (select.POLLERR | select.POLLHUP) for _, found in looked.poll(0))
             until(is_cut_off, what="the end of a connection that is not read")
+
+
+def test_silent_connections_make_room_for_one_who_asks(web):
+    """41 are silent where 16 may be, each for an hour: the next one who asks is answered."""
+    with sixteen_connections(web, 3600) as other:
+        silent = [other.connect() for _ in range(41)]
+        for one in silent[30:]:
+            with contextlib.suppress(OSError):
+                one.sendall(b"GET /jobs HTTP/1.1\r\nHost: x\r\n")
+        assert [200] * 3 == [other.get("/jobs", ALICE).status for _ in range(3)]
+        for one in silent:
+            one.close()
