@@ -10,7 +10,7 @@ import re
 
 import pytest
 from processes import REPOSITORY
-from test_job_diff import llite, md_stats, record
+from test_job_diff import job, llite, md_stats, of_node, record
 from test_screens import SCREENS
 
 from iostats.cli import diff
@@ -60,6 +60,35 @@ def test_the_example_of_the_page_is_what_is_printed(files, capsys):
     assert "  writes                         23,000,000      41,984   1/548          1/447" in shown
     assert [line for line in printed.splitlines() if not line.startswith("Finding")] == [
         line for line in shown if not line.startswith("Finding")]
+
+
+def small_writes(*nodes):
+    """A job of two nodes, these of which have reported; the second one alone used archive."""
+    of = {1: [llite(write_bytes=23 * GIB, write_calls=3_000_000)],
+          2: [llite(write_bytes=23 * GIB, write_calls=3_000_000),
+              llite("archive", write_bytes=37 * GIB, write_calls=37_000)]}
+    return job(*(of_node(f"nid{number:05}", of[number], elapsed_s=1867.0) for number in nodes),
+               expected=2)[0]
+
+
+def test_what_a_missing_node_may_have_is_not_said_to_be_gone(files, capsys):
+    """The same job, once with both nodes and once with one: nothing has changed for certain."""
+    for name, nodes in (("whole", (1, 2)), ("part", (1,))):
+        (files / f"{name}.json").write_text(json.dumps(small_writes(*nodes)))
+    for a, b, what in (("whole", "part", "gone"), ("part", "whole", "new")):
+        assert 0 == run(f"{a}.json", f"{b}.json")
+        out = capsys.readouterr().out
+        assert "No difference that is certain." in out
+        assert f"Finding perhaps {what}: scratch: 6,000,000 writes" in out
+        assert f"Finding {what}" not in out and "alone" not in out
+        assert ("archive: used by whole.json and not by those nodes of part.json that are known: "
+                "37.0 GiB written") in out
+        assert 0 == run("--json", f"{a}.json", f"{b}.json")
+        form = json.loads(capsys.readouterr().out)
+        side = "a" if a == "whole" else "b"
+        assert ({"a": [], "b": []}, ["archive"]) == (form["only_in"], form["perhaps_only_in"][side])
+        assert ([], ["small_writes"]) == tuple(
+            [one["id"] for one in form["findings"][name]] for name in (what, f"perhaps_{what}"))
 
 
 def test_what_may_be_the_nodes_own_is_told_of_each(files, capsys):

@@ -38,8 +38,8 @@ Attributes:
     score: how much it matters; the highest first.
 """
 
-JobComparison = namedtuple("JobComparison", "a b changes open_ones same unknown only_in findings "
-                        "is_by_node_hour")
+JobComparison = namedtuple("JobComparison", "a b changes open_ones same unknown only_in "
+                        "perhaps_only_in findings is_by_node_hour")
 JobComparison.__doc__ = """
 Attributes:
     a, b: JobNumbers.
@@ -48,7 +48,10 @@ Attributes:
     same: how many numbers that are not 0 are the same in both.
     unknown: [(file system, layer, "a" or "b")]: what is known of the other one alone.
     only_in: {"a": [...], "b": [...]}: file systems that one of them alone has used.
-    findings: {"gone": [Finding], "new": [Finding]}; None where they are not known of both.
+    perhaps_only_in: the same, where nodes of the other one are missing, which may have used them.
+    findings: {"gone": [Finding], "new": [Finding], "perhaps_gone": ..., "perhaps_new": ...}, where
+        the other one's numbers may be too low, or too high, to tell; None where they are not known
+        of both.
     is_by_node_hour: nodes or times differ, so that amounts also stand by node-hours.
 """
 
@@ -88,9 +91,11 @@ def compared(a: JobNumbers, b: JobNumbers, of_a: Sequence[Finding] | None = None
     unknown = sorted((name, layer, side) for side, here, there in (("a", a, b), ("b", b, a))
                      for name, layer in here.unknown - there.unknown
                      if name in there.file_systems)
+    sure = {side: only[side] if _is_whole(there) else [] for side, there in (("a", b), ("b", a))}
     return JobComparison(
-        a, b, sorted(changes, key=_order), sorted(open_ones, key=_order), same, unknown, only,
-        _findings(of_a, of_b) if of_a is not None and of_b is not None else None, by_hour)
+        a, b, sorted(changes, key=_order), sorted(open_ones, key=_order), same, unknown, sure,
+        {side: [one for one in only[side] if one not in sure[side]] for side in only},
+        _findings(a, b, of_a, of_b) if of_a is not None and of_b is not None else None, by_hour)
 
 
 def is_small(change: NumberChange) -> bool:
@@ -152,8 +157,25 @@ def _by(number: float, other: float) -> float:
     return number / other if other else inf
 
 
-def _findings(of_a: Sequence[Finding], of_b: Sequence[Finding]) -> dict[str, list[Finding]]:
-    in_a, in_b = ({(one.id, one.file_system) for one in found} for found in (of_a, of_b))
-    return {"gone": [one for one in of_a if (one.id, one.file_system) not in in_b],
-            "new": [one for one in of_b if (one.id, one.file_system) not in in_a]}
+def _findings(a: JobNumbers, b: JobNumbers, of_a: Sequence[Finding],
+              of_b: Sequence[Finding]) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {"gone": [], "new": [], "perhaps_gone": [], "perhaps_new": []}
+    for what, here, there, other in (("gone", of_a, of_b, b), ("new", of_b, of_a, a)):
+        known = {(one.id, one.file_system) for one in there}
+        for one in here:
+            if (one.id, one.file_system) not in known:
+                sure = _is_exact(other, one.file_system)
+                found[what if sure else f"perhaps_{what}"].append(one)
+    return found
 
+
+def _is_whole(one: JobNumbers) -> bool:
+    """Whether all its nodes have reported, as far as is known."""
+    return bool(one.facts["reported"] in (None, one.facts["nodes"]))
+
+
+def _is_exact(one: JobNumbers, file_system: str) -> bool:
+    """Whether a rule that does not hold of a file system is known not to: no number is a bound."""
+    return _is_whole(one) and not one.facts["shared_nodes"] and all(
+        bounds.low == bounds.high for (name, _), bounds in one.numbers.items()
+        if name in ("", file_system))

@@ -66,6 +66,8 @@ def as_text(found: JobComparison, units: str, screen: Screen, show_all: bool = F
               f"{_short(b if side == 'a' else a)} alone" for name, layer, side in found.unknown]
     parts += [_only(one, name, units) for side, one in (("a", a), ("b", b))
               for name in found.only_in[side]]
+    parts += [_only(one, name, units, other) for side, one, other in (("a", a, b), ("b", b, a))
+              for name in found.perhaps_only_in[side]]
     if found.same:
         parts.append(f"The same in both: {found.same} number{'s' * (found.same > 1)}.")
     parts += _findings(found)
@@ -149,8 +151,11 @@ def _not_told(found: JobComparison, units: str, screen: Screen, show_all: bool) 
     return [*drawn([block], screen), *([f"and {left} more (--all shows them)"] if left else [])]
 
 
-def _only(one: JobNumbers, name: str, units: str) -> str:
-    """What a job did on a file system that the other one has not seen."""
+def _only(one: JobNumbers, name: str, units: str, other: JobNumbers | None = None) -> str:
+    """
+    What a job did on a file system that the other one has not seen; `other`: some of whose nodes
+    are missing.
+    """
     words = [f"{bounds_text(one.numbers[name, metric], metric, units)} {metric.split()[1]}"
              for metric in ("bytes read", "bytes written")
              if (name, metric) in one.numbers and one.numbers[name, metric].high > 0]
@@ -160,7 +165,9 @@ def _only(one: JobNumbers, name: str, units: str) -> str:
         low = sum(bounds.low for bounds in calls)
         words.append(f"{'>= ' if any(bounds.high == inf for bounds in calls) else ''}"
                      f"{brief_count(low)} operation{'s' * (low != 1)}")
-    return (f"{cut(one.file_systems[name], _WIDEST_IN_SENTENCE)}: used by {_short(one)} alone: "
+    alone = "alone" if other is None else (
+        f"and not by those nodes of {_short(other)} that are known")
+    return (f"{cut(one.file_systems[name], _WIDEST_IN_SENTENCE)}: used by {_short(one)} {alone}: "
             f"{', '.join(words) or '-'}")
 
 
@@ -168,8 +175,10 @@ def _findings(found: JobComparison) -> list[str]:
     if found.findings is None:
         return []
     lines = []
-    for what, of in (("gone", found.a), ("new", found.b)):
-        lines += [f"Finding {what}: {one.file_system + ': ' if one.file_system else ''}"
+    for what, of in (("gone", found.a), ("new", found.b), ("perhaps_gone", found.a),
+                     ("perhaps_new", found.b)):
+        words = what.replace("_", " ")
+        lines += [f"Finding {words}: {one.file_system + ': ' if one.file_system else ''}"
                   f"{one.number} ({one.id}, {_short(of)})" for one in found.findings[what]]
     return lines
 
@@ -261,7 +270,7 @@ def as_json(found: JobComparison) -> str:
                            for one in found.open_ones],
         "known_of_one": [{"file_system": name, "layer": layer, "known_of": "b" if side == "a"
                           else "a"} for name, layer, side in found.unknown],
-        "only_in": found.only_in, "same": found.same,
+        "only_in": found.only_in, "perhaps_only_in": found.perhaps_only_in, "same": found.same,
         "findings": found.findings and {what: list(map(_finding, several))
                                         for what, several in found.findings.items()}}
     return json.dumps(form, indent=2) + "\n"
