@@ -67,7 +67,8 @@ def time_chart(record: Record, fs: FileSystemRecord, history: JobHistory | None 
         "I/O over time", fs.label,
         f"What the storage servers counted for this job, in intervals of {line.job.every_s:g} s.",
         record, line.job.began - began, line.job.every_s,
-        {metric: (_amounts(line.job, metric), None) for metric, *_ in _IN_TIME}, lambda _: False)
+        {metric: (_amounts(line.job, metric), None) for metric, *_ in _IN_TIME},
+        lambda _: _is_low(line.job))
 
 
 def load_chart(record: Record, name: str, label: str,
@@ -82,7 +83,7 @@ def load_chart(record: Record, name: str, label: str,
         "This job among all jobs", label,
         f"What the storage servers counted for this job (area) and for all jobs (dashed line), in "
         f"intervals of {line.all.every_s:g} s.", record, line.all.began - began, line.all.every_s,
-        columns, lambda _: False)
+        columns, lambda _: _is_low(line.all) or (line.job is not None and _is_low(line.job)))
     times = _latency(line.all)
     if any(times):
         panel = Panel("Mean time of a request, all jobs", "ms",
@@ -140,6 +141,11 @@ def _line_of(history: JobHistory | None, name: str) -> FileSystemHistory | None:
 def _amounts(line: Line, metric: str) -> list[Any]:
     found: list[Any] = line.amounts.get(metric) or []
     return found
+
+
+def _is_low(line: Line) -> bool:
+    """Whether amounts of it are lower bounds: something of their interval is known, and not all."""
+    return any(0 < share < 1 for share in line.known or ())
 
 
 def _on_the_grid_of(whole: Line, part: Line | None, began: float,

@@ -112,6 +112,21 @@ def history(job, every=None):
     return JobHistory(BEGAN, ENDED, [], {}, [FileSystemHistory("scratch", job, every)], [])
 
 
+def test_rates_of_intervals_that_are_known_in_part_are_lower_bounds():
+    """One of two storage servers was silent for an interval; a gap alone makes no bound."""
+    found = record([delta("llite", "scratch", open=1)])
+    fs = found.file_systems[0]
+
+    def line(known):
+        return Line(BEGAN, 50.0, {"read_bytes": [2300, 4100 if known[1] else None]}, known)
+    for known, low in (([0.5, 1.0], True), ([1.0, 0.0], False), ([1.0, 1.0], False)):
+        charts = time_chart(found, fs, history(line(known))), load_chart(
+            found, "scratch", "scratch", history(line(known), line(known)))
+        assert [[low], [low]] == [[panel.low for panel in chart.panels] for chart in charts]
+    text = page(found, page_records.small()[1], [], [], history(line([0.5, 1.0]), line([0.5, 1.0])))
+    assert 2 <= text.count("\u2265 46 bytes/s") and text.count("\u2265 82 bytes/s") >= 2
+
+
 def test_where_no_node_ran_watch_the_rates_are_the_storage_servers():
     found = record([delta("llite", "scratch", open=1)])
     chart = time_chart(found, found.file_systems[0], history(
