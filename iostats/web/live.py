@@ -3,8 +3,8 @@ Live parts of pages, as server-sent events: one poller for all who see the same.
 
 A poller runs while a page is open; it makes the part once, and each watcher is sent
 the newest one when there is a new one.  So a hundred watchers cost the site's server what one
-costs, and one that reads slowly misses parts, and keeps none.  A stream ends after some minutes:
-the browser asks anew then, and who asks is looked at again.
+costs, and one that reads slowly misses parts, and keeps none.  A stream ends after some minutes,
+and when its watcher may see more or less than before: the browser asks anew then.
 
     event: part         data: HTML
     event: trouble      data: a line: why there is no new part
@@ -77,8 +77,13 @@ class Live:
             ends, seen = time.monotonic() + _LONGEST_S, 0
             while not self._ended and time.monotonic() < ends:
                 if await feed.newer_than(seen):
-                    seen = feed.number
-                    yield feed.event
+                    seen, event = feed.number, feed.event
+                    try:
+                        if await self._scope(asker) != key[0]:
+                            break
+                    except PageError as error:      # nor does the browser ask again after another
+                        event = _event("trouble", str(error))       # status than 200
+                    yield event
                 elif not self._ended:
                     yield b": still here\n\n"
         finally:

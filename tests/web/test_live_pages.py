@@ -187,6 +187,55 @@ def test_what_goes_wrong_is_told_and_it_goes_on(pages):
     assert b"event: trouble" == found[1] and b"event: part" == found[-1]
 
 
+def test_who_may_no_longer_see_all_is_sent_no_more_of_it(pages):
+    """reader0 watches with reader1, and is taken out of [site] readers; reader1 goes on."""
+    real, no_longer = pages.site.rights, set()
+
+    def rights(asker):
+        return {"user": asker.user, "all": asker.user not in no_longer and real(asker)["all"]}
+    pages.site.rights = rights
+
+    async def two():
+        live = live_of(pages)
+        first, second = [await live.stream(one, "by=job") for one in READERS[:2]]
+        await first.__anext__(), await second.__anext__()
+        assert (await first.__anext__()).startswith(b"event: part")
+        no_longer.add("reader0")
+        assert [] == [data async for data in first if data.startswith(b"event")]
+        pages.site.asked.clear()
+        parts = 0
+        async for data in second:
+            parts += data.startswith(b"event: part")
+            if parts == 4:
+                break
+        assert "reader1" in {user for user, _, _ in pages.site.asked}
+        await second.aclose()
+        assert (0, {}) == (live.watchers, live._feeds)
+    asyncio.run(asyncio.wait_for(two(), 60))
+
+
+def test_while_rights_are_not_known_a_stream_goes_on_with_why(pages):
+    """A browser asks no more, once it was answered with another status than 200."""
+    real = pages.site.rights
+
+    async def one():
+        live = live_of(pages)
+        stream = await live.stream(READERS[0], "by=job")
+        await stream.__anext__()
+        assert (await stream.__anext__()).startswith(b"event: part")
+
+        def away(asker):
+            raise PageError(503, "the site's server does not answer just now")
+        pages.site.rights = away
+        found = await stream.__anext__()
+        assert found == b"event: trouble\ndata: the site's server does not answer just now\n\n"
+        pages.site.rights = real
+        while not (await stream.__anext__()).startswith(b"event: part"):
+            pass
+        await stream.aclose()
+    asyncio.run(asyncio.wait_for(one(), 60))
+
+
 def test_shared_pages_cost_one_question_in_some_seconds(pages):
     """Who has no JavaScript, or no stream, asks again and again."""
     pages.shared._fresh_s = 100.0
