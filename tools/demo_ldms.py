@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
+import random
 import re
 import shlex
 import shutil
@@ -176,12 +178,21 @@ class Cluster:
 
 
 def free_ports(count):
-    """That many ports of 127.0.0.1 that are free just now."""
-    held = [socket.socket() for _ in range(count)]
+    """
+    That many ports of 127.0.0.1 that are free just now, above those of jobs, and below those that
+    connections are given: one of these could be taken before a daemon listens there.
+    """
+    found, held = [], []
     try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
+        for port in random.sample(range(30_000, 32_768), 1000):
+            one = socket.socket()
+            held.append(one)
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+            if len(found) == count:
+                return found
+        raise OSError("no port of 127.0.0.1 is free")
     finally:
         for one in held:
             one.close()
