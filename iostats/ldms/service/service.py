@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 
 from iostats.base.errors import one_line
@@ -73,7 +73,6 @@ class Service:
         self.fleet = Fleet()
         self.commands: Counter[str] = Counter()
         self._links: dict[str, tuple[Link, asyncio.Task[None]]] = {}
-        self._moves: deque[Happening] = deque(maxlen=20)
         self._owned: frozenset[str] | None = frozenset()
         self._samplers: frozenset[str] = frozenset()
         self._listening: frozenset[str] = frozenset()
@@ -151,7 +150,7 @@ class Service:
             if self._is_ours(samplers.name):
                 found += [self._state(name, samplers.name, "sampler", None, None)
                           for name in samplers.members]
-        return ServiceState(self.revision, tuple(found), tuple(self._moves))
+        return ServiceState(self.revision, tuple(found))
 
     def unheard(self) -> list[str]:
         """The daemons of ours that neither answered yet nor failed to."""
@@ -253,10 +252,7 @@ class Service:
         """An event; those of a group that is another instance's are for that one to tell."""
         if group and not self._is_ours(group):
             return
-        happening = Happening(kind, group, daemon, one_line(text), time.time(), count)
-        if kind == told.MOVED:
-            self._moves.appendleft(happening)
-        self.happened(happening)
+        self.happened(Happening(kind, group, daemon, one_line(text), time.time(), count))
 
     # ---- helpers
 

@@ -89,11 +89,9 @@ class ServiceState:
     Attributes:
         revision: of the description in force; None without one.
         daemons: of the groups that are ours, in the description's order.
-        last_moves: the newest first, at most 20.
     """
     revision: int | None
     daemons: tuple[DaemonState, ...] = ()
-    last_moves: tuple[Happening, ...] = ()
 
 
 def of_silent(silent: Mapping[str, str], observed: Observed) -> list[str]:
