@@ -99,7 +99,7 @@ def _parser() -> _Parser:
     add("--rpc-size", metavar="MIB", type=int, default=4, choices=(1, 2, 4, 8, 16),
         help="what one read or write RPC moves at most (default: 4)")
     add("--slow", metavar="US", type=int, default=0,
-        help="each call of a program takes so many microseconds longer (default: 0)")
+        help="microseconds that each call of a program takes longer (default: 0)")
     add("--server", metavar="NAME", help="a storage server, not a client")
     add("--target", metavar="FS-OSTxxxx", action="append", default=[],
         help="an OST or MDT of the storage server; may be given again")

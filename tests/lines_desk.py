@@ -50,7 +50,7 @@ class LinesDesk(HarvestInside):
 
     def pass_days(self, days):
         """
-        So many days later, by the store's own time, what is due was done: a day's worth an hour.
+        That number of days later, by the store's time, what is due was done: a day's worth an hour.
         """
         for table in ("job_lines", "target_lines"):
             self.store.change(f"UPDATE {table} SET made = made - ?", (days * 86400.0,))

@@ -4,7 +4,7 @@ was slow.
 
 A target is one server that is shared by all requests (M/G/1, processor sharing): a request that
 takes s seconds alone takes s / (1 - utilisation), and some time on its way.  A job has so much to
-do in each interval, and no more than so many requests in flight, so what it does is the less the
+do in each interval, at most a fixed number of requests in flight, so what it does is the less the
 slower its targets are; both are solved for together.  What a neighbour or an outage has cost is the
 difference from the same world without it, and by that alone a history is accepted for its kind:
 nothing of the rule is known here.

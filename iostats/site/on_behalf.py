@@ -80,7 +80,7 @@ def _uid_of(name: str, asking: Optional[int]) -> int:
     """
     The user's number; WireError.
 
-    A name comes from somebody's log-in to a page, so it is never that of root or of a service that
+    A name comes from a log-in to a page, so it is never that of root or of a service that
     may read everything: these come by no page.
     """
     try:

@@ -28,7 +28,7 @@ Attributes:
     events_dropped: how many more there were.
     events_unseen: what could not be seen, and why, in the same words on all nodes; "".
     idle: {file system: with seconds, values}: what the node has done while no job was there,
-        {metric: amount} in so many seconds of it; None where not known.
+        {metric: amount} in that number of seconds of it; None where not known.
 """
 
 

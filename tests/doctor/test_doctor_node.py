@@ -479,7 +479,7 @@ def test_the_server_of_another_job(desk, tree):
 
 @pytest.mark.parametrize("answer, said", [
     (http_answer(b"<html>"), "in use by another program"),
-    (None, "the program on the port does not answer"),      # which one it is nobody can tell
+    (None, "the program on the port does not answer"),      # which one is not known
 ], ids=["a web server", "silence"])
 def test_something_else_on_the_port(desk, tree, answer, said):
     with Listener(0, answer) as other:

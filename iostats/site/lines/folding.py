@@ -181,7 +181,7 @@ class TargetLines:
             self.tops[job], self.tops_known[job] = line, known
 
     def keep_most(self, tops: int = MOST_TOPS) -> None:
-        """Keep so many jobs, and few pieces of time."""
+        """Keep `tops` jobs at most, and few pieces of time."""
         self.known = bounded(added_up(self.known))
         if len(self.tops) > tops:
             self.tops = dict(sorted(self.tops.items(), key=lambda one: (

@@ -76,7 +76,7 @@ class LineIntake:
         self.folding: dict[_Key, int] = {}
         self.fold_number = 0
         self._last: dict[_Key, float] = {}          # the sweep of the last reading
-        self._written: dict[_Key, int] = {}         # so many of `recent` are in the store
+        self._written: dict[_Key, int] = {}         # how many of `recent` are stored
         self._entries = 0
         self._work: Iterator[None] | None = None
         self._fold_at = self._wait_until = 0.0

@@ -45,7 +45,7 @@ def added_up(pieces: Iterable[Piece]) -> list[Piece]:
 
 def bounded(pieces: list[Piece], most: int = MOST_PIECES) -> list[Piece]:
     """
-    At most so many of added_up() pieces: neighbours become one, with what is known of the worse.
+    At most `most` pieces of added_up(): neighbours become one, with what is known of the worse.
 
     >>> bounded([(0, 60, 2), (60, 70, 1), (70, 120, 2), (180, 240, 3)], 2)
     [(0, 70, 1), (180, 240, 3)]

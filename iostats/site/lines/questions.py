@@ -57,7 +57,7 @@ class FileSystemLinesParams(msgspec.Struct):
 
     Attributes:
         since, until: s since 1970.
-        most: up to so many jobs, those that loaded it most.
+        most: how many jobs at most, those that loaded it most.
     """
 
     file_system: _Name

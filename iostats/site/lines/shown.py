@@ -28,7 +28,7 @@ def form_of(line: BinnedLine, known: Iterable[Piece], targets: int, is_timed: bo
     """
     LINE.
 
-    `known`: [(since, until, how many of so many `targets` were read)]; `is_timed`: the release
+    `known`: [(since, until, how many of the `targets` were read)]; `is_timed`: the release
     times requests.
     """
     share = shares(known, targets, line.began, line.every_s, line.length)
