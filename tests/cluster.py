@@ -329,8 +329,19 @@ class Cluster(Machines):
             if true(states):
                 return states
             assert time.monotonic() < ends, \
-                f"job {job} after {within_s} s: {states}\n{self.show(job)}"
+                f"job {job} after {within_s} s: {states}\n{self.show(job)}{self._seen(job)}"
             time.sleep(0.05)
+
+    def _seen(self, job):
+        """What its user has of a job, and what runs on the nodes, for a test that failed."""
+        running = [self.node(name, "ps", "-eo", "pid,ppid,user:14,stat,wchan:20,etimes,args",
+                             check=False).stdout
+                   for name in self.nodes if name not in self._dead]
+        try:
+            said = self.output(job)
+        except OSError as error:                            # it has not begun
+            said = str(error)
+        return "\n".join(["", said, *running])
 
     def show(self, job):
         """`scontrol show job` of it."""
