@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from server_files import BOOT, NODE, ServerFiles, complete, recovering
@@ -20,7 +21,6 @@ from server_files import BOOT, NODE, ServerFiles, complete, recovering
 from iostats.base import config as site_config
 from iostats.events import gather
 from iostats.events.event import latest
-
 
 BOOTED = 1_795_225_200.0
 TARGETS = ("scratch-OST0003", "scratch-MDT0000")
@@ -165,7 +165,7 @@ _steps = st.lists(st.one_of(
               st.floats(0.1, 12.0))), max_size=40)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(_steps)
 def test_exactly_what_happened_is_told(steps):
     with tempfile.TemporaryDirectory() as root:

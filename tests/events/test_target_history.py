@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -280,7 +281,7 @@ def lived(life):
     return readings, kernel.truth, kernel
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(lives())
 def test_no_event_that_did_not_happen_and_none_twice(life):
     readings, truth, kernel = lived(life)

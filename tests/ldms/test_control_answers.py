@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,7 +174,7 @@ JSON = st.recursive(LEAVES, lambda inner: (
 
 
 @given(JSON, st.integers(0, 100))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_answer_is_read_or_told(value, cut):
     """Of any question."""
     text = json.dumps(value)

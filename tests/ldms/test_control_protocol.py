@@ -8,6 +8,7 @@ import hashlib
 import struct
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ def test_the_answer_to_a_challenge_is_that_of_ovis():
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_bytes_may_be_cut_anywhere(data):
     """What is complete is understood, and the rest waits."""
     client, server = ends()
@@ -329,7 +330,7 @@ def test_a_secret_word_is_not_shown():
 
 @given(st.lists(st.binary(max_size=60), max_size=8), st.booleans(), st.sampled_from(
     [Authentication(), OVIS]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_bytes_end_in_events_or_in_one_of_our_errors(pieces, is_begun, auth):
     """Of either end, at any time."""
     client, server = ends(auth)

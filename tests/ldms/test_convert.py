@@ -4,6 +4,7 @@ Converting: what is written in today's generation reads as the same description.
 
 import json
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_read import TODAY
@@ -88,7 +89,7 @@ def documents(draw):
                 "harvest": {"interval": "10", "exports": "no"}, "events": {"every": "20"}}}]}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(documents())
 def test_what_is_converted_reads_as_the_same(document):
     """JSON is YAML: what is drawn is written so."""

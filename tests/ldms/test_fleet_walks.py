@@ -8,6 +8,7 @@ updated at the level above where that lives, and there is nothing left to tell.
 
 import hypothesis.strategies as st
 import pytest
+from examples import examples
 from fleet_desk import Carer, described
 from hypothesis import example, given, settings
 
@@ -88,7 +89,7 @@ MAKES = {"node-1": {"meminfo": [(f"/{n}", "synthetic", 760, 1000) for n in range
 
 @pytest.mark.parametrize("balance, polls, makes", [("producers", 3, {}), ("sets", 5, MAKES)],
                          ids=["by producers", "by sets"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @example(walk=[("hang", "agg-1")])
 @example(walk=[("hang", "agg-1"), ("another instance",), ("kill", "agg-1"), ("start", "agg-1")])
 @example(walk=[("hang", "agg-2"), ("hang", "top-1"), ("wake", "top-1"), ("wake", "agg-2")])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from processes import AFTER, INSTANCE, LLITE, UUID, put
 
 from iostats.base import config as site_config
 from iostats.lustre.paths import File
-from iostats.node import idle_time, identity, prolog_epilog
+from iostats.node import identity, idle_time, prolog_epilog
 from iostats.totals import snapshot as snapshots
 from iostats.totals.job_totals import Totals
 from iostats.wire.messages.report import NodeReport
@@ -424,7 +425,7 @@ UNSEEN = [("begins", 0, None, 7), ("ends", 0, None, 600), ("begins", 0, (0, Fals
           ("ends", 0, None, 600), ("begins", 0, None, 7), ("ends", 0, None, 7)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STEPS)
 @example(UNSEEN)
 def test_nothing_that_a_job_did_is_ever_taken_for_the_nodes_own(tmp_path_factory, steps):

@@ -3,6 +3,7 @@ Random jobs, and records of them in which something is missing, uncounted, throw
 job's: a rule that holds for the record holds for the truth.
 """
 
+from examples import examples
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from test_job_totals import llite, osc
@@ -101,7 +102,7 @@ def holding(record):
     return {rule.id for rule in OF_FILE_SYSTEMS if rule.when(known, Limits(CONFIG))}
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(records())
 def test_a_rule_that_holds_for_the_record_holds_for_the_truth(both):
     """Whatever is not known of it."""
@@ -123,7 +124,7 @@ def test_the_random_jobs_try_each_rule():
     # What hypothesis draws depends on which modules are loaded: more where a rule was not tried.
     for number in range(20):
         if every != sure or not every - unsure <= rare:
-            seed(number)(settings(max_examples=500, deadline=None, database=None)(
+            seed(number)(settings(max_examples=examples(500), deadline=None, database=None)(
                 given(records())(collect)))()
     assert every == sure
     assert every - unsure <= rare

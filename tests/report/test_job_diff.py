@@ -8,6 +8,7 @@ import re
 from math import inf, isclose
 
 import pytest
+from examples import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_job_tables import job
@@ -269,7 +270,7 @@ ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() 
                             inner, max_size=4))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.dictionaries(st.sampled_from(["job", "file_systems", "coverage", "harvest", "phases",
                                         "schema", "x"]), ANYTHING), ANYTHING)
 def test_any_form_is_compared_as_far_as_it_goes(form, fs):
@@ -300,7 +301,7 @@ def close(one, other):
     return all(isclose(*pair) or pair[0] == pair[1] for pair in zip(one, other))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(jobs(), jobs())
 def test_the_other_way_round_it_is_the_mirror(a, b):
     """The same rows in the same order, what rose fell; and what both say of the rest."""
@@ -318,13 +319,13 @@ def test_the_other_way_round_it_is_the_mirror(a, b):
     assert [there.only_in["a"], there.only_in["b"]] == [back.only_in["b"], back.only_in["a"]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs())
 def test_a_job_does_not_differ_from_itself(found):
     assert [] == diff(found[0], found[0]).changes + diff(found[0], found[0]).open_ones
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs(), jobs(), st.sampled_from([60, 80, 120]))
 def test_no_line_of_a_comparison_is_wider_than_the_terminal(a, b, width):
     found = diff(a[0], b[0])
@@ -333,7 +334,7 @@ def test_no_line_of_a_comparison_is_wider_than_the_terminal(a, b, width):
     assert [] == [line for line in printed.splitlines() if width_of(line) > width]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(*[st.integers(0, 10**6)] * 4, st.booleans(), st.booleans())
 def test_what_is_claimed_is_true_of_the_true_numbers(a, b, more_a, more_b, a_is_low, b_is_low):
     """Whatever a lower bound stands for."""
@@ -347,7 +348,7 @@ def test_what_is_claimed_is_true_of_the_true_numbers(a, b, more_a, more_b, a_is_
                 assert one.ratio[0] - 1e-9 <= true_b / true_a <= one.ratio[1] + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs())
 def test_the_short_form_of_a_job_does_not_differ_from_the_whole(found):
     """What the accounting keeps has fewer numbers, and none that is another one."""

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_job_tables import at_servers, job, with_harvest
@@ -193,7 +194,7 @@ def jobs(draw):
                report_units=draw(st.sampled_from(["binary", "decimal", "bytes"])))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(jobs(), st.sampled_from([40, 80, 120, 200]), st.booleans(),
        st.sampled_from(["grid", "plain"]))
 def test_no_line_is_wider_than_the_screen(found, width, is_ascii, form):
@@ -212,7 +213,7 @@ def test_every_part_of_the_schema_fits_the_screen(found, width):
     assert [] == [line for line in printed.splitlines() if width_of(line) > width]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.sampled_from(OPERATIONS), st.integers(1, 10**8), min_size=1, max_size=8),
        st.integers(1, 10**8), st.integers(1, 10**8), st.booleans(),
        st.sampled_from([80, 120, 200]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import doctest
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from queueing_world import event_of
@@ -195,7 +196,7 @@ HISTORIES = st.fixed_dictionaries({
             "line": LINES.filter(bool)}), max_size=2)}), max_size=3)})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(HISTORIES)
 def test_no_history_is_a_traceback(form):
     """The command says of such errors that the server is of another release."""

@@ -17,6 +17,7 @@ import sys
 
 import msgspec
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import BEFORE, REPOSITORY, SERVER, Desk, TinyDisk, write_tree
@@ -578,7 +579,7 @@ def as_message(report):
     return message(report.node, fields)
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=60)
+@settings(suppress_health_check=list(HealthCheck), max_examples=examples(60))
 @given(JOBS, st.randoms(), st.integers(200, 4000))
 def test_servers_killed_and_added_up_at_any_time_make_the_record_of_one(tmp_path_factory, job,
                                                                         random, limit):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from client_messages import decoded
+from examples import examples
 from exports_kernel import NS, Account
 from harvest_inside import HarvestInside
 from hypothesis import settings
@@ -142,7 +143,7 @@ class SiteWithoutStart(_AtTheSite, WithoutStart):
     """Before."""
 
 
-_SETTINGS = settings(max_examples=25, stateful_step_count=30, deadline=None)
+_SETTINGS = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)
 TestSiteWithStart = SiteWithStart.TestCase
 TestSiteWithStart.settings = _SETTINGS
 TestSiteWithoutStart = SiteWithoutStart.TestCase

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from events_messages import NOON, event
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trees import samples, shared
@@ -200,7 +201,7 @@ def rows_of(world, events):
     return {(one.node, one.target): one.state for one in found.gone() if one}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_said_is_never_wrong(seed):
     """
@@ -228,7 +229,7 @@ def test_what_is_said_is_never_wrong(seed):
         assert not is_gone or key in rows, key
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32))
 def test_where_all_is_told_it_is_the_truth(seed):
     """And nothing is unclear, where one thing happens after the other."""

@@ -9,6 +9,7 @@ import sqlite3
 
 import pytest
 from events_messages import NOON, event
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_store import DAY, fill_up, make_room
@@ -101,7 +102,7 @@ _steps = st.lists(st.one_of(
     st.just(("again", None)), st.just(("follow", None))), max_size=25)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(_steps)
 def test_random_histories(tmp_path_factory, steps):
     """
@@ -142,7 +143,7 @@ def test_random_histories(tmp_path_factory, steps):
         kept.store.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_store_that_ends_at_any_byte_has_all_of_some_commits(tmp_path_factory, data):
     """As after a kill at any moment; what is sent again makes it whole."""

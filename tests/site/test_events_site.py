@@ -11,6 +11,7 @@ import zlib
 
 import pytest
 from events_messages import NOON, STATUS, event, ids, params, send
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import until
@@ -160,7 +161,7 @@ def test_names_of_clients_are_known_after_a_restart(inside):
     assert [(nid,), (other,)] == inside.store.rows("SELECT nid FROM events_nids ORDER BY nid")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[
     HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_question_misses_an_event_that_is_asked_for(inside, data):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import tempfile
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_store import DAY, NOON, add, found, keep_record, reported_and_recorded
@@ -111,7 +112,7 @@ VALUES = st.lists(st.tuples(st.none() | st.integers(0, 3) | st.just(2**63 - 1),
                             st.sampled_from(["", "a", "b"])), min_size=1, max_size=12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(VALUES, st.sampled_from(["read_bytes", "name", "job_id", "elapsed_s", "lower_bound",
                                 "file_systems"]), st.booleans(), st.integers(1, 5))
 def test_parts_together_are_the_whole_in_order(values, sort, descending, limit):

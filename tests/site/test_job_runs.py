@@ -3,6 +3,7 @@ Which runs had their nodes alone, by what the batch system has said: and none th
 """
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -218,7 +219,7 @@ RUNS = st.lists(st.tuples(
     st.sets(st.integers(1, 3), min_size=1), st.integers(0, 30), st.integers(1, 9)), max_size=7)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(RUNS, st.integers(1, 12), st.integers(0, 12), st.sets(st.integers(0, 45), max_size=3))
 def test_no_run_is_called_alone_that_was_not(plan, pause, kept, lost):
     """

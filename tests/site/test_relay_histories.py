@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from client_messages import ClientAgent, by_kind
+from examples import examples
 from harvest_inside import BEGAN, HarvestInside
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -222,7 +223,7 @@ _WHAT = ("io", "io", "io", "loss", "turn", "turn", "kill relay", "kill cluster",
          "lose answer", "damage", "lose spool")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_WHAT), st.integers(0, 40)), max_size=40))
 def test_amounts_are_counted_once_and_losses_are_told_whatever_happens(steps):
     with tempfile.TemporaryDirectory() as directory:

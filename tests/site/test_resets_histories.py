@@ -6,6 +6,7 @@ import random
 
 import job_stats_text
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from resets_blocks import NS
@@ -40,7 +41,7 @@ def events(*kinds):
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(played=events(HARMLESS, FAULT), late=st.booleans())
 def test_a_total_is_true_or_marked_and_never_too_high(release, played, late):
     """The law, with everything that can happen."""
@@ -49,7 +50,7 @@ def test_a_total_is_true_or_marked_and_never_too_high(release, played, late):
 
 
 @pytest.mark.parametrize("release", WITH_START)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(played=events(HARMLESS))
 def test_with_start_time_and_no_fault_all_is_exact_and_nothing_is_marked(release, played):
     """A mark is not cheap: neither expiry nor races, nor lost messages, are a reason for one."""
@@ -156,7 +157,7 @@ def test_an_entry_that_has_overtaken_its_old_one_does_not_disprove_a_gap(release
     assert NO_SWEEP in world.marks("4711")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(played=events(HARMLESS, FAULT), where=st.integers(0, 49))
 def test_a_target_from_its_saved_state_goes_on_as_the_first_would(played, where):
     """To the last mark, wherever it was saved."""
@@ -170,7 +171,7 @@ def test_a_target_from_its_saved_state_goes_on_as_the_first_would(played, where)
     assert worlds[0].target.gaps == worlds[1].target.gaps
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_damaged_state_is_refused_whatever_the_damage(data):
     """Cut, changed, or something else altogether."""

@@ -6,6 +6,7 @@ intervals of a job's line, and what is unplaced, is together what was harvested.
 import tempfile
 from pathlib import Path
 
+from examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lines_desk import LinesDesk
@@ -66,7 +67,7 @@ class _History:
                 desk.again()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(_SWEEP, _SWEEP, _SWEEP, _OTHER, _REBOOT), min_size=3, max_size=14))
 @example([("sweep", (), [23] * 6), ("killed in a fold", 4), ("sweep", (), [37] * 6), ("fold", 0)])
 @example([("fold", 0), ("sweep", (), [23, 0, 0, 0, 0, 0]), ("fold", 0), ("sweep", (), [0] * 6),

@@ -9,6 +9,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+from examples import examples
 from exports_kernel import NS, RELEASES, Account, ExportsKernel
 from hypothesis import event, settings
 from hypothesis import strategies as st
@@ -334,7 +335,7 @@ class WithoutStart(Histories):
     releases = ("2.5", "2.10", "2.12", "2.14", "2.15.0", "2.16-plain")
 
 
-_SETTINGS = settings(max_examples=60, stateful_step_count=40, deadline=None)
+_SETTINGS = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestWithStart = WithStart.TestCase
 TestWithStart.settings = _SETTINGS
 TestWithoutStart = WithoutStart.TestCase

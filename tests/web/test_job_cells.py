@@ -4,6 +4,7 @@ from __future__ import annotations
 import html
 import re
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def _rows(draw):
     return row
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(_rows(), max_size=4))
 def test_a_cell_has_the_text_of_the_command(rows):
     table = jobs_page.table_of(rows, Visitor)

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import until
@@ -243,7 +244,7 @@ _PATHS = st.sampled_from(["/jobs", "/job/4711", "/job/", "/now", "/now/part", "/
                           "/nodes/down", "/events", "/fs", "/fs/scratch", "/", "/static/site.css"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(path=_PATHS, pairs=st.lists(st.tuples(_NAMES, _TEXT), max_size=4), more=_TEXT)
 def test_a_hostile_address_is_a_line_and_is_never_reflected_as_markup(web, path, pairs, more):
     from urllib.parse import quote

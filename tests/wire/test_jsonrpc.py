@@ -10,6 +10,7 @@ import json
 
 import msgspec
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -294,7 +295,7 @@ def is_answer(found):
             and isinstance(found["error"]["message"], str))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(TEXTS | CUT)
 @example(b"[" * 5000)
 @example(b'[{"jsonrpc": "2.0", "method": "sum", "params": [1], "id": 1}, \xff]')

@@ -12,6 +12,7 @@ import zlib
 import job_stats_text
 import msgspec
 import pytest
+from examples import examples
 from harvest_desk import BEGAN, NS, a_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,7 +92,7 @@ PIECES = [piece for release in ("2.5", "2.12", "2.14", "2.16") for kind in ("OST
         [b"", b"\n", b" ", b"-", b"0", b"9" * 19, b"18446744073709551616", b"{", b"}", b",", b":",
          b"samples: 1", b"\xff", b"4096", b"1.5", b"\x00", b"  open: { samples: 3, unit: reqs }\n"])
 ), max_size=3))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_a_row_has_what_parse_has_of_damaged_entries(piece, edits):
     """The expressions are of entries that are as they should be, and of these."""
     rows = Rows(0)
