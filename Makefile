@@ -36,6 +36,9 @@ SEED   ?= 23
 SECONDS ?= 60
 TARGETS ?=
 
+# Thousands of processes are started: without .pyc files each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 PREFIX        ?= /usr/local
 DESTDIR       ?=
 UNITDIR       ?= /etc/systemd/system
