@@ -15,12 +15,12 @@ import select
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from processes import until
 
 from iostats import sinks
 
@@ -148,10 +148,7 @@ class Machine:
 
     def until(self, is_so, *units):
         """Wait until `is_so()`."""
-        ends = time.monotonic() + _WITHIN_S
-        while not is_so():
-            assert time.monotonic() < ends, self.journal(*units)
-            time.sleep(0.05)
+        until(is_so, _WITHIN_S, lambda: f"what is waited for ({self.journal(*units)})")
 
 
 # -- wheels ------------------------------------------------------------------------------------

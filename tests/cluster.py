@@ -323,14 +323,11 @@ class Cluster(Machines):
         self._until(job, lambda states: states == {state}, within_s)
 
     def _until(self, job, true, within_s):
-        ends = time.monotonic() + within_s
-        while True:
+        def reached():
             states = self.states(job)
-            if true(states):
-                return states
-            assert time.monotonic() < ends, \
-                f"job {job} after {within_s} s: {states}\n{self.show(job)}{self._seen(job)}"
-            time.sleep(0.05)
+            return states if true(states) else None
+        return until(reached, within_s, lambda: f"the state of job {job} that is waited for "
+                     f"({self.states(job)})\n{self.show(job)}{self._seen(job)}\n")
 
     def _seen(self, job):
         """What its user has of a job, and what runs on the nodes, for a test that failed."""
