@@ -2,6 +2,7 @@
 Instances of `iostats ldms run` by a real etcd: each group has one owner, and who lost it does no
 more, however it lost it.
 """
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +23,37 @@ GROUPS = {"node[001-100]": 100, "agg-[1-4]": 4, "l2/top": 1}
 LEASE_S = 5
 
 
+class Late(Etcd):
+    """What it reads can be held back: an instance does not learn what others do."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.let, self.waiting = threading.Event(), threading.Event()
+        self.let.set()
+
+    def _late(self, answer):
+        if not self.let.is_set():
+            self.waiting.set()
+            self.let.wait()
+        return answer
+
+    def range(self, *arguments, **named):
+        return self._late(super().range(*arguments, **named))
+
+    def follow(self, *arguments, **named):
+        yield from map(self._late, super().follow(*arguments, **named))
+
+    @contextlib.contextmanager
+    def held_back(self):
+        """From when a look waits for its answer."""
+        self.let.clear()
+        try:
+            assert self.waiting.wait(60)
+            yield
+        finally:
+            self.let.set()
+
+
 class Instances:
     """Memberships in this process, of the etcd of a test."""
 
@@ -30,8 +62,8 @@ class Instances:
         self.etcd = Etcd(endpoints, prefix=prefix)
         self.etcds = [self.etcd]
 
-    def begin(self, name, groups=GROUPS, lease_s=LEASE_S, **more):
-        etcd = Etcd(self.endpoints, prefix=self.prefix)
+    def begin(self, name, groups=GROUPS, lease_s=LEASE_S, etcd=None, **more):
+        etcd = etcd or Etcd(self.endpoints, prefix=self.prefix)
         one = Membership(etcd, lease_s, lambda text: self.said.append(f"{name}: {text}"), name,
                          **more)
         self.etcds.append(etcd)
@@ -101,21 +133,34 @@ def test_two_of_one_name_are_two(instances):
 
 def test_what_an_owner_writes_is_written_only_while_it_is_the_owner(instances):
     """Another has the group, which this one does not know yet: it was stopped for a while."""
-    a = instances.begin("a")
+    late = Late(instances.endpoints, prefix=instances.prefix)
+    a = instances.begin("a", etcd=late)
     until(lambda: 3 == len(a.groups_owned()), what="all groups")
-    key = instances.etcd.key("status", "l2/top")
+    key, owner = instances.etcd.key("status", "l2/top"), instances.etcd.key("owners", "l2/top")
     assert a.write("l2/top", [(key, b"23")])
     assert b"23" == instances.etcd.get(key).value
     assert not a.write("another", [(key, b"37")])
-    a._see = a._hear = lambda *seen: None           # it does not look any more
-    instances.etcd.put(instances.etcd.key("owners", "l2/top"), b"a")
-    assert a.write("l2/top", [(key, b"37")]), "its own key, though it was written again"
-    instances.etcd.delete(instances.etcd.key("owners", "l2/top"))
-    instances.etcd.put(instances.etcd.key("owners", "l2/top"), b"b")
-    assert a.may_command("l2/top")
-    assert not a.write("l2/top", [(key, b"41")])
-    assert b"37" == instances.etcd.get(key).value
-    assert not a.may_command("l2/top")
+    with late.held_back():
+        instances.etcd.put(owner, b"a", instances.etcd.get(owner).lease)
+        assert a.write("l2/top", [(key, b"37")]), "its own key, though it was written again"
+        instances.etcd.delete(owner)
+        instances.etcd.put(owner, b"b", instances.etcd.grant(60))
+        assert a.may_command("l2/top")
+        assert not a.write("l2/top", [(key, b"41")])
+        assert b"37" == instances.etcd.get(key).value
+        assert not a.may_command("l2/top")
+
+
+def test_an_owner_key_that_was_written_by_hand_keeps_no_group_unwatched(instances):
+    """`etcdctl put` without a lease: no instance's end would ever free it."""
+    a = instances.begin("a")
+    until(lambda: 3 == len(a.groups_owned()), what="all groups")
+    owner = instances.etcd.key("owners", "l2/top")
+    instances.etcd.put(owner, b"junk")
+    until(lambda: b"a" == getattr(instances.etcd.get(owner), "value", None)
+          and "l2/top" in a.groups_owned(), what=lambda: f"its group again: {instances.said}")
+    assert 1 == len([line for line in instances.said if line == "a: the owner of l2/top in etcd "
+                     "was written by hand ('junk'); the key is deleted, and the group free"])
 
 
 def test_a_lease_that_is_gone_is_noticed_and_another_is_taken(instances):

@@ -35,6 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from iostats.etcd.answers import KeyValue
     from iostats.etcd.client import Etcd
     from iostats.etcd.follow import News
 
@@ -294,6 +295,10 @@ class Membership:
         if own is None or own.create_revision != self._key_revision:
             self._unlisted = lease                  # for the thread that renews it
             return LOOK_EVERY_S
+        for group, owner in [*owners.items()]:
+            if not owner.lease:
+                self._free(group, owner)
+                del owners[group]
         with self._lock:
             wanted, giving = dict(self._wanted), dict(self._giving)
         for group, fence in giving.items():         # of the look before
@@ -331,6 +336,14 @@ class Membership:
             is_other = self._mine != before
         if is_other:
             self.on_change()
+
+    def _free(self, group: str, owner: KeyValue) -> None:
+        """Delete an owner key without a lease: no instance writes one, and no end would free it."""
+        key = self._owner_key(group)
+        if self._etcd.txn([created(key, owner.create_revision)], [deleting(key)], again=True)[0]:
+            self._say(f"the owner of {_some([group])} in etcd was written by hand "
+                      f"({one_line(repr(owner.value.decode('utf-8', 'replace')))[:60]}); the key "
+                      f"is deleted, and the group free")
 
     def _take(self, groups: Iterable[str], lease: int) -> None:
         taken = {}
