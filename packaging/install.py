@@ -1,8 +1,8 @@
 """
 `make install-ROLE` and `make uninstall`: what each role needs on its host, and what is left to do.
 
-    PREFIX/lib/iostats       the program, hooks, sample_job.sh, site.cfg as it was installed, and
-                             venv/ with Python packages for the roles that need some
+    PREFIX/lib/iostats       the program, hooks, docs, sample_job.sh, site.cfg as it was
+                             installed, and venv/ with Python packages for the roles that need some
     PREFIX/bin               iostats, iostats_client.py, iostats_server.py
     /etc/iostats             site.cfg, site.secret
     UNITDIR                  units of systemd
@@ -115,6 +115,9 @@ def _program(place):
     for hook in os.listdir(f"{HERE}/hooks"):
         if os.path.isfile(f"{HERE}/hooks/{hook}"):
             _from_template(f"{HERE}/hooks/{hook}", f"{lib}/hooks/{hook}", place, 0o755)
+    os.makedirs(f"{lib}/docs", exist_ok=True)
+    for page in glob.glob(f"{HERE}/docs/*.*"):          # findings name one
+        _from_template(page, f"{lib}/docs/{os.path.basename(page)}", place, 0o644)
     _from_template(f"{HERE}/sample_job.sh", f"{lib}/sample_job.sh", place, 0o755)
     _from_template(f"{HERE}/packaging/iostats.sh", f"{lib}/iostats.sh", place, 0o755)
     os.makedirs(place.staged(place.bin), exist_ok=True)
