@@ -8,7 +8,13 @@ from __future__ import annotations
 from iostats.base.units import brief_seconds, bytes_text, share_text
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import table
-from iostats.totals.bounds import mark, mark_of_layer, mark_of_source, numbers_too_low
+from iostats.totals.bounds import (
+    mark,
+    mark_of_layer,
+    mark_of_mean,
+    mark_of_source,
+    marks_of_spread,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,21 +78,22 @@ def _transfers(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
             of_bytes = of_calls = mark_of_layer(numbers)
             if layer == "application":
                 of_bytes, of_calls = mark(fs, f"{way}_bytes"), mark(fs, f"{way}_calls")
-                mean = (of_bytes if not of_calls and mean != "-" else "") + mean
             if numbers is None or total is None or total or count or of_bytes or of_calls:
                 yield (fs.label, f"{way}, {_BY[layer]}",
                        "-" if total is None else of_bytes + bytes_text(total, units),
-                       "-" if count is None else f"{of_calls}{count}", mean)
+                       "-" if count is None else f"{of_calls}{count}",
+                       mean if mean == "-" else mark_of_mean(of_bytes, of_calls) + mean)
 
 
 def _times(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
     """How long each kind of operation took."""
     low = mark(fs, "operations")
+    of_mean = mark_of_mean(low, low)
     for name, row in with_calls(fs).items():
         if row.seconds is not None and row.count:
             yield (fs.label, name, f"{low}{row.count}", f"{low}{row.seconds:.3f}",
-                   f"{row.seconds / row.count * 1000:.3f}",
-                   "-" if row.stddev_s is None else f"{row.stddev_s * 1000:.3f}")
+                   f"{of_mean}{row.seconds / row.count * 1000:.3f}",
+                   "-" if row.stddev_s is None else f"{of_mean}{row.stddev_s * 1000:.3f}")
 
 
 def _sizes(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
@@ -104,11 +111,10 @@ def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
     for name, spread in fs.per_node.items():
         if not spread.max:
             continue
-        # Of a node that lost counters it is not known here which of these it is.
-        low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
         yield (fs.label, name, *(
-            low + (bytes_text(spread[at], units) if name.endswith("_bytes") else str(spread[at]))
-            for at in ("min", "median", "max")), spread.busiest or "-")
+            sign + (bytes_text(spread[at], units) if name.endswith("_bytes") else str(spread[at]))
+            for sign, at in zip(marks_of_spread(fs, name), ("min", "median", "max"))),
+            spread.busiest or "-")
 
 
 def with_calls(fs: FileSystemRecord) -> dict[str, Any]:

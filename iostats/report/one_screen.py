@@ -15,7 +15,13 @@ from iostats.lustre.metrics import LOCAL_MD_STATS
 from iostats.report import long_tables
 from iostats.report.blocks import BAR, ITEMS, NAME, NUMBER, SERIES, TEXT, Block, drawn
 from iostats.report.screen import rule
-from iostats.totals.bounds import mark, mark_of_layer, mark_of_source, numbers_too_low
+from iostats.totals.bounds import (
+    mark,
+    mark_of_layer,
+    mark_of_mean,
+    mark_of_source,
+    marks_of_spread,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +83,7 @@ def _transfers(fs: FileSystemRecord, elapsed_s: float | None, units: str) -> Blo
                 continue
             mean = "-"
             if count and total is not None:
-                mean = (of_bytes if layer == "application" and not of_calls else ""
-                        ) + brief_bytes(total / count, units)
+                mean = mark_of_mean(of_bytes, of_calls) + brief_bytes(total / count, units)
             rows.append((f"  {way}, {words}",
                          "-" if total is None else of_bytes + brief_bytes(total, units),
                          "-" if count is None else of_calls + brief_count(count), mean,
@@ -91,6 +96,7 @@ def _transfers(fs: FileSystemRecord, elapsed_s: float | None, units: str) -> Blo
 def _times(fs: FileSystemRecord) -> Block | None:
     """How long each kind of operation took, the longest first."""
     low = mark(fs, "operations")
+    of_mean = mark_of_mean(low, low)
     timed = sorted(((name, row) for name, row in long_tables.with_calls(fs).items()
                     if row.seconds is not None and row.count),
                    key=lambda item: (-item[1].seconds, item[0]))
@@ -99,8 +105,9 @@ def _times(fs: FileSystemRecord) -> Block | None:
     rows: list[Sequence[Any]] = [(
         f"  {name}", row.seconds / whole if whole else None,
         share_text(row.seconds / whole) if whole else "-", low + brief_count(row.count),
-        low + brief_seconds(row.seconds), brief_seconds(row.seconds / row.count),
-        "-" if row.stddev_s is None else brief_seconds(row.stddev_s)) for name, row in first]
+        low + brief_seconds(row.seconds), of_mean + brief_seconds(row.seconds / row.count),
+        "-" if row.stddev_s is None else of_mean + brief_seconds(row.stddev_s))
+        for name, row in first]
     if others:
         count, seconds = (sum(getattr(row, what) for _, row in others)
                           for what in ("count", "seconds"))
@@ -224,12 +231,11 @@ def _nodes(fs: FileSystemRecord, units: str) -> Block:
     first, others = _first(spreads, _MOST_METRICS)
     rows: list[Sequence[Any]] = []
     for name, spread in first:
-        # Of a node that lost counters it is not known here which of these it is.
-        low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
         text: Callable[[int], str] = (
             (lambda number: brief_bytes(number, units)) if name.endswith("_bytes") else brief_count)
         rows.append((f"  {_NAMES.get(name, name)}", *(
-            low + text(spread[at]) for at in ("min", "median", "max")), spread.busiest or "-"))
+            sign + text(spread[at]) for sign, at in zip(
+                marks_of_spread(fs, name), ("min", "median", "max"))), spread.busiest or "-"))
     if others:
         rows.append((f"  {_and_others(others)}", "", "", "", ""))
     return Block(("Per node", "least", "median", "most", "busiest"),

@@ -214,6 +214,31 @@ def mark_of(low: object, high: object) -> str:
     return "~ " if low and high else ">= " if low else "<= " if high else ""
 
 
+def mark_of_mean(of_total: str, of_count: str) -> str:
+    """
+    The mark of a total divided by a count, of theirs.
+
+    >>> mark_of_mean(">= ", ""), mark_of_mean("", ">= "), mark_of_mean(">= ", ">= ")
+    ('>= ', '<= ', '~ ')
+    """
+    of_inverse = {">= ": "<= ", "<= ": ">= "}.get(of_count, of_count)
+    if not of_total or not of_inverse or of_total == of_inverse:
+        return of_total or of_inverse
+    return "~ "
+
+
+def marks_of_spread(fs: Mapping[str, Any], metric: str) -> tuple[str, str, str]:
+    """
+    The marks of the least, median and most of a node.
+
+    A node that is missing, or that lost counters, may have had any number of them: it can only
+    raise the most.
+    """
+    low = numbers_too_low(fs)
+    most = mark(fs, metric if metric in NUMBERS else "operations")
+    return ("~ ", "~ ", most) if "operations" in low else (most, most, most)
+
+
 def mark_of_layer(numbers: Mapping[str, Any] | None) -> str:
     """">= " or "": of the numbers of a layer (application, network) or of a storage server's."""
     return ">= " if (numbers or {}).get("lower_bound") else ""

@@ -68,11 +68,11 @@ def test_the_numbers_are_those_of_the_record():
     assert [("62914560", "≥ 60.0 MiB"), ("0", "≥ 0 bytes"), ("41", "≥ 41"),
             ("4.600000", "≥ 4.6 s"), ("0.683333", "68 %")] == values
     found = Document(text).text
-    assert "in ≥ 60 calls " in found                    # and of a mean nothing is known
+    assert "in ≥ 60 calls, ~ 1.0 MiB each" in found     # of two lower bounds
     assert "2 of 3 nodes reported, 00:01:40; missing: 1 node (no report)" in found
     assert "1 node has no numbers: every number is a lower bound (≥)" in found
     assert "≥ 2.3 % of node time" in found
-    assert "Read by the application ≥ 60.0 MiB ≥ 60 1.0 MiB" in found
+    assert "Read by the application ≥ 60.0 MiB ≥ 60 ~ 1.0 MiB" in found
 
 
 def test_the_first_thing_said_is_whether_io_made_it_slow():

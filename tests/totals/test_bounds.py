@@ -10,7 +10,7 @@ import csv
 import io
 
 import pytest
-from test_job_totals import osc
+from test_job_totals import llite, osc
 from trees import report as of_node
 
 from iostats.base import config
@@ -279,6 +279,30 @@ def test_rates_of_what_was_not_counted_are_marked():
     lines = text(totals).splitlines()
     assert any("written" in line and "peak >= 38 bytes/s" in line for line in lines)
     assert any("operations" in line and "peak 0/s" in line for line in lines)
+
+
+@pytest.mark.parametrize("of_total, of_count, of_mean", [
+    ("", "", ""), (">= ", "", ">= "), ("<= ", "", "<= "), ("~ ", "", "~ "),
+    ("", ">= ", "<= "), ("", "<= ", ">= "), ("", "~ ", "~ "),
+    (">= ", "<= ", ">= "), ("<= ", ">= ", "<= "), (">= ", ">= ", "~ "), ("<= ", "<= ", "~ "),
+    ("~ ", ">= ", "~ "), (">= ", "~ ", "~ "), ("~ ", "~ ", "~ ")])
+def test_a_mean_may_be_wrong_as_its_total_is_and_as_its_count_is_not(of_total, of_count, of_mean):
+    assert of_mean == bounds.mark_of_mean(of_total, of_count)
+
+
+def test_of_the_nodes_all_are_low_where_small_writes_are_not_counted():
+    """But where a node is missing only the most is: its own may be less or more than the least."""
+    exact = [llite(write_bytes=41, write_calls=7, open=7)]
+    small = [llite(write_bytes=23, write_calls=5, open=5, uncounted_write_calls=3,
+                   uncounted_write_bytes=9)]
+    totals = job(exact, small)
+    low = only(totals)
+    assert (">= ",) * 3 == bounds.marks_of_spread(low, "write_bytes")
+    assert ("",) * 3 == bounds.marks_of_spread(low, "open")
+    totals.expected = 3
+    missing = only(totals)
+    for metric in ("write_bytes", "open"):
+        assert ("~ ", "~ ", ">= ") == bounds.marks_of_spread(missing, metric)
 
 
 def test_osc_alone_marks_nothing_of_programs():

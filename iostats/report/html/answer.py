@@ -21,7 +21,7 @@ from iostats.report.why.cause import (
     UNKNOWN,
 )
 from iostats.report.why.time_in_lustre import time_in_lustre
-from iostats.totals.bounds import mark, mark_of_layer, mark_of_source
+from iostats.totals.bounds import mark, mark_of_layer, mark_of_mean, mark_of_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
     found = [_moved_tile(record, shown, way, units) for way in ("read", "write")]
     counted = [fs for fs in shown if fs.operations is not None]
     count = sum(operations_in(fs.operations or {}) for fs in counted)
-    low = _strictest([mark(fs, "operations") for fs in counted])
+    low = signs(_of_sum([mark(fs, "operations") for fs in counted]))
     found.append(Tile("Operations", f"{low}{count:,}" if counted else "-",
                       str(count) if counted else "", _most(counted)))
     time = time_in_lustre(record)
@@ -137,14 +137,14 @@ def _moved_tile(record: Record, shown: Sequence[FileSystemRecord], way: str, uni
         return _of_servers(record, title, metric, units)
     total = sum(fs.application[metric] for fs in known if fs.application)
     calls = [fs.application[f"{way}_calls"] for fs in known if fs.application]
-    low = _strictest([mark(fs, metric) for fs in known])
-    low_calls = _strictest([mark(fs, f"{way}_calls") for fs in known])
+    low = _of_sum([mark(fs, metric) for fs in known])
+    low_calls = _of_sum([mark(fs, f"{way}_calls") for fs in known])
     about = ""
     if calls and None not in calls and sum(calls):
-        about = f"in {low_calls}{sum(calls):,} calls"
-        if not low_calls:                              # a mean of two lower bounds is not known
-            about += f", {low}{bytes_text(total // sum(calls), units)} each"
-    return Tile(title, low + bytes_text(total, units), str(total), about)
+        of_mean = signs(mark_of_mean(low, low_calls))
+        about = (f"in {signs(low_calls)}{sum(calls):,} calls, "
+                 f"{of_mean}{bytes_text(total // sum(calls), units)} each")
+    return Tile(title, signs(low) + bytes_text(total, units), str(total), about)
 
 
 def _of_servers(record: Record, title: str, metric: str, units: str) -> Tile:
@@ -152,7 +152,7 @@ def _of_servers(record: Record, title: str, metric: str, units: str) -> Tile:
     if not servers:
         return Tile(title, "-", "", "not known")
     total = sum(fs[metric] for fs in servers)
-    low = _strictest([mark_of_layer(fs) for fs in servers])
+    low = signs(_of_sum([mark_of_layer(fs) for fs in servers]))
     return Tile(title, low + bytes_text(total, units), str(total), "at the storage servers")
 
 
@@ -190,10 +190,10 @@ def signs(mark: str) -> str:
     return mark.replace(">=", "\u2265").replace("<=", "\u2264")
 
 
-def _strictest(marks: Sequence[str]) -> str:
+def _of_sum(marks: Sequence[str]) -> str:
     """The mark of a sum."""
     found = set(marks) - {""}
-    return signs(found.pop() if len(found) == 1 else "~ " if found else "")
+    return found.pop() if len(found) == 1 else "~ " if found else ""
 
 
 def _seconds(seconds: float) -> str:

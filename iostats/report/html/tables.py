@@ -14,7 +14,13 @@ from iostats.report.accounting_comment import OTHERS
 from iostats.report.html.answer import signs
 from iostats.report.storage_server_tables import bounds_of
 from iostats.report.text_table import moved
-from iostats.totals.bounds import mark, mark_of_layer, mark_of_source, numbers_too_low
+from iostats.totals.bounds import (
+    mark,
+    mark_of_layer,
+    mark_of_mean,
+    mark_of_source,
+    marks_of_spread,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +97,7 @@ def transfers(fs: FileSystemRecord, units: str) -> PageTable:
             rows.append([f"{done} {by}",
                          "-" if total is None else _marked(of_bytes, bytes_text(total, units)),
                          "-" if count is None else _marked(of_calls, f"{count:,}"),
-                         mean if mean == "-" or of_calls else _marked(of_bytes, mean)])
+                         mean if mean == "-" else _marked(mark_of_mean(of_bytes, of_calls), mean)])
     return PageTable("Transfers", "", ["Transfer", "Bytes", "Calls, requests", "Mean size"], 1,
                      rows)
 
@@ -99,6 +105,7 @@ def transfers(fs: FileSystemRecord, units: str) -> PageTable:
 def operations(fs: FileSystemRecord) -> PageTable | None:
     """Each operation: how often, and how long; those that took longest first."""
     low = mark(fs, "operations")
+    of_mean = mark_of_mean(low, low)
     found = {**(fs.calls or {}), **(fs.operations or {})}
     busy = sorted(((name, row) for name, row in found.items() if row.count),
                   key=lambda one: (-(one[1].seconds or 0), -one[1].count, one[0]))
@@ -111,8 +118,8 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
         rows.append([
             name, _marked(low, f"{row.count:,}"),
             "-" if seconds is None else _marked(low, f"{seconds:,.3f}"),
-            "-" if seconds is None else f"{seconds / row.count * 1000:,.3f}",
-            "-" if row.stddev_s is None else f"{row.stddev_s * 1000:,.3f}",
+            "-" if seconds is None else _marked(of_mean, f"{seconds / row.count * 1000:,.3f}"),
+            "-" if row.stddev_s is None else _marked(of_mean, f"{row.stddev_s * 1000:,.3f}"),
             "-" if seconds is None or not whole else _share(seconds / whole, "latency")])
     return PageTable(
         "Operations and their time",
@@ -170,10 +177,10 @@ def spread(fs: FileSystemRecord, nodes: int, units: str) -> PageTable | None:
         return None
     rows = []
     for name, found in list(fs.per_node.items())[:MOST_ROWS]:
-        low = "" if "operations" in numbers_too_low(fs) else mark(fs, name)
         rows.append([name, found.busiest or "-", *(
-            _marked(low, amount_text(name, found[at], units) if name.endswith("_bytes")
-                    else f"{found[at]:,}") for at in ("min", "median", "max"))])
+            _marked(sign, amount_text(name, found[at], units) if name.endswith("_bytes")
+                    else f"{found[at]:,}") for sign, at in zip(
+                        marks_of_spread(fs, name), ("min", "median", "max")))])
     return PageTable("Spread over the nodes", "", ["Metric", "Busiest node", "Least", "Median",
                                                    "Most"], 2, rows,
                      _rest(list(fs.per_node), MOST_ROWS))
