@@ -153,7 +153,6 @@ def test_the_live_page_changes_by_itself_and_stops_where_it_is_told_to(
 def test_the_live_page_without_javascript_is_loaded_again_by_itself(site, browser):  # noqa: F811
     browser.javascript(False)
     browser.open(site.proxy.address + "/now?by=user")
-    browser.javascript(True)                      # for the look at it; the page was read without
     assert "This page is loaded again every 10 seconds." in browser.text("main")
     assert 1 == browser.count("noscript meta[http-equiv=refresh], head meta[http-equiv=refresh]")
 
