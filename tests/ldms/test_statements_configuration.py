@@ -5,12 +5,7 @@ Daemons' whole configurations, of a description as a user writes it.
 import pytest
 
 from iostats.ldms.description.read import description
-from iostats.ldms.statements.configuration import (
-    Configurations,
-    NotToldError,
-    placement,
-    statements_of,
-)
+from iostats.ldms.statements.configuration import Configurations, NotToldError
 from iostats.ldms.statements.dialect import DIALECTS
 from iostats.ldms.statements.losses import losses
 from iostats.ldms.statements.statement import as_line
@@ -195,24 +190,6 @@ aggregators:
 
 def started(lines):
     return [line.partition("=")[2] for line in lines if line.startswith("prdcr_start ")]
-
-
-def test_producers_go_where_they_are_placed():
-    found, _ = description(one_group())
-
-    lines = [as_line(one) for one in statements_of(found, "agg-2", NEW, {
-        "p-1": "agg-2", "p-2": "agg-2", "p-3": "agg-2", "p-4": "agg-1"})]
-
-    assert ["p-1", "p-2", "p-3"] == started(lines)
-
-
-def test_a_place_that_is_none_of_the_groups_is_not_taken():
-    [group] = description(one_group())[0].aggregators
-
-    place = placement(group, {"p-1": "agg-7", "p-2": "agg-1", "p-9": "agg-2"})
-
-    assert ["p-1", "p-2", "p-3", "p-4"] == sorted(place)
-    assert {"agg-1", "agg-2"} == set(place.values())
 
 
 def test_capacities_are_respected():

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from iostats.ldms.statements.statement import Statement
 
-DIALECTS_KNOWN = ("4.4", "4.5")
-
 ENOENT, EEXIST, EBUSY, EINVAL, ENOSYS = 2, 17, 16, 22, 38
 
 # From each number on, one verb a number.  A blank is a request that is no command.

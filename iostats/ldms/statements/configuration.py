@@ -38,22 +38,13 @@ class NotToldError(IostatsError):
     """Something of a description cannot be told to a daemon of that release."""
 
 
-def statements_of(description: Description, daemon: str, dialect: Dialect,
-                  placed: Mapping[str, str] | None = None) -> list[Statement]:
-    """One daemon's configuration; for more than one, Configurations is made once."""
-    return Configurations(description, dialect, placed).of(daemon)
-
-
 class Configurations:
     """
-    The configurations of all daemons of a description.
-
-    `placed`: {producer: the aggregator that collects it}, where it is decided already; what is not
-    in it is spread over its group's aggregators evenly, or as their capacities are.
+    The configurations of all daemons of a description; a group's producers are spread over its
+    aggregators evenly, or as their capacities are.
     """
 
-    def __init__(self, description: Description, dialect: Dialect,
-                 placed: Mapping[str, str] | None = None) -> None:
+    def __init__(self, description: Description, dialect: Dialect) -> None:
         self.description, self.dialect = description, dialect
         self._samplers: dict[str, list[SamplerGroup]] = {}
         self._aggregators: dict[str, list[AggregatorGroup]] = {}
@@ -69,7 +60,7 @@ class Configurations:
         for group in description.aggregators:
             for member in group.members:
                 self._aggregators.setdefault(member, []).append(group)
-            place = placement(group, placed or {})
+            place = placement(group)
             for number, producer in enumerate(group.producers):
                 if producer.name in place:
                     self._producers.setdefault((group.name, place[producer.name]), []).append(
@@ -118,14 +109,11 @@ class Configurations:
         draft.policies(self._stores.get(daemon, []), plugins)
 
 
-def placement(group: AggregatorGroup, placed: Mapping[str, str]) -> dict[str, str]:
-    """{producer: aggregator} of those that are added by name, `placed` where it has them."""
-    parts_of = dict(group.capacity)
-    weights = {producer.name: 1.0 for producer in group.producers if parts.is_added(producer)}
-    members = set(group.members)
-    before = {name: placed[name] for name in weights if placed.get(name) in members}
-    spread = balanced(weights, {name: parts_of.get(name, 1.0) for name in group.members}, before)
-    return {**spread, **before}
+def placement(group: AggregatorGroup) -> dict[str, str]:
+    """{producer: aggregator} of those that are added by name."""
+    capacity = {**dict.fromkeys(group.members, 1.0), **dict(group.capacity)}
+    return balanced({producer.name: 1.0 for producer in group.producers
+                     if parts.is_added(producer)}, capacity, {})
 
 
 def daemons_with_streams(description: Description) -> set[str]:
