@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 
 from iostats.base import strict_json
 from iostats.base.errors import IostatsError, StateError, UsageError
+from iostats.base.input_files import content_of, name_of
 from iostats.report.newer_release import as_known
 from iostats.totals.record import Record
 
@@ -29,17 +29,8 @@ def records_in(path: str) -> list[Record]:
     [Record] of a file with one JSON object, several one after the other, or an array of them; "-"
     is standard input.  UsageError where it cannot be read, or has something else in it.
     """
-    name = "standard input" if path == "-" else path
-    try:
-        if path == "-" and sys.stdin is None:
-            raise UsageError("standard input: expected a record, it is closed")
-        if path == "-":
-            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
+    name = name_of(path)
+    data = content_of(path, _MOST_BYTES, "a record")
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{name}: more than {_MOST_BYTES >> 20} MiB")
     try:

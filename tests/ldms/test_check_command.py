@@ -78,8 +78,8 @@ def test_a_file_that_is_too_long_is_wrong(command, file, capsys):
 @pytest.mark.parametrize("arguments, expected", [
     (["check"], "iostats ldms check: expected one FILE, got 0 (see --help)"),
     (["convert", "a", "b"], "iostats ldms convert: expected one FILE, got 2 (see --help)"),
-    (["check", "/nonexistent/x"], "/nonexistent/x: No such file or directory"),
-    (["check", "/tmp"], "/tmp: Is a directory"),
+    (["check", "/nonexistent/x"], "/nonexistent/x: cannot be read: No such file or directory"),
+    (["check", "/tmp"], "/tmp: cannot be read: Is a directory"),
 ])
 def test_bad_usage(arguments, expected, capsys):
     assert 2 == main(arguments)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 
 from iostats.base.errors import DONE, UNREADABLE, UsageError
+from iostats.base.input_files import name_of
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.ldms.description.problems import DescriptionError
-from iostats.ldms.description_file import name_of, read_file
+from iostats.ldms.description_file import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import sys
 from difflib import get_close_matches
 
 from iostats.base.errors import DONE, UNREADABLE, UsageError, one_line
+from iostats.base.input_files import name_of
 from iostats.cli.ldms.check import counted, described_file
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.ldms import configuration_files
-from iostats.ldms.description_file import name_of
 from iostats.ldms.statements.dialect import of_release
 from iostats.ldms.statements.losses import losses
 

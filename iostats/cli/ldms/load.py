@@ -5,12 +5,13 @@ iostats ldms load: make a description valid.
 from __future__ import annotations
 
 from iostats.base.errors import DONE, UNREADABLE
+from iostats.base.input_files import name_of
 from iostats.cli.ldms.sources import ETCD_HELP, ETCD_OPTIONS, described, etcd_of, who
 from iostats.cli.parser import parser, put_out, say, status_of
 from iostats.ldms.changes import changes
 from iostats.ldms.description.problems import DescriptionError
 from iostats.ldms.description.read import description
-from iostats.ldms.description_file import name_of, text_of
+from iostats.ldms.description_file import text_of
 from iostats.ldms.published import descriptions
 from iostats.ldms.published.descriptions import NotPublished
 

@@ -11,13 +11,14 @@ import socket
 
 from iostats.base import config as site
 from iostats.base.errors import one_line
+from iostats.base.input_files import name_of
 from iostats.cli.ldms.check import print_problems, print_warnings
 from iostats.cli.parser import say
 from iostats.etcd.client import Etcd, from_config
 from iostats.ldms.description import read
 from iostats.ldms.description.problems import DescriptionError
 from iostats.ldms.description.read_members import etcd_members
-from iostats.ldms.description_file import name_of, text_of
+from iostats.ldms.description_file import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

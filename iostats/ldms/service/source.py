@@ -11,10 +11,11 @@ import os
 import threading
 
 from iostats.base.errors import IostatsError, one_line
+from iostats.base.input_files import name_of
 from iostats.etcd.client import Away, Back, Etcd, Stop
 from iostats.ldms.description.problems import DescriptionError
 from iostats.ldms.description.read import description
-from iostats.ldms.description_file import name_of, text_of
+from iostats.ldms.description_file import text_of
 from iostats.ldms.published.descriptions import read_current
 
 TYPE_CHECKING = False
