@@ -403,15 +403,65 @@ def test_a_bomb_is_one_line_and_costs_little(text):
 
 def test_all_problems_of_a_file_are_told_at_once():
     """In the order of the file, the first twenty."""
-    # without its ports, the endpoint is not there in line 16 either
     text = TODAY.replace("10037", "0").replace("1.5s", "soon").replace("csv1,", "csv9,")
 
-    assert ["FILE:6", "FILE:16", "FILE:20", "FILE:27"] == [
+    assert ["FILE:6", "FILE:20", "FILE:27"] == [
         line[:line.index(":", 5)] for line in lines(text)]
     many = "daemons:\n" + "- {}\n" * 37
     assert 21 == len(lines(many))
     # each lacks names, hosts and endpoints
     assert "FILE: 91 more problems are not shown" == lines(many)[-1]
+
+
+ADVERTISE = ("plugins: [mem1], advertise: {names: 's-[1-12]', hosts: b, xprt: sock, port: 10041, "
+             "reconnect: 5s}")
+
+
+@pytest.mark.parametrize("text, expected", [
+    (changed('"n-[01-12]"', '"n-[01-05]"'),
+     "3:12: daemons[0].hosts: expected as many hosts as names (12), or a divisor of that, got 5"),
+    (changed('"n-[01-12]"', '"n-[01-05"'),
+     "3:12: daemons[0].hosts: expected a host list such as node-[1-10], got 'n-[01-05': 'n-[01-05' "
+     "is no number or range in brackets"),
+    (changed('    hosts: "n-[01-12]"\n', ""), "2:5: daemons[0]: hosts is missing"),
+    (changed("hosts:", "hots:"), "2:5: daemons[0]: hosts is missing; 'hots' is there"),
+    (changed('"s-[1-12]"', '"s-[1-5]"'),
+     "3:12: daemons[0].hosts: expected as many hosts as names (5), or a divisor of that, got 12"),
+    (changed('"s-[1-12]"', '"s/[1-12]"').replace("*samplers", "'s-[1-12]'"),
+     "2:12: daemons[0].names: expected a daemon name without a slash (it is the name of a file), "
+     "got 's/1'"),
+    (changed('&samplers "s-[1-12]"', '""').replace("*samplers", "'s-[1-12]'"),
+     "2:12: daemons[0].names: has no value"),
+    (changed("10037", "70037"),
+     "6:16: daemons[0].endpoints[0].ports: expected ports from 1 to 65535, got '70037'"),
+    (changed('&sampler-ends "s-[1-12]-ib"', '"s-[1-13]-ib"').replace("*sampler-ends",
+                                                                     "s-[1-12]-ib"),
+     "5:16: daemons[0].endpoints[0].names: expected as many endpoints as daemons (12), or a "
+     "multiple of that, got 13"),
+    (changed("    endpoints:\n", "    endpoint:\n"),
+     "2:5: daemons[0]: endpoints is missing; 'endpoint' is there"),
+    (changed("  - daemons: *agg\n", "  - daemons: aggs-[1-3]\n    capacity: {agg-3: 2}\n"),
+     "13:14: aggregators[0].daemons: no daemon is called 'aggs-1' and 2 more: expected names of "
+     "`daemons`"),
+    (TODAY.replace("{daemons: *samplers, plugins: [mem1]}",
+                   "{daemons: 's-[1-13]', %s}" % ADVERTISE),
+     "22:15: samplers[0].daemons: no daemon is called 's-13': expected names of `daemons`"),
+    (changed("daemons:\n", "daemon:\n"),
+     "1:1: expected a section daemons, or iostats; 'daemon' is there"),
+    (changed("plugins:\n", "plugin:\n"),
+     "22:36: samplers[0].plugins[0]: no plugin instance is called 'mem1': expected one of "
+     "`plugins`; 'plugin' is there"),
+    (changed('interval: "1.0s"', "interval: {s: 1}"),
+     "24:35: plugins.mem1.interval: expected an interval such as 20s, got a mapping"),
+    (changed("schema: meminfo, flush", "schema: mem info, flush"),
+     "27:60: stores.csv.schema: expected a text without blanks, where ldmsd ends a value, got 'mem "
+     "info'"),
+    (TODAY + AGENTS % "harvest: {interval: {s: 1}}",
+     "28:62: iostats[0].settings.harvest.interval: expected a text, got a mapping"),
+])
+def test_one_fault_is_one_line(text, expected):
+    """What is wrong because something else is wrong is not told, and nothing of it is used."""
+    assert [f"FILE:{expected}"] == lines(text)
 
 
 def test_the_error_is_one_line_for_who_prints_it():

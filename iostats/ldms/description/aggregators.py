@@ -20,6 +20,7 @@ from iostats.ldms.description.normal import (
 )
 from iostats.ldms.description.plugins import plugin_instances
 from iostats.ldms.description.problems import shown
+from iostats.ldms.description.reading import ENDPOINT, ENDPOINTS
 from iostats.ldms.description.samplers import limits, read_advertise
 from iostats.ldms.description.values import (
     boolean,
@@ -82,7 +83,7 @@ def read_aggregators(section: Value, reading: Draft) -> tuple[AggregatorGroup, .
         if "daemons" not in fields:
             continue
         name = group_name(fields["daemons"])
-        members = reading.known_daemons(fields["daemons"])
+        members = reading.daemons_of(fields["daemons"])
         if name not in groups:
             twice = next((member for member in members if member in of_daemon), None)
             if twice:
@@ -135,7 +136,7 @@ def _capacity(value: Value, members: tuple[str, ...],
     found: dict[str, float] = {}
     for key, one in value.pairs("capacities by aggregator").items():
         part = number(one, _MOST_CAPACITY)
-        if key not in members:
+        if key not in members and reading.knows(members):
             one.problem(f"{shown(key)} is none of this group's aggregators"
                         + nearest(key, members[:1000]))
         elif part:
@@ -152,21 +153,22 @@ def _read_peers(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
     permissions = perm(fields.get("perm"))
     cache_ip = boolean(fields.get("cache_ip"))
     names = reading.lists.expanded(fields.get("endpoints"))
-    daemons = reading.known_daemons(fields.get("daemons"))
+    daemons = reading.daemons_of(fields.get("daemons"))
     updaters = _read_updaters(fields.get("updaters"))
     group.sources.append(_ProducerSource(names, updaters))
     if not reading.take_objects(value, len(names)) or "endpoints" not in fields:
+        return
+    if daemons and not reading.knows(daemons):
+        return
+    if not reading.require(ENDPOINT, names, reading.endpoints, fields["endpoints"],
+                           ENDPOINTS + _own_endpoints(daemons, reading)):
         return
     allowed = set(daemons)
     collected: dict[str, str] = {}
     is_told = False
     for name in names:
-        if name not in reading.endpoints:
-            fields["endpoints"].problem(f"no endpoint is called {shown(name)}: expected names of "
-                                        "daemons[].endpoints" + _own_endpoints(daemons, reading))
-            return
         daemon, endpoint = reading.endpoints[name]
-        if "daemons" in fields and daemon not in allowed:
+        if allowed and daemon not in allowed:
             fields["endpoints"].problem(f"endpoint {shown(name)} is one of daemon {shown(daemon)}, "
                                         "which is not in `daemons` here")
             return
@@ -191,9 +193,8 @@ def _read_peers(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
 
 def _own_endpoints(daemons: tuple[str, ...], reading: Draft) -> str:
     """What there is instead."""
-    if not daemons or not reading.daemons[daemons[0]].endpoints:
-        return ""
-    return f"; {daemons[0]} has {reading.daemons[daemons[0]].endpoints[0].name}"
+    own = reading.daemons[daemons[0]].endpoints if daemons else ()
+    return f"; {daemons[0]} has {own[0].name}" if own else ""
 
 
 # -- updaters -----------------------------------------------------------------------------------
@@ -293,6 +294,8 @@ def _as_regexes(names: list[str]) -> tuple[str, ...]:
 
 def _read_listen(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
     fields = value.fields((), _LISTEN_KEYS)
+    if value.node.kind != "mapping":
+        return
     name = text(fields.get("name"))
     if "name" not in fields and "names" in fields:
         # The first form of 2024, in documents only: which endpoints advertise.
@@ -327,6 +330,8 @@ def _read_listen(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
 
 def _read_subscription(value: Value, group: _AggregatorDraft) -> None:
     fields = value.fields(("regex",), ("stream", *_MESSAGE_KEYS, "rx_rate"))
+    if value.node.kind != "mapping":
+        return
     named = [key for key in ("stream", *_MESSAGE_KEYS) if key in fields]
     if len(named) != 1:
         value.problem("expected either stream or message_tag, got "

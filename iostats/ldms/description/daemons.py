@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from iostats.ldms.description.normal import Endpoint, LdmsDaemon
 from iostats.ldms.description.problems import shown
+from iostats.ldms.description.reading import DAEMON, ENDPOINT
 from iostats.ldms.description.values import boolean, nearest, one_of, permissions, text
 
 TYPE_CHECKING = False
@@ -22,31 +23,33 @@ _ENDPOINT_KEYS = ("hosts", "xprt", "maestro_comm", "bind_all", "auth")
 
 def read_daemons(section: Value, reading: Draft) -> None:
     """Fill `reading.daemons` and `reading.endpoints`."""
+    if section.node.kind != "list":
+        reading.unread.update((DAEMON, ENDPOINT))
     for value in section.items("daemons"):
         _read_entry(value, reading)
 
 
 def _read_entry(value: Value, reading: Draft) -> None:
-    pairs = value.pairs("names, hosts, endpoints")
     # All other keys are options of ldmsd, whatever they are.
-    fields = value.fields(("names", "hosts", "endpoints"), tuple(pairs))
-    if "names" not in fields or "hosts" not in fields:
+    fields = value.fields(("names", "hosts", "endpoints"), _OWN_KEYS, takes_others=True)
+    names = reading.lists.expanded(fields.get("names"))
+    if "names" not in fields or not names:
+        reading.unread.update((DAEMON, ENDPOINT))
         return
-    names = reading.lists.expanded(fields["names"])
-    for name in names:
-        _check_name(fields["names"], name, reading)
-    hosts = _repeated(fields["hosts"], reading.lists.expanded(fields["hosts"]), len(names),
-                      "names")
+    _check_names(fields["names"], names, reading)
+    hosts = _repeated(fields.get("hosts"), len(names), "names", reading)
     of_daemon: list[list[Endpoint]] = [[] for _ in names]
     entries = fields["endpoints"].items("endpoints") if "endpoints" in fields else []
-    if "endpoints" in fields and fields["endpoints"].node.kind == "list" and not entries:
-        fields["endpoints"].problem("expected at least one endpoint")
+    if not entries:
+        reading.unread.add(ENDPOINT)
+        if "endpoints" in fields and fields["endpoints"].node.kind == "list":
+            fields["endpoints"].problem("expected at least one endpoint")
     for entry in entries:
         _read_endpoints(entry, names, hosts, of_daemon, reading)
     group = group_name(fields["names"])
     environment = tuple((key, _scalar(at)) for key, at in fields["environment"].pairs(
         "variables").items()) if "environment" in fields else ()
-    options = _options(pairs)
+    options = _options(value.pairs("names, hosts, endpoints"))
     for name, host, endpoints in zip(names, hosts, of_daemon):
         reading.daemons[name] = LdmsDaemon(name, host, group, tuple(endpoints), environment,
                                            options)
@@ -59,24 +62,35 @@ def group_name(value: Value) -> str:
     return value.node.text or ""
 
 
-def _check_name(value: Value, name: str, reading: Draft) -> None:
-    if name in reading.daemons:
-        value.problem(f"daemon {shown(name)} is defined already")
-    if "/" in name or name in (".", ".."):
-        value.problem(f"expected a daemon name without a slash (it is the name of a file), got "
-                      f"{shown(name)}")
-    if name.isdigit():
-        value.problem(f"expected a daemon name with a letter, got {shown(name)}")
+def _check_names(value: Value, names: list[str], reading: Draft) -> None:
+    """Tell of the first that is wrong."""
+    for name in names:
+        if name in reading.daemons:
+            value.problem(f"daemon {shown(name)} is defined already")
+        elif "/" in name or name in (".", ".."):
+            value.problem(f"expected a daemon name without a slash (it is the name of a file), got "
+                          f"{shown(name)}")
+        elif name.isdigit():
+            value.problem(f"expected a daemon name with a letter, got {shown(name)}")
+        else:
+            continue
+        reading.unread.add(DAEMON)
+        return
 
 
-def _repeated(value: Value, found: list[str], count: int, what: str) -> list[str]:
-    """As many hosts as there are names; each stands for several in a row where they are fewer."""
-    if not found or not count:
-        return []
-    if count % len(found):
+def _repeated(value: Value | None, count: int, what: str, reading: Draft) -> list[str]:
+    """
+    As many hosts as there are names; each stands for several in a row where they are fewer.  Empty
+    ones where they are wrong.
+    """
+    found = reading.lists.expanded(value)
+    if value is not None and found and count % len(found):
         value.problem(f"expected as many hosts as {what} ({count}), or a divisor of that, got "
                       f"{len(found)}")
-        return []
+        reading.unread.update((DAEMON, ENDPOINT))           # it may be the names that are wrong
+        found = []
+    if not found:
+        return [""] * count
     return [host for host in found for _ in range(count // len(found))]
 
 
@@ -88,26 +102,23 @@ def _read_endpoints(entry: Value, names: list[str], hosts: list[str],
     auth = reading.auth(fields.get("auth"))
     is_control = bool(boolean(fields.get("maestro_comm")))
     everywhere = bool(boolean(fields.get("bind_all")))
-    if "names" not in fields or "ports" not in fields:
-        return
-    found = reading.lists.expanded(fields["names"])
-    ports = _ports(fields["ports"], reading)
-    if not found or not ports or not names:
-        return
-    if len(found) % len(names):
+    found = reading.lists.expanded(fields.get("names"))
+    ports = _ports(fields.get("ports"), reading) or [0]
+    if found and len(found) % len(names) and DAEMON not in reading.unread:
         fields["names"].problem(f"expected as many endpoints as daemons ({len(names)}), or a "
                                 f"multiple of that, got {len(found)}")
+    if not found or len(found) % len(names):
+        reading.unread.add(ENDPOINT)
         return
     if len(found) % len(ports):
         fields["ports"].problem(f"expected as many ports as endpoints ({len(found)}), or a divisor "
                                 f"of that, got {len(ports)}")
-        return
     each = len(found) // len(names)
     own_hosts = [host for host in hosts for _ in range(each)]
     if "hosts" in fields:
         given = reading.lists.expanded(fields["hosts"])
         own_hosts = given if len(given) == len(found) else [
-            host for host in _repeated(fields["hosts"], given, len(names), "daemons")
+            host for host in _repeated(fields["hosts"], len(names), "daemons", reading)
             for _ in range(each)]
     is_told = False
     for at, (name, host) in enumerate(zip(found, own_hosts)):
@@ -118,6 +129,7 @@ def _read_endpoints(entry: Value, names: list[str], hosts: list[str],
             fields["names"].problem(f"endpoint {shown(name)} is one of daemon "
                                     f"{shown(reading.endpoints[name][0])} already; its name is a "
                                     f"producer's, and has to be the only one")
+            reading.unread.add(ENDPOINT)
             return
         # The second ldmsd at an address ends, and takes the pid file of the first with it.
         first = reading.addresses.setdefault((host, endpoint.port, transport), daemon)
@@ -129,11 +141,12 @@ def _read_endpoints(entry: Value, names: list[str], hosts: list[str],
         of_daemon[at // each].append(endpoint)
 
 
-def _ports(value: Value, reading: Draft) -> list[int]:
+def _ports(value: Value | None, reading: Draft) -> list[int]:
+    """[] where there is none, or one is wrong."""
     ports = reading.lists.expanded(value)
     off = next((port for port in ports if not (port.isascii() and port.isdigit()
                                                and len(port) < 7 and 0 < int(port) < 65536)), None)
-    if off is not None:
+    if off is not None and value is not None:
         value.problem(f"expected ports from 1 to 65535, got {shown(off)}")
         return []
     return [int(port) for port in ports]
@@ -157,6 +170,8 @@ def _options(fields: dict[str, Value]) -> Options:
                 found.append((key, "true"))
             continue
         near = nearest(key, _OWN_KEYS)
+        if near and value.node.kind == "list":          # it is missing, then
+            continue
         if near:
             value.warning(f"is taken for an option of ldmsd, --{key}{near}")
         if not key.isprintable() or any(c.isspace() or c in "='\"" for c in key):

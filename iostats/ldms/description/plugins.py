@@ -5,9 +5,11 @@ Plugins: the section of them, and those that samplers and stores have inline (un
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 from iostats.ldms.description.normal import Plugin
 from iostats.ldms.description.problems import shown
+from iostats.ldms.description.reading import PLUGIN
 from iostats.ldms.description.values import interval_us, nearest, perm, permissions, text
 
 TYPE_CHECKING = False
@@ -17,21 +19,24 @@ if TYPE_CHECKING:
     from iostats.ldms.description.values import Value
 
 _KEYS = ("interval", "offset", "perm")
+_MOST_NEAR = 1000                  # names that one may be meant for
 
 
 def read_plugins(section: Value, reading: Draft) -> None:
     """Fill `reading.plugins` with the section's."""
+    if section.node.kind != "mapping":
+        reading.unread.add(PLUGIN)
     for instance, value in section.pairs("plugins by their instances' names").items():
         if not instance or any(c.isspace() for c in instance) or not instance.isprintable():
             value.problem("expected a plugin instance's name without blanks")
             continue
+        reading.plugin_places[instance] = value
         if value.is_null:
             value.problem("expected a mapping with name, config, got nothing")
             continue
         plugin = _plugin(value, instance)
         if plugin is not None:
             reading.plugins[instance] = plugin
-        reading.plugin_places[instance] = value
 
 
 def plugin_instances(value: Value | None, reading: Draft, *, is_started: bool) -> tuple[str, ...]:
@@ -56,7 +61,7 @@ def plugin_instances(value: Value | None, reading: Draft, *, is_started: bool) -
             place = reading.plugin_places.get(instance, item)
             # An interval that is there and off has its problem.
             if place.node.kind == "mapping" and not any(
-                    key.text == "interval" and one.text is not None
+                    key.text == "interval" and (one.kind != "scalar" or one.text is not None)
                     for key, one in place.node.pairs):
                 place.problem("interval is missing: a sampler is started with it")
     return tuple(found)
@@ -73,8 +78,11 @@ def plugin_instance(value: Value, reading: Draft) -> str:
         return ""
     if name not in reading.plugins:
         if name not in reading.plugin_places:
-            value.problem(f"no plugin instance is called {shown(name)}: expected one of `plugins`"
-                          + nearest(name, reading.plugin_places))
+            reading.require(PLUGIN, [name], (), value, "one of `plugins`" + (
+                reading.instead_of_plugins
+                or nearest(name, islice(reading.plugin_places, _MOST_NEAR))))
+            if not reading.plugin_places:           # then each of them is not there
+                reading.unread.add(PLUGIN)
         return ""
     return name
 

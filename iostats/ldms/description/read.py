@@ -18,9 +18,9 @@ from iostats.ldms.description.document import NotADocument, document
 from iostats.ldms.description.normal import Description
 from iostats.ldms.description.plugins import read_plugins
 from iostats.ldms.description.problems import Problem
-from iostats.ldms.description.reading import Draft
+from iostats.ldms.description.reading import DAEMON, ENDPOINT, Draft
 from iostats.ldms.description.samplers import read_agents, read_samplers, read_stores
-from iostats.ldms.description.values import Value
+from iostats.ldms.description.values import Value, instead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,21 +51,26 @@ def _read(root: YamlNode, reading: Draft) -> Description:
     whole = Value(root, "", reading.findings)
     if whole.is_null:
         whole.problem("expected a mapping with daemons, samplers, aggregators, got nothing")
-    sections = {}
-    for key, value in whole.pairs("daemons, samplers, aggregators").items():
-        if key in SECTIONS:
-            sections[key] = value
+    sections = whole.pairs("daemons, samplers, aggregators")
+    present = {key: value for key, value in sections.items()
+               if key in SECTIONS and not value.is_null}
+    for key, value in sections.items():
         # What is there for its anchors is used, and x- is Compose's sign for it.
-        elif not value.node.has_anchors and not key.startswith(("x-", ".")):
+        if key not in SECTIONS and not value.node.has_anchors and not key.startswith(("x-", ".")):
             value.unknown(key, SECTIONS)
-    is_there = any(key in sections and not sections[key].is_null for key in ("daemons", "iostats"))
-    if whole.node.kind == "mapping" and not is_there and not reading.findings.problem_count:
-        whole.problem("expected a section daemons, or iostats")
-    present = {key: value for key, value in sections.items() if not value.is_null}
+    refers = bool(present.keys() & {"samplers", "aggregators", "stores"})
+    if whole.node.kind == "mapping" and "daemons" not in present and (
+            refers or "iostats" not in present):
+        if not reading.findings.problem_count:
+            whole.problem("expected a section daemons" + ", or iostats" * ("iostats" not in present)
+                          + instead("daemons", sections, SECTIONS))
+        reading.unread.update((DAEMON, ENDPOINT))
     if "daemons" in present:
         read_daemons(present["daemons"], reading)
     if "plugins" in present:
         read_plugins(present["plugins"], reading)
+    else:
+        reading.instead_of_plugins = instead("plugins", sections, SECTIONS)
     samplers = read_samplers(present["samplers"], reading) if "samplers" in present else ()
     aggregators = read_aggregators(present["aggregators"], reading) \
         if "aggregators" in present else ()

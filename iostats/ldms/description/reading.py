@@ -13,12 +13,16 @@ from iostats.ldms.description.values import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
     from iostats.ldms.description.normal import Endpoint, LdmsDaemon, Plugin
     from iostats.ldms.description.values import Value
 
 MOST_OBJECTS = 1_000_000           # producers and advertisers of all daemons together
 AUTH_PLUGINS = ("none", "ovis", "munge", "naive")
 NO_LIMIT = -1
+UNREAD = DAEMON, ENDPOINT, PLUGIN = "daemon", "endpoint", "plugin instance"
+ENDPOINTS = "names of daemons[].endpoints"      # expected where one is not known
 
 
 @dataclass
@@ -32,6 +36,10 @@ class Draft:
         plugin_places: instance -> where it is defined.
         auths: domain -> its first definition.
         listen_places: (group of aggregators, prdcr_listen) -> where it is.
+        instead_of_plugins: where there is no such section: what is there, for a message.
+        unread: kinds of names, of UNREAD, that are not all known, since something is wrong where
+            they are defined; what refers to them is not looked at.
+        told: names that are defined nowhere; each is told of once.
     """
     findings: Findings = field(default_factory=Findings)
     lists: HostLists = field(default_factory=HostLists)
@@ -42,18 +50,33 @@ class Draft:
     plugin_places: dict[str, Value] = field(default_factory=dict)
     auths: dict[str, Auth] = field(default_factory=dict)
     listen_places: dict[tuple[str, str], Value] = field(default_factory=dict)
+    instead_of_plugins: str = ""
+    unread: set[str] = field(default_factory=set)
+    told: set[tuple[str, str]] = field(default_factory=set)
     objects_left: int = MOST_OBJECTS
 
-    def known_daemons(self, value: Value | None) -> tuple[str, ...]:
+    def daemons_of(self, value: Value | None) -> tuple[str, ...]:
         """The daemons of a host list; a problem where one is not defined."""
         names = self.lists.expanded(value)
-        missing = [name for name in names if name not in self.daemons]
-        if missing and value is not None:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            value.problem(f"no daemon is called {shown(missing[0])}{more}: expected names of "
-                          f"`daemons`")
-            return tuple(name for name in names if name in self.daemons)
+        self.require(DAEMON, names, self.daemons, value, "names of `daemons`")
         return tuple(names)
+
+    def knows(self, daemons: Sequence[str]) -> bool:
+        """Whether there are some, and all are defined, and nothing is wrong where they are."""
+        return DAEMON not in self.unread and bool(daemons) and all(
+            name in self.daemons for name in daemons)
+
+    def require(self, kind: str, names: Iterable[str], known: Container[str], value: Value | None,
+                expected: str) -> bool:
+        """Whether all `names` are known; a problem where one is new among those that are not."""
+        missing = [name for name in names if name not in known]
+        if missing and value is not None and kind not in self.unread:
+            new = [name for name in missing if (kind, name) not in self.told]
+            self.told.update((kind, name) for name in new)
+            if new:
+                more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+                value.problem(f"no {kind} is called {shown(new[0])}{more}: expected {expected}")
+        return not missing
 
     def take_objects(self, value: Value, count: int) -> bool:
         """Whether `count` more may be made; a problem where they are too many."""

@@ -10,7 +10,7 @@ from iostats.ldms.description.host_lists import without_domain
 from iostats.ldms.description.normal import Advertise, AgentGroup, SamplerGroup, StoragePolicy
 from iostats.ldms.description.plugins import plugin_instance, plugin_instances
 from iostats.ldms.description.problems import shown
-from iostats.ldms.description.reading import NO_LIMIT
+from iostats.ldms.description.reading import ENDPOINT, ENDPOINTS, NO_LIMIT
 from iostats.ldms.description.values import (
     integer,
     interval_us,
@@ -51,7 +51,7 @@ def read_samplers(section: Value, reading: Draft) -> tuple[SamplerGroup, ...]:
         fields = value.fields(("daemons", "plugins"), ("advertise",))
         if "daemons" not in fields:
             continue
-        members = reading.known_daemons(fields["daemons"])
+        members = reading.daemons_of(fields["daemons"])
         plugins = plugin_instances(fields.get("plugins"), reading, is_started=True)
         twice = next(((name, plugin) for name in members for plugin in plugins
                       if (name, plugin) in loaded), None)
@@ -89,21 +89,21 @@ def _read_entry(value: Value, members: tuple[str, ...], reading: Draft,
         # The seed's form: endpoints of these daemons, to endpoints of the aggregators.
         daemons = dict.fromkeys(reading.endpoints[name][0] for name in names
                                 if name in reading.endpoints)
-        _require_endpoints(fields.get("names"), names, reading)
+        reading.require(ENDPOINT, names, reading.endpoints, fields.get("names"), ENDPOINTS)
         others = [name for name in daemons if name not in found]
         if others:
             fields["names"].problem(f"expected endpoints of this entry's daemons, got one of "
                                     f"{shown(others[0])}")
             return
         to = reading.lists.expanded(fields.get("to"))
-        _require_endpoints(fields.get("to"), to, reading)
+        reading.require(ENDPOINT, to, reading.endpoints, fields.get("to"), ENDPOINTS)
         targets = [(one.host, one.port, one.transport, auth or one.auth) for one in
                    (reading.endpoints[name][1] for name in to if name in reading.endpoints)]
     else:
         # Fewer names that are daemons' own: only these advertise.
         is_part = len(names) < len(members) and set(names) <= set(members)
         daemons = dict.fromkeys(names if is_part else members)
-        if names and len(names) != len(members) and not is_part:
+        if names and len(names) != len(members) and not is_part and reading.knows(members):
             fields["names"].problem(f"expected as many names as daemons ({len(members)}), got "
                                     f"{len(names)}")
         transport = one_of(fields.get("xprt"), TRANSPORTS, "sock")
@@ -133,13 +133,6 @@ def _read_entry(value: Value, members: tuple[str, ...], reading: Draft,
                                            permissions, rail, quota, rx_rate))
 
 
-def _require_endpoints(value: Value | None, names: list[str], reading: Draft) -> None:
-    missing = next((name for name in names if name not in reading.endpoints), None)
-    if missing is not None and value is not None:
-        value.problem(f"no endpoint is called {shown(missing)}: expected names of "
-                      "daemons[].endpoints")
-
-
 # -- stores -------------------------------------------------------------------------------------
 
 def read_stores(section: Value, reading: Draft) -> tuple[StoragePolicy, ...]:
@@ -148,7 +141,7 @@ def read_stores(section: Value, reading: Draft) -> tuple[StoragePolicy, ...]:
     if section.node.kind == "list":
         for value in section.items("stores"):
             named = value.pairs("name, daemons, plugin").get("name")
-            if named is None or named.is_null:
+            if value.node.kind == "mapping" and (named is None or named.is_null):
                 value.problem("name is missing")
             entries.append((text(named), value))
     else:
@@ -168,19 +161,22 @@ def read_stores(section: Value, reading: Draft) -> tuple[StoragePolicy, ...]:
 
 def _read_store(name: str, value: Value, reading: Draft) -> StoragePolicy | None:
     fields = value.fields(("daemons", "plugin"), _STORE_KEYS)
-    members = reading.known_daemons(fields.get("daemons"))
+    members = reading.daemons_of(fields.get("daemons"))
     plugin = plugin_instance(fields["plugin"], reading) if "plugin" in fields else ""
     decomposition = text(fields.get("decomposition") or fields.get("decomp"))
     schema = text(fields.get("schema"))
     expression = regex(fields.get("regex"))
-    if not decomposition and value.node.kind == "mapping":
-        if not schema:
+    there = {key for key in fields if fields[key].node.text != ""}
+    if value.node.kind != "mapping":
+        return None
+    if not there & {"decomposition", "decomp"}:
+        if "schema" not in there:
             value.problem("schema is missing; only a store with a decomposition may have none")
         if "regex" in fields:
             fields["regex"].problem("expected no regex without a decomposition")
-    elif bool(schema) == bool(expression) and value.node.kind == "mapping":
+    elif len(there & {"schema", "regex"}) != 1:
         value.problem("expected either schema or regex beside decomposition, got "
-                      + ("both" if schema else "none of them"))
+                      + ("both" if "schema" in there else "none of them"))
     flush = interval_us(fields.get("flush"), low=0)
     if not plugin:
         return None
@@ -200,6 +196,8 @@ def read_agents(section: Value, reading: Draft) -> tuple[AgentGroup, ...]:
                                     reading.lists.expanded(fields.get("hosts"))))
         name = text(fields.get("names"), may_have_blanks=True) or (
             group_name(fields["hosts"]) if "hosts" in fields else "")
+        if value.node.kind != "mapping":
+            continue
         if any(name == group.name for group in found):
             value.problem(f"{shown(name)} is the name of a group already")
         twice = next((host for host in hosts if host in seen), None)
@@ -222,8 +220,11 @@ def _settings(value: Value) -> tuple[tuple[str, str], ...]:
             continue
         for key, one in keys.pairs(f"keys of [{section}]").items():
             name = f"{section}.{key}"
+            before = one.findings.problem_count
             said = " ".join(text(item) for item in one.items("words")) \
                 if one.node.kind == "list" else text(one, may_have_blanks=True)
+            if one.findings.problem_count > before:
+                continue
             if name in RENAMED and RENAMED[name][0] in RUN_TIME_OPTIONS:
                 one.problem(f"the name is now {RENAMED[name][0].partition('.')[2]}")
             elif name in RUN_TIME_OPTIONS:

@@ -88,27 +88,27 @@ class Value:
             found[key.text] = Value(node, path, self.findings)
         return found
 
-    def fields(self, required: Iterable[str], optional: Iterable[str]) -> dict[str, Value]:
+    def fields(self, required: Iterable[str], optional: Iterable[str],
+               takes_others: bool = False) -> dict[str, Value]:
         """
         The values of a mapping that are not null, by their keys.  Those of `required` have to be
-        there; others than these are warned of, and left out.
+        there, and have a value; others than these are warned of, unless `takes_others`, and left
+        out.
         """
         required = tuple(required)
         known = (*required, *optional)
         pairs = self.pairs(", ".join(required or known))
         for key, value in pairs.items():
-            if key not in known:
+            if key not in known and not takes_others:
                 value.unknown(key, known)
         if self.node.kind == "mapping":
             for key in required:
                 if key not in pairs:
-                    near = [other for other in _nearest(key, pairs) if other not in known]
-                    self.problem(f"{key} is missing"
-                                 + (f"; {shown(near[0])} is there" if near else ""))
+                    self.problem(f"{key} is missing{instead(key, pairs, known)}")
                 elif pairs[key].is_null or pairs[key].node.text == "":
                     pairs[key].problem("has no value")
-        return {key: value for key, value in pairs.items()
-                if key in known and not value.is_null}
+        return {key: value for key, value in pairs.items() if key in known and not value.is_null
+                and not (key in required and value.node.text == "")}
 
     def unknown(self, key: str, known: Iterable[str]) -> None:
         """Warn of this key, which nothing reads."""
@@ -123,6 +123,12 @@ def nearest(key: str, known: Iterable[str]) -> str:
     """; did you mean X?  Or "", where nothing is near."""
     near = _nearest(key, known)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def instead(key: str, there: Iterable[str], known: Iterable[str]) -> str:
+    """; X is there.  Or "", where no key that is not known is near the missing one."""
+    near = [other for other in _nearest(key, there) if other not in known]
+    return f"; {shown(near[0])} is there" if near else ""
 
 
 def text(value: Value | None, *, may_have_blanks: bool = False) -> str:
