@@ -21,7 +21,8 @@ from iostats.ldms.description.normal import (
 from iostats.ldms.description.plugins import plugin_instances
 from iostats.ldms.description.problems import shown
 from iostats.ldms.description.reading import ENDPOINT, ENDPOINTS
-from iostats.ldms.description.samplers import limits, read_advertise
+from iostats.ldms.description.regexes import literal, one_of
+from iostats.ldms.description.samplers import LIMITS, limits, read_advertise
 from iostats.ldms.description.values import (
     boolean,
     check_regex,
@@ -29,7 +30,7 @@ from iostats.ldms.description.values import (
     interval_us,
     nearest,
     number,
-    one_of,
+    word_of,
     perm,
     regex,
     text,
@@ -43,11 +44,9 @@ if TYPE_CHECKING:
 
 MODES = ("pull", "push", "onchange", "auto", "auto_interval")
 PRODUCER_TYPES = ("active", "passive", "advertised", "bridge")
-NAMES_IN_A_REGEX = 50              # of an updater that is for some of its group's producers
-_LIMITS = ("rail", "quota", "credits", "rx_rate")
 _GROUP_KEYS = ("peers", "prdcr_listen", "subscribe", "plugins", "advertise", "balance", "capacity")
 _LISTEN_KEYS = ("name", "names", "regex", "ip", "disable_start", "reconnect", "type", "auth",
-                "advertiser_xprt", "advertiser_port", "advertiser_auth", "updaters", *_LIMITS)
+                "advertiser_xprt", "advertiser_port", "advertiser_auth", "updaters", *LIMITS)
 _MESSAGE_KEYS = ("message_tag", "message_channel", "msg_tag")
 _MOST_CAPACITY = 1e6
 
@@ -119,7 +118,7 @@ def _read_group(group: _AggregatorDraft, fields: dict[str, Value], reading: Draf
         _read_subscription(value, group)
     group.plugins += plugin_instances(fields.get("plugins"), reading, is_started=False)
     group.advertises += read_advertise(fields.get("advertise"), group.members, reading)
-    balance = one_of(fields.get("balance"), ("producers", "sets"))
+    balance = word_of(fields.get("balance"), ("producers", "sets"))
     if balance and group.balance not in ("", balance):
         fields["balance"].problem(f"is {group.balance} in another entry of these daemons")
     group.balance = group.balance or balance
@@ -146,8 +145,8 @@ def _capacity(value: Value, members: tuple[str, ...],
 
 def _read_peers(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
     fields = value.fields(("endpoints", "reconnect", "type"),
-                          ("daemons", "perm", "cache_ip", "updaters", *_LIMITS))
-    kind = one_of(fields.get("type"), PRODUCER_TYPES, "active")
+                          ("daemons", "perm", "cache_ip", "updaters", *LIMITS))
+    kind = word_of(fields.get("type"), PRODUCER_TYPES, "active")
     reconnect = interval_us(fields.get("reconnect")) or 1
     rail, quota, rx_rate = limits(fields)
     permissions = perm(fields.get("perm"))
@@ -203,7 +202,7 @@ def _read_updaters(value: Value | None) -> list[tuple[Value, Updater]]:
     found: list[tuple[Value, Updater]] = []
     for item in value.items("updaters") if value is not None else []:
         fields = item.fields(("interval",), ("mode", "offset", "perm", "producers", "sets"))
-        mode = one_of(fields.get("mode"), MODES, "pull")
+        mode = word_of(fields.get("mode"), MODES, "pull")
         sets = tuple(_read_match(one) for one in fields["sets"].items("mappings")) \
             if "sets" in fields else ()
         found.append((item, Updater(
@@ -216,7 +215,7 @@ def _read_updaters(value: Value | None) -> list[tuple[Value, Updater]]:
 
 def _read_match(value: Value) -> SetMatch:
     fields = value.fields(("regex",), ("field",))
-    return SetMatch(regex(fields.get("regex")), one_of(fields.get("field"), ("inst", "schema"),
+    return SetMatch(regex(fields.get("regex")), word_of(fields.get("field"), ("inst", "schema"),
                                                        "inst"))
 
 
@@ -234,7 +233,7 @@ def _read_producers(value: Value | None) -> tuple[str, ...]:
         said = text(item)
         names = _names_in(said)
         if names:
-            found += [f"^{_escaped(name)}$" for name in names]
+            found += [f"^{literal(name)}$" for name in names]
         else:
             check_regex(item, said)
             found.append(said)
@@ -250,10 +249,6 @@ def _names_in(said: str) -> list[str]:
             return []
         return names if len(names) > 1 else []
     return []
-
-
-def _escaped(name: str) -> str:
-    return re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", name)
 
 
 def _updaters(group: _AggregatorDraft) -> list[Updater]:
@@ -279,15 +274,9 @@ def _updaters(group: _AggregatorDraft) -> list[Updater]:
                 places[updater].warning("is for all producers of the group: those that advertise "
                                         "cannot be told from others without `producers`")
             else:
-                updater = replace(updater, producers=_as_regexes(names))
+                updater = replace(updater, producers=one_of(dict.fromkeys(names)))
         updaters.append(updater)
     return updaters
-
-
-def _as_regexes(names: list[str]) -> tuple[str, ...]:
-    escaped = [_escaped(name) for name in dict.fromkeys(names)]
-    return tuple(f"^({'|'.join(escaped[at:at + NAMES_IN_A_REGEX])})$"
-                 for at in range(0, len(escaped), NAMES_IN_A_REGEX))
 
 
 # -- listeners and subscriptions ----------------------------------------------------------------
@@ -304,7 +293,7 @@ def _read_listen(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
                                 "`regex` says which")
     elif "name" not in fields:
         value.problem("name is missing")
-    kind = one_of(fields.get("type"), ("passive", "active"))
+    kind = word_of(fields.get("type"), ("passive", "active"))
     domain = fields.get("advertiser_auth")
     auth = reading.auth(fields.get("auth"))
     if domain is not None and domain.node.kind == "mapping":
@@ -316,7 +305,7 @@ def _read_listen(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
         name, regex(fields.get("regex")), text(fields.get("ip")),
         bool(boolean(fields.get("disable_start"))), interval_us(fields.get("reconnect")), rail,
         quota, rx_rate, kind,
-        one_of(fields.get("advertiser_xprt"), TRANSPORTS),
+        word_of(fields.get("advertiser_xprt"), TRANSPORTS),
         integer(fields.get("advertiser_port"), 1, 65535), auth)
     for key in ("advertiser_xprt", "advertiser_port", "reconnect") if kind == "active" else ():
         if key not in fields:

@@ -5,9 +5,9 @@ Daemons that an aggregator would collect twice: as its peers, and because they a
 from __future__ import annotations
 
 import ipaddress
-import re
 
 from iostats.ldms.description.host_lists import without_domain
+from iostats.ldms.description.regexes import FAULTS, compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def _may_take(listen: Listen, daemon: LdmsDaemon) -> bool:
 
 def _matches(expression: str, name: str) -> bool:
     try:
-        return re.search(re.sub(r"\[:\w+:\]", "a-z0-9", expression), name) is not None
-    except (re.error, RecursionError, OverflowError):
+        return compiled(expression).search(name) is not None
+    except FAULTS:
         return True
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from iostats.ldms.description.normal import Endpoint, LdmsDaemon
 from iostats.ldms.description.problems import shown
 from iostats.ldms.description.reading import DAEMON, ENDPOINT
-from iostats.ldms.description.values import boolean, nearest, one_of, permissions, text
+from iostats.ldms.description.values import boolean, nearest, word_of, permissions, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _read_endpoints(entry: Value, names: list[str], hosts: list[str],
                     of_daemon: list[list[Endpoint]], reading: Draft) -> None:
     """Each daemon has the same number of the endpoints, one after the other."""
     fields = entry.fields(("names", "ports"), _ENDPOINT_KEYS)
-    transport = one_of(fields.get("xprt"), TRANSPORTS, "sock")
+    transport = word_of(fields.get("xprt"), TRANSPORTS, "sock")
     auth = reading.auth(fields.get("auth"))
     is_control = bool(boolean(fields.get("maestro_comm")))
     everywhere = bool(boolean(fields.get("bind_all")))

@@ -15,7 +15,7 @@ from iostats.ldms.description.values import (
     integer,
     interval_us,
     nearest,
-    one_of,
+    word_of,
     perm,
     regex,
     text,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Advertises = tuple[tuple[str, tuple[Advertise, ...]], ...]
 
-_LIMITS = ("rail", "quota", "credits", "rx_rate")
+LIMITS = ("rail", "quota", "credits", "rx_rate")
 _STORE_KEYS = ("name", "container", "schema", "decomposition", "decomp", "regex", "flush", "perm")
 
 
@@ -79,7 +79,7 @@ def _read_entry(value: Value, members: tuple[str, ...], reading: Draft,
     has_to = any(key.text == "to" for key, _ in value.node.pairs)
     required = ("names", "to", "reconnect") if has_to else (
         "names", "hosts", "xprt", "port", "reconnect")
-    fields = value.fields(required, ("auth", "perm", *_LIMITS))
+    fields = value.fields(required, ("auth", "perm", *LIMITS))
     reconnect = interval_us(fields.get("reconnect")) or 1
     auth = reading.auth(fields.get("auth"))
     permissions = perm(fields.get("perm"))
@@ -106,7 +106,7 @@ def _read_entry(value: Value, members: tuple[str, ...], reading: Draft,
         if names and len(names) != len(members) and not is_part and reading.knows(members):
             fields["names"].problem(f"expected as many names as daemons ({len(members)}), got "
                                     f"{len(names)}")
-        transport = one_of(fields.get("xprt"), TRANSPORTS, "sock")
+        transport = word_of(fields.get("xprt"), TRANSPORTS, "sock")
         hosts = reading.lists.expanded(fields.get("hosts"))
         ports = reading.lists.expanded(fields.get("port"))
         wrong = next((port for port in ports

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import difflib
 import re
-import warnings
 
 from iostats.ldms.description.document import YamlNode
 from iostats.ldms.description.problems import Findings, shown
+from iostats.ldms.description.regexes import FAULTS, compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,13 +115,13 @@ class Value:
         self.warning(f"unknown key, which is ignored{nearest(key, known)}")
 
 
-def _nearest(key: str, known: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(key[:80], list(known), 1, 0.7)
+def _nearest(key: str, known: Iterable[str], least: float = 0.7) -> list[str]:
+    return difflib.get_close_matches(key[:80], list(known), 1, least)
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
-    """; did you mean X?  Or "", where nothing is near."""
-    near = _nearest(key, known)
+def nearest(key: str, known: Iterable[str], least: float = 0.7) -> str:
+    """; did you mean X?  Or "", where nothing is near; `least`: how much alike they have to be."""
+    near = _nearest(key, known, least)
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -157,7 +157,7 @@ def text(value: Value | None, *, may_have_blanks: bool = False) -> str:
     return found
 
 
-def one_of(value: Value | None, choices: Iterable[str], default: str = "") -> str:
+def word_of(value: Value | None, choices: Iterable[str], default: str = "") -> str:
     """One of these words."""
     if value is None:
         return default
@@ -285,9 +285,6 @@ def regex(value: Value | None) -> str:
 def check_regex(value: Value, found: str) -> None:
     """Warn where `found` is hardly a regular expression."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")         # of sets that will mean something else
-            # POSIX' classes are no sets of letters.
-            re.compile(re.sub(r"\[:\w+:\]", "a-z", found))
-    except (re.error, RecursionError, OverflowError) as error:
+        compiled(found)
+    except FAULTS as error:
         value.warning(f"is hardly a regular expression: {error}")

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 from dataclasses import dataclass, field
+from errno import EBUSY, EEXIST, EINVAL, ENOENT
 
-from iostats.ldms.reconcile.wanted import matching, one_of
+from iostats.ldms.description.regexes import matching, one_of
 from iostats.ldms.statements import parts
 from iostats.ldms.statements.statement import Statement
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 HOLDS = ("LOOKUP", "READY", "UPDATING")         # states of a set that is collected
 _SILENT = "it does not answer, and other producers have its sets"
-ENOENT, EBUSY, EEXIST, EINVAL = 2, 16, 17, 22
 # What a daemon answers where it is already so.
 _ALREADY = {"load": (EEXIST,), "start": (EBUSY,), "stop": (EINVAL,), "prdcr_add": (EEXIST,),
             "prdcr_start": (EBUSY,), "prdcr_stop": (ENOENT,), "prdcr_del": (ENOENT,),
@@ -344,7 +344,8 @@ def _changed(updater: WantedUpdater, there: UpdaterSeen, wanted: Wanted) -> Iter
     matches = [each for each in updater.statements if each.verb == "updtr_match_add"
                and _match(each) not in there.matches]
     surplus = [each for each in there.matches if each not in updater.matches]
-    uncovered = [] if updater.has_others else one_of(set(there.producers) - updater.covers)
+    uncovered = () if updater.has_others else one_of(
+        sorted(set(there.producers) - updater.covers))
     is_other = (there.interval_us, there.offset_us) != (updater.interval_us, updater.offset_us)
     if not (additions or matches or surplus or uncovered or is_other):
         if not there.is_started:

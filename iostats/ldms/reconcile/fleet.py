@@ -12,6 +12,7 @@ from math import fsum
 
 from iostats.ldms.balance import balanced, moved, set_weight
 from iostats.ldms.description.normal import SamplerGroup, SetMatch
+from iostats.ldms.description.regexes import matching
 from iostats.ldms.reconcile.commands import HOLDS, Memory, beyond_us, commands
 from iostats.ldms.reconcile.heard import UNKNOWN, UP, Heard, advertised
 from iostats.ldms.reconcile.levels import Levels
@@ -21,7 +22,6 @@ from iostats.ldms.reconcile.wanted import (
     Split,
     Wanted,
     after,
-    matching,
     of_aggregator,
     of_sampler,
     shared_of,

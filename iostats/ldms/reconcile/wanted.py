@@ -6,10 +6,10 @@ Statements are those of a configuration file (statements/): one rule for both.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from iostats.ldms.description.normal import SetMatch
+from iostats.ldms.description.regexes import matching, one_of
 from iostats.ldms.statements import parts
 from iostats.ldms.statements.statement import Statement
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from iostats.ldms.statements.dialect import Dialect
 
 _MODES = {"push": "push", "onchange": "onchange"}
-_NAMES_A_REGEX = 40                 # names in one regular expression; ldmsd compiles them
 
 
 @dataclass(frozen=True)
@@ -243,28 +242,6 @@ def after(wanted: Wanted, former: Wanted | None) -> Wanted:
                    unsubscribed=tuple(each for each in gone if each not in still))
 
 
-def matching(regex: str, names: Iterable[str]) -> list[str]:
-    """
-    The names that a regular expression of ldmsd matches; [] where it is none that Python reads.
-
-    ldmsd's are POSIX' extended ones, anywhere in the text.
-    """
-    if regex in ("", ".*"):
-        return list(names)
-    try:
-        found = re.compile(regex)
-    except (re.error, RecursionError, OverflowError):
-        return []
-    return [name for name in names if found.search(name)]
-
-
-def one_of(names: Iterable[str]) -> list[str]:
-    """Regular expressions that match these names and no others."""
-    every = [parts.exactly(name)[1:-1] for name in sorted(names)]
-    return ["^(" + "|".join(every[i:i + _NAMES_A_REGEX]) + ")$"
-            for i in range(0, len(every), _NAMES_A_REGEX)]
-
-
 def _first_of(description: Description, daemon: str) -> AggregatorGroup | None:
     """The group that a daemon's storage policies are told with."""
     return next((group for group in description.aggregators if daemon in group.members), None)
@@ -302,7 +279,7 @@ def _updater(updater: Updater, names: list[str], dialect: Dialect,
              is_alone: bool) -> WantedUpdater:
     producers = updater.producers
     if not producers and not is_alone:
-        producers = tuple(one_of(names))
+        producers = one_of(sorted(names))
     covers = names if not updater.producers else [
         name for regex in updater.producers for name in matching(regex, names)]
     return WantedUpdater(
@@ -320,12 +297,12 @@ def _split_updaters(updater: Updater, names: Iterable[str], split: Split,
     sets = {each for each in split.free if not updater.sets or any(
         match.field != "inst" or matching(match.regex, [each]) for match in updater.sets)}
     # With no set of ours it has no producers; without matches it would be for all of their sets.
-    matches = tuple(SetMatch(regex) for regex in one_of(sets) or ["^$"])
+    matches = tuple(SetMatch(regex) for regex in one_of(sorted(sets)) or ["^$"])
     found = []
     for one, covers, rules in ((updater, whole, updater.sets),
                                (replace(updater, name=f"{updater.name}_shared"), mine, matches)):
         wanted = _names_matching(one.producers, covers)
-        made = replace(one, producers=tuple(one_of(wanted) or ["^$"]), sets=rules)
+        made = replace(one, producers=one_of(sorted(wanted)) or ("^$",), sets=rules)
         found.append(replace(_updater(made, [], dialect, True), covers=wanted, has_others=False))
     return found
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         Listen,
         Plugin,
         Producer,
-        SetMatch,
         StoragePolicy,
         Subscription,
         Updater,
@@ -47,16 +46,6 @@ def named(verb: str, name: str) -> Statement:
     Statement(verb='prdcr_stop', attributes=(('name', 'node-23'),))
     """
     return Statement(verb, (("name", name),))
-
-
-def exactly(text: str) -> str:
-    r"""
-    A regular expression (POSIX, extended) that matches `text` alone.
-
-    >>> exactly("node-23/lo.0")
-    '^node-23/lo\\.0$'
-    """
-    return "^" + re.sub(r"([.\[\]{}()*+?|^$\\])", r"\\\1", text) + "$"
 
 
 def permission(text: str) -> str:
@@ -195,19 +184,17 @@ def unsubscribe(subscription: Subscription, dialect: Dialect) -> list[Statement]
     return _subscription("prdcr_unsubscribe", subscription, dialect)
 
 
-def updater(updater: Updater, dialect: Dialect, *, producers: Iterable[str] | None = None,
-            sets: Iterable[SetMatch] | None = None) -> list[Statement]:
+def updater(updater: Updater, dialect: Dialect,
+            producers: Iterable[str] | None = None) -> list[Statement]:
     """
     updtr_add, updtr_prdcr_add and updtr_match_add of each expression, updtr_start.
 
-    `producers`, `sets`: others than its own.  An expression matches the producers that the daemon
+    `producers`: others than its own.  An expression matches the producers that the daemon
     has by then, so they are added first.
     """
     mode = _OTHER_MODES.get(updater.mode)
     if producers is None:
         producers = updater.producers
-    if sets is None:
-        sets = updater.sets
     return [Statement("updtr_add", (
                 ("name", updater.name), *([mode] if mode else []),
                 *_written({"interval": updater.interval_us, "perm": permission(updater.perm),
@@ -215,7 +202,7 @@ def updater(updater: Updater, dialect: Dialect, *, producers: Iterable[str] | No
             *(Statement("updtr_prdcr_add", (("name", updater.name), ("regex", regex)))
               for regex in list(producers) or [".*"]),
             *(Statement("updtr_match_add", (("name", updater.name), ("regex", match.regex),
-                                            ("match", match.field))) for match in sets),
+                                            ("match", match.field))) for match in updater.sets),
             named("updtr_start", updater.name)]
 
 
