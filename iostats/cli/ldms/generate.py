@@ -5,13 +5,13 @@ iostats ldms generate: configuration files of ldmsd.
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 
 from iostats.base.errors import DONE, UNREADABLE, UsageError, one_line
 from iostats.base.input_files import name_of
 from iostats.cli.ldms.check import counted, described_file
 from iostats.cli.parser import parser, put_out, status_of
 from iostats.ldms import configuration_files
+from iostats.ldms.description.values import nearest
 from iostats.ldms.statements.dialect import of_release
 from iostats.ldms.statements.losses import losses
 
@@ -84,9 +84,8 @@ def _run(arguments: list[str] | None) -> int:
 
 def _known(name: str, description: Description) -> str:
     if name not in description.daemons:
-        near = get_close_matches(name[:60], description.daemons, 1, 0.6)
         raise UsageError(f"--daemon: expected a daemon of the description, got {name[:60]!r}"
-                         + (f"; did you mean {near[0]}?" if near else ""))
+                         + nearest(name, description.daemons, 0.6))
     return name
 
 

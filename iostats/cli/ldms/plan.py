@@ -5,15 +5,13 @@ iostats ldms plan: what `iostats ldms run` would do now, in its order, and why.
 from __future__ import annotations
 
 import asyncio
-import sys
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, UsageError
-from iostats.base.input_files import name_of
+from iostats.cli.ldms import sources
+from iostats.cli.ldms.check import described_file
 from iostats.cli.ldms.sources import ETCD_HELP, ETCD_OPTIONS, etcd_from
 from iostats.cli.parser import parser, put_out, status_of
-from iostats.ldms.description.problems import DescriptionError
-from iostats.ldms.description_file import read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,24 +71,13 @@ def described(files: list[str], etcd: str | None, prefix: str | None,
     (description, its revision) of a file, or of etcd; None, and all problems told, where it is
     wrong.
     """
-    from iostats.ldms.description.read import description
     from iostats.ldms.published.descriptions import NotPublished, read_current
-    try:
-        if files:
-            found, warnings = read_file(files[0])
-            name, revision = name_of(files[0]), None
-        else:
-            with etcd_from(config, etcd, prefix) as client:
-                now = read_current(client)
-            if now is None:
-                raise NotPublished("etcd has no description yet; iostats ldms load FILE")
-            revision = now[0].number
-            name = f"etcd, description {revision}"
-            found, warnings = description(now[1], name)
-    except DescriptionError as error:
-        for line in error.lines():
-            print(f"iostats: {line}", file=sys.stderr)
-        return None
-    for warning in warnings:
-        print(f"iostats: {warning.as_line(name)} (warning)", file=sys.stderr)
-    return found, revision
+    if files:
+        found = described_file(files[0])
+        return None if found is None else (found[0], None)
+    with etcd_from(config, etcd, prefix) as client:
+        now = read_current(client)
+    if now is None:
+        raise NotPublished("etcd has no description yet; iostats ldms load FILE")
+    made = sources.described(now[1], f"etcd, description {now[0].number}")
+    return None if made is None else (made, now[0].number)

@@ -5,9 +5,9 @@ Questions over a control connection, and what a daemon has as its answers say.
 from __future__ import annotations
 
 import asyncio
+from errno import EBUSY
 
 from iostats.ldms.control import answers
-from iostats.ldms.control.commands import EBUSY
 from iostats.ldms.control.errors import Nonsense, NotReady
 from iostats.ldms.control.observed import (
     ListenSeen,

@@ -10,9 +10,10 @@ which only appended to 4.5's; attr_str_id_table and ldmsd_parse_config_str(), ld
 
 from __future__ import annotations
 
+from errno import EINVAL, ENOSYS
+
 from iostats.ldms.statements.statement import Statement
 
-ENOENT, EEXIST, EBUSY, EINVAL, ENOSYS = 2, 17, 16, 22, 38
 
 # From each number on, one verb a number.  A blank is a request that is no command.
 _VERBS_OF_BOTH = {

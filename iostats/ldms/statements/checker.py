@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
-from difflib import get_close_matches
+from errno import EBUSY, EEXIST, EINVAL, ENOENT, ENOSYS
 
+from iostats.ldms.description.daemons import TRANSPORTS
+from iostats.ldms.description.values import nearest
 from iostats.ldms.statements.statement import Statement
 from iostats.ldms.statements.values import (
     integer,
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
 
     from iostats.ldms.statements.dialect import Dialect
 
-ENOENT, EBUSY, EEXIST, EINVAL, ENOSYS = 2, 16, 17, 22, 38
-TRANSPORTS = ("sock", "rdma", "ugni", "fabric")
 _LONGEST_NAME = 255
 
 RefusedStatement = namedtuple("RefusedStatement", "line text errno")
@@ -160,7 +160,7 @@ class _Checker:
         verb = self.dialect.verbs.get(statement.verb)
         if verb is None:
             return (f"LDMS {self.dialect.release} has no such statement"
-                    + _nearest(statement.verb, self.dialect.verbs), ENOSYS)
+                    + nearest(statement.verb, self.dialect.verbs), ENOSYS)
         values: dict[str, str] = {}
         for name, value in statement.attributes:
             is_own = not verb.takes_others or (statement.verb == "config"
@@ -182,7 +182,7 @@ class _Checker:
             return (f"expected no attribute that begins with \"name\", got {name[:60]!r}; ldmsd "
                     "takes it for the name of the plugin's instance", EINVAL)
         return (f"LDMS {self.dialect.release} has no attribute {name[:60]!r}"
-                + _nearest(name, self.dialect.verbs[verb].attributes), EINVAL)
+                + nearest(name, self.dialect.verbs[verb].attributes), EINVAL)
 
     def _wrong_value(self, statement: Statement, values: dict[str, str]) -> tuple[str, int] | None:
         text = ""
@@ -260,7 +260,7 @@ class _Checker:
         option = self.dialect.options.get(words[0].partition("=")[0])
         if option is None:
             return (f"LDMS {self.dialect.release} takes no option {words[0][:40]!r} here"
-                    + _nearest(words[0], self.dialect.options), ENOENT)
+                    + nearest(words[0], self.dialect.options), ENOENT)
         if option == "--publish_kernel":
             return None
         if len(words) < 2 and "=" not in words[0]:
@@ -302,8 +302,3 @@ class _Checker:
                 return f"there is a {kind} {name[:60]!r} already", EEXIST
             self.there[kind].add(name)
         return None
-
-
-def _nearest(word: str, words: Iterable[str]) -> str:
-    found = get_close_matches(word[:60], list(words), 1, 0.7)
-    return f"; did you mean {found[0]}?" if found else ""
