@@ -284,6 +284,24 @@ def test_a_hung_one_whose_host_goes_is_left_above_until_its_process_is_known_to_
     run("4.5.3", tmp_path, story)
 
 
+def test_one_that_is_woken_again_and_again_is_asked_all_the_same(tmp_path):
+    async def story(desk):
+        async with cared_for(desk) as service:
+            service.describe(of(desk), None)
+
+            async def is_set_up():
+                states = service.state().daemons
+                return states and all(state.as_wanted for state in states)
+            await until(is_set_up, lambda: service.state())
+            desk.hang("agg-1")
+
+            async def is_seen():
+                service.describe(of(desk), None)        # more often than it is asked
+                return [one for one in service.heard_of if one.kind == told.HUNG]
+            await until(is_seen, lambda: service.heard_of)
+    run("4.5.3", tmp_path, story)
+
+
 def test_one_that_is_not_ours_is_told_nothing(tmp_path):
     async def story(desk):
         async with cared_for(desk, groups_owned=lambda: {"aggs"}) as service:

@@ -121,20 +121,22 @@ class Link:
         """As long as it answers; why it does not any more."""
         service, polls = self.service, 0
         by_hand = False
-        await self._look(connection)
+        asks_at = await self._look(connection)
         is_new = True                           # there may be something to tell
         while not connection.lost.done():
             sent = await self._tell(connection, by_hand) if is_new or not self.is_settled else 0
             by_hand = is_new = False
             if sent:
-                await self._look(connection)
+                asks_at = await self._look(connection)
                 polls, is_new = -1, True        # producers connect in the meantime
                 if sent > 0:
                     continue
-            if await self._wait(service.pause_s(self.name), connection.lost):
+            if await self._wait(asks_at - time.monotonic(), connection.lost):
                 is_new = True
-                continue
+                if time.monotonic() < asks_at:  # who is woken again and again is asked as well
+                    continue
             polls += 1
+            asks_at = time.monotonic() + service.pause_s(self.name)
             counter = await asking.config_counter(connection)
             if counter != self._counter or polls % _FULL_LOOK_POLLS == 0 \
                     or service.has_listens(self.name):
@@ -143,7 +145,9 @@ class Link:
                 is_new = True
         return connection.lost.result()
 
-    async def _look(self, connection: Connection) -> None:
+    async def _look(self, connection: Connection) -> float:
+        """When the next question is due, by time.monotonic()."""
+        asks_at = time.monotonic() + self.service.pause_s(self.name)
         observed: Observed = await asking.observed(
             connection, with_sets=self.service.is_sampler(self.name))
         restarted = (self._is_another or observed.config_counter < self._counter) \
@@ -153,6 +157,7 @@ class Link:
         self._is_another, self._was_seen = False, True
         self._counter = observed.config_counter
         self.service.heard(self.name, observed, restarted)
+        return asks_at
 
     async def _tell(self, connection: Connection, by_hand: bool) -> int:
         """

@@ -99,6 +99,7 @@ class Service:
                   f"{len(description.daemons)} daemons, {len(self.groups())} groups"
                   + ("" if revision is None else f", revision {revision}"))
         self.ownership_changed()
+        self._wake_all()
 
     def groups(self) -> list[str]:
         """The names of all groups of the description, to be shared among instances."""
@@ -114,7 +115,8 @@ class Service:
             return
         owned = self.groups_owned()
         new = None if owned is None else frozenset(owned)
-        if new != self._owned:
+        is_other = new != self._owned
+        if is_other:
             self._changed_at = time.monotonic()
             self._owned = new
             self.fleet.keep_only(new)
@@ -129,8 +131,8 @@ class Service:
                 link = Link(self, name)
                 self._links[name] = link, asyncio.ensure_future(link.run())
         self._place()
-        for link, _ in self._links.values():
-            link.wake()
+        if is_other:
+            self._wake_all()
 
     def state(self) -> ServiceState:
         """How all stands now, of the groups that are ours."""
@@ -271,6 +273,10 @@ class Service:
             for name in fleet.members(group):
                 if name in self._links:
                     self._links[name][0].wake()
+
+    def _wake_all(self) -> None:
+        for link, _ in self._links.values():
+            link.wake()
 
     def _wake_groups(self, name: str) -> None:
         for group in self.fleet.groups(name):
