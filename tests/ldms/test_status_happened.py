@@ -49,12 +49,23 @@ def test_another_instance_goes_on_with_it():
                        [happening(told.DOWN, "agg-2", 60.0)], 61.0)
     assert before.events == now.events
     [row] = now.rows
-    assert (23.0, 4, now.events[0].id, "mgmt2.37") == (row.since, row.restarts, row.event,
+    assert (23.0, 3, now.events[0].id, "mgmt2.37") == (row.since, row.restarts, row.event,
                                                        now.instance)
     still = other.status(37, [daemon("agg-2", "down", 60.0, "timeout", 1)], (), 62.0)
     assert 23.0 == still.rows[0].since
     over = other.status(37, [daemon("agg-2", "up", 71.0, restarts=2)], (), 72.0)
-    assert (71.0, 71.0, 5) == (over.events[0].over, over.rows[0].since, over.rows[0].restarts)
+    assert (71.0, 71.0, 4) == (over.events[0].over, over.rows[0].since, over.rows[0].restarts)
+
+
+def test_restarts_are_counted_once_by_who_has_the_group_again():
+    own = history()
+    own.status(37, [daemon("agg-2")], (), 24.0)
+    before = own.status(37, [daemon("agg-2", since=41.0, restarts=2)], (), 42.0)
+    again = history(kept(before))               # its lease was over; the service went on to count
+    assert [2] == [row.restarts for row in again.status(
+        37, [daemon("agg-2", since=41.0, restarts=2)], (), 60.0).rows]
+    assert [3] == [row.restarts for row in again.status(
+        37, [daemon("agg-2", since=71.0, restarts=3)], (), 72.0).rows]
 
 
 def test_what_came_back_while_no_instance_looked_is_over():

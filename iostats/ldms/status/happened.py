@@ -58,6 +58,8 @@ class GroupHistory:
         # What was so before us goes on: {daemon: (since as the service says, since as it is)}.
         self._since: dict[str, tuple[float, float]] = {}
         self._restarts = {row.name: row.restarts for row in self._rows.values() if row.restarts}
+        # What the service had counted before, when the group was ours or another's, is in these.
+        self._counted: dict[str, int] | None = None if before else {}
 
     def status(self, revision: int | None, daemons: Sequence[DaemonState],
                happenings: Iterable[Happening], now: float) -> GroupStatus:
@@ -66,6 +68,8 @@ class GroupHistory:
 
         Its `events` are all that are not forgotten yet, so that what was not told is told again.
         """
+        if self._counted is None:
+            self._counted = {one.name: one.restarts for one in daemons if one.restarts}
         came: list[tuple[DaemonState | None, str, float, str]] = []
         states = {one.name: one for one in daemons}
         for one in happenings:
@@ -114,9 +118,10 @@ class GroupHistory:
         if since != state.since:                    # it was otherwise meanwhile
             del self._since[state.name]
             real = state.since
-        event = self._open.get(state.name)
-        return row_of(state, round(real, 3), self._restarts.get(state.name, 0) + state.restarts,
-                      event.id if event else "")
+        event, counted = self._open.get(state.name), self._counted or {}
+        restarts = (self._restarts.get(state.name, 0)
+                    + max(0, state.restarts - counted.get(state.name, 0)))
+        return row_of(state, round(real, 3), restarts, event.id if event else "")
 
     def _forget(self) -> None:
         """The oldest events that are over."""
