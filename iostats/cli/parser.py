@@ -87,8 +87,9 @@ def status_of(role: Callable[[], int]) -> int:
 
 
 def say(text: str) -> None:
-    """A line for the user on standard error."""
-    print(f"iostats: {one_line(text)}", file=sys.stderr, flush=True)
+    """A line for the user on standard error, from any thread."""
+    # With its end in one piece: what another thread says at the same time is no part of the line.
+    print(f"iostats: {one_line(text)}\n", end="", file=sys.stderr, flush=True)
 
 
 def put_out(lines: Iterable[str]) -> None:
