@@ -8,7 +8,7 @@ from iostats.base import config as site
 from iostats.base.errors import ConfigError
 from iostats.ldms.service.told import MOVED, DaemonState, Happening, ServiceState
 from iostats.ldms.status.beside import Beside
-from iostats.ldms.status.reporter import GroupKind
+from iostats.ldms.status.groups import GroupKind
 
 
 def config_of(tmp_path, **choices):

@@ -10,7 +10,8 @@ from iostats.etcd.client import Etcd
 from iostats.ldms.instances.membership import Membership
 from iostats.ldms.service.told import DOWN, DaemonState, Happening, ServiceState
 from iostats.ldms.status.document import decoded
-from iostats.ldms.status.reporter import GroupKind, Reporter
+from iostats.ldms.status.groups import GroupKind
+from iostats.ldms.status.reporter import Reporter
 from iostats.ldms.status.telling import Telling
 
 pytestmark = pytest.mark.etcd

@@ -52,6 +52,49 @@ def test_what_is_in_etcd_is_shown_and_nonsense_in_it_is_a_line(etcd):
                                      told["groups"][0]["rows"][0]["producers"])
 
 
+DESCRIPTION = """\
+daemons:
+- {names: 'node-[1-23]', hosts: 'n[1-23]', endpoints: [
+    {names: 'node-[1-23]', ports: 411, maestro_comm: true}]}
+- {names: 'agg-[1-3]', hosts: 'h[1-3]', endpoints: [
+    {names: 'agg-[1-3]', ports: 411, maestro_comm: true}]}
+- {names: top, hosts: h4, endpoints: [{names: top, ports: 411, maestro_comm: true}]}
+samplers: [{daemons: 'node-[1-23]', plugins: [meminfo]}]
+plugins: {meminfo: {name: meminfo, interval: 1s, config: [{schema: meminfo}]}}
+aggregators:
+- {daemons: 'agg-[1-3]', peers: [{daemons: 'node-[1-23]', endpoints: 'node-[1-23]', type: active,
+    reconnect: 1s, updaters: [{interval: 1s}]}]}
+- {daemons: top, peers: [{daemons: 'agg-[1-3]', endpoints: 'agg-[1-3]', type: active,
+    reconnect: 1s, updaters: [{interval: 1s}]}]}
+"""
+
+
+def test_a_described_group_that_no_instance_has_told_of_is_listed(etcd):
+    with Etcd(etcd.endpoints, prefix=etcd.prefix) as own:
+        descriptions.load(own, DESCRIPTION, [], None, by="alice@mgmt1")
+        own.put(own.key("owners", "agg-[1-3]"), b"mgmt1.4711")
+        own.put(own.key("status", "top"), encoded(GroupStatus(
+            "top", AGGREGATOR, 2, 1, time.time(), "mgmt1.4711", (DaemonRow("top", "up", 1.0),))))
+    assert [
+        "samplers node-[1-23]: 23 daemons, nobody runs them yet",
+        "level 1 aggregators agg-[1-3]: 3 daemons, by mgmt1.4711, which has told nothing of them "
+        "yet",
+    ] == [line for line in status(etcd).stdout.splitlines() if " daemons, " in line]
+    told = json.loads(status(etcd, "--json").stdout)["groups"]
+    assert [("node-[1-23]", None, 23, 0), ("agg-[1-3]", "mgmt1.4711", 3, 0),
+            ("top", None, 1, 1)] == [
+        (one["group"], one["owner"], one["daemons"], one["up"]) for one in told]
+
+
+def test_a_description_that_is_not_whole_is_a_line(etcd):
+    with Etcd(etcd.endpoints, prefix=etcd.prefix) as own:
+        made = descriptions.load(own, DESCRIPTION, [], None, by="alice@mgmt1")
+        own.delete(own.below("descriptions", made.name))
+    found = status(etcd)
+    assert (0, "") == (found.returncode, found.stderr)
+    assert "groups that no instance has told of are not known: etcd: " in found.stdout
+
+
 def test_without_etcd_it_is_one_line(etcd):
     found = status(etcd, endpoints=["http://127.0.0.1:9"])
     assert 3 == found.returncode and "" == found.stdout

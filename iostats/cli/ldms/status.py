@@ -16,7 +16,7 @@ from iostats.cli.parser import parser, put_out, status_of, terminal_width
 from iostats.etcd.client import EtcdAway
 from iostats.events.event import as_json
 from iostats.ldms.status import table
-from iostats.ldms.status.seen import seen_in
+from iostats.ldms.status.seen import Described, seen_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,15 +58,16 @@ def _run(arguments: list[str] | None) -> int:
     options = taken.parse_args(arguments)
     if options.watch and options.json:
         taken.error("expected --watch or --json, got both")
+    described = Described()
     with etcd_of(options) as etcd:
         if options.json:
-            put_out([json.dumps(as_object(seen_in(etcd), time.time()), indent=2), "\n"])
+            put_out([json.dumps(as_object(seen_in(etcd, described), time.time()), indent=2), "\n"])
             return DONE
         try:
             while True:
                 try:
-                    found = [*table.lines(seen_in(etcd), time.time(), terminal_width(),
-                                          options.all)]
+                    found = [*table.lines(seen_in(etcd, described), time.time(),
+                                          terminal_width(), options.all)]
                 except EtcdAway as error:
                     if not options.watch:
                         raise

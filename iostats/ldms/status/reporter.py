@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import namedtuple
 
 import msgspec
 
@@ -22,14 +21,8 @@ from iostats.etcd.client import EtcdRefused
 from iostats.events import kinds
 from iostats.events.event import made
 from iostats.ldms.service import told
-from iostats.ldms.status.document import (
-    AGGREGATOR,
-    SAMPLER,
-    UNKNOWN,
-    GroupStatus,
-    decoded,
-    encoded,
-)
+from iostats.ldms.status.document import UNKNOWN, GroupStatus, decoded, encoded
+from iostats.ldms.status.groups import groups_of
 from iostats.ldms.status.happened import GroupHistory
 
 TYPE_CHECKING = False
@@ -41,6 +34,7 @@ if TYPE_CHECKING:
     from iostats.ldms.description.normal import Description
     from iostats.ldms.instances.membership import Membership
     from iostats.ldms.service.told import DaemonState, Happening, ServiceState
+    from iostats.ldms.status.groups import GroupKind
     from iostats.ldms.status.telling import Telling
 
 LOOK_EVERY_S, WRITE_EVERY_S = 1.0, 60.0
@@ -49,18 +43,6 @@ BYTES_PER_S = 2000              # that are written of a group, on average
 _GATHER_S = 0.2                 # for what happens at once to be told together
 _SHARE, _LONGEST_PAUSE_S = 30, 10.0     # a look takes up to a thirtieth of the time, if it can
 _MOST_WAITING = 10_000
-
-GroupKind = namedtuple("GroupKind", "role level daemons")
-GroupKind.__doc__ = "role: AGGREGATOR or SAMPLER; level: of aggregators; daemons: how many."
-
-
-def groups_of(description: Description | None) -> dict[str, GroupKind]:
-    """{group: GroupKind} of a description."""
-    if description is None:
-        return {}
-    return {**{one.name: GroupKind(SAMPLER, 0, len(one.members)) for one in description.samplers},
-            **{one.name: GroupKind(AGGREGATOR, one.level, len(one.members))
-               for one in description.aggregators}}
 
 
 class Reporter:

@@ -85,6 +85,12 @@ def _instances(seen: ClusterSeen, now: float) -> Iterator[str]:
 def _group(seen: ClusterSeen, status: GroupStatus, now: float, every: bool) -> Iterator[str]:
     what = f"level {status.level} aggregators" if status.role == AGGREGATOR else "samplers"
     owner = seen.owners.get(status.group)
+    if not status.time and not status.rows:
+        yield (f"{what} {cut(status.group, _LONGEST_NAME)}: {status.daemons:,} daemon"
+               f"{'s' * (status.daemons != 1)}, "
+               + (f"by {owner}, which has told nothing of them yet" if owner else
+                  "nobody runs them yet"))
+        return
     told = [f"{status.count(UP):,} of {status.daemons:,} up"]
     if owner is None:
         told.append(f"nothing watches them: as of {moment(status.time, now)}")
