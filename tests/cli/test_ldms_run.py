@@ -180,6 +180,21 @@ def test_a_description_in_etcd_is_carried_out_and_each_that_follows_it(site, etc
     assert "Traceback" not in site.log()
 
 
+@pytest.mark.etcd
+def test_what_is_loaded_after_all_was_deleted_is_another_description_1(site, etcd):
+    where = ["--etcd", ",".join(etcd.endpoints), "--prefix", etcd.prefix]
+    site.run(*where)
+
+    def intervals():
+        return {one.update_hint_us for name in ("node-1", "node-2")
+                for one in site.observed(name).sets}
+    assert "description 1 of" in site.call("load", site.describe("1s"), *where).stdout
+    until(lambda: {1_000_000} == intervals(), 60, site.log)
+    etcd.cluster.ctl("del", "--prefix", f"/{etcd.prefix}/")
+    assert "description 1 of" in site.call("load", site.describe("500ms"), *where).stdout
+    until(lambda: {500_000} == intervals(), 60, site.log)
+
+
 def test_a_description_that_is_wrong_is_told_and_the_one_before_stays(site, tmp_path):
     path = site.describe()
     site.run(path)

@@ -37,7 +37,7 @@ class EtcdSource:
         self._loop = asyncio.get_running_loop()
         self._stop = Stop()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="description")
-        self._number = -1
+        self._taken = (-1, "")              # (number, SHA-256) of the last one
 
     def start(self) -> None:
         self._thread.start()
@@ -72,8 +72,9 @@ class EtcdSource:
             revision, text = found
             name = f"etcd, description {revision.number}"
             made = _made(text, name, self._say)
-            if made is not None and revision.number != self._number:
-                self._number = revision.number
+            # Numbers begin at 1 again where all was deleted, or etcd is another one.
+            if made is not None and (revision.number, revision.sha256) != self._taken:
+                self._taken = (revision.number, revision.sha256)
                 try:
                     self._loop.call_soon_threadsafe(self._service.describe, made, revision.number)
                 except RuntimeError:            # the loop has ended
