@@ -101,6 +101,8 @@ class Site:
         if signs is None or now - signs[0] > _KEPT_S:
             signs = self._signs = now, auth.client_credentials(
                 self._config, protocol.SITE, self._config["site.secret"])
+        if self._servers.may_look_back():
+            self._servers.look_back(signs[1], identity.name(), _WITHIN_S)
         return self._servers.call(signs[1], identity.name(), method, params, _WITHIN_S, _LONGEST)
 
 
