@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import tracemalloc
 
 import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iostats.ldms.control import frames
+from iostats.ldms.control import commands, frames
 from iostats.ldms.control.commands import CannotBeSaid
 from iostats.ldms.control.errors import ControlError, Nonsense, RefusedAuth, RefusedVersion
 from iostats.ldms.control.protocol import (
@@ -297,6 +298,47 @@ def test_a_message_without_an_end_is_bounded():
         for n in range(1001):
             client.receive(frames.request(frames.SEND, struct.pack(
                 "!IIIIII", 0xffffffff, 2, 1, n, 0, 24)))
+
+
+def test_what_is_kept_of_a_message_takes_no_more_memory_than_its_bytes():
+    """40,000 records of two bytes each, as from a daemon that never ends its answer."""
+    client, _server = established(Authentication())
+
+    def record(flags, part):
+        return frames.request(frames.SEND, struct.pack(
+            "!IIIIII", 0xffffffff, 2, flags, 23, 0, 24 + len(part)) + part)
+    client.receive(record(frames.FIRST, b""))
+    tracemalloc.start()
+    try:
+        for _ in range(400):
+            client.receive(record(0, b"37") * 100)
+        kept, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 80_000 <= kept < 320_000
+
+
+def test_what_comes_before_a_credential_is_accepted_is_bounded():
+    """1 MiB: a daemon has little to say before it knows us."""
+    client, server = ends(Authentication("munge"))
+    client.connect()
+    talked(client, server)
+    server.give_credential("MUNGE:server:")
+    client.receive(server.outgoing())
+    part = frames.frame(frames.SENDRECV, bytes(300_000))
+    client.receive(part * 4)
+    with pytest.raises(Nonsense, match="or 1 MiB, before its credential is accepted"):
+        client.receive(part)
+
+
+def test_an_answer_of_attributes_alone_is_bounded():
+    """ldmsd's have one or two."""
+    client, _server = established(Authentication())
+    [right] = frames.records(frames.RESPONSE, 23, 0, [(commands.STRING, "x")] * 1000)
+    assert client.receive(frames.request(frames.SEND, right)) == [CommandAnswered(23, 0, "x")]
+    [wrong] = frames.records(frames.RESPONSE, 37, 0, [(commands.STRING, "x")] * 1001)
+    with pytest.raises(Nonsense, match="more than 1000 attributes"):
+        client.receive(frames.request(frames.SEND, wrong))
 
 
 def test_what_a_release_has_no_words_for_is_not_sent():

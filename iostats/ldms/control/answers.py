@@ -27,6 +27,7 @@ from iostats.ldms.control.observed import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _MODES = {"Pull": "pull", "Push on Request": "push", "Push on Change": "onchange"}
@@ -162,6 +163,8 @@ _REQUIRED: Any = object()
 class _Object:
     """A JSON object; what is asked of it and is not there, or is another thing, is Nonsense."""
 
+    __slots__ = ("_value", "_where", "_what")
+
     def __init__(self, value: object, where: str, what: str) -> None:
         if not isinstance(value, dict):
             raise Nonsense(where, f"what it answers to {what} is not of its form: expected an "
@@ -211,11 +214,11 @@ class _Object:
             raise self._wrong(key, "a list of texts")
         return tuple(value)
 
-    def objects(self, key: str) -> list[_Object]:
+    def objects(self, key: str) -> Iterator[_Object]:
         value = self._value.get(key, [])
         if not isinstance(value, list):
             raise self._wrong(key, "a list")
-        return [_Object(one, self._where, self._what) for one in value]
+        return (_Object(one, self._where, self._what) for one in value)
 
     def members(self) -> list[tuple[str, _Object]]:
         return [(key, _Object(value, self._where, self._what))
@@ -256,12 +259,12 @@ def _object(text: str, where: str, what: str) -> _Object:
     return _Object(_parsed(text, where, what), where, what)
 
 
-def _list(text: str, where: str, what: str) -> list[_Object]:
+def _list(text: str, where: str, what: str) -> Iterator[_Object]:
     """Objects of a list; none for an empty text: ldmsd answers with it where it has none."""
     if not text.strip():
-        return []
+        return iter(())
     value = _parsed(text, where, what)
     if not isinstance(value, list):
         raise Nonsense(where, f"what it answers to {what} is not of its form: expected a list, "
                               f"got {text[:60]!r}")
-    return [_Object(one, where, what) for one in value]
+    return (_Object(one, where, what) for one in value)

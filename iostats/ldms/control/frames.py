@@ -42,6 +42,7 @@ COMMAND, RESPONSE = 1, 2                      # kinds of a record
 LONGEST_FRAME = 1 << 20                       # SOCKBUF_SZ
 LONGEST_MESSAGE = 64 << 20                    # of a command or an answer, all records of it
 _CUT = 1 << 18                                # where ours are cut
+_MOST_ATTRIBUTES = 1000                       # of a command or an answer; ldmsd's have up to 20
 
 _FRAME = struct.Struct("!HHIIQ")
 _LENGTH = struct.Struct("!I")
@@ -63,24 +64,31 @@ class BadFrame(Exception):
 class Frames:
     """The frames of a stream of bytes: a part of one is kept until the rest of it comes."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_wanted")
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._kept = bytearray()
+        self._wanted = _FRAME.size               # bytes, before there is anything to look at
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """(type, what follows the frame's header) of each frame that is complete; BadFrame."""
-        data = self._kept + data if self._kept else data
-        self._kept, at = b"", 0
+        if self._kept:
+            self._kept += data
+            if len(self._kept) < self._wanted:
+                return
+            data = bytes(self._kept)
+            self._kept.clear()
+        self._wanted, at = _FRAME.size, 0
         while len(data) - at >= _FRAME.size:
             kind, _zero, length, _xid, _context = _FRAME.unpack_from(data, at)
             if not 1 <= kind <= _LAST_TYPE or not _FRAME.size <= length <= LONGEST_FRAME:
                 raise BadFrame(f"expected a frame of LDMS' protocol, got {data[at:at + 20]!r}")
             if len(data) - at < length:
+                self._wanted = length
                 break
             yield kind, data[at + _FRAME.size:at + length]
             at += length
-        self._kept = data[at:] if at else data
+        self._kept += data[at:]
 
 
 def frame(kind: int, data: bytes = b"") -> bytes:
@@ -205,5 +213,7 @@ def read_attributes(body: bytes) -> list[tuple[int, str | None]]:
             raise BadFrame(f"an attribute of {length} bytes, of which {len(body) - at} are there")
         text = body[at:at + length].rstrip(b"\0").decode("utf-8", "replace") if length else None
         found.append((number, text))
+        if len(found) > _MOST_ATTRIBUTES:
+            raise BadFrame(f"more than {_MOST_ATTRIBUTES} attributes")
         at += length
     return found

@@ -119,7 +119,7 @@ class _End:
         self._out: list[bytes] = []
         self._challenge = challenge
         self._has_proved = self._has_answered = False        # the other end, and we
-        self._parts: dict[int, list[bytes]] = {}             # messages that are not complete
+        self._parts: dict[int, bytearray] = {}               # messages that are not complete
         self._size = 0
         # Frames that came behind a credential that is still being checked.
         self._held: list[tuple[int, bytes]] | None = None
@@ -140,11 +140,13 @@ class _End:
             for kind, payload in found:
                 if self._held is None:
                     events += self._frame(kind, payload)
-                elif len(self._held) < _OPEN_AT_ONCE:
+                elif (len(self._held) < _OPEN_AT_ONCE
+                      and sum(len(one) for _, one in self._held) < frames.LONGEST_FRAME):
                     self._held.append((kind, payload))
                 else:
-                    raise frames.BadFrame(f"more than {_OPEN_AT_ONCE} frames before its "
-                                          "credential is accepted")
+                    raise frames.BadFrame(
+                        f"more than {_OPEN_AT_ONCE} frames, or {frames.LONGEST_FRAME >> 20} MiB, "
+                        "before its credential is accepted")
         except frames.BadFrame as error:
             raise Nonsense(self.where, f"this is not ldmsd's protocol: {error}") from None
         return events
@@ -224,17 +226,18 @@ class _End:
         if found != kind:
             return None
         if flags & frames.FIRST:
-            self._size -= sum(map(len, self._parts.pop(number, ())))
+            self._size -= len(self._parts.get(number, b""))
+            self._parts[number] = bytearray()
         elif number not in self._parts:
             raise frames.BadFrame("a record that goes on with a message that was not begun")
-        self._parts.setdefault(number, []).append(part)
+        self._parts[number] += part
         self._size += len(part)
         if self._size > frames.LONGEST_MESSAGE or len(self._parts) > _OPEN_AT_ONCE:
             raise frames.BadFrame(f"more than {frames.LONGEST_MESSAGE >> 20} MiB of one message, "
                                   f"or {_OPEN_AT_ONCE} messages at once")
         if not flags & frames.LAST:
             return None
-        whole = b"".join(self._parts.pop(number))
+        whole = bytes(self._parts.pop(number))
         self._size -= len(whole)
         return number, code, whole
 
