@@ -71,6 +71,40 @@ def test_lines_get_coarser_with_age_and_then_they_go(desk):
                             for table in ("job_lines", "target_lines")]
 
 
+def test_lines_of_up_to_a_day_get_coarser_at_once(desk):
+    """So that a clock that is wrong is noticed before much is lost."""
+    desk.config.take("site.series_days", "10 20", "a test")
+    desk.send("oss1", desk.block("OST0000"))
+    for job in ("4711", "4712", "4713"):
+        sweeps(desk, 119, job=job)
+    desk.fold()
+    for job, days in (("4711", 14.5), ("4712", 14), ("4713", 12)):
+        desk.store.change("UPDATE job_lines SET made = made - ? WHERE job = ?",
+                          (days * 86400.0, job))
+    for coarser in (["4711", "4712"], ["4711", "4712", "4713"]):
+        desk.fold()
+        assert coarser == [job for job, in desk.store.rows(
+            "SELECT job FROM job_lines WHERE thinned = 1 ORDER BY job")]
+
+
+def test_no_table_of_lines_is_read_through(desk):
+    """They have some GB; the server answers nothing meanwhile."""
+    desk.send("oss1", desk.block("OST0000"))
+    sweeps(desk, 3)
+    desk.fold()
+    found = []
+    desk.store.connection.set_trace_callback(found.append)
+    desk.harvest.lines.reload()                         # as at the server's start
+    sweeps(desk, 3)
+    desk.fold()
+    desk.store.connection.set_trace_callback(None)
+    asked = {sql for sql in found if "_lines" in sql and not sql.startswith("--")}
+    assert {"DELETE", "INSERT", "SELECT"} <= {sql.split()[0] for sql in asked}
+    for sql in asked:
+        for *_, plan in desk.store.connection.execute(f"EXPLAIN QUERY PLAN {sql}"):
+            assert "USING" in plan or "_lines" not in plan, (sql, plan)
+
+
 def test_the_hours_of_a_day_become_one_row(desk):
     """With who loaded the target when: in other hours nothing is known of that job."""
     desk.send("oss1", desk.block("OST0000"))

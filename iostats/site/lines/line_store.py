@@ -14,6 +14,8 @@ more.  So a server that is killed at any byte has each reading in a line once.
 
 from __future__ import annotations
 
+from math import inf
+
 from iostats.site.harvest_store import BlockRow, SweepStore, encoded_row
 
 TYPE_CHECKING = False
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _DAY_S = 86400.0
 NO_FOLD = -1
+_LEVELS = range(5)                      # how often a row was thinned: [site] series_days, and days
 # Table -> its key.
 _KEYS = {"job_lines": ("job", "file_system"), "target_lines": ("id",)}
 _LINED = encoded_row(BlockRow(lined=True))
@@ -71,9 +74,11 @@ class LineStore(SweepStore):
         rows = self._store.rows("SELECT number, last FROM line_folds")
         number, last = next(((number, last) for number, last in rows if isinstance(number, int)
                              and isinstance(last, int)), (0, NO_FOLD))
-        [(most,)] = self._store.rows("SELECT max(fold) FROM job_lines")
-        if isinstance(most, int) and most > number:     # the row is of an older store, or lost
-            number, last = most, NO_FOLD
+        for level in _LEVELS:                           # the newest of each has its largest one
+            for most, in self._store.rows("SELECT fold FROM job_lines WHERE thinned = ? "
+                                          "ORDER BY made DESC LIMIT 1", (level,)):
+                if isinstance(most, int) and most > number:     # the row was lost
+                    number, last = most, NO_FOLD
         return number, last
 
     def begin_fold(self, number: int) -> None:
@@ -162,14 +167,15 @@ class LineStore(SweepStore):
 
     def to_thin(self, table: str, level: int, before: float,
                 most: int) -> list[tuple[Any, ...]]:
-        """
-        [(*key, body)] of rows that were thinned so often, and kept before this moment; up to a
-        day's worth.
-        """
+        """[(*key, body)] of rows that were thinned so often, and kept before this moment."""
         return self._store.rows(
-            f"SELECT {', '.join(_KEYS[table])}, body FROM {table} WHERE thinned = ?1 AND made < "
-            f"min(?2, ?3 + (SELECT min(made) FROM {table} WHERE thinned = ?1)) LIMIT ?4",
-            (level, before, _DAY_S, most))
+            f"SELECT {', '.join(_KEYS[table])}, body FROM {table} WHERE thinned = ? AND made < ? "
+            f"LIMIT ?", (level, before, most))
+
+    def oldest(self, table: str, level: int) -> float:
+        """When the first of the rows that were thinned so often was kept; inf for none."""
+        [(made,)] = self._store.rows(f"SELECT min(made) FROM {table} WHERE thinned = ?", (level,))
+        return made if isinstance(made, float) else inf
 
     def keep_thinned(self, table: str, level: int, rows: Iterable[tuple[Any, ...]]) -> None:
         """[(*key, body)] have been thinned so often now."""
@@ -180,9 +186,11 @@ class LineStore(SweepStore):
 
     def forget_lines(self, before: float) -> None:
         """Remove what was kept before this moment, by the store's time; up to a day's worth."""
+        # By level, as the index has it: a table is some GB, and is not to be read through.
         self._store.change(*((
-            f"DELETE FROM {table} WHERE made < min(?, ? + (SELECT min(made) FROM {table}))",
-            (before, _DAY_S)) for table in _KEYS))
+            f"DELETE FROM {table} WHERE thinned = ?1 AND made < "
+            f"min(?2, ?3 + (SELECT min(made) FROM {table} WHERE thinned = ?1))",
+            (level, before, _DAY_S)) for table in _KEYS for level in _LEVELS))
 
     # -- damage
 

@@ -66,7 +66,11 @@ def _merge_days(store: LineStore, before: float) -> Iterator[None]:
 
 def _thin(store: LineStore, table: str, level: int, before: float,
           decode: Callable[[bytes], _Lines | None], bins: int, most: int) -> Iterator[None]:
-    """Rows of a table that were thinned less often get `bins`, and `most` targets or jobs."""
+    """
+    Rows of a table that were thinned less often get `bins`, and `most` targets or jobs; those of up
+    to a day at once.
+    """
+    before = min(before, store.oldest(table, level - 1) + _DAY_S)
     while True:
         due = store.to_thin(table, level - 1, before, _AT_ONCE)
         if not due:
