@@ -182,3 +182,17 @@ def duration_in_words(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}"
     return f"{int(seconds)} s"
+
+
+def zone_form(*moments: float | None) -> str:
+    """
+    " %Z" for strftime, where clocks were put forward or back between two moments in seconds since
+    1970: "02:50 CEST to 02:10 CET"; else "".
+    """
+    from datetime import datetime  # nodes write no moments
+    try:
+        offsets = {datetime.fromtimestamp(one).astimezone().utcoffset()
+                   for one in moments if one is not None}
+    except (ValueError, OverflowError, OSError):                # some clock said so
+        return ""
+    return " %Z" if len(offsets) > 1 else ""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from datetime import datetime
 
 from iostats.base import config as site
 from iostats.base.errors import DONE, UsageError
+from iostats.base.units import zone_form
 from iostats.cli.list_options import (
     ListOptions,
     command_line,
@@ -146,7 +146,9 @@ def _table(answer: dict[str, Any], columns: list[FieldColumn], options: argparse
         if not (options.format or options.long):
             columns, without = node_list.fitting(rows, columns, how, width)
     if not options.noheader:
-        yield f"{_moment(answer['since'])} to {_moment(answer['until'])}\n"
+        form = "%Y-%m-%dT%H:%M:%S" + zone_form(answer["since"], answer["until"])
+        yield " to ".join(time.strftime(form, time.localtime(answer[end]))
+                          for end in ("since", "until")) + "\n"
     yield from listing.table(rows, columns, node_list.cell_of(how), not options.noheader)
     if not rows:
         yield "(no rows: nothing that a client did is known of this time)\n"
@@ -157,10 +159,6 @@ def _table(answer: dict[str, Any], columns: list[FieldColumn], options: argparse
     if without:
         print(f"iostats: no room for {', '.join(without)} (-l shows all fields, -o chooses)",
               file=sys.stderr)
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _columns(options: argparse.Namespace) -> list[FieldColumn]:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from iostats.base.errors import one_line
 from iostats.base.text import cut
-from iostats.base.units import duration_in_words
+from iostats.base.units import duration_in_words, zone_form
 from iostats.load import levels
 from iostats.load.amounts import (
     LATENCY,
@@ -118,9 +118,10 @@ def title(answer: dict[str, Any], labels: Mapping[str, str], origin: str) -> str
 
 def _moment(began: float, at: float | None) -> str:
     """The time, and the day where it is another one."""
-    moment = datetime.fromtimestamp(began)
+    moment = datetime.fromtimestamp(began).astimezone()
     is_today = at is not None and moment.date() == datetime.fromtimestamp(at).date()
-    return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+    return moment.strftime(("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+                           + zone_form(began, at))
 
 
 def _no_rows(answer: dict[str, Any]) -> str:

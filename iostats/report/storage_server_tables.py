@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from iostats.base.units import bytes_text, duration_text, range_text
+from iostats.base.units import bytes_text, duration_text, range_text, zone_form
 from iostats.lustre.metrics import is_operation, operations_in
 from iostats.report.text_table import moved, table
 from iostats.totals.bounds import mark, mark_of_layer
@@ -127,17 +127,22 @@ def period(record: Record) -> str:
     """When a job of the storage servers ran, as far as anybody knows."""
     job, harvest = record.job, record.harvest
     if job.started is not None and job.ended is not None:
-        return f"It ran from {_moment(job.started)} to {_moment(job.ended)}."
+        return f"It ran {_span(job.started, job.ended)}."
     assert harvest is not None                             # of which this job is
     began = ("" if job.started is None else
              f"It began at {_moment(job.started)}; its end is not known.  ")
-    return (f"{began}Sweeps of the storage servers saw I/O of it from {_moment(harvest.began)} "
-            f"to {_moment(harvest.ended)}.")
+    return (f"{began}Sweeps of the storage servers saw I/O of it "
+            f"{_span(harvest.began, harvest.ended)}.")
 
 
-def _moment(seconds: float) -> str:
+def _span(began: float, ended: float) -> str:
+    zone = zone_form(began, ended)
+    return f"from {_moment(began, zone)} to {_moment(ended, zone)}"
+
+
+def _moment(seconds: float, zone: str = "") -> str:
     try:
-        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(seconds).astimezone().strftime(f"%Y-%m-%d %H:%M:%S{zone}")
     except (ValueError, OverflowError, OSError):           # some clock said so
         return f"{seconds:.0f}"
 

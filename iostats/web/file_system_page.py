@@ -9,12 +9,13 @@ import time
 from markupsafe import Markup
 
 from iostats.base.errors import UsageError, one_line
+from iostats.base.units import zone_form
 from iostats.load.time_lines import Line
 from iostats.report.charts import as_table, svg
 from iostats.report.charts.chart import Chart, Curve, Panel, TimeAxis
 from iostats.web import now_page
 from iostats.web.asking import PageError, as_form
-from iostats.web.layout import moment_text
+from iostats.web.layout import moment_text, span_text
 from iostats.web.query import PageQuery, address, segment
 
 TYPE_CHECKING = False
@@ -104,8 +105,8 @@ def _page(visit: Visit, name: str, who: dict[str, Any], times: tuple[float, floa
         spans=[(words, q.link(since=text, until=None),
                 q.text("since", _DEFAULT_SPAN) == text and not q.text("until"))
                for words, text in _SPANS],
-        about=f"From {moment_text(since)} to {moment_text(until)}, as the storage servers counted "
-              f"it" + (f"; it is known from {moment_text(known_from)} on." if known_from else "."),
+        about=f"From {span_text(since, until)}, as the storage servers counted it" + (
+            f"; it is known from {moment_text(known_from)} on." if known_from else "."),
         links=[("Load now", address(f"{visit.base}/now", fs=name)),
                ("Events then", address(f"{visit.base}/events", fs=name, **at)),
                ("Jobs then", address(f"{visit.base}/jobs", sort="-WriteBytes", **at)),
@@ -160,7 +161,8 @@ def _chart(title: str, line: Line | None, ident: str, until: float) -> dict[str,
 
 def _moments(line: Line, rows: int, count: int) -> Sequence[str]:
     each = max(1, -(-count // as_table.MOST_ROWS))
-    return [moment_text(line.began + place * each * line.every_s) for place in range(rows)]
+    zone = zone_form(line.began, line.began + count * line.every_s)
+    return [moment_text(line.began + place * each * line.every_s, zone) for place in range(rows)]
 
 
 def _per_second(amounts: Sequence[Any], every_s: float) -> list[float | None]:

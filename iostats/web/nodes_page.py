@@ -12,7 +12,7 @@ from iostats.report.listing import NUMBERS, NumberForm
 from iostats.site.node_queries import MOST_NODES, MOST_ROWS
 from iostats.web.asking import PageError, as_form
 from iostats.web.cells import Heading, cut_text, linked, named, rows
-from iostats.web.layout import heads, moment_text
+from iostats.web.layout import heads, moment_text, span_text
 from iostats.web.query import address
 
 TYPE_CHECKING = False
@@ -68,10 +68,10 @@ def nodes(visit: Visit) -> PageAnswer:
     return visit.page(
         "nodes.html", "Nodes", "nodes", who=who, rows=table, count=len(found),
         headings=heads(headings), q=_shown(q, limit), limits=[(one, f"{one:,}") for one in LIMITS],
-        about=f"{count:,} node{'s' * (count != 1)} that did something from {moment_text(since)} to "
-              f"{moment_text(until)}" + (f"; {question['after'] + 1:,} to "
-                                         f"{question['after'] + len(found):,} are shown"
-                                         if len(found) < count else "") + ".",
+        about=f"{count:,} node{'s' * (count != 1)} that did something from "
+              f"{span_text(since, until)}" + (f"; {question['after'] + 1:,} to "
+                                              f"{question['after'] + len(found):,} are shown"
+                                              if len(found) < count else "") + ".",
         notes=notes, first_link=q.link(after=None, until=None) if question["after"] else "",
         next_link="" if following is None else q.link(after=following, until=_uts(until)))
 

@@ -3,12 +3,13 @@ Numbers for people: exact where there is room, and never 1.67772e+07.
 """
 
 import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iostats.base.units import bytes_text, duration_text
+from iostats.base.units import bytes_text, duration_text, zone_form
 
 
 @pytest.mark.parametrize("number, binary, decimal", [
@@ -54,3 +55,15 @@ def test_no_number_is_printed_with_an_exponent(number, units):
 def test_a_duration_in_hours_minutes_and_seconds(seconds, text):
     """Hours go on beyond a day, as in the batch systems."""
     assert text == duration_text(seconds)
+
+
+def test_a_zone_is_written_where_clocks_were_changed_meanwhile(utc, monkeypatch):
+    """Central Europe, on 2026-10-25: 00:50 UTC is 02:50, and 01:10 UTC is 02:10."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    began = 1_792_889_400.0
+    form = "%H:%M" + zone_form(began, began + 1200)
+    assert ["02:50 CEST", "02:10 CET"] == [
+        time.strftime(form, time.localtime(began + passed)) for passed in (0, 1200)]
+    assert "" == zone_form(began + 1200, began + 7200) == zone_form(began, None) == zone_form(
+        began, 1e18)

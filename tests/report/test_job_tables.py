@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import time
 from datetime import datetime
 
 import pytest
@@ -548,6 +549,17 @@ def test_what_a_batch_system_tells_of_a_job_of_the_servers_is_in_its_report():
     assert f"It ran from {moment(1_795_225_000)} to {moment(1_795_225_100)}." == found[1]
     assert ("snx11001: mean rates over 00:01:40: read 419.8 KiB/s, written 0 bytes/s, "
             "operations 0.0/s") in found
+
+
+def test_a_job_of_the_servers_over_the_end_of_summer_time(utc, monkeypatch):
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    record, choices = job(expected=4)
+    record["job"].update(user="alice", started=1_792_889_400.0, ended=1_792_890_600.0,
+                         elapsed_s=1200.0)
+    record["batch"] = {"outcome": "COMPLETED"}
+    found = job_tables.text(with_harvest(record, at_servers()), choices, "plain").splitlines()
+    assert "It ran from 2026-10-25 02:50:00 CEST to 2026-10-25 02:10:00 CET." == found[1]
 
 
 def test_of_many_targets_the_busiest_are_named():

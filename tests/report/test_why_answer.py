@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
-from queueing_world import asked, made, not_in_lustre
+import test_why_causes
+from queueing_world import asked, event_of, made, not_in_lustre
 from test_why_causes import (
     BEGAN,
     BUSY,
@@ -17,6 +19,7 @@ from test_why_causes import (
     STOPPED,
     history,
     record,
+    when_loaded,
     writes,
 )
 from trees import ROOT
@@ -55,6 +58,44 @@ def test_no_line_is_wider_than_the_screen(width):
                            (record(37.0, 4.0), QUIET)):
         assert max(map(width_of, lines(job, over_time, screen=SCREEN._replace(width=width)))
                    ) <= width
+
+
+def test_moments_over_the_end_of_summer_time_say_which_they_are(monkeypatch):
+    """Clocks are put back from 03:00 to 02:00 in the tenth minute of the job: 02:50 to 02:10."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    began = 1_792_889_400.0                             # 2026-10-25 00:50 UTC
+    monkeypatch.setattr(test_why_causes, "BEGAN", began)
+    busy = history(writes(STEADY, SLOW_THEN), [
+        ("4733", "bob", writes(when_loaded(64512, 0), [37_000] * 40))])
+    down = event_of("target_down", began + 541, began + 659, "scratch-OST0007")
+    job = {"started": began, "ended": began + 1200, "elapsed_s": 1200.0}
+    found = lines(record(job=job, events=[down]), busy)
+    assert found[0] == ("Job 4711 (solve, alice): 00:20:00 on 2 nodes, from 02:50 CEST to 02:10 CET"
+                        )
+    text = " ".join(" ".join(found).split())
+    assert "a write took 9.3 times its usual 4.1 ms from 02:54 CEST to 02:02 CET, while" in text
+    assert "02:50 CEST 02:10 CET highest" in text
+    stopped = history(writes([0 if 18 <= place < 22 else 400 for place in range(40)], [4100] * 40))
+    text = " ".join(" ".join(lines(record(job=job, events=[down]), stopped)).split())
+    assert "target down from 02:59 CEST to 02:00 CET; the job" in text
+    assert "- 02:59 CEST scratch-OST0007: target down, for 118 s" in text
+
+
+def test_a_fault_of_a_job_of_days_that_the_servers_alone_know_has_its_day():
+    """40 intervals of 2 hours, of which the job stood still for two."""
+    job = record(events=[event_of("target_down", BEGAN + 18 * 7200, BEGAN + 20 * 7200,
+                                  "scratch-OST0007")])
+    job = job.replaced(job=job.job.replaced(started=None, ended=None, elapsed_s=None),
+                       coverage=job.coverage.replaced(reported=0))
+    still = writes([0 if 18 <= place < 20 else 400 for place in range(40)], [4100] * 40)
+    found = history(still)._replace(ended=BEGAN + 40 * 7200)
+    [fs], [target] = found.file_systems, found.targets
+    line = fs.job._replace(every_s=7200.0)
+    found = found._replace(file_systems=[fs._replace(job=line)],
+                           targets=[target._replace(job=line, all=line)])
+    text = " ".join(" ".join(lines(job, found)).split())
+    assert "target down from Nov 22 00:00 to Nov 22 04:00; the job stood still for up to 04" in text
 
 
 def test_it_fits_one_screen():

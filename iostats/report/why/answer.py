@@ -120,8 +120,8 @@ def _head(answer: WhyAnswer) -> str:
         parts.append(f"on {nodes} {'node' if nodes == 1 else 'nodes'}")
     text += f": {' '.join(parts)}" if parts else ""
     if answer.period[0] is not None and answer.period[1] is not None:
-        days = words.is_over_days(*answer.period)
-        text += f", {words.span(answer.period[0], answer.period[1], days)}"
+        form = words.form_of(*answer.period)
+        text += f", {words.span(answer.period[0], answer.period[1], form)}"
     return text
 
 
@@ -196,8 +196,8 @@ def _drawn(series: dict[str, Any], period: tuple[float | None, float | None], sc
                         for value, bar in zip(values, drawn))
         peak = f"{words.number(top / every_s)}/s" if per else words.each(top / 1e6)
         found.append(f"{indent}{padded(title, 17)} |{drawn}| {peak if top else '-'}")
-    days = words.is_over_days(*period)
-    left, right = (words.moment(began + place * every_s, days) for place in (first, last))
+    form = words.form_of(began + first * every_s, began + last * every_s)
+    left, right = (words.moment(began + place * every_s, form) for place in (first, last))
     room = len(range(first, last, step)) + 2 - width_of(left) - width_of(right)
     found.append(f"{indent}{' ' * 18}{left}{' ' * max(1, room)}{right} highest")
     return found

@@ -21,7 +21,7 @@ from iostats.report.why.cause import (
     UNKNOWN,
     Cause,
 )
-from iostats.report.why.faults import faults_of
+from iostats.report.why.faults import faults_of, period
 from iostats.report.why.known_from import why_unknown
 from iostats.report.why.like_runs import like_runs
 from iostats.report.why.slow_causes import SLOWER, SMALLEST, causes_of_slow
@@ -58,7 +58,7 @@ def causes_of(record: Record, history: JobHistory | None, like: Sequence[Record]
     faults = [one for one in faults_of(record, history, time) if one.part >= SMALLEST]
     slow, known = slow_targets(history.targets if history else (),
                                [(one.began, one.ended) for one in faults])
-    found = [_of_fault(one, record, config) for one in faults]
+    found = [_of_fault(one, record, history, config) for one in faults]
     found += causes_of_slow(slow, time, _elapsed(record, history),
                             record.coverage.node_seconds, others, config)
     found += _not_in_lustre(time, record)
@@ -123,18 +123,19 @@ def _own_patterns(findings: Sequence[Finding], time: TimeInLustre, found: Sequen
     return causes
 
 
-def _of_fault(fault: CostlyFault, record: Record, config: Any) -> Cause:
+def _of_fault(fault: CostlyFault, record: Record, history: JobHistory | None,
+              config: Any) -> Cause:
     first = fault.events[0]
     label = config.labels.get(first.file_system, first.file_system)
-    days = words.is_over_days(record.job.started, record.job.ended)
+    form = words.form_of(*period(record, history))
     target = first.target.rpartition("-")[2]
     what = first.kind.replace("_", " ")
     where = f"{target} of {label}" if target else label
     nodes = f" ({first.nodes})" if first.nodes else ""
-    text = (f"{where}: {what}{nodes} {words.span(fault.began, fault.ended, days)}; the job "
+    text = (f"{where}: {what}{nodes} {words.span(fault.began, fault.ended, form)}; the job "
             f"{'stood still' if fault.is_seen else 'may have stood still'} for up to "
             f"{words.lasted(fault.still_s)}")
-    evidence = [f"{words.moment(one.time, days)} {one.target or one.file_system}: "
+    evidence = [f"{words.moment(one.time, form)} {one.target or one.file_system}: "
                 f"{one.kind.replace('_', ' ')}" + (f" ({one.nodes})" if one.nodes else "")
                 + (f", for {one.longest_s:.0f} s" if one.longest_s else "")
                 for one in fault.events[:3]]

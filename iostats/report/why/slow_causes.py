@@ -96,13 +96,13 @@ def _cause(group: list[SlowTarget], weight: float, known: float, like: LikeRuns,
     shown = words.listed(names) if len(names) <= _MOST_NAMED else (
         f"{names[0]} and {len(names) - 1} more")
     began, ended = min(one.began for one in group), max(one.ended for one in group)
-    days = words.is_over_days(axis.began, axis.began + axis.count * axis.every_s)
+    form = words.form_of(axis.began, axis.began + axis.count * axis.every_s)
     usual_us = first.loads.usual_us
     request = _request(first)
     text = (f"{shown} of {label} {'was' if len(names) == 1 else 'were'} "
             f"{'busy' if first.is_others else 'slow'}: {request} took {words.times(first.factor)} "
             f"its usual{f' {words.each(usual_us / 1e6)}' if usual_us else ' time'} "
-            f"{words.span(began, ended, days)}")
+            f"{words.span(began, ended, form)}")
     text += f", while {_who(first, config)}" if first.is_others else (
         ", and no load that is known explains it")
     evidence = [f"{sum(len(one.places) for one in group)} of "

@@ -6,28 +6,33 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from iostats.base.units import bytes_text, duration_text
+from iostats.base.units import bytes_text, duration_text, zone_form
 
 _DAY_S = 86400
+_TIME = "%H:%M"
 
 
-def moment(seconds: float, days: bool = False) -> str:
-    """12:03, or Nov 22 12:03; ? for what no calendar has."""
+def moment(seconds: float, form: str = _TIME) -> str:
+    """12:03, or as form_of() has it; ? for what no calendar has."""
     try:
-        return f"{datetime.fromtimestamp(seconds):{'%b %d %H:%M' if days else '%H:%M'}}"
+        return datetime.fromtimestamp(seconds).astimezone().strftime(form)
     except (ValueError, OverflowError, OSError):
         return "?"
 
 
-def span(began: float, ended: float, days: bool = False) -> str:
+def span(began: float, ended: float, form: str = _TIME) -> str:
     """from 12:03 to 12:21"""
-    first, last = moment(began, days), moment(ended, days)
+    first, last = moment(began, form), moment(ended, form)
     return f"at {first}" if first == last else f"from {first} to {last}"
 
 
-def is_over_days(began: float | None, ended: float | None) -> bool:
-    """Whether a time of day would not say which one."""
-    return began is not None and ended is not None and ended - began > _DAY_S
+def form_of(began: float | None, ended: float | None) -> str:
+    """
+    How moments of this time are written, by strftime: 12:03; with the day where it is longer than
+    one, and with the zone where clocks were put forward or back meanwhile.
+    """
+    is_over_days = began is not None and ended is not None and ended - began > _DAY_S
+    return ("%b %d " if is_over_days else "") + _TIME + zone_form(began, ended)
 
 
 def times(factor: float) -> str:
