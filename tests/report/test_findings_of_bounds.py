@@ -31,7 +31,7 @@ for key, value in {
 COUNTS = st.sampled_from([0, 1, 7, 23, 37, 100, 1000])
 BYTES = st.sampled_from([0, 1, 23, 370, 1000, 4100, 100_000])
 SECONDS = st.sampled_from([0, 100_000, 1_000_000, 7_000_000])           # us
-OPERATIONS = ("open", "close", "getattr", "unlink", "rmdir", "flock")
+OPERATIONS = ("open", "close", "getattr", "unlink", "rmdir", "flock", "mkdir")
 
 
 @st.composite

@@ -137,6 +137,7 @@ FAULTS = {
     "many_opens": "for n in range(400): os.close(os.open(f'opened/{n}', os.O_RDONLY))",
     "stat_storm": "for _ in range(400): os.stat('one')",
     "unlink_storm": "for n in range(400): os.unlink(f'removed/{n}')",
+    "other_calls": "for _ in range(400): os.chmod('one', 0o644)",
     "flock": "f = os.open('one', os.O_RDWR)\n"
              "for _ in range(400): fcntl.flock(f, fcntl.LOCK_EX)",
 }

@@ -183,6 +183,19 @@ def _storm(known: KnownIO, limits: Limits, calls: tuple[str, ...], what: str) ->
 def flock(known: KnownIO, limits: Limits) -> Optional[Held]:
     """Waiting for locks of files."""
     count = known.of("flock")
+# Those of the system calls that the kernel's counters have under other names.
+_KNOWN_AS = {"setattr": "chmod(), chown() and utime()", "truncate": "truncate() and O_TRUNC"}
+_OTHER_CALLS = ("readdir", "mkdir", "setattr", "truncate", "rename", "link", "symlink", "statfs",
+                "getxattr", "setxattr", "listxattr", "removexattr")
+
+
+def other_calls(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """Of the other calls that move no data the one that takes most time."""
+    every = (_storm(known, limits, (call,), f"calls of {_KNOWN_AS.get(call, f'{call}()')}")
+             for call in _OTHER_CALLS if known.is_timed(call))
+    return max(filter(None, every), key=lambda held: held.weight, default=None)
+
+
     if not (known.is_timed("flock") and surely_at_least(count, limits["flock_count"])
             and limits.matters(known, "flock")):
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What takes most of the same time says more than this one.
 _GENERAL = "time_in_lustre"
 _TIMED = frozenset(("small_requests", "small_writes", "small_reads", "repeated_opens", "many_opens",
-                    "stat_storm", "unlink_storm", "flock", "random_reads"))
+                    "stat_storm", "unlink_storm", "other_calls", "flock", "random_reads"))
 
 
 def findings_of(record: Mapping[str, Any], config: Any) -> list[Finding]:

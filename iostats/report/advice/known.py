@@ -32,12 +32,15 @@ if TYPE_CHECKING:
 
 SHARED_IN_SHORT = "other jobs were on "         # a note of comment_reader begins so
 # Times that do not lie within each other.  A creating open has its create in it.
-_APART = ("close", "getattr", "mkdir", "unlink", "rmdir", "rename", "link", "symlink", "statfs",
-          "flock", "seek")
-# These may have the others within them: a write() to a file with O_SYNC its fsync, an open with
-# O_TRUNC its truncate, and what copies to memory of a mapped file its page faults.
-_HOLDING = ("read", "write", "open", "readdir")
-_WITHIN = ("fsync", "truncate", "setattr", "page_fault", "page_mkwrite")
+_APART = ("close", "getattr", "unlink", "rmdir", "rename", "link", "statfs", "flock", "seek",
+          "inode_permission")
+# These may have the others within them: a write() to a file with O_SYNC its fsync, and the kernel's
+# look for rights that it takes away (getxattr); an open with O_TRUNC its truncate; what copies to
+# memory of a mapped file its page faults; and what makes a file its security context (setxattr:
+# ll_initxattrs(), lustre/llite/xattr_security.c).
+_HOLDING = ("read", "write", "open", "readdir", "mkdir", "symlink")
+_WITHIN = ("fsync", "truncate", "setattr", "page_fault", "page_mkwrite", "getxattr", "setxattr",
+           "listxattr", "removexattr")
 
 
 class KnownIO:
