@@ -4,7 +4,7 @@ Rules about how programs call: the sizes of reads and writes, and the operations
 
 from __future__ import annotations
 
-from iostats.base.units import bytes_text
+from iostats.base.units import brief_seconds, bytes_text
 from iostats.report.advice.interval import (
     Interval,
     added_up,
@@ -21,6 +21,7 @@ from iostats.report.advice.rule import (
     of_time,
     percent,
     rate_text,
+    share_of_it,
     share_text,
     weight_of,
 )
@@ -125,7 +126,7 @@ def repeated_opens(known: KnownIO, limits: Limits) -> Optional[Held]:
             and apart_s <= _OFTEN * known.elapsed_s.low and limits.matters(known, "open", "close")):
         return None
     return Held(weight_of(known, "open", "close"),
-                f"{percent(min(1.0, share.low))} of {count_text(opens)} opens were of files that "
+                f"{share_of_it(share)} of {count_text(opens)} opens were of files that "
                 f"the same node had closed before{of_time(known, 'open', 'close')}",
                 {"opens": opens.low, "again": again.low, "apart_s": round(apart_s, 3)},
                 ("many_opens", *_covered(known), *_are_the_storm(known, 2 * opens.low)))
@@ -134,14 +135,16 @@ def repeated_opens(known: KnownIO, limits: Limits) -> Optional[Held]:
 def many_opens(known: KnownIO, limits: Limits) -> Optional[Held]:
     """Opens for little I/O each."""
     opens = known.of("open")
-    each = ratio(exactly(known.at_most_moved("read") + known.at_most_moved("write")), opens)
+    moved = known.at_most_moved("read") + known.at_most_moved("write")
+    each = ratio(exactly(moved), opens)
     if not (surely_at_least(opens, limits["from_operations"])
             and surely_at_most(each, limits["many_opens_bytes"])
             and limits.matters(known, "open", "close")):
         return None
+    up_to = "" if each.low == each.high and moved == known.moved_bytes().low else "up to "
     return Held(weight_of(known, "open", "close"),
-                f"{count_text(opens)} opens for {bytes_text(round(each.high), limits.units)} read "
-                f"and written each{of_time(known, 'open', 'close')}",
+                f"{count_text(opens)} opens for {up_to}{bytes_text(round(each.high), limits.units)}"
+                f" read and written each{of_time(known, 'open', 'close')}",
                 {"opens": opens.low, "bytes_each": round(each.high, 1)},
                 (*_covered(known), *_are_the_storm(known, 2 * opens.low)))
 
@@ -180,9 +183,6 @@ def _storm(known: KnownIO, limits: Limits, calls: tuple[str, ...], what: str) ->
                 _are_the_storm(known, count.low))
 
 
-def flock(known: KnownIO, limits: Limits) -> Optional[Held]:
-    """Waiting for locks of files."""
-    count = known.of("flock")
 # Those of the system calls that the kernel's counters have under other names.
 _KNOWN_AS = {"setattr": "chmod(), chown() and utime()", "truncate": "truncate() and O_TRUNC"}
 _OTHER_CALLS = ("readdir", "mkdir", "setattr", "truncate", "rename", "link", "symlink", "statfs",
@@ -196,13 +196,17 @@ def other_calls(known: KnownIO, limits: Limits) -> Optional[Held]:
     return max(filter(None, every), key=lambda held: held.weight, default=None)
 
 
+def flock(known: KnownIO, limits: Limits) -> Optional[Held]:
+    """Waiting for locks of files."""
+    count = known.of("flock")
     if not (known.is_timed("flock") and surely_at_least(count, limits["flock_count"])
             and limits.matters(known, "flock")):
         return None
     each = ratio(known.times_s["flock"], count)
     return Held(weight_of(known, "flock"),
-                f"{count_text(count)} locks of files (flock, fcntl) took {at_least(each)}"
-                f"{1000 * each.low:.1f} ms each{of_time(known, 'flock')}",
+                f"{count_text(count)} locks of files (flock, fcntl)"
+                + (f" took {at_least(each)}{brief_seconds(each.low)} each" if each.low else "")
+                + of_time(known, "flock"),
                 {"locks": count.low, "seconds": known.times_s["flock"].low})
 
 
@@ -240,7 +244,8 @@ def time_in_lustre(known: KnownIO, limits: Limits) -> Optional[Held]:
         return None
     whole = sum(seconds for _, seconds in known.longest())
     first, *others = ((name, seconds / whole) for name, seconds in known.longest()[:2])
-    most = " and ".join(f"{percent(part)} of it in {name}" for name, part in (
+    either = "" if share.low == share.high else "~ "
+    most = " and ".join(f"{either}{percent(part)} of it in {name}" for name, part in (
         first, *(other for other in others if other[1] >= _WORTH_NAMING)))
     return Held(min(1.0, share.low) * 0.5,
                 f"{share_text(share)} was spent in Lustre, {most}",

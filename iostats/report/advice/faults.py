@@ -40,9 +40,10 @@ def faults(record: Record, _: Limits) -> list[Held]:
             if one.severity > INFO and one.is_certain and not one.data):
         longest = max((one.longest_s or 0 for one in events), default=0)
         kinds = sorted({one.kind.replace("_", " ") for one in events})
-        text = f"{_number_of(events)} on it while the job ran ({', '.join(kinds)})"
+        on = " on it" if name else ""
+        text = f"{_number_of(events)}{on} while the job ran ({', '.join(kinds)})"
         if longest >= 1:
-            text += f", the longest of {longest:.0f} s"
+            text += f", the longest of {longest:,.0f} s"
         found.append(Held(
             max(0.3, min(1.0, longest / elapsed_s) if elapsed_s else 0.3), text,
             {"events": sum(one.count for one in events), "longest_s": longest}, file_system=name))
@@ -58,4 +59,4 @@ def _by_file_system(events: Iterable[JobEvent]) -> list[tuple[str, list[JobEvent
 
 def _number_of(events: list[JobEvent]) -> str:
     count = len(events)
-    return f"{count} {'event' if count == 1 else 'events'}"
+    return f"{count:,} {'event' if count == 1 else 'events'}"

@@ -62,7 +62,7 @@ class KnownIO:
         ost_bytes, ost_read_bytes: OST -> Interval.
         mdt_requests: MDT -> Interval.
         busiest: read_bytes, write_bytes -> (node, Interval of its amount).
-        peaks: MDT -> (node, requests a second) of the node that asked it most.
+        peaks: MDT -> (node, Interval of its requests a second), of the node that asked it most.
         series: the record's, of `watch`, of all nodes.
         operations: all together.
         absent: of an operation that is not in `numbers`.
@@ -81,7 +81,7 @@ class KnownIO:
         self.ost_bytes: dict[str, Interval] = {}
         self.ost_read_bytes: dict[str, Interval] = {}
         self.mdt_requests: dict[str, Interval] = {}
-        self.peaks: dict[str, tuple[str, float]] = {}      # MDT -> (node, requests a second)
+        self.peaks: dict[str, tuple[str, Interval]] = {}
         self.busiest: dict[str, tuple[str, Interval]] = {}
         self.series: Any = None
         self.operations = self.absent = UNKNOWN
@@ -306,7 +306,9 @@ def _add_network(known: KnownIO, fs: FileSystemRecord, others: _OtherJobs,
                                               own=round(asked.requests * noise.of_operations))
         if asked.peak and not others.are_there:
             own = (asked.per_second_per_node or 0) * noise.of_operations
-            known.peaks[target] = asked.peak.node, max(0.0, asked.peak.per_second - own)
+            peak = asked.peak.per_second
+            known.peaks[target] = asked.peak.node, Interval(
+                max(0.0, peak - own), inf if "md_stats" in fs.low else peak)
 
 
 # -- by the storage servers ------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from math import inf
 
-from iostats.base.units import bytes_text
+from iostats.base.units import brief_seconds, bytes_text
 from iostats.report.advice.interval import (
+    ZERO,
     Interval,
     added_up,
     exactly,
@@ -20,8 +21,8 @@ from iostats.report.advice.rule import (
     at_least,
     count_text,
     of_time,
-    percent,
     rate_text,
+    share_of_it,
     weight_of,
 )
 from iostats.report.job_summary import NODES
@@ -52,12 +53,13 @@ def one_ost(known: KnownIO, limits: Limits) -> Optional[Held]:
     target, moved, share = _busiest(known.ost_bytes)
     if not (surely_at_least(moved, limits["large_bytes"])
             and surely_at_least(share, limits["one_ost_percent"] / 100)
-            and _is_worth_it(known, limits)):
+            and _is_worth_it(known, limits, *_MOVES)):
         return None
-    whole = bytes_text(round(added_up(known.ost_bytes.values()).low), limits.units)
+    whole = added_up(known.ost_bytes.values())
     return Held(0.9 * weight_of(known, *_MOVES, concerned=share.low),
-                f"{percent(share.low)} of {whole} went to or came from {target}, one of "
-                f"{len(known.ost_bytes)} OSTs",
+                f"{share_of_it(share)} of {at_least(whole)}"
+                f"{bytes_text(round(whole.low), limits.units)} went to or came from {target}, one "
+                f"of {len(known.ost_bytes):,} OSTs",
                 {"bytes": moved.low, "share": round(share.low, 4), "osts": len(known.ost_bytes)},
                 advice=f"Before it is made: lfs setstripe -c {min(8, len(known.ost_bytes))} "
                        f"DIRECTORY.")
@@ -74,9 +76,9 @@ def one_mdt(known: KnownIO, limits: Limits) -> Optional[Held]:
             and surely_at_least(share, limits["one_mdt_percent"] / 100)):
         return None
     return Held(0.2 * share.low,
-                f"{target} answered {percent(share.low)} of the requests for metadata, "
+                f"{target} answered {share_of_it(share)} of the requests for metadata, "
                 f"{at_least(rate)}{rate_text(rate.low)} a second; there are "
-                f"{len(known.mdt_requests)} MDTs",
+                f"{len(known.mdt_requests):,} MDTs",
                 {"requests": asked.low, "share": round(share.low, 4),
                  "mdts": len(known.mdt_requests)})
 
@@ -87,22 +89,23 @@ def metadata_storm(known: KnownIO, limits: Limits) -> Optional[Held]:
         return None
     target, asked, _ = _busiest(known.mdt_requests)
     rate = ratio(asked, known.elapsed_s)
-    peak_target = max(sorted(known.peaks), key=lambda name: known.peaks[name][1], default="")
-    node, peak = known.peaks.get(peak_target, ("", 0.0))
+    peak_target = max(sorted(known.peaks), key=lambda name: known.peaks[name][1].low, default="")
+    node, peak = known.peaks.get(peak_target, ("", ZERO))
     enough = surely_at_least(asked, limits["from_operations"])
-    each = f", {rate_text(rate.low / known.nodes)} on each node" if (known.nodes or 0) > 1 else ""
+    each = (f", on average {at_least(rate)}{rate_text(rate.low / known.nodes)} by each node"
+            if known.nodes and known.nodes > 1 else "")
     if enough and surely_at_least(rate, limits["metadata_storm_per_second"]):
         text = (f"{target} was asked {count_text(asked)} times, {at_least(rate)}"
                 f"{rate_text(rate.low)} a second{each}")
-    elif peak >= limits["metadata_storm_node_per_second"] and (
+    elif surely_at_least(peak, limits["metadata_storm_node_per_second"]) and (
             known.mdt_requests[peak_target].low >= limits["from_operations"]):
-        target, text = peak_target, (f"{node} asked {peak_target} {rate_text(peak)} times a second "
-                                     f"on average")
+        target, text = peak_target, (f"{node} asked {peak_target} {at_least(peak)}"
+                                     f"{rate_text(peak.low)} times a second on average")
     else:
         return None
     return Held(max(0.3, weight_of(known, "open", "close", "getattr", "unlink")),
                 text, {"requests": asked.low, "per_second": round(rate.low, 3),
-                       "node_per_second": round(peak, 3)}, ("one_mdt",))
+                       "node_per_second": round(peak.low, 3)}, ("one_mdt",))
 
 
 def one_node(known: KnownIO, limits: Limits) -> Optional[Held]:
@@ -110,24 +113,28 @@ def one_node(known: KnownIO, limits: Limits) -> Optional[Held]:
     found = []
     for way in _MOVES:
         node, its = known.busiest.get(f"{way}_bytes", ("", Interval(0, inf)))
-        share = ratio(its, exactly(known.at_most_moved(way)))
+        most = known.at_most_moved(way)
+        share = ratio(its, exactly(most))
+        if most > known.of(f"{way}_bytes").low:             # of what is in calls it may be more
+            share = share._replace(high=1.0)
         if ((known.nodes or 0) >= limits["one_node_nodes"]
                 and surely_at_least(its, limits["large_bytes"])
                 and surely_at_least(share, limits["one_node_percent"] / 100)
-                and _is_worth_it(known, limits)):
-            found.append((its.low, way, node, min(1.0, share.low)))
+                and _is_worth_it(known, limits, way)):
+            found.append((its.low, way, node, its, share))
     if not found:
         return None
-    moved, way, node, share_low = max(found)
-    return Held(0.9 * weight_of(known, way, concerned=share_low),
-                f"{node} {'read' if way == 'read' else 'wrote'} {percent(share_low)} of all that "
-                f"{known.nodes} nodes did, {bytes_text(round(moved), limits.units)}",
-                {"bytes": moved, "share": round(share_low, 4)})
+    moved, way, node, its, share = max(found)
+    return Held(0.9 * weight_of(known, way, concerned=min(1.0, share.low)),
+                f"{node} {'read' if way == 'read' else 'wrote'} {share_of_it(share)} of all that "
+                f"{known.nodes} nodes did, {at_least(its)}"
+                f"{bytes_text(round(moved), limits.units)}",
+                {"bytes": moved, "share": round(min(1.0, share.low), 4)})
 
 
-def _is_worth_it(known: KnownIO, limits: Limits) -> bool:
-    """Whether reads and writes take enough time; where nothing times them, many bytes do."""
-    return not known.is_timed(*_MOVES) or limits.matters(known, *_MOVES)
+def _is_worth_it(known: KnownIO, limits: Limits, *ways: str) -> bool:
+    """Whether reads or writes take enough time; where nothing times them, many bytes do."""
+    return not known.is_timed(*ways) or limits.matters(known, *ways)
 
 
 def random_reads(known: KnownIO, limits: Limits) -> Optional[Held]:
@@ -145,10 +152,11 @@ def random_reads(known: KnownIO, limits: Limits) -> Optional[Held]:
             and known.of("mmap").high == 0 and known.of("splice").high == 0 and asked.high < inf
             and sure >= limits["large_bytes"]
             and sure >= limits["random_reads_times"] * asked.high
-            and _is_worth_it(known, limits)):
+            and _is_worth_it(known, limits, "read")):
         return None
     return Held(weight_of(known, "read", concerned=1 - asked.high / sure),
-                f"{bytes_text(round(came.low), limits.units)} came from the OSTs for "
+                f"{at_least(came)}{bytes_text(round(came.low), limits.units)} came from the OSTs "
+                f"for {'' if asked.low == asked.high else 'up to '}"
                 f"{bytes_text(round(asked.high), limits.units)} that were read"
                 f"{of_time(known, 'read')}",
                 {"network_bytes": came.low, "read_bytes": asked.high}, ("small_reads",))
@@ -161,7 +169,8 @@ def cache_served(known: KnownIO, limits: Limits) -> Optional[Held]:
     if not (known.side == NODES and surely_at_least(asked, limits["large_bytes"])
             and 100 * missing.high <= 100 - limits["cache_served_percent"]):
         return None
-    return Held(0.01, f"{percent(1 - missing.high)} of {at_least(asked)}"
+    cached = Interval(1 - missing.high, 1 - missing.low)
+    return Held(0.01, f"{share_of_it(cached)} of {at_least(asked)}"
                 f"{bytes_text(round(asked.low), limits.units)} that were read did not come over "
                 f"the network", {"read_bytes": asked.low, "network_bytes": came.high})
 
@@ -179,5 +188,5 @@ def slow_servers(known: KnownIO, limits: Limits) -> Optional[Held]:
         return None
     seconds, way, rpcs, each = max(found)
     return Held(0.3, f"{count_text(rpcs)} {way} requests took {at_least(each)}"
-                f"{1000 * each.low:.0f} ms each at the storage servers",
+                f"{brief_seconds(each.low)} each at the storage servers",
                 {"requests": rpcs.low, "seconds": seconds})

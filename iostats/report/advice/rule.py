@@ -88,7 +88,7 @@ def of_time(known: KnownIO, *calls: str) -> str:
 def share_text(share: Interval) -> str:
     """A share of the nodes' time, which is above 1 where threads waited side by side."""
     return at_least(share) + (f"{percent(share.low)} of the nodes' time" if share.low <= 1 else
-                              f"{share.low:.1f} times the nodes' time")
+                              f"{share.low:,.1f} times the nodes' time")
 
 
 def at_least(number: Interval) -> str:
@@ -105,6 +105,11 @@ def percent(share: float) -> str:
     if number < 10:
         return f"{number:.1f} %"
     return "99.9 %" if 99.5 <= number < 100 else f"{number:.0f} %"
+
+
+def share_of_it(share: Interval) -> str:
+    """A share of something, from 0 to 1, marked where it may be more."""
+    return at_least(share) + percent(min(1.0, share.low))
 
 
 def count_text(number: Interval) -> str:
