@@ -606,6 +606,18 @@ def test_names_in_findings_are_harmless():
             assert "](http" not in printed.replace("\\](http", "")
 
 
+def test_names_of_kilobytes_leave_findings_as_short_as_others():
+    """Of a file system, a node and an MDT; 64 columns of each."""
+    long = "x" * 4096
+    totals = Totals("4711", 1)
+    totals.add(of_node(long, [Delta("md_stats", long, f"MDT{long}", "ff9a", {"getattr": 1_000_000},
+                                    False, "")], elapsed_s=1000.0))
+    config = configured()
+    printed = job_tables.text(job_tables.labelled(totals.record(), config), config)
+    found = printed[printed.index("Findings:"):].split("#metadata-storm")[0]
+    assert f" 1. {'x' * 63}+:\n" in found and 10 > found.count("\n")
+
+
 # -- what others than the nodes have counted ------------------------------------------------------
 
 def at_servers(final=True, low=False, elapsed_s=1000.0, **more):

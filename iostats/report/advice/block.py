@@ -4,7 +4,7 @@ Findings as text below the tables of a report.
 
 from __future__ import annotations
 
-from iostats.base.text import width_of, wrapped
+from iostats.base.text import cut, width_of, wrapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 _WIDEST = 120                       # wider lines are hard to read
 _INDENT = "    "
+_LONGEST_NAME = 64
 
 
 def lines(findings: Sequence[Finding], looked_at: str, labels: Mapping[str, str],
@@ -31,8 +32,8 @@ def lines(findings: Sequence[Finding], looked_at: str, labels: Mapping[str, str]
         return [] if not text else [text] if is_markdown else wrapped(text, width)
     found = ["Findings:"]
     for number, one in enumerate(findings, 1):
-        name = show(labels.get(one.file_system, one.file_system))
-        text = show(f"{one.number}.  {one.meaning}  {one.advice}")
+        name = _short(show(labels.get(one.file_system, one.file_system)))
+        text = f"{_short(show(one.number))}.  {show(f'{one.meaning}  {one.advice}')}"
         if is_markdown:
             link = f" [{show(one.link)}]({one.link})" if one.link else ""
             found.append(f"{number}. {f'**{name}**: ' if name else ''}{text}{link}")
@@ -40,6 +41,11 @@ def lines(findings: Sequence[Finding], looked_at: str, labels: Mapping[str, str]
             found += _with_link(wrapped(f" {number}. {f'{name}: ' if name else ''}{text}", width,
                                         _INDENT[1:]), show(one.link), width)
     return ["\n".join(found)] if is_markdown else found
+
+
+def _short(text: str) -> str:
+    """A text whose names are no longer than those of hosts: five findings are to fit a screen."""
+    return " ".join(cut(word, _LONGEST_NAME) for word in text.split(" "))
 
 
 def _with_link(found: list[str], link: str, width: int) -> list[str]:
