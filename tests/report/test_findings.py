@@ -664,6 +664,13 @@ def test_of_a_job_that_the_storage_servers_alone_have_seen(rule, number, at, bel
     assert [] == ids(at_servers(**{**bytes_of, **at, **below}))
 
 
+def test_small_files_are_no_fault_of_what_gathers_requests_at_the_storage_servers_either():
+    """50,000 opens for 100,000 requests of 4 KiB; and one less."""
+    small = {"write_bytes": 100_000 * 4096, "write_rpcs": 100_000}
+    assert [[], ["small_requests"]] == [ids(at_servers(**small, operations=of_calls(
+        open=opens))) for opens in (50_000, 49_999)]
+
+
 def test_storage_servers_that_may_have_missed_something_tell_no_mean_and_no_share():
     """As long as the job is not settled, or where a sweep is missing; a count is a count."""
     small = {"write_bytes": 100_000 * 37, "write_rpcs": 100_000}

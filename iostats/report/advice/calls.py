@@ -85,7 +85,7 @@ def _small_requests(known: KnownIO, limits: Limits, way: str) -> Optional[Held]:
     if way == "read" and known.side == NODES and surely_at_least(
             ratio(moved, known.of("read_bytes")), limits["random_reads_times"]):
         return None
-    if known.side == NODES and surely_at_most(rpcs, _OF_A_FILE * known.of("open").low):
+    if surely_at_most(rpcs, _OF_A_FILE * known.of("open").low):
         return None
     size = bytes_text(round(mean.high), limits.units)
     up_to = "" if mean.low == mean.high else "up to "
