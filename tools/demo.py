@@ -176,19 +176,19 @@ def main():
     parser.add_argument("--keep", type=Path, default=KEPT, metavar="DIR",
                         help="where the page and the record of the second job stay (build/demo)")
     options = parser.parse_args()
-    print("Four simulated nodes share 23 files of 37 MiB: written, read back, 41 more opens,\n"
-          "13 directories.  So the table has to say 851.0 MiB, 851.0 MiB, 87 opens, 23 files "
-          "created,\n13 mkdirs.\n", flush=True)
+    print("Four simulated nodes share 23 files of 37 MiB: written, read back, 41 more\n"
+          "opens, 13 directories.  So the table has to say 851.0 MiB, 851.0 MiB, 87 opens,\n"
+          "23 files created, 13 mkdirs.\n", flush=True)
     fuse = not options.no_fuse and has_fuse()
     if not fuse:
-        print("SIMULATED COUNTERS: the programs run on plain directories, and a script changes "
-              "the counters.\n", flush=True)
+        print("SIMULATED COUNTERS: the programs run on plain directories, and a\n"
+              "script changes the counters.\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="iostats-demo-") as directory:
         with Nodes(Path(directory) / "sample", options.release, fuse) as nodes:
             status, text = sample_job(nodes, str(options.job))
-        print(f"{text}\nA job with two faults: the four nodes append to one file, which is on one "
-              f"of four OSTs,\n{len(NODES) * WRITES:,} writes of {WRITE_BYTES >> 10} KiB "
-              f"(179.7 MiB).  Its findings have to say just these two.\n", flush=True)
+        print(f"{text}\nA job with two faults: the four nodes append to one file, which is on one\n"
+              f"of four OSTs, {len(NODES) * WRITES:,} writes of {WRITE_BYTES >> 10} KiB (179.7 "
+              f"MiB).  Its findings have to say just\nthese two.\n", flush=True)
         job, kept = str(options.job + 1), options.keep.resolve()
         with Nodes(Path(directory) / "slow", options.release, fuse, SLOW_US) as nodes:
             second, text = slow_job(nodes, job, kept)
