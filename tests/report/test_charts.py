@@ -47,9 +47,13 @@ def test_ticks_are_round_and_reach_the_most(most, unit, units, expected):
     (0, 1867, ["0", "10 min", "20 min", "30 min"]),
     (-37, 23, ["-30 s", "-15 s", "0", "15 s"]),
     (0, 0.9, ["0"]),
-    (0, 41 * 3600, ["0", "12 h", "1 d", "36 h"]),
+    (-330, 23, ["-5 min", "-4 min", "-3 min", "-2 min", "-1 min", "0"]),
+    (-330, -230, ["-330 s", "-300 s", "-270 s", "-240 s"]),
+    (0, 5423, ["0", "30 min", "60 min", "90 min"]),
+    (0, 41 * 3600, ["0", "12 h", "24 h", "36 h"]),
+    (37_000, 37_041, ["10:16:40", "10:16:50", "10:17:00", "10:17:10", "10:17:20"]),
     (0, 100 * 86400, ["0", "20 d", "40 d", "60 d", "80 d", "100 d"])])
-def test_times_are_those_of_a_clock(began, ended, expected):
+def test_times_are_those_of_a_clock_all_in_one_unit(began, ended, expected):
     assert expected == texts(time_ticks(began, ended))
 
 
@@ -123,6 +127,16 @@ def test_a_table_over_time_has_means():
     assert ["from", "read"] == headings
     assert [["00:00:00", "23"], ["00:00:30", "41"], ["00:01:00", "-"]] == rows
     assert "Each row is the mean of 2 intervals of the chart." == rest
+
+
+@pytest.mark.parametrize("began, every_s, expected", [
+    (-3.7, 60.0, ["-3.7 s", "56.3 s", "116.3 s"]),
+    (476.3, 60.0, ["476.3 s", "536.3 s", "596.3 s"]),
+    (476.3, 62.0, ["00:07:56", "00:08:58", "00:10:00"])])
+def test_times_of_a_table_are_in_one_form(began, every_s, expected):
+    axis = TimeAxis(began, every_s, 3)
+    chart = Chart("", "", axis, [Panel("Read", "count", [Curve("read", "read", [23, 37, 41])])])
+    assert expected == [row[0] for row in as_table.rows_of(chart)[1]]
 
 
 def test_a_file_stands_alone_with_colours_of_its_own():

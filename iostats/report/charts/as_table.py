@@ -5,7 +5,7 @@ The numbers of a chart as rows of text: what a page has for who does not see the
 from __future__ import annotations
 
 from iostats.report.charts.chart import NameAxis, means
-from iostats.report.charts.ticks import value_text
+from iostats.report.charts.ticks import clock_text, value_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ def rows_of(chart: Chart, units: str = "binary", most_rows: int = MOST_ROWS,
     axis = chart.axis
     each = max(1, -(-axis.count // most_rows))
     columns = [means(curve.values, each) for _, curve in curves]
-    rows = [[_seconds(axis.began + number * each * axis.every_s),
-             *(_cell(panel, column[number], units)
-               for (panel, _), column in zip(curves, columns))]
-            for number in range(-(-axis.count // each))]
+    starts = _times([axis.began + number * each * axis.every_s
+                     for number in range(-(-axis.count // each))])
+    rows = [[start, *(_cell(panel, column[number], units)
+                      for (panel, _), column in zip(curves, columns))]
+            for number, start in enumerate(starts)]
     return (["from", *headings], rows,
             f"Each row is the mean of {each} intervals of the chart." if each > 1 else "")
 
@@ -61,10 +62,8 @@ def _cell(panel: Panel, value: float | None, units: str) -> str:
     return low + value_text(value, panel.unit, units)
 
 
-def _seconds(seconds: float) -> str:
-    sign, seconds = "-" if seconds < 0 else "", abs(seconds)
-    if seconds < 600 and seconds != int(seconds):
-        return f"{sign}{seconds:.1f} s"
-    minutes, second = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{sign}{hours:02d}:{minutes:02d}:{second:02d}"
+def _times(seconds: Sequence[float]) -> list[str]:
+    """Times since the job's start, all in one form."""
+    if all(abs(one) < 600 for one in seconds) and any(one != int(one) for one in seconds):
+        return [f"{one:.1f} s" for one in seconds]
+    return list(map(clock_text, seconds))

@@ -17,6 +17,8 @@ _DECIMAL = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB", "ZB")
 _LEAST, _MOST = 1e-9, 1e30          # amounts beyond these are no amounts
 _CLOCK = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
           86400, 172800, 604800)
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_MOST_IN_UNIT = 600                 # seconds or minutes beyond these are a clock's
 
 
 def ticks(most: float, unit: str = "count", units: str = "binary",
@@ -87,26 +89,37 @@ def _count(value: float, step: float) -> str:
 
 def time_ticks(began: float, ended: float, most: int = 6) -> list[tuple[float, str]]:
     """
-    [(seconds, text)] of round times from `began` to `ended`, up to `most`.
+    [(seconds, text)] of round times from `began` to `ended`, up to `most`, all in one unit.
 
     >>> time_ticks(0, 1867)
     [(0, '0'), (600, '10 min'), (1200, '20 min'), (1800, '30 min')]
     >>> time_ticks(-60, 100)
-    [(-60, '-1 min'), (-30, '-30 s'), (0, '0'), (30, '30 s'), (60, '1 min'), (90, '90 s')]
+    [(-60, '-60 s'), (-30, '-30 s'), (0, '0'), (30, '30 s'), (60, '60 s'), (90, '90 s')]
+    >>> time_ticks(36_000, 36_050)[:2]
+    [(36000, '10:00:00'), (36010, '10:00:10')]
     """
     span = ended - began
     step = next((step for step in _CLOCK if span / step < most), None)
     if step is None:
         step = 86400 * int(_step(max(1.0, span / 86400), most - 1))
-    return [(number * step, _clock(number * step))
-            for number in range(ceil(began / step), floor(ended / step) + 1)]
+    found = [number * step for number in range(ceil(began / step), floor(ended / step) + 1)]
+    size, name = next((size, name) for size, name in _UNITS if step % size == 0)
+    if size < 3600 and any(abs(seconds) >= _MOST_IN_UNIT * size for seconds in found):
+        return [(seconds, clock_text(seconds)) for seconds in found]
+    return [(seconds, f"{seconds // size} {name}" if seconds else "0") for seconds in found]
 
 
-def _clock(seconds: int) -> str:
-    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds and seconds % size == 0:
-            return f"{seconds // size} {name}"
-    return f"{seconds} s" if seconds else "0"
+def clock_text(seconds: float) -> str:
+    """
+    A time since the job's start, as a clock has it.
+
+    >>> clock_text(37.04), clock_text(3723), clock_text(-23)
+    ('00:00:37', '01:02:03', '-00:00:23')
+    """
+    whole = round(seconds)
+    minutes, second = divmod(abs(whole), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{'-' if whole < 0 else ''}{hours:02d}:{minutes:02d}:{second:02d}"
 
 
 def value_text(value: float | None, unit: str, units: str = "binary") -> str:
