@@ -29,7 +29,7 @@ usage: iostats run [options] -- COMMAND ...   one command, measured on all nodes
        iostats store [--rebuild]              check the site's store, rebuild it
        iostats mail -s SUBJECT ADDRESS        Slurm's MailProg, with the report
 
-`iostats start --help` and the like tell the rest.
+`iostats start --help` and the like tell the rest, `iostats --version` the release.
 """
 
 

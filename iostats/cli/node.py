@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
+from iostats import __version__
 from iostats.base import config as site
 from iostats.base import private_files
 from iostats.base.errors import (
@@ -97,6 +98,7 @@ options:
   --json                show, doctor: as JSON
   --quiet               say nothing but errors
   --never-fail          exit with 0 whatever happens, for prologs
+  --version             the release, and no more
   -h, --help            this text
 
 examples:
@@ -121,7 +123,8 @@ exit status:
 WITH_VALUE = ("--job", "--node", "--server", "--secret", "--state-dir", "--root", "--config",
                "--every", "--attempt", "--nodes", "--user", "--uid")
 _LONGEST_MARK = 60
-FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail")
+FLAGS = ("--again", "--public", "--mpi", "--once", "--list", "--json", "--quiet", "--never-fail",
+         "--version")
 _ROLES = (*OF_NODES, "attend")                      # attend: of `iostats run`, see wait_for_end.py
 
 
@@ -158,6 +161,8 @@ def parse(arguments: Iterable[str]) -> tuple[str, dict[str, Any]]:
         word = arguments.pop(0)
         if word in ("-h", "--help"):
             return "help", {}
+        if word == "--version":
+            return "version", {}
         if word.startswith("-"):
             if words and words[0] not in (*_ROLES, "1", "2"):
                 break                                   # options of a command that is not ours
@@ -194,8 +199,8 @@ def _run(arguments: list[str]) -> int:
         from iostats.cli import events
         return events.main(arguments[1:])
     role, given = parse(arguments)
-    if role == "help":
-        print(HELP, end="")
+    if role in ("help", "version"):
+        print(HELP if role == "help" else f"iostats {__version__}\n", end="")
         return DONE
     if role == "events":
         raise UsageError("events: expected its options behind it, got some before it")

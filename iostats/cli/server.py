@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from iostats import schedulers
+from iostats import __version__, schedulers
 from iostats.base import config as site
 from iostats.base import job_id
 from iostats.base.errors import DONE, StateError, UsageError
@@ -69,6 +69,7 @@ options:
                         of the job)
   --print-port          print the job's port, and end
   --quiet               no progress on standard error
+  --version             the release, and no more
   -h, --help            this text
 
 examples:
@@ -86,7 +87,7 @@ exit status:
 
 WITH_VALUE = ("--job", "--nodes", "--deadline", "--format", "--output", "--json", "--secret",
                "--config", "--state-dir", "--listen")
-FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site")
+FLAGS = ("--long", "--explain", "--print-port", "--quiet", "--site", "--version")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,6 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.version:
+        print(f"iostats {__version__}")
+        return DONE
     config = site.load(options.config)
     for note in config.notes:
         say(note)

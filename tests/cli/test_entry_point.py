@@ -12,6 +12,7 @@ import pytest
 from processes import AFTER, BEFORE, Desk, write_tree
 from trees import ROOT
 
+from iostats import __version__
 from iostats.base import config
 from iostats.cli import run
 from iostats.node import start_files
@@ -57,6 +58,13 @@ def test_show_with_closed_and_full_streams(desk, streams, status):
     """Only what could not be written is a failure."""
     done = in_shell(desk, "", client(desk, "show", "--root", desk.tree(**BEFORE)), streams)
     assert (status, True) == (done.returncode, no_traceback(done))
+
+
+@pytest.mark.parametrize("words", [["iostats_client.py"], ["iostats_server.py"], ["-m", "iostats"]])
+def test_the_release_is_told(desk, words):
+    """That of the package, from one place."""
+    done = in_shell(desk, "", [sys.executable, *words, "--version"])
+    assert (0, f"iostats {__version__}\n", "") == (done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "| true", ">/dev/full"])
