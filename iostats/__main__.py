@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from iostats.base.errors import UNREADABLE
+from iostats.base.errors import UNREADABLE, IostatsError
 from iostats.cli import OF_IOSTATS, entry_point
 
 USAGE = """\
@@ -44,6 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
     if role in OF_IOSTATS:
         try:
             status: int = importlib.import_module(f"iostats.cli.{role}").main(rest)
+        except SystemExit as ended:                   # argparse's, after a help text
+            status = ended.code  # type: ignore[assignment]
+        except IostatsError as error:
+            print(f"iostats: {error}", file=sys.stderr)
+            status = error.exit_status
         except OSError as error:
             print(f"iostats: {str(error) or entry_point.NO_MEMORY}", file=sys.stderr)
             return UNREADABLE
@@ -64,8 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
             return UNREADABLE
         return status if role == "run" else entry_point.finished(status)
     if role in ("", "-h", "--help"):
-        print(USAGE, end="")
-        return 0 if role else 2
+        return entry_point.finished(0 if role else 2, USAGE)
     from iostats.cli.node import main as run
     return entry_point.finished(run(arguments))
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import sys
 
+from iostats.base.errors import IostatsError, StateError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 NO_MEMORY = "out of memory (ulimit -v)"
@@ -23,6 +26,8 @@ def run(module: str) -> int:
     try:
         __import__(module)
         status = sys.modules[module].main()
+    except SystemExit as ended:                        # argparse's, after a help text
+        status = ended.code  # type: ignore[assignment]
     except ModuleNotFoundError:
         raise                                          # of the server's packages; it says so
     except (MemoryError, SystemError):                 # what compile() raises without memory
@@ -32,7 +37,8 @@ def run(module: str) -> int:
             print(f"iostats: {str(error) or NO_MEMORY}", file=sys.stderr)
         except MemoryError:
             _out_of_memory()
-    return 0 if never_fails(sys.argv[1:]) else finished(status)
+    status = finished(status)
+    return 0 if never_fails(sys.argv[1:]) else status
 
 
 def _out_of_memory() -> None:
@@ -49,13 +55,28 @@ def never_fails(arguments: list[str]) -> bool:
         "mark" not in arguments and not {"prolog", "epilog"}.isdisjoint(arguments))
 
 
-def finished(status: int) -> int:
-    """`status`, when all that was printed is out: at the exit it would be a traceback."""
+def finished(status: int, text: str = "") -> int:
+    """
+    `status`, when `text` and all that was printed before is out; else a line, and that of the
+    StateError.  At the exit it would be a traceback.
+    """
     try:
+        sys.stdout.write(text)
         sys.stdout.flush()
-    except OSError:
+    except BrokenPipeError:                            # nobody reads it any more
         _to_nowhere(1)
+    except IostatsError as error:
+        print(f"iostats: {error}", file=sys.stderr)
+        return status or error.exit_status
     return status
+
+
+def unwritable(error: OSError) -> IostatsError:
+    """That standard output cannot be written, which is not tried again; or BrokenPipeError."""
+    if isinstance(error, BrokenPipeError):
+        raise error
+    _to_nowhere(1)
+    return StateError(f"standard output: cannot be written: {error.strerror}")
 
 
 def with_streams() -> None:
@@ -70,8 +91,40 @@ def with_streams() -> None:
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False,
                                buffering=1)
+    if not isinstance(sys.stdout, _Printed):
+        sys.stdout = _Printed(sys.stdout)
     if not isinstance(sys.stderr, _Told):
         sys.stderr = _Told(sys.stderr)
+
+
+class _Printed:
+    """Standard output; that it cannot be written is a StateError, a line as others."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """As a stream's."""
+        try:
+            written: int = self._stream.write(text)
+        except OSError as error:
+            raise unwritable(error) from None
+        return written
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As a stream's."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """As a stream's."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise unwritable(error) from None
 
 
 class _Told:

@@ -133,7 +133,6 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         status = _run(arguments)
-        sys.stdout.flush()
     except IostatsError as error:
         if str(error):                                  # else another rank tells, see mpi_reduce.py
             print(f"iostats: {error}", file=sys.stderr)

@@ -9,9 +9,9 @@ import os
 import shutil
 import sys
 
-from iostats.base.errors import DONE, UNREADABLE, IostatsError, StateError, UsageError, one_line
+from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, one_line
 from iostats.base.sacct_time import moment
-from iostats.cli.entry_point import NO_MEMORY
+from iostats.cli.entry_point import NO_MEMORY, unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,8 +97,5 @@ def put_out(lines: Iterable[str]) -> None:
     try:
         sys.stdout.writelines(lines)
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)      # what is left is not tried again
-        raise StateError(f"standard output: cannot be written: {error.strerror}") from None
+        raise unwritable(error) from None

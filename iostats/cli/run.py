@@ -20,6 +20,7 @@ from iostats.base.errors import IostatsError, UsageError
 from iostats.base.job_id import checked_job_id
 from iostats.cli.report_file import write_report
 from iostats.cli import take_option
+from iostats.cli.parser import put_out
 from iostats.cli.server import expected_nodes
 from iostats.cli.terminal_form import screen_of
 from iostats.node import identity, start_files
@@ -86,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         _open_standard_files()
         given, command = parse(sys.argv[1:] if arguments is None else arguments)
         if given is None:
-            print(HELP, end="")
+            put_out([HELP])
             return 0
         return _run(given, command)
     except IostatsError as error:

@@ -60,6 +60,21 @@ def test_show_with_closed_and_full_streams(desk, streams, status):
     assert (status, True) == (done.returncode, no_traceback(done))
 
 
+@pytest.mark.parametrize("buffered", ["", "export PYTHONUNBUFFERED=1"])
+@pytest.mark.parametrize("words", [
+    ["-I", "-S", "iostats_client.py", "--help"], ["-I", "-S", "iostats_client.py", "--version"],
+    ["iostats_server.py", "--help"], ["iostats_server.py", "--version"],
+    ["-m", "iostats", "--help"], ["-m", "iostats", "--version"], ["-m", "iostats", "run", "--help"],
+    ["-m", "iostats", "report", "--help"], ["-m", "iostats", "config", "--help"],
+    ["-m", "iostats", "config"], ["-m", "iostats", "ldms", "--help"],
+    ["-m", "iostats", "ldms", "check", "--help"]], ids=lambda words: " ".join(words[-2:]))
+def test_what_cannot_be_printed_is_a_line_and_a_status(desk, words, buffered):
+    done = in_shell(desk, buffered or "unset PYTHONUNBUFFERED", [sys.executable, *words],
+                    ">/dev/full")
+    assert (1, "iostats: standard output: cannot be written: No space left on device\n") == (
+        done.returncode, done.stderr)
+
+
 @pytest.mark.parametrize("words", [["iostats_client.py"], ["iostats_server.py"], ["-m", "iostats"]])
 def test_the_release_is_told(desk, words):
     """That of the package, from one place."""
