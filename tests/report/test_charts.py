@@ -89,16 +89,49 @@ def test_bars_stand_apart_and_the_busiest_is_named():
         Panel("Read", "bytes", [Curve("read", "read", [20 * MIB, 40 * MIB])], True, 30 * MIB)])
     markup = svg.inline(chart, "c1")
     assert {"c-bar c-read": "M.12 76V38H.88V76ZM1.12 76V0H1.88V76Z"} == paths(markup)
-    assert "most: OST0001, ≥ 40.0 MiB</tspan>" in markup and "dashed: even, 30.0 MiB<" in markup
-    assert '<line class="c-even" x1="0" x2="100%" y1="40" y2="40"/>' in markup
+    assert "most: OST0001, ≥ 40.0 MiB</tspan>" in markup and "dashed: even, ≥ 30.0 MiB<" in markup
+    assert '<line class="c-even" x1="0" x2="100%" y1="45" y2="45"/>' in markup
+
+
+def test_a_share_of_lower_bounds_may_be_wrong_either_way():
+    """23 of 60 requests that are known; more of either size may be missing."""
+    chart = Chart("", "", NameAxis(["4K", "1M"]), [
+        Panel("Read", "share", [Curve("read", "read", [23 / 60, 37 / 60])], True)])
+    assert "most: 1M, ~ 62 %</tspan>" in svg.inline(chart, "c1")
+    assert [["4K", "~ 38 %"], ["1M", "~ 62 %"]] == as_table.rows_of(chart)[1]
 
 
 def test_an_event_is_marked_where_it_happened():
-    """A third of 45 seconds; one after the end is not there."""
+    """A third of 45 seconds, in each plot, not through titles; one after the end is not there."""
     markup = svg.inline(over_time(23, 37, 41, marks=[Mark(15.0, "evicted"), Mark(46.0, "late")]),
                         "c1")
     assert 1 == markup.count('class="c-mark"')
-    assert '<title>evicted</title><line class="c-mark" x1="33.33%"' in markup
+    assert ('<title>evicted</title><line class="c-mark" x1="33.33%" x2="33.33%" y1="26" y2="102"/>'
+            in markup)
+    two = over_time(23, 37, 41, marks=[Mark(15.0, "evicted")])
+    assert re.findall('class="c-mark" .* y1="136" y2="212"', svg.inline(
+        two._replace(panels=two.panels * 2), "c1"))
+
+
+def labels_of(markup):
+    """The texts below the plots."""
+    return re.findall(r'<text class="c-[sme][^"]*" x="[^"]*" y="116">([^<]*)<', markup)
+
+
+def test_names_below_bars_are_cut_as_they_are_shown_and_each_stands_once():
+    """Two of 17 columns have room on a phone; what is escaped is as long as its escape."""
+    def below(*names):
+        return labels_of(svg.inline(Chart("", "", NameAxis(list(names)), [
+            Panel("", "count", [Curve("", "read", [23] * len(names))])]), "c1"))
+    assert ["nid1", "nid2"] == below("nid1", "nid2")
+    assert ["nid1", "very-long-name-o+"] == below("nid1", "very-long-name-of-a-node-" + "x" * 41)
+    assert ["\\x1b[31mred\\x1b[+", "\\x1b[31mred\\x1b[+"] == below(*["\x1b[31mred\x1b[0m"] * 4)
+
+
+def test_a_time_at_the_end_of_an_axis_does_not_stand_out():
+    """At 60 of 60 seconds its text ends there; that at the begin begins there."""
+    markup = svg.inline(over_time(23, 37, 41, 43), "c1")
+    assert '<text class="c-s" x="0%"' in markup and '<text class="c-e" x="100%"' in markup
 
 
 def test_what_is_grey_and_what_is_marked_is_said():

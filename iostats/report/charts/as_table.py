@@ -5,7 +5,7 @@ The numbers of a chart as rows of text: what a page has for who does not see the
 from __future__ import annotations
 
 from iostats.report.charts.chart import NameAxis, means
-from iostats.report.charts.ticks import clock_text, value_text
+from iostats.report.charts.ticks import clock_text, marked_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def rows_of(chart: Chart, units: str = "binary", most_rows: int = MOST_ROWS,
     columns = [means(curve.values, each) for _, curve in curves]
     starts = _times([axis.began + number * each * axis.every_s
                      for number in range(-(-axis.count // each))])
-    rows = [[start, *(_cell(panel, column[number], units)
+    rows = [[start, *(marked_text(panel, column[number], units)
                       for (panel, _), column in zip(curves, columns))]
             for number, start in enumerate(starts)]
     return (["from", *headings], rows,
@@ -51,15 +51,10 @@ def _of_names(chart: Chart, curves: Sequence[tuple[Panel, Curve]], headings: lis
         weights = [sum((curve.values[place] or 0) / top
                        for (_, curve), top in zip(curves, highest)) for place in places]
         places = sorted(places, key=lambda place: (-weights[place], place))[:most]
-    rows = [[names[place], *(_cell(panel, curve.values[place], units)
+    rows = [[names[place], *(marked_text(panel, curve.values[place], units)
                              for panel, curve in curves)] for place in places]
     left = len(names) - len(rows)
     return (["name", *headings], rows, f"and {left:,} more" if left else "")
-
-
-def _cell(panel: Panel, value: float | None, units: str) -> str:
-    low = "\u2265 " if panel.low and value is not None else ""
-    return low + value_text(value, panel.unit, units)
 
 
 def _times(seconds: Sequence[float]) -> list[str]:

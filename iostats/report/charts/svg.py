@@ -16,7 +16,7 @@ from iostats.base.text import cut
 from iostats.base.units import duration_in_words
 from iostats.report.charts import style
 from iostats.report.charts.chart import NameAxis
-from iostats.report.charts.ticks import ticks, time_ticks, value_text
+from iostats.report.charts.ticks import marked_text, ticks, time_ticks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from iostats.report.charts.chart import Chart, Panel, TimeAxis
 
 PLOT = 76                           # height of a panel's plot, in pixels
-_HEAD, _BELOW, _AXIS = 21, 9, 18    # above a plot, below it, and of the axis' texts
+_HEAD, _BELOW, _AXIS = 26, 8, 18    # above a plot, below it, and of the axis' texts
 _TITLE_AT = -62                     # x of the panels' titles, above their values
 _FEW = 48                           # bars up to this number stand apart
 _LEAST = 0.8                        # height of what is not 0
 _LONGEST, _LONGEST_TEXT = 28, 300   # columns of a name, and of a sentence
+_LONGEST_END = 17                   # of a name at an end of the axis: two have room on a phone
 _LEFT, _RIGHT, _TOP, _BOTTOM = 82, 26, 42, 30       # around the plots of one that stands alone
 _ALONE = 640                        # and its plots' width
 _ROOM, _LETTER = 440, 7             # of a page's plot that has its full width; a letter's width
@@ -97,11 +98,13 @@ def _body(chart: Chart, wide: int | None, units: str) -> tuple[str, int]:
         parts += _panel(panel, place, top, units)
         top += _HEAD + PLOT + _BELOW
     bottom = top - _BELOW
+    plots = [at * (_HEAD + PLOT + _BELOW) + _HEAD for at in range(len(chart.panels))]
     for number, mark in enumerate(chart.marks, 1):
         x = place.of_time(mark.at_s)
         if x is not None:
-            parts.append(f'<g><title>{_text(cut(mark.text, 80))}</title>'
-                         f'<line class="c-mark" x1="{x}" x2="{x}" y1="{_HEAD}" y2="{bottom}"/>'
+            lines = "".join(f'<line class="c-mark" x1="{x}" x2="{x}" y1="{y}" y2="{y + PLOT}"/>'
+                            for y in plots)
+            parts.append(f'<g><title>{_text(cut(mark.text, 80))}</title>{lines}'
                          f'<circle class="c-flag" cx="{x}" cy="{_HEAD}" r="7"/><text '
                          f'class="c-number c-m" x="{x}" y="{_HEAD + 4}">{number}</text></g>')
     parts += place.labels(bottom + 14)
@@ -137,19 +140,20 @@ class _Across:
         if not isinstance(self._axis, NameAxis):
             began, end = self._axis.began, self._axis.began + self._axis.every_s * self.count
             for seconds, text in time_ticks(began, end):
-                yield self._label(self.of_time(seconds) or "0", y, text, "m" if seconds > began
-                                  else "s")
+                share = (seconds - began) / (end - began)
+                yield self._label(self.of_time(seconds) or "0", y, text, "s" if not share else
+                                  "e" if share > 0.98 else "m")
             return
-        names = self._axis.names
+        names = list(map(one_line, self._axis.names))
         width = len(names) * (max(map(len, names), default=0) * _LETTER + _LETTER)
         if width <= (self._wide or _ROOM):
             for number, name in enumerate(names):
                 odd = " c-odd" if number % 2 and width > _ROOM / 2 else ""
                 yield self._label(self.at((number + 0.5) / len(names)), y, name, "m" + odd)
             return
-        for share in (0, 1) if len(names[0]) > 12 else (0, 0.5, 1):
+        for share in (0, 0.5, 1) if len(names[0]) <= 12 and len(names) > 2 else (0, 1):
             number = round(share * (len(names) - 1))
-            name = cut(one_line(names[number]), _LONGEST if share in (0, 1) else 12)
+            name = cut(names[number], _LONGEST_END if share in (0, 1) else 12)
             yield self._label(self.at(share if share in (0, 1) else (number + 0.5) / len(names)),
                               y, name, "s" if not share else "e" if share == 1 else "m")
 
@@ -204,12 +208,11 @@ def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
     if not known:
         return "not known", ""
     most, number = max(known)
-    low = "\u2265 " if panel.low else ""
-    text = low + value_text(most, panel.unit, units)
+    text = marked_text(panel, most, units)
     axis = place._axis
     if isinstance(axis, NameAxis):
         text = f"most: {cut(one_line(axis.names[-number]), _LONGEST)}, {text}"
-        even = panel.even and value_text(panel.even, panel.unit, units)
+        even = panel.even and marked_text(panel, panel.even, units)
         return text, f"dashed: even, {even}" if even else ""
     others = [curve.name for curve in panel.curves[1:]]
     return f"peak {text}", f"dashed: {', '.join(others)}" if others else ""

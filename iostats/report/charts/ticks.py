@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from iostats.report.charts.chart import Panel
+
 _BINARY = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
 _DECIMAL = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB", "ZB")
 _LEAST, _MOST = 1e-9, 1e30          # amounts beyond these are no amounts
@@ -141,3 +143,9 @@ def value_text(value: float | None, unit: str, units: str = "binary") -> str:
         return f"{value:,.3f} ms"
     whole = value == int(value) or value >= 1000
     return (f"{value:,.0f}" if whole else f"{value:.3g}") + ("/s" if unit == "/s" else "")
+
+
+def marked_text(panel: Panel, value: float | None, units: str = "binary") -> str:
+    """One value of a panel, with its mark: a share of lower bounds may be wrong either way."""
+    low = "" if not panel.low or value is None else "~ " if panel.unit == "share" else "\u2265 "
+    return low + value_text(value, panel.unit, units)
