@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from fleet_desk import Carer, described
 
-from iostats.ldms.description.normal import Auth
+from iostats.ldms.description.normal import Auth, Plugin
+
+VMSTAT = Plugin("vmstat", "vmstat", (), 1_000_000, 0)
 
 
 def collected(carer, aggregators=None, within_s=2.5):
@@ -147,6 +149,19 @@ def test_an_aggregator_that_left_the_description_stops_what_the_others_have_now(
     settled(carer, 2)
 
     assert {f"node-{n}/meminfo": ["agg-1"] for n in range(1, 5)} == collected(carer)
+
+
+def test_who_takes_over_stops_what_left_the_description_before_it_asked_anyone():
+    first = Carer(described(samplers=4, aggregators=3))
+    settled(first)
+    other = Carer(described(samplers=4, aggregators=3), first.cluster, start=False)
+    other.fleet.describe(described(samplers=3, aggregators=2, plugins=(VMSTAT,)))
+    settled(other)
+
+    assert {f"node-{n}/vmstat" for n in range(1, 4)} == {*collected(other)}
+    assert all(len(names) == 1 for names in collected(other).values())
+    assert not [producer for producer in other.cluster.up["agg-3"].producers.all.values()
+                if producer.state != "STOPPED"]
 
 
 def test_what_was_changed_by_hand_is_put_right():

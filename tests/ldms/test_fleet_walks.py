@@ -19,8 +19,8 @@ names = st.sampled_from([*(f"agg-{n}" for n in range(1, AGGREGATORS + 1)),
                          *(f"node-{n}" for n in range(1, SAMPLERS + 1)), "top-1"])
 steps = st.one_of(
     st.tuples(st.sampled_from(["kill", "hang", "wake", "start"]), names),
-    st.tuples(st.just("describe"), st.integers(1, SAMPLERS), st.integers(1, AGGREGATORS),
-              st.sampled_from([1_000_000, 500_000])),
+    st.tuples(st.sampled_from(["describe", "describe and take over"]), st.integers(1, SAMPLERS),
+              st.integers(1, AGGREGATORS), st.sampled_from([1_000_000, 500_000])),
     st.tuples(st.just("by hand"), st.sampled_from(["agg-1", "agg-2"]),
               st.sampled_from(["updtr_stop name=updtr_0", "prdcr_stop name=node-1",
                                "prdcr_start name=node-1", "prdcr_stop_regex regex=.*"])),
@@ -31,7 +31,9 @@ def take(carer, step):
     """The carer after a step of the walk: another where another instance takes over."""
     kind, *rest = step
     cluster = carer.cluster
-    if kind == "describe":
+    if kind == "describe and take over":        # by one that only heard of what is described
+        carer = Carer(carer.fleet.description, cluster, start=False, makes=carer.makes)
+    if kind.startswith("describe"):
         samplers, aggregators, interval_us = rest
         made = described(samplers, aggregators, tops=1, interval_us=interval_us,
                          updater_us=interval_us,
@@ -64,10 +66,13 @@ def expected(carer):
 
 
 def collected(carer):
-    """{set: {aggregator: updates in the last 1.5 s}}, of the description's samplers that live."""
+    """
+    {set: {aggregator: updates in the last 1.5 s}}, of the description's samplers that live; by
+    aggregators that have just left it, too.
+    """
     cluster, description = carer.cluster, carer.fleet.description
-    members = description.aggregators[0].members
-    by = cluster.collected(cluster.now_s - 1.5, members)
+    by = cluster.collected(cluster.now_s - 1.5, [name for name in carer.fleet.daemons
+                                                 if name.startswith("agg")])
     live = {name for name in description.samplers[0].members
             if name in cluster.up and name not in cluster.hung}
     return {instance: {name: count for name, count in of.items() if count}
@@ -92,6 +97,7 @@ MAKES = {"node-1": {"meminfo": [(f"/{n}", "synthetic", 760, 1000) for n in range
 @settings(max_examples=examples(15))
 @example(walk=[("hang", "agg-1")])
 @example(walk=[("hang", "agg-1"), ("another instance",), ("kill", "agg-1"), ("start", "agg-1")])
+@example(walk=[("describe and take over", 6, 2, 1_000_000)])
 @example(walk=[("hang", "agg-2"), ("hang", "top-1"), ("wake", "top-1"), ("wake", "agg-2")])
 @given(walk=st.lists(steps, max_size=8))
 def test_every_set_is_collected_exactly_once_whatever_happens(balance, polls, makes, walk):

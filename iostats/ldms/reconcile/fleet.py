@@ -8,12 +8,14 @@ producers are.  No time and no connection is here: what was heard is told, with 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from math import fsum
 
 from iostats.ldms.balance import balanced, moved, set_weight
 from iostats.ldms.description.normal import SamplerGroup, SetMatch
 from iostats.ldms.description.regexes import matching
 from iostats.ldms.reconcile.commands import HOLDS, Memory, beyond_us, commands
+from iostats.ldms.reconcile.earlier import Earlier
 from iostats.ldms.reconcile.heard import UNKNOWN, UP, Heard, advertised
 from iostats.ldms.reconcile.levels import Levels
 from iostats.ldms.reconcile.peers import Peers
@@ -21,7 +23,6 @@ from iostats.ldms.reconcile.shares import Shares, shared_out
 from iostats.ldms.reconcile.wanted import (
     Split,
     Wanted,
-    after,
     of_aggregator,
     of_sampler,
     shared_of,
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     from iostats.ldms.description.normal import AggregatorGroup, Description
     from iostats.ldms.reconcile.commands import Step
     from iostats.ldms.reconcile.wanted import Shared
-    from iostats.ldms.statements.statement import Statement
 
-    _Key = tuple[str, str]              # (class of the group, its name)
 
 class Fleet:
     """
@@ -56,10 +55,7 @@ class Fleet:
         self.daemons: dict[str, Heard] = {}
         self.placement: dict[str, dict[str, str]] = {}
         self.split: dict[str, dict[str, dict[str, str]]] = {}
-        self._last: dict[str, dict[_Key, Wanted]] = {}          # by daemon
-        # What earlier descriptions wanted, and this one does not: by daemon.
-        self._former: dict[str, dict[_Key, tuple[frozenset[tuple[str, str]],
-                                                 tuple[Statement, ...]]]] = {}
+        self._earlier = Earlier()
         self._shared: dict[tuple[str, str], Shared] = {}
         self._peers: dict[str, Peers] = {}                      # by group
         self._groups: dict[str, list[AggregatorGroup | SamplerGroup]] = {}      # by daemon
@@ -75,6 +71,7 @@ class Fleet:
         for name, heard in self.daemons.items():
             if heard.observed is not None:
                 self.wanted(name)               # what it may have of the one before
+        self._earlier.was(self.description, self._groups, self.daemons)
         before, self.description = self.daemons, description
         self.daemons = {}
         for name, daemon in description.daemons.items():
@@ -83,10 +80,9 @@ class Fleet:
             self.daemons[name] = replace(known, daemon=daemon) if known and is_same \
                 else Heard(daemon)
         self.daemons.update((name, known) for name, known in before.items()
-                            if name not in self.daemons and self._last.get(name))
+                            if name not in self.daemons and self._earlier.concerns(known))
         self._shared.clear()
         self._peers = {each.name: Peers(description, each) for each in description.aggregators}
-        self._former.clear()
         self._groups = {}
         groups: list[AggregatorGroup | SamplerGroup] = [*description.aggregators,
                                                         *description.samplers]
@@ -164,9 +160,12 @@ class Fleet:
                 for name in each.members]
 
     def is_needed(self, name: str, owned: Collection[str] | None) -> bool:
-        """Whether we talk with it: it, or who weighs its sets or collects from it, is of ours."""
+        """
+        Whether we talk with it: it, or who weighs its sets or collects from it, is of ours; one
+        that left the description is for who has the first group.
+        """
         groups = self._groups.get(name)
-        if owned is None or not groups or any(group.name in owned for group in groups):
+        if owned is None or any(group.name in owned for group in groups or self._every()[:1]):
             return True
         return not (self._weighed_by.get(name, set()) | self.levels.readers(name)
                     ).isdisjoint(owned)
@@ -224,23 +223,10 @@ class Fleet:
         if description is None:
             return []
         groups = self._groups.get(name, ())
-        found: dict[_Key, Wanted] = {(type(group).__name__, group.name):
-                                     self._of_group(description, heard, group)
-                                     for group in groups}
-        last = self._last.setdefault(name, {})
-        heirs = [*groups, *description.aggregators, *description.samplers]
-        for key in last:
-            found.setdefault(key, Wanted(name, heirs[0].name if heirs else ""))
-        if self._former.get(name, {}).keys() != found.keys():
-            made = {key: after(wanted, last.get(key)) for key, wanted in found.items()}
-            every: frozenset[tuple[str, str]] = frozenset().union(
-                *(wanted.names() for wanted in made.values()))
-            last.update(made)
-            self._former[name] = {key: (wanted.former - every, wanted.unsubscribed)
-                                  for key, wanted in made.items()}
-        former = self._former[name]
-        return [replace(wanted, former=former[key][0], unsubscribed=former[key][1])
-                for key, wanted in found.items()]
+        found = {(type(group).__name__, group.name): self._of_group(description, heard, group)
+                 for group in groups}
+        heirs = [*groups, *self._every()]
+        return self._earlier.all_wanted(heard, found, heirs[0].name if heirs else "")
 
     def steps(self, name: str, owned: Collection[str] | None = None) -> list[tuple[str, Step]]:
         """(group, what to tell the daemon now), in this order; [] where it is not up."""
@@ -267,8 +253,8 @@ class Fleet:
 
     def forget(self, name: str) -> None:
         """A daemon that left the description has nothing of it any more."""
-        for known in (self.daemons, self._last, self._former):
-            known.pop(name, None)
+        self.daemons.pop(name, None)
+        self._earlier.forget(name)
 
     def has_left(self, name: str) -> bool:
         """Whether it is not in the description any more."""
@@ -301,9 +287,12 @@ class Fleet:
     def _aggregators(self) -> tuple[AggregatorGroup, ...]:
         return self.description.aggregators if self.description else ()
 
+    def _every(self) -> list[AggregatorGroup | SamplerGroup]:
+        return [*self.description.aggregators, *self.description.samplers] \
+            if self.description else []
+
     def _left(self) -> list[str]:
-        return [name for name in reversed(self.daemons) if name not in self._groups] \
-            if self.description and len(self.daemons) > len(self.description.daemons) else []
+        return [*takewhile(self.has_left, reversed(self.daemons))]
 
     def _dirty(self, name: str) -> None:
         self._due.update(group.name for group in self._groups.get(name, ()))
