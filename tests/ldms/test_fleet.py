@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fleet_desk import Carer, described
 
-from iostats.ldms.description.normal import Auth, Plugin
+from iostats.ldms.description.normal import Auth, Plugin, Subscription
 
 VMSTAT = Plugin("vmstat", "vmstat", (), 1_000_000, 0)
 
@@ -162,6 +162,37 @@ def test_who_takes_over_stops_what_left_the_description_before_it_asked_anyone()
     assert all(len(names) == 1 for names in collected(other).values())
     assert not [producer for producer in other.cluster.up["agg-3"].producers.all.values()
                 if producer.state != "STOPPED"]
+
+
+def streams(carer, name):
+    """{producer: the streams that it was told to send to this aggregator}."""
+    return {producer: [*one.streams]
+            for producer, one in carer.cluster.up[name].producers.all.items()}
+
+
+def test_a_stream_is_subscribed_to_wherever_a_producer_may_run():
+    with_stream = {"subscriptions": (Subscription("kokkos", ".*"),)}
+    carer = Carer(described(samplers=2, aggregators=2, **with_stream))
+    settled(carer)
+    both = {"node-1": ["kokkos"], "node-2": ["kokkos"]}
+    assert [both, both] == [streams(carer, name) for name in ("agg-1", "agg-2")]
+
+    carer.fleet.describe(described(samplers=3, aggregators=2, **with_stream))
+    settled(carer)
+    assert {**both, "node-3": ["kokkos"]} == streams(carer, "agg-2")
+    carer.cluster.kill("agg-2")
+    settled(carer)
+    carer.start("agg-2")
+    settled(carer)
+    assert {**both, "node-3": ["kokkos"]} == streams(carer, "agg-2") == streams(carer, "agg-1")
+    carer.verbs()
+    settled(Carer(carer.fleet.description, carer.cluster, start=False))
+    settled(carer)
+    assert {} == carer.verbs()
+
+    carer.fleet.describe(described(samplers=3, aggregators=2))
+    settled(carer)
+    assert {name: [] for name in ("node-1", "node-2", "node-3")} == streams(carer, "agg-1")
 
 
 def test_what_was_changed_by_hand_is_put_right():
