@@ -14,9 +14,11 @@ from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, one_
 from iostats.base.job_id import checked_batch_job
 from iostats.cli import unfinished
 from iostats.cli.parser import parser, put_out, status_of
+from iostats.cli.record_file import MOST_BYTES
 from iostats.cli.report import latest_runs, records_of
 from iostats.cli.terminal_form import screen_of
 from iostats.report.diff import changes, diff_text, numbers
+from iostats.report.record_check import negative_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
     from iostats.report.advice.finding import Finding
     from iostats.report.diff.numbers import JobNumbers
-
-_MOST_BYTES = 64 << 20                  # of a file
 
 HELP = """\
 usage: iostats diff [options] A B
@@ -167,13 +167,14 @@ def _is_file(path: str) -> bool:
 def _from_file(path: str) -> Mapping[str, Any]:
     try:
         with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)       # what is no plain file may have no end
+            data = file.read(MOST_BYTES + 1)        # what is no plain file may have no end
     except OSError as error:
         raise DiffUnreadable(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) > _MOST_BYTES:
-        raise DiffUnreadable(f"{path}: too large for a record: more than {_MOST_BYTES >> 20} MiB")
+    if len(data) > MOST_BYTES:
+        raise DiffUnreadable(f"{path}: too large for a record: more than {MOST_BYTES >> 20} MiB")
     try:
-        form = strict_json.decoder().decode(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
+        form = strict_json.decoder().decode(text)
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             raise DiffUnreadable(f"{path}:{error.lineno}: expected one record, got several"
@@ -186,4 +187,7 @@ def _from_file(path: str) -> Mapping[str, Any]:
             form.get("file_systems"), list):
         raise DiffUnreadable(f"{path}: expected a record, as `iostats report --format json` "
                              f"writes it")
+    negative = negative_in(form, text)
+    if negative:
+        raise DiffUnreadable(f"{path}: {negative[:200]}, expected no number below 0 there")
     return form

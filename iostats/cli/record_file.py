@@ -9,6 +9,7 @@ from iostats.base import strict_json
 from iostats.base.errors import IostatsError, StateError, UsageError
 from iostats.base.input_files import content_of, name_of
 from iostats.report.newer_release import as_known
+from iostats.report.record_check import negative_in
 from iostats.totals.record import Record
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-_MOST_BYTES = 1 << 28
+MOST_BYTES = 64 << 20           # 30 MB are a job of 10,000 nodes on 3 file systems of 1,000 OSTs
 
 
 def is_named(text: str) -> bool:
@@ -30,9 +31,10 @@ def records_in(path: str) -> list[Record]:
     is standard input.  UsageError where it cannot be read, or has something else in it.
     """
     name = name_of(path)
-    data = content_of(path, _MOST_BYTES, "a record")
-    if len(data) > _MOST_BYTES:
-        raise UsageError(f"{name}: more than {_MOST_BYTES >> 20} MiB")
+    data = content_of(path, MOST_BYTES, "a record")
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"{name}: too large: more than {MOST_BYTES >> 20} MiB of records; give "
+                         f"fewer at once")
     try:
         text = data.decode()
         del data
@@ -44,6 +46,9 @@ def records_in(path: str) -> list[Record]:
         if not isinstance(one, dict) or not {"job", "coverage", "file_systems"} <= one.keys():
             raise UsageError(f"{name}: expected records as `iostats report --format json` writes "
                              f"them, got {json.dumps(one)[:60]}")
+        negative = negative_in(one, text)
+        if negative:
+            raise UsageError(f"{name}: {negative[:200]}, expected no number below 0 there")
     if not found:
         raise UsageError(f"{name}: there is no record in it")
     with form_checked(name):

@@ -172,6 +172,8 @@ def test_the_same_file_twice(files, capsys):
     (["before.json", "nan.json"], 1, "nan.json: expected a record as JSON: NaN is no number"),
     (["before.json", "huge.json"], 1, "huge.json: expected a record as JSON: 1e999 is too large"),
     (["before.json", "/dev/zero"], 1, "/dev/zero: too large for a record: more than 64 MiB"),
+    (["before.json", "minus.json"], 1, "minus.json: file_systems[0].calls.write.count is -23, "
+                                       "expected no number below 0 there"),
     (["before.json", "."], 1, ".: cannot be read: Is a directory"),
     (["before.json:solve", "before.json"], 1, "before.json:solve: no part 'solve'; it has no "
                                               "parts (see `iostats mark`)"),
@@ -185,6 +187,9 @@ def test_what_is_wrong_is_one_line(files, capsys, arguments, status, said):
     (files / "deep.json").write_text("[" * 100_000)
     (files / "nan.json").write_text('{"job": {"elapsed_s": NaN}, "file_systems": []}')
     (files / "huge.json").write_text('{"job": {"elapsed_s": 1e999}, "file_systems": []}')
+    minus = json.loads((files / "before.json").read_text())
+    minus["file_systems"][0]["calls"]["write"]["count"] = -23
+    (files / "minus.json").write_text(json.dumps(minus, indent=2))
     assert status == run(*arguments)
     out, err = capsys.readouterr()
     assert "" == out and err.startswith(f"iostats: {said}") and 1 == err.count("\n")

@@ -160,6 +160,41 @@ def test_a_file_of_something_else_is_one_line(files, capsys, text, status, said)
     assert said in found.err
 
 
+@pytest.mark.parametrize("path, number, said", [
+    (("nodes", "nid00001", "file_systems", "scratch", "open"), -41,
+     "nodes.nid00001.file_systems.scratch.open is -41"),
+    (("file_systems", 0, "application", "read_bytes"), -23,
+     "file_systems[0].application.read_bytes is -23"),
+    (("job", "elapsed_s"), -0.5, "job.elapsed_s is -0.5"),
+], ids=["of a node", "bytes", "seconds"])
+def test_a_number_below_0_is_named(files, capsys, path, number, said):
+    form = inside = json.loads(pathlib.Path("small.json").read_text())
+    for name in path[:-1]:
+        inside = inside[name]
+    inside[path[-1]] = number
+    pathlib.Path("bad.json").write_text(json.dumps(form))
+    assert 2 == main(["bad.json"])
+    assert (f"iostats: bad.json: {said}, expected no number below 0 there\n"
+            == capsys.readouterr().err)
+
+
+def test_a_moment_before_1970_and_numbers_that_are_not_known_may_be_negative(files, capsys):
+    form = json.loads(pathlib.Path("small.json").read_text())
+    form["job"]["started"] = -23.0
+    form["quotas"] = {"scratch": [-41]}
+    pathlib.Path("old.json").write_text(json.dumps(form))
+    assert 0 == main(["old.json"])
+    assert "quotas" in capsys.readouterr().out
+
+
+def test_a_file_larger_than_any_record_is_one_line(files, capsys):
+    with open("large.json", "wb") as file:
+        file.truncate((64 << 20) + 1)
+    assert 2 == main(["large.json"])
+    assert ("iostats: large.json: too large: more than 64 MiB of records; give fewer at once\n"
+            == capsys.readouterr().err)
+
+
 def test_a_file_may_have_what_no_server_sends(files):
     """Half of a surrogate pair, which JSON can name; and members of a newer release."""
     form = json.loads(pathlib.Path("small.json").read_text())
