@@ -31,7 +31,7 @@ NAME, NUMBER, BAR, TEXT, ITEMS, SERIES = "name", "number", "bar", "text", "items
 FILE_SYSTEM = "File System"             # the heading of that column, of all tables
 
 _GAP, _BETWEEN = 2, 4                   # columns between columns, and between blocks
-_LEAST = {NAME: 8, BAR: 4, TEXT: 8, ITEMS: 6}
+_LEAST = {NAME: 8, BAR: 3, TEXT: 8, ITEMS: 6}
 _USUAL = {NAME: 26, BAR: 10, TEXT: 12, ITEMS: 24}       # before another block is put beside it
 _MOST_BAR = 24
 

@@ -11,7 +11,7 @@ from iostats.report.text_table import table
 from iostats.totals.bounds import (
     mark,
     mark_of_layer,
-    mark_of_mean,
+    mark_of_ratio,
     mark_of_source,
     marks_of_spread,
 )
@@ -82,13 +82,13 @@ def _transfers(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
                 yield (fs.label, f"{way}, {_BY[layer]}",
                        "-" if total is None else of_bytes + bytes_text(total, units),
                        "-" if count is None else f"{of_calls}{count}",
-                       mean if mean == "-" else mark_of_mean(of_bytes, of_calls) + mean)
+                       mean if mean == "-" else mark_of_ratio(of_bytes, of_calls) + mean)
 
 
 def _times(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
     """How long each kind of operation took."""
     low = mark(fs, "operations")
-    of_mean = mark_of_mean(low, low)
+    of_mean = mark_of_ratio(low, low)
     for name, row in with_calls(fs).items():
         if row.seconds is not None and row.count:
             yield (fs.label, name, f"{low}{row.count}", f"{low}{row.seconds:.3f}",
@@ -103,7 +103,8 @@ def _sizes(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
         total = sum(pages.values())
         for count_of_pages, rpcs in pages.items():
             if rpcs:
-                yield (fs.label, way, count_of_pages, f"{low}{rpcs}", f"{100 * rpcs / total:.0f} %")
+                yield (fs.label, way, count_of_pages, f"{low}{rpcs}",
+                       f"{mark_of_ratio(low, low)}{100 * rpcs / total:.0f} %")
 
 
 def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     """Sentences on why the application's bytes and the network's differ."""
     application, network = fs.application, fs.network
+    either, low = ("~ ", ">= ") if fs.incomplete else ("", "")     # with a node missing
     lines: list[str] = []
     if not {"llite", "osc", "mdc"}.isdisjoint(fs.low):
         return lines                  # the difference may be what one of them misses
@@ -27,29 +28,30 @@ def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     asked, came = application.read_bytes, network.read_bytes
     if asked and came < asked:
         percent = 100 * (asked - came) / asked
-        lines.append(f"{'<1' if percent < 1 else f'{percent:.0f}'} % of what was read did not come "
-                     f"over the network{_may_be(['from the page cache', 'holes in files'])}")
+        lines.append(f"{either}{'<1' if percent < 1 else f'{percent:.0f}'} % of what was read did "
+                     "not come over the network"
+                     f"{_may_be(['from the page cache', 'holes in files'])}")
     elif came > asked:
         whys = (["whole pages", "read-ahead"] if asked else [])
         whys += ["pages that were written in part"] if application.write_calls else []
         whys += ["mapped files"] if "page_fault" in happened else []
-        lines.append(f"{bytes_text(came - asked, units)} more came over the network than was "
-                     f"read{_may_be([*whys, *libaio])}")
+        lines.append(f"{either}{bytes_text(came - asked, units)} more came over the network than "
+                     f"was read{_may_be([*whys, *libaio])}")
     asked, went = application.write_bytes, network.write_bytes
     dirty, other = fs.dirty_bytes, fs.other or {}
     if dirty:
-        lines.append(f"{bytes_text(dirty, units)} were written and not yet sent at the end")
+        lines.append(f"{low}{bytes_text(dirty, units)} were written and not yet sent at the end")
     if went + (dirty or 0) < asked:
         whys = ["overwritten or removed before it was sent"]
         whys += ["not yet sent at the end"] * (dirty is None)
         whys += ["discarded by an eviction"] * bool(other.get("evictions"))
-        lines.append(f"{bytes_text(asked - went - (dirty or 0), units)} less were sent than "
-                     f"written{_may_be(whys)}")
+        lines.append(f"{either}{bytes_text(asked - went - (dirty or 0), units)} less were sent "
+                     f"than written{_may_be(whys)}")
     elif went > asked:
         whys = ["what was in memory at the start", *libaio]
         whys[:0] = ["small writes that are not counted"] * ("uncounted_write_calls" in other)
         whys[:0] = ["mapped files"] * ("page_mkwrite" in happened)
-        lines.append(f"{bytes_text(went - asked, units)} more were sent than "
+        lines.append(f"{either}{bytes_text(went - asked, units)} more were sent than "
                      f"written{_may_be(whys)}")
     return lines
 

@@ -18,7 +18,7 @@ from iostats.report.screen import rule
 from iostats.totals.bounds import (
     mark,
     mark_of_layer,
-    mark_of_mean,
+    mark_of_ratio,
     mark_of_source,
     marks_of_spread,
 )
@@ -57,16 +57,17 @@ def lines(shown: Sequence[FileSystemRecord], record: Record, units: str,
 
 def _blocks(fs: FileSystemRecord, record: Record, units: str, screen: Screen) -> list[Block]:
     several_nodes = record.coverage.reported > 1
-    found = [_transfers(fs, record.job.elapsed_s, units), _times(fs), _sizes(fs),
+    found = [_transfers(fs, record, units), _times(fs), _sizes(fs),
              _osts(fs, units), _mdts(fs, several_nodes),
              _nodes(fs, units) if several_nodes else None,
              _over_time(fs, record.coverage.reported, units, screen)]
     return [block for block in found if block is not None and block.rows]
 
 
-def _transfers(fs: FileSystemRecord, elapsed_s: float | None, units: str) -> Block:
+def _transfers(fs: FileSystemRecord, record: Record, units: str) -> Block:
     """What was read and written, by whom, in how many calls or RPCs."""
-    rows = []
+    elapsed_s, rows = record.job.elapsed_s, []
+    of_time = ">= " if record.coverage.missing_count else ""    # such a node may have taken longer
     for way, _ in _WAYS:
         for layer, calls, words in _LAYERS:
             numbers = fs[layer]
@@ -83,12 +84,13 @@ def _transfers(fs: FileSystemRecord, elapsed_s: float | None, units: str) -> Blo
                 continue
             mean = "-"
             if count and total is not None:
-                mean = mark_of_mean(of_bytes, of_calls) + brief_bytes(total / count, units)
+                mean = mark_of_ratio(of_bytes, of_calls) + brief_bytes(total / count, units)
             rows.append((f"  {way}, {words}",
                          "-" if total is None else of_bytes + brief_bytes(total, units),
                          "-" if count is None else of_calls + brief_count(count), mean,
                          "-" if total is None or not elapsed_s else
-                         f"{of_bytes}{brief_bytes(total / elapsed_s, units)}/s"))
+                         f"{mark_of_ratio(of_bytes, of_time)}"
+                         f"{brief_bytes(total / elapsed_s, units)}/s"))
     return Block(("Transfers", "bytes", "calls, RPCs", "mean size", "mean rate"),
                  (NAME, NUMBER, NUMBER, NUMBER, NUMBER), rows, ("mean rate", "mean size"))
 
@@ -96,24 +98,22 @@ def _transfers(fs: FileSystemRecord, elapsed_s: float | None, units: str) -> Blo
 def _times(fs: FileSystemRecord) -> Block | None:
     """How long each kind of operation took, the longest first."""
     low = mark(fs, "operations")
-    of_mean = mark_of_mean(low, low)
+    of_mean = mark_of_ratio(low, low)
     timed = sorted(((name, row) for name, row in long_tables.with_calls(fs).items()
                     if row.seconds is not None and row.count),
                    key=lambda item: (-item[1].seconds, item[0]))
     whole = sum(row.seconds for _, row in timed)
     first, others = _first(timed, _MOST_OPERATIONS)
     rows: list[Sequence[Any]] = [(
-        f"  {name}", row.seconds / whole if whole else None,
-        share_text(row.seconds / whole) if whole else "-", low + brief_count(row.count),
+        f"  {name}", *_share(row.seconds, whole, low), low + brief_count(row.count),
         low + brief_seconds(row.seconds), of_mean + brief_seconds(row.seconds / row.count),
         "-" if row.stddev_s is None else of_mean + brief_seconds(row.stddev_s))
         for name, row in first]
     if others:
         count, seconds = (sum(getattr(row, what) for _, row in others)
                           for what in ("count", "seconds"))
-        rows.append((f"  {_and_others(others)}", seconds / whole if whole else None,
-                     share_text(seconds / whole) if whole else "-", low + brief_count(count),
-                     low + brief_seconds(seconds), "", ""))
+        rows.append((f"  {_and_others(others)}", *_share(seconds, whole, low),
+                     low + brief_count(count), low + brief_seconds(seconds), "", ""))
     headings = ("Time in operations", "", "share", "calls", "time", "mean", "stddev")
     kinds = (NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER)
     if all(row.stddev_s is None for _, row in first):
@@ -136,8 +136,8 @@ def _sizes(fs: FileSystemRecord) -> Block | None:
         row: list[Any] = [f"  {name}"]
         for _, pages in ways:
             rpcs = sum(pages.get(size, 0) for size in of)
-            share = rpcs / sum(pages.values())
-            row += [low + brief_count(rpcs), share, share_text(share)] if rpcs else ["", None, ""]
+            row += [low + brief_count(rpcs), *_share(rpcs, sum(pages.values()), low)
+                    ] if rpcs else ["", None, ""]
         rows.append(row)
     headings, kinds = ["Requests of up to"], [NAME]
     for words, _ in ways:
@@ -170,17 +170,14 @@ def _osts(fs: FileSystemRecord, units: str) -> Block | None:
         read, written = (sum(row[at] for row in others) for at in (0, 1))
         rows.append(_ost(_and_others(others), read, written, whole, low, units))
     if not rows:                            # the short form of a record
-        rows = [(f"  {balance.busiest}", balance.busiest_share, share_text(balance.busiest_share),
-                 "-", "-")]
-    of = "known " if low else ""
-    return Block((f"OSTs, {low}{balance.used} of {low}{balance.osts} used", "", of + "share",
-                  "read", "written"), (NAME, BAR, NUMBER, NUMBER, NUMBER), rows)
+        rows = [(f"  {balance.busiest}", *_share(balance.busiest_share, 1, low), "-", "-")]
+    return Block((f"OSTs, {low}{balance.used} of {low}{balance.osts} used", "", "share", "read",
+                  "written"), (NAME, BAR, NUMBER, NUMBER, NUMBER), rows)
 
 
 def _ost(name: str, read: int, written: int, whole: int, low: str,
          units: str) -> tuple[Any, ...]:
-    share = (read + written) / whole
-    return (f"  {name}", share, share_text(share),
+    return (f"  {name}", *_share(read + written, whole, low),
             *(low + brief_bytes(number, units) if number or low else "" for number in (
                 read, written)))
 
@@ -198,8 +195,7 @@ def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
                   if count and operation not in LOCAL_MD_STATS}
         most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMED]
         rate, peak = one.per_second_per_node, one.peak
-        rows.append((f"  {name}", one.requests / whole if whole else None,
-                     share_text(one.requests / whole) if whole else "-",
+        rows.append((f"  {name}", *_share(one.requests, whole, low),
                      low + brief_count(one.requests),
                      "-" if rate is None else too_low + brief_rate(rate),
                      low + brief_rate(peak.per_second) if peak else "-",
@@ -208,9 +204,8 @@ def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
                                for operation, count in most)))
     if others:
         requests = sum(one.requests for _, one in others)
-        rows.append((f"  {_and_others(others)}", requests / whole if whole else None,
-                     share_text(requests / whole) if whole else "-", low + brief_count(requests),
-                     "", "", "", ""))
+        rows.append((f"  {_and_others(others)}", *_share(requests, whole, low),
+                     low + brief_count(requests), "", "", "", ""))
     headings = ["MDTs", "", "share", "requests", "/s, node", "peak", "of node", "most"]
     kinds = [NAME, BAR, NUMBER, NUMBER, NUMBER, NUMBER, TEXT, ITEMS]
     gone = {1, 2} if len(asked) == 1 else set()
@@ -261,6 +256,13 @@ def _over_time(fs: FileSystemRecord, reported: int, units: str, screen: Screen) 
     of = f", {series.nodes} of {reported} nodes" if series.nodes < reported else ""
     return Block(("I/O over time", f"a column is {each}{of}", "peak"),
                  (NAME, SERIES, NUMBER), rows)
+
+
+def _share(part: float, whole: float, low: str) -> tuple[float | None, str]:
+    """(bar, text) of a part of a whole that both have the mark `low`."""
+    if not whole:
+        return None, "-"
+    return part / whole, mark_of_ratio(low, low) + share_text(part / whole)
 
 
 def _first(rows: Sequence[Any], most: int) -> tuple[Sequence[Any], Sequence[Any]]:

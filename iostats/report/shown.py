@@ -28,7 +28,7 @@ def notes_of(record: Record, shown: list[FileSystemRecord], harvested: list[Serv
     missing, found = record.coverage.missing_count, []
     if missing and shown:
         found.append(f"note: {missing} {'node has' if missing == 1 else 'nodes have'} no numbers: "
-                     f"every number is a lower bound (>=)")
+                     f"every amount is a lower bound (>=)")
     found += coverage.notes_on_shared_nodes(record.coverage.shared)
     found += [f"note: {note}" for note in record.notes]
     for fs in shown:

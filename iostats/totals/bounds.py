@@ -214,16 +214,16 @@ def mark_of(low: object, high: object) -> str:
     return "~ " if low and high else ">= " if low else "<= " if high else ""
 
 
-def mark_of_mean(of_total: str, of_count: str) -> str:
+def mark_of_ratio(of_one: str, of_other: str) -> str:
     """
-    The mark of a total divided by a count, of theirs.
+    The mark of one number divided by another, of theirs: a mean, a rate, a share.
 
-    >>> mark_of_mean(">= ", ""), mark_of_mean("", ">= "), mark_of_mean(">= ", ">= ")
+    >>> mark_of_ratio(">= ", ""), mark_of_ratio("", ">= "), mark_of_ratio(">= ", ">= ")
     ('>= ', '<= ', '~ ')
     """
-    of_inverse = {">= ": "<= ", "<= ": ">= "}.get(of_count, of_count)
-    if not of_total or not of_inverse or of_total == of_inverse:
-        return of_total or of_inverse
+    of_inverse = {">= ": "<= ", "<= ": ">= "}.get(of_other, of_other)
+    if not of_one or not of_inverse or of_one == of_inverse:
+        return of_one or of_inverse
     return "~ "
 
 

@@ -273,7 +273,7 @@ File System      open    close    (others)
 scratch         >= 23    >= 41        >= 0
 (2 more)            -        -       >= 10
 No findings: the numbers are those of other jobs on the same nodes, too.
-note: 1 node has no numbers: every number is a lower bound (>=)
+note: 1 node has no numbers: every amount is a lower bound (>=)
 note: this is the short form of the report, from the job's accounting; what it does not have is -
 note: other jobs were on 2 nodes of the job: the numbers are the nodes', not this job's alone
 """ == tables.text(tables.labelled(as_record(decode(line)), Config()), Config(), "plain")

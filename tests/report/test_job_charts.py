@@ -9,6 +9,8 @@ from trees import report as of_node
 
 from iostats.load.time_lines import FileSystemHistory, JobHistory, Line
 from iostats.report import node_sets
+from iostats.report.charts import svg
+from iostats.report.charts.as_table import rows_of
 from iostats.report.charts.chart import Mark, TimeAxis
 from iostats.report.html.page import page
 from iostats.report.job_charts import (
@@ -94,6 +96,16 @@ def test_sizes_are_shares_in_the_order_of_sizes():
     chart = size_chart(found, found.file_systems[0])
     assert (["8K", "4M"], {"Write requests (4)": [[0.25, 0.75]]}) == (
         chart.axis.names, panels(chart))
+    assert [["8K", "25 %"], ["4M", "75 %"]] == rows_of(chart)[1]
+
+
+def test_a_share_of_sizes_that_are_too_low_may_be_too_high():
+    """The requests that one node lost may have been of either size."""
+    found = record([delta("llite", "scratch", open=1), delta(
+        "rpc_stats", "scratch", "", True, write_rpcs_pages_1024=3, write_rpcs_pages_2=1)])
+    chart = size_chart(found, found.file_systems[0])
+    assert [["8K", "~ 25 %"], ["4M", "~ 75 %"]] == rows_of(chart)[1]
+    assert "most: 4M, ~ 75 %" in svg.inline(chart, "23")
 
 
 def test_rates_are_amounts_by_the_width_of_their_bins():

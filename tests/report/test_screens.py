@@ -135,7 +135,7 @@ def test_a_job_of_one_file_system_is_one_screen(name):
 def test_a_log_has_sentences_in_whole_lines():
     """For grep; the tables are as wide as a terminal of 80 columns."""
     printed = screen_of(many_nodes(), 80, is_wrapped=False)
-    assert "note: 1 node has no numbers: every number is a lower bound (>=)\n" in printed
+    assert "note: 1 node has no numbers: every amount is a lower bound (>=)\n" in printed
     assert job_tables.text(*many_nodes(), "grid", True) == screen_of(
         many_nodes(), LOG.width, is_wrapped=False)
 

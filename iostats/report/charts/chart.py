@@ -55,7 +55,7 @@ Attributes:
     title: "Read".
     unit: of the values: "bytes", "bytes/s", "count", "/s", "ms", "share" (0 to 1).
     curves: [Curve], the first one as an area, others as lines.
-    low: the values may be too low, so each is a lower bound.
+    low: the values may be too low, so each is a lower bound; or, of shares, made of such.
     even: what each name would have if all had the same; None for no such line.
 """
 

@@ -21,7 +21,7 @@ from iostats.report.why.cause import (
     UNKNOWN,
 )
 from iostats.report.why.time_in_lustre import time_in_lustre
-from iostats.totals.bounds import mark, mark_of_layer, mark_of_mean, mark_of_source
+from iostats.totals.bounds import mark, mark_of_layer, mark_of_ratio, mark_of_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
     count = sum(operations_in(fs.operations or {}) for fs in counted)
     low = signs(_of_sum([mark(fs, "operations") for fs in counted]))
     found.append(Tile("Operations", f"{low}{count:,}" if counted else "-",
-                      str(count) if counted else "", _most(counted)))
+                      str(count) if counted else "", _most(counted, low)))
     time = time_in_lustre(record)
     if time.seconds is not None and time.share is not None:
         found.append(Tile("Time in Lustre", f"{low}{_seconds(time.seconds)}",
@@ -141,9 +141,8 @@ def _moved_tile(record: Record, shown: Sequence[FileSystemRecord], way: str, uni
     low_calls = _of_sum([mark(fs, f"{way}_calls") for fs in known])
     about = ""
     if calls and None not in calls and sum(calls):
-        of_mean = signs(mark_of_mean(low, low_calls))
-        about = (f"in {signs(low_calls)}{sum(calls):,} calls, "
-                 f"{of_mean}{bytes_text(total // sum(calls), units)} each")
+        each = mark_of_ratio(low, low_calls) + bytes_text(total // sum(calls), units)
+        about = f"in {signs(low_calls)}{sum(calls):,} calls, {signs(each)} each"
     return Tile(title, signs(low) + bytes_text(total, units), str(total), about)
 
 
@@ -156,14 +155,14 @@ def _of_servers(record: Record, title: str, metric: str, units: str) -> Tile:
     return Tile(title, low + bytes_text(total, units), str(total), "at the storage servers")
 
 
-def _most(counted: Sequence[FileSystemRecord]) -> str:
+def _most(counted: Sequence[FileSystemRecord], low: str) -> str:
     """The operation of which there were most."""
     totals: dict[str, int] = {}
     for fs in counted:
         for name, row in (fs.operations or {}).items():
             totals[name] = totals.get(name, 0) + row.count
     most = max(totals, key=lambda name: totals[name], default="")
-    return f"most: {totals[most]:,} {most}" if most and totals[most] else ""
+    return f"most: {low}{totals[most]:,} {most}" if most and totals[most] else ""
 
 
 def _busiest_ost(shown: Sequence[FileSystemRecord]) -> Tile | None:
@@ -173,10 +172,12 @@ def _busiest_ost(shown: Sequence[FileSystemRecord]) -> Tile | None:
         return None
     _, fs = max(moved, key=lambda one: one[0])
     balance: Any = fs.balance
-    low = signs(mark_of_source(fs, "osc"))
-    return Tile(f"Busiest OST of {fs.label}"[:60], _percent(balance.busiest_share),
+    low = mark_of_source(fs, "osc")
+    sign = signs(low)
+    return Tile(f"Busiest OST of {fs.label}"[:60],
+                mark_of_ratio(low, low) + _percent(balance.busiest_share),
                 str(balance.busiest_share),
-                f"{balance.busiest}; {low}{balance.used:,} of {low}{balance.osts:,} OSTs used",
+                f"{balance.busiest}; {sign}{balance.used:,} of {sign}{balance.osts:,} OSTs used",
                 balance.busiest_share)
 
 

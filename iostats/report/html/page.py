@@ -165,7 +165,7 @@ def _of_one(record: Record, fs: FileSystemRecord, place: int, units: str,
              tables.spread(fs, record.coverage.reported, units), tables.other_counters(fs, units)]
     return {"label": fs.label, "mounts": fs.mounts[:4], "ident": f"fs{place}",
             "figures": figures, "tables": [one for one in found if one],
-            "sentences": why_network_differs(fs, units)}
+            "sentences": list(map(signs, why_network_differs(fs, units)))}
 
 
 def _figure(chart: Chart, ident: str, units: str) -> Figure:

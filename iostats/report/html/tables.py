@@ -17,7 +17,7 @@ from iostats.report.text_table import moved
 from iostats.totals.bounds import (
     mark,
     mark_of_layer,
-    mark_of_mean,
+    mark_of_ratio,
     mark_of_source,
     marks_of_spread,
 )
@@ -97,7 +97,7 @@ def transfers(fs: FileSystemRecord, units: str) -> PageTable:
             rows.append([f"{done} {by}",
                          "-" if total is None else _marked(of_bytes, bytes_text(total, units)),
                          "-" if count is None else _marked(of_calls, f"{count:,}"),
-                         mean if mean == "-" else _marked(mark_of_mean(of_bytes, of_calls), mean)])
+                         mean if mean == "-" else _marked(mark_of_ratio(of_bytes, of_calls), mean)])
     return PageTable("Transfers", "", ["Transfer", "Bytes", "Calls, requests", "Mean size"], 1,
                      rows)
 
@@ -105,7 +105,7 @@ def transfers(fs: FileSystemRecord, units: str) -> PageTable:
 def operations(fs: FileSystemRecord) -> PageTable | None:
     """Each operation: how often, and how long; those that took longest first."""
     low = mark(fs, "operations")
-    of_mean = mark_of_mean(low, low)
+    of_mean = mark_of_ratio(low, low)
     found = {**(fs.calls or {}), **(fs.operations or {})}
     busy = sorted(((name, row) for name, row in found.items() if row.count),
                   key=lambda one: (-(one[1].seconds or 0), -one[1].count, one[0]))
@@ -120,7 +120,7 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
             "-" if seconds is None else _marked(low, f"{seconds:,.3f}"),
             "-" if seconds is None else _marked(of_mean, f"{seconds / row.count * 1000:,.3f}"),
             "-" if row.stddev_s is None else _marked(of_mean, f"{row.stddev_s * 1000:,.3f}"),
-            "-" if seconds is None or not whole else _share(seconds / whole, "latency")])
+            "-" if seconds is None or not whole else _share(seconds / whole, "latency", of_mean)])
     return PageTable(
         "Operations and their time",
         "Seconds are of all threads of all nodes together, so they may be more than the job took; "
@@ -129,8 +129,9 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
         _rest(busy, MOST_ROWS))
 
 
-def _share(share: float, kind: str) -> ShareCell:
-    return ShareCell(share, kind, "< 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %")
+def _share(share: float, kind: str, sign: str) -> ShareCell:
+    return ShareCell(share, kind, _marked(
+        sign, "< 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"))
 
 
 def _rest(found: Sequence[Any], most: int) -> str:
@@ -164,7 +165,7 @@ def sizes(fs: FileSystemRecord) -> PageTable | None:
     for way, pages in (fs.request_pages or {}).items():
         total = sum(pages.values())
         rows += [[way, size, _marked(low, f"{count:,}"),
-                  _share(count / total, way)]
+                  _share(count / total, way, mark_of_ratio(low, low))]
                  for size, count in pages.items() if count]
     return PageTable("Size of network requests", "A request carries up to this number of pages; a "
                      "page is usually 4 KiB.", ["Way", "Pages", "Requests", "Share"], 1,
