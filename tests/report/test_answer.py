@@ -65,6 +65,15 @@ def test_a_mean_is_at_least_where_its_bytes_are():
     assert ("Written", "≥ 23.0 KiB", "23552", "in 60 calls, ≥ 392 bytes each") == tile[:4]
 
 
+def test_a_share_of_a_lower_bound_is_never_less_than_something():
+    """41 ms of two nodes' 200 s are 0.02 %; with a third node's it may be any share."""
+    for missing, text in ((0, "< 0.1 % of node time"), (1, "≥ 0.02 % of node time")):
+        found = record(0.041, 0.0, expected=2 + missing)
+        tiles = {tile.title: tile for tile in tiles_of(found, found.file_systems, "binary", None)}
+        assert text == tiles["Time in Lustre"].about
+    assert "0.02 % of the time of its 2 nodes; 1" in answer_of(found, found.file_systems).text
+
+
 def test_a_cause_answers_and_an_unknown_one_does_not():
     found = record(37.0)
     for kind in KINDS:

@@ -10,7 +10,8 @@ from page_records import HOSTILE
 
 from iostats.report.advice.finding import Finding
 from iostats.report.html.page import page, sections
-from iostats.report.why.cause import BUSY_TARGET, Cause
+from iostats.report.why.cause import BUSY_TARGET, OWN_PATTERN, Cause
+from iostats.totals.job_totals import Totals
 
 FINDING = Finding("small_writes", "scratch", 0.8, "97 % of 23,000 writes", "Each is slow.",
                   "Write more at once.", "https://example.org/advice#small_writes", {})
@@ -90,6 +91,21 @@ def test_a_cause_is_the_answer_where_causes_were_looked_for():
     found = document("small", causes=[cause]).text
     assert "A busy target cost it time OST0007 took 9.3 times its usual time" in found
     assert "Where its time went" in found and "41 ms, usually 4" in found
+
+
+def test_a_cause_that_is_a_finding_repeats_no_more_than_its_number():
+    """What it means and what to do stand once; what only the cause tells stands below it."""
+    cause = Cause(OWN_PATTERN, 0.8, "How it does its I/O: 23 writes", [
+        FINDING.meaning, FINDING.advice, FINDING.link, "41 ms in its other runs"], {})
+    found = document("small", FINDING, causes=[cause]).text
+    assert 1 == found.count(FINDING.meaning) == found.count(FINDING.advice)
+    assert "How it does its I/O: 23 writes 41 ms in its other runs" in found
+
+
+def test_where_nothing_is_known_nothing_is_called_well():
+    record, config = page_records.labelled(Totals("4711", 4))
+    found = Document(page(record, config, [])).text
+    assert "What to change No findings: nothing is known of its I/O." in found
 
 
 def test_without_findings_it_says_what_was_looked_at():

@@ -77,7 +77,8 @@ def answer_of(record: Record, shown: Sequence[FileSystemRecord],
     low = coverage.missing_count or any(mark(fs, "operations") for fs in shown)
     took = f"{'at least ' if low else ''}{_seconds(time.seconds)}"
     nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
-    text = f"Its programs spent {took} in Lustre, {_percent(time.share)} of the time of its {nodes}"
+    text = (f"Its programs spent {took} in Lustre, {_percent(time.share, bool(low))} of the time "
+            f"of its {nodes}")
     if time.serial_share <= LITTLE and not low:
         return Verdict("good", "I/O did not make this job slow",
                        f"All its calls to Lustre together took {took}, "
@@ -118,9 +119,9 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
                       str(count) if counted else "", _most(counted, low)))
     time = time_in_lustre(record)
     if time.seconds is not None and time.share is not None:
+        share = f"{low}{_percent(time.share, bool(low))} of node time"
         found.append(Tile("Time in Lustre", f"{low}{_seconds(time.seconds)}",
-                          f"{time.seconds:.6f}", f"{low}{_percent(time.share)} of node time",
-                          time.share))
+                          f"{time.seconds:.6f}", share, time.share))
     balance = _busiest_ost(shown)
     if balance:
         found.append(balance)
@@ -201,11 +202,15 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds < 600 else duration_text(seconds)
 
 
-def _percent(share: float) -> str:
+def _percent(share: float, is_low: bool = False) -> str:
     """
+    `is_low`: of a lower bound it is not known that it is less than anything.
+
     >>> [_percent(share) for share in (0, 0.0004, 0.023, 0.37, 12.3)]
     ['0 %', '< 0.1 %', '2.3 %', '37 %', '1,230 %']
+    >>> _percent(0.00041, True)
+    '0.04 %'
     """
     if 0 < share < 0.001:
-        return "< 0.1 %"
+        return f"{100 * share:.1g} %" if is_low else "< 0.1 %"
     return f"{100 * share:,.{0 if share >= 0.1 or not share else 1}f} %"

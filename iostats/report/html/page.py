@@ -116,7 +116,7 @@ def _values(record: Record, config: Any, findings: Sequence[Finding],
         "answer": answer.answer_of(record, shown, causes),
         "tiles": answer.tiles_of(record, shown, units, event_tables.count_of(record)),
         "findings": findings[:MOST_FINDINGS], "more_findings": findings[MOST_FINDINGS:],
-        "causes": causes,
+        "causes": _beside_findings(causes or (), findings),
         "overview": tables.file_systems(shown, units) if len(shown) > 1 else None,
         "file_systems": [_of_one(record, fs, place, units, history)
                          for place, fs in enumerate(shown[:details])],
@@ -134,6 +134,13 @@ def _values(record: Record, config: Any, findings: Sequence[Finding],
         "notes": _notes(notes_of(record, shown, harvested, by_node, True, config)),
         "meanings": tables.meanings(shown), "always": explanation.of_all(shown),
         "unknown": _unknown_members(record)}
+
+
+def _beside_findings(causes: Sequence[Cause], findings: Sequence[Finding]) -> list[Cause]:
+    """Causes without what the findings, which stand above them, say in the same words."""
+    said = {text for one in findings for text in (one.meaning, one.advice, one.link)}
+    return [one._replace(evidence=[line for line in one.evidence if line not in said])
+            for one in causes]
 
 
 def _facts(record: Record) -> list[tuple[str, str]]:

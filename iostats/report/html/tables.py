@@ -130,8 +130,10 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
 
 
 def _share(share: float, kind: str, sign: str) -> ShareCell:
-    return ShareCell(share, kind, _marked(
-        sign, "< 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"))
+    text = f"{100 * share:.0f} %"
+    if 0 < share < 0.005:
+        text = f"{100 * share:.1g} %" if sign else "< 1 %"
+    return ShareCell(share, kind, _marked(sign, text))
 
 
 def _rest(found: Sequence[Any], most: int) -> str:
