@@ -72,7 +72,7 @@ def test_the_numbers_are_those_of_the_record():
     assert "in ≥ 60 calls, ~ 1.0 MiB each" in found     # of two lower bounds
     assert "2 of 3 nodes reported, 00:01:40; missing: 1 node (no report)" in found
     assert "1 node has no numbers: every amount is a lower bound (≥)" in found
-    assert "≥ 2.3 % of node time" in found
+    assert "~ 2.3 % of node time" in found
     assert "most: ≥ 41 open" in found and "open ≥ 41 ≥ 4.600 ~ 112.195 - ~ 100 %" in found
     assert "Read by the application ≥ 60.0 MiB ≥ 60 ~ 1.0 MiB" in found
 

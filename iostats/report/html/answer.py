@@ -78,7 +78,7 @@ def answer_of(record: Record, shown: Sequence[FileSystemRecord],
     took = f"{'at least ' if low else ''}{_seconds(time.seconds)}"
     nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
     text = (f"Its programs spent {took} in Lustre, {_percent(time.share, bool(low))} of the time "
-            f"of its {nodes}")
+            f"of {f'the {nodes} that reported' if coverage.missing_count else f'its {nodes}'}")
     if time.serial_share <= LITTLE and not low:
         return Verdict("good", "I/O did not make this job slow",
                        f"All its calls to Lustre together took {took}, "
@@ -92,7 +92,7 @@ def answer_of(record: Record, shown: Sequence[FileSystemRecord],
     if most <= LITTLE:
         return Verdict("good", "I/O hardly slowed this job",
                        f"{text}; unless most of it waited for the few that did it.")
-    if coverage.reported > 1 and time.busiest_share > 2 * time.share:
+    if coverage.reported > 1 and time.busiest_share > 2 * time.share and not low:
         text += f", and up to {_percent(time.busiest_share)} on one node"
     text += f"{_in_what(record, time)}." + (
         "  Threads that wait at the same time each count." if most > 1 else "")
@@ -119,7 +119,9 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
                       str(count) if counted else "", _most(counted, low)))
     time = time_in_lustre(record)
     if time.seconds is not None and time.share is not None:
-        share = f"{low}{_percent(time.share, bool(low))} of node time"
+        # The nodes that are missing may have spent less of theirs.
+        sign = "~ " if record.coverage.missing_count else low
+        share = f"{sign}{_percent(time.share, bool(sign))} of node time"
         found.append(Tile("Time in Lustre", f"{low}{_seconds(time.seconds)}",
                           f"{time.seconds:.6f}", share, time.share))
     balance = _busiest_ost(shown)
