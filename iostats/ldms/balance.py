@@ -55,6 +55,7 @@ def balanced(weights: Mapping[str, float], capacity: Mapping[str, float],
     plan, loads = _placed(kept, costs, fair, fits)
     if not _is_fair(loads, fair, max(costs.values())):
         other, other_loads = _placed(_with_room(kept, costs, fair), costs, fair, fits)
+        _fill(other, other_loads, costs, fair, fits)
         if not fits or _unfairness(other_loads, fair) < _unfairness(loads, fair):
             plan = other
     return plan
@@ -91,6 +92,28 @@ def _with_room(plan: Mapping[str, str], costs: Mapping[str, float],
                 excess -= costs[item]
                 del left[item]
     return left
+
+
+def _fill(plan: dict[str, str], loads: dict[str, float], costs: Mapping[str, float],
+          fair: Mapping[str, float], fits: Mapping[str, list[str]]) -> None:
+    """
+    Give those that are far below their share an item of who has most above it: what each has above
+    may be less than an item, and together be a share.
+    """
+    largest = max(costs.values())
+    while True:
+        low = max(fair, key=lambda name: (fair[name] - loads[name], name))
+        if fair[low] - loads[low] <= max(SLACK * fair[low], largest):
+            return
+        over = [item for item, name in plan.items()
+                if loads[name] > fair[name] and low in fits.get(item, fair)]
+        if not over:
+            return
+        item = min(over, key=lambda item: (fair[plan[item]] - loads[plan[item]], -costs[item],
+                                           item))
+        loads[plan[item]] -= costs[item]
+        loads[low] += costs[item]
+        plan[item] = low
 
 
 def _placed(plan: Mapping[str, str], costs: Mapping[str, float], fair: Mapping[str, float],

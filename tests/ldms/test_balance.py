@@ -73,6 +73,27 @@ def test_one_of_many_that_comes_back_does_not_stay_empty():
     assert 37 == list(again.values()).count("agg-0") == len(moved(without, again))
 
 
+def test_one_of_few_that_comes_back_does_not_stay_empty():
+    """The others have two of four each: two thirds of a producer above their share."""
+    without = balanced(dict.fromkeys("wxyz", 1.0), even("ac"), {})
+    again = balanced(dict.fromkeys("wxyz", 1.0), even("abc"), without)
+
+    assert [1, 1, 2] == sorted(counts(again).values())
+    assert ["b"] == [again[item] for item in moved(without, again)]
+
+
+@given(st.integers(1, 90), st.lists(st.sampled_from(NAMES), min_size=2, unique=True), st.data())
+def test_each_has_its_part_give_or_take_one_whoever_came_back(count, names, data):
+    items = dict.fromkeys(map(str, range(count)), 1.0)
+    gone = data.draw(st.sampled_from(names))
+    without = balanced(items, even([name for name in names if name != gone]), {})
+    again = balanced(items, even(names), without)
+
+    assert all(abs(list(again.values()).count(name) - count / len(names)) <= max(
+        1, SLACK * count / len(names)) for name in names)
+    assert {gone} >= {again[item] for item in moved(without, again)}
+
+
 WEIGHTS = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
                           st.floats(0, 1e6) | st.just(0.0) | st.just(1.0), max_size=60)
 CAPACITY = st.dictionaries(st.sampled_from(NAMES), st.floats(0.1, 10), min_size=1)
