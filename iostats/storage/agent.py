@@ -126,7 +126,8 @@ class Agent:
         if news:
             if self.events is not None:
                 self.events.take_settings()
-            of = (f"description {found.revision}, group {found.group}" if found.group else
+            of = ("site.cfg: there is no description" if found.revision is None else
+                  f"description {found.revision}, group {found.group}" if found.group else
                   "site.cfg: no group of the description has this storage server")
             self._tell(f"settings: {', '.join(sorted(news))} changed, by {of}")
 

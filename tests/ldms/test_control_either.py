@@ -168,11 +168,12 @@ def test_munge_with_a_real_daemon(kind, munged, tmp_path):  # noqa: F811
 
     async def story(desk):
         await desk.start("agg-1")
-        [added] = await desk.errnos("agg-1", f"auth_add name=m plugin=munge socket={munged.socket}")
-        if added:
+        found = await desk.errnos("agg-1",
+                                  f"auth_add name=m plugin=munge socket={munged.socket}",
+                                  f"listen xprt=sock port={port} host=127.0.0.1 auth=m")
+        if 2 in found:                      # 4.4 looks for the plugin's library when it listens
             pytest.skip("this ldmsd has no munge")
-        assert await desk.errnos(
-            "agg-1", f"listen xprt=sock port={port} host=127.0.0.1 auth=m") == [0]
+        assert found == [0, 0]
         connection = await Connection.open("127.0.0.1", port,
                                            authentication("munge", munged.socket))
         assert await asking.daemon_status(connection) == "ready"

@@ -98,6 +98,12 @@ def test_other_settings_are_in_force_at_the_next_sweep_and_none_is_lost(desk, de
     until(lambda: shown([a_job(1), a_job(2)]) == site.entries().get(("home", "OST0000")))
     description.load(hosts=["oss2"])
     description.until_seen(revision=5, group="", sweep_every_s=200)
+    agent.says("harvest.interval changed, by site.cfg: no group of the description has this")
+    description.load(harvest_interval="23")
+    description.until_seen(revision=6, sweep_every_s=23)
+    description.etcd.delete(description.etcd.key("agents"))
+    description.until_seen(revision=None, group="", problem="", sweep_every_s=200)
+    agent.says("harvest.interval changed, by site.cfg: there is no description")
     done = agent.stop()
     assert {"taken"} == {outcome for *_, outcome in site.heard} and "Traceback" not in done.err
     assert description.seen() is None                   # the lease goes with the agent
