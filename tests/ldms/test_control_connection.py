@@ -16,6 +16,7 @@ from test_munge import Munged, munged  # noqa: F401
 from iostats.base.errors import ConfigError
 from iostats.ldms.control import asking, frames
 from iostats.ldms.control import authentication as authentication_module
+from iostats.ldms.control import connection as connection_module
 from iostats.ldms.control.authentication import authentication
 from iostats.ldms.control.connection import Connection, Reply
 from iostats.ldms.control.errors import (
@@ -148,6 +149,24 @@ def test_a_directory_may_take_longer_as_long_as_it_comes():
                 await connection.sets()
             return found
     assert of(run) == []
+
+
+def test_a_directory_without_an_end_is_bounded(monkeypatch):
+    """Small sets are many in what its texts may have; three parts of 41 are more than 99."""
+    monkeypatch.setattr(connection_module, "_MOST_SETS", 99)
+    one = '{"name":"%d","schema":"s","data_size":1,"meta_size":1}'
+    part = '{"directory":[' + ",".join(one % n for n in range(41)) + "]}"
+
+    async def run():
+        async with answering(sets=[part] * 2) as port:
+            connection = await opened(port)
+            assert 82 == len(await connection.sets())
+            connection.close()
+        async with answering(sets=[part] * 3) as port:
+            connection = await opened(port)
+            await connection.sets()
+    with pytest.raises(Nonsense, match="more than 99 sets in its directory"):
+        of(run)
 
 
 @pytest.mark.parametrize("answers, words", [

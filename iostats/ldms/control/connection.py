@@ -64,6 +64,8 @@ Attributes:
 # As LDMS sets them: a host that is gone without a word is noticed after 10 + 3 * 2 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 
+_MOST_SETS = 1_000_000                          # of a directory, a real one of 250 MB
+
 _NO_WORD = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT)
 
 
@@ -271,6 +273,8 @@ class Connection(asyncio.Protocol):
         if part.errno:
             raise Nonsense(self.where, f"it has no directory: {os.strerror(part.errno)}")
         found += answers.sets(part.text, self.where)
+        if len(found) > _MOST_SETS:
+            raise Nonsense(self.where, f"more than {_MOST_SETS} sets in its directory")
         if part.is_last:
             future.set_result(found)
 
