@@ -11,6 +11,7 @@ from queueing_world import event_of
 from test_why_causes import BEGAN, CONFIG, JOB, QUIET, STEADY, history, record, writes
 
 from iostats.load.time_lines import Line, history_of
+from iostats.report.why import like_runs as like_module
 from iostats.report.why import words
 from iostats.report.why.axis import CommonAxis, axis_of, on_axis
 from iostats.report.why.causes import causes_of
@@ -209,7 +210,7 @@ def test_no_history_is_a_traceback(form):
 
 
 def test_words_are_as_their_examples_say():
-    assert 0 == doctest.testmod(words).failed
+    assert 0 == doctest.testmod(words).failed == doctest.testmod(like_module).failed
 
 
 def test_a_moment_that_no_calendar_has():

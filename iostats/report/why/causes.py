@@ -23,7 +23,7 @@ from iostats.report.why.cause import (
 )
 from iostats.report.why.faults import faults_of, period
 from iostats.report.why.known_from import why_unknown
-from iostats.report.why.like_runs import like_runs
+from iostats.report.why.like_runs import beside, like_runs
 from iostats.report.why.slow_causes import SLOWER, SMALLEST, causes_of_slow
 from iostats.report.why.time_in_lustre import time_in_lustre
 
@@ -111,8 +111,8 @@ def _own_patterns(findings: Sequence[Finding], time: TimeInLustre, found: Sequen
         if weight < SMALLEST:
             continue
         evidence = [one.meaning, one.advice, one.link]
-        if like.factor is not None and like.factor < SLOWER:
-            evidence.append("calls took no longer than in its other runs: it is so in each of them")
+        if like.factor is not None:
+            evidence.append(beside(like.factor))
         label = config.labels.get(one.file_system, one.file_system)
         on = f" on {label}" if label else ""
         causes.append(Cause(OWN_PATTERN, weight, f"How it does its I/O{on}: {one.number}",
@@ -141,9 +141,7 @@ def _of_fault(fault: CostlyFault, record: Record, history: JobHistory | None,
                 for one in fault.events[:3]]
     if len(fault.events) > 3:
         evidence.append(f"and {len(fault.events) - 3} more events of the same time")
-    evidence.append("its requests fell to less than a fifth of their mean meanwhile, which they "
-                    "seldom do otherwise" if fault.is_seen else
-                    "no rate is known of that time, so it is not known whether it waited")
+    evidence.append(fault.evidence)
     about = {"sure": LIKELY if fault.is_seen else POSSIBLE, "event": first.id,
              "events": [one.id for one in fault.events], "file_system": first.file_system,
              "target": target, "began": fault.began, "ended": fault.ended,

@@ -31,9 +31,17 @@ _STILL = 0.2                        # of the job's mean rate
 _MOST_OF_IT = 0.6                   # of the time of an event it has to stand still
 _LONGER = 1.5                       # times as long as it stands still without any
 _FEWEST = 4                         # intervals outside, to say what its rate is
+_SELDOM = 0.1                       # of the times outside that are as long: with as few requests
 _WAITED = 0.3                       # of the time of an event: calls have to have taken as much
 
-CostlyFault = namedtuple("CostlyFault", "events began ended still_s part is_seen line axis")
+SEEN = ("its requests fell to less than a fifth of their mean meanwhile, which they seldom do "
+        "otherwise")
+_SEEN_IN_PART = ("in the longer intervals around that time it made as many requests less as if it "
+                 "had stood still")
+_LITTLE_KNOWN = "its rate at other times is hardly known, so it is not known whether it waited"
+_NOT_KNOWN = "no rate is known of that time, so it is not known whether it waited"
+
+CostlyFault = namedtuple("CostlyFault", "events began ended still_s part is_seen evidence")
 CostlyFault.__doc__ = """
 Events that belong together, and what they cost.
 
@@ -42,8 +50,8 @@ Attributes:
     began, ended: seconds since 1970, within the job.
     still_s: for how long of that the job stood still, more than it does otherwise.
     part: of the job's time, by the nodes that it hit.
-    is_seen: the job's rate shows it; False: no rate is known, only that the two overlap.
-    line, axis: the job's Line that shows it, and its CommonAxis; None where there is none.
+    is_seen: the job's rate shows it; False: it may be so.
+    evidence: what its rate says: a text.
 """
 
 
@@ -131,7 +139,7 @@ def _fault(events: list[JobEvent], began: float, ended: float, history: JobHisto
     line = _line_of(events, history)
     axis = axis_of(line)
     if line is None or axis is None:
-        return CostlyFault(events, began, ended, ended - began, 0.0, False, None, None)
+        return CostlyFault(events, began, ended, ended - began, 0.0, False, _NOT_KNOWN)
     inside, outside = [], []            # [(seconds in the window, is it all, amount)], [amount]
     for place, amount in enumerate(on_axis(line, "requests", axis)):
         start = axis.began + place * axis.every_s
@@ -141,18 +149,29 @@ def _fault(events: list[JobEvent], began: float, ended: float, history: JobHisto
         elif amount is not None and not any(start < last and first < start + axis.every_s
                                             for first, last in windows):
             outside.append(amount)
-    usual = sum(outside) / len(outside) if len(outside) >= _FEWEST else None
-    if usual is None or not inside:
-        return CostlyFault(events, began, ended, ended - began, 0.0, False, line, axis)
-    still_s = _still_share([(overlap, amount) for overlap, is_all, amount in inside if is_all],
-                           outside, usual) * (ended - began)
-    if any(is_all for _, is_all, _ in inside):
-        return CostlyFault(events, began, ended, still_s, 0.0, True, line, axis)
-    # Shorter than an interval: what is missing in those in which it lies.
-    missing = sum(usual - amount for _, _, amount in inside) / usual if usual else 0.0
-    return CostlyFault(events, began, ended,
-                       ended - began if missing * axis.every_s >= 0.8 * (ended - began) else 0.0,
-                       0.0, False, line, axis)
+    if not inside:
+        return CostlyFault(events, began, ended, ended - began, 0.0, False, _NOT_KNOWN)
+    is_little = len(outside) < _FEWEST
+    looked = [*outside, *(amount for _, _, amount in inside if is_little)]
+    usual = sum(looked) / len(looked)
+    whole = [(overlap, amount) for overlap, is_all, amount in inside if is_all]
+    if whole:
+        still_s, evidence = _still_share(whole, outside, usual) * (ended - began), SEEN
+    else:                               # shorter than an interval: what is missing around it
+        least = usual - 0.8 * (ended - began) / axis.every_s * usual / len(inside)
+        is_still = (sum(amount for *_, amount in inside) <= least * len(inside)
+                    and _often(outside, len(inside), least) <= _SELDOM)
+        still_s, evidence = (ended - began) * is_still, _SEEN_IN_PART
+    if is_little and (still_s or not usual):
+        still_s, evidence = ended - began, _LITTLE_KNOWN
+    return CostlyFault(events, began, ended, still_s, 0.0, evidence == SEEN, evidence)
+
+
+def _often(amounts: Sequence[float], count: int, least: float) -> float:
+    """Of so many intervals one after the other, the share with a mean of `least` or less."""
+    runs = range(len(amounts) - count + 1)
+    few = sum(sum(amounts[at:at + count]) <= least * count for at in runs)
+    return few / len(runs) if runs else 0.0
 
 
 def _still_share(inside: Sequence[tuple[float, float]], outside: Sequence[float],
@@ -164,7 +183,7 @@ def _still_share(inside: Sequence[tuple[float, float]], outside: Sequence[float]
     looked = sum(seconds for seconds, _ in inside)
     if not looked or not usual:
         return 0.0
-    often = sum(amount <= _STILL * usual for amount in outside) / len(outside)
+    often = sum(amount <= _STILL * usual for amount in outside) / max(1, len(outside))
     still = sum(seconds for seconds, amount in inside if amount <= _STILL * usual) / looked
     if often >= 1 or still < _MOST_OF_IT or (
             _longest([amount for _, amount in inside], _STILL * usual)

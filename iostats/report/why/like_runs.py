@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from iostats.report.why.time_in_lustre import time_in_lustre
+from iostats.report.why.words import times
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from iostats.totals.record import Record
 
+AS_USUAL = 1.2                      # times the time of other runs: less is no difference
 FEWEST = 3                          # runs, whose median is taken for the usual
 _SMALLEST_PART = 0.05               # of the time of all calls, in this run or in the others
 _FEWEST_CALLS = 10
@@ -83,6 +85,20 @@ def _each(record: Record) -> tuple[dict[tuple[str, str], tuple[int, float]],
         servers.update({(fs.name, name): (calls, seconds / calls)
                         for name, calls, seconds in rows if calls and seconds})
     return nodes, servers
+
+
+def beside(factor: float) -> str:
+    """
+    By how much calls took longer, as a text.
+
+    >>> beside(1.1)
+    'calls took about as long as in its other runs'
+    >>> beside(0.5)
+    'calls took 0.5 times the time that they took in its other runs'
+    """
+    if 1 / AS_USUAL < factor < AS_USUAL:
+        return "calls took about as long as in its other runs"
+    return f"calls took {times(factor)} the time that they took in its other runs"
 
 
 def median(values: Iterable[float]) -> float:

@@ -15,6 +15,7 @@ from iostats.report.why.cause import (
     SURE,
     Cause,
 )
+from iostats.report.why.like_runs import AS_USUAL, beside
 from iostats.report.why.target_loads import enough
 
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from iostats.report.why.time_in_lustre import TimeInLustre
 
 SMALLEST = 0.05                     # of the job's time
-AS_USUAL, SLOWER = 1.2, 1.5         # times the time of other runs
+SLOWER = 1.5                        # times the time of other runs
 _NO_JOB = "(no job)"
 _MOST_NAMED = 3                     # targets
 _MOST_OF_IT = 0.5                   # of the others' load, or it is not said to be of those alone
@@ -108,19 +109,16 @@ def _cause(group: list[SlowTarget], weight: float, known: float, like: LikeRuns,
     evidence = [f"{sum(len(one.places) for one in group)} of "
                 f"{sum(_known(one) for one in group)} intervals of {axis.every_s:.0f} s; its "
                 f"requests took {_seconds(group)} longer than usual, all together"]
+    evidence.append(_loads_then(first))
     if first.is_others:
-        evidence.append(_own(first))
         evidence += [f"{_name(other)} did {words.percent(part)} of the others' load there"
                      for other, part in first.jobs]
     else:
-        evidence.append("neither the job's own load nor the others' was higher then; a rebuild, a "
-                        "failing disk or the network may be behind it: iostats events")
+        evidence.append("a rebuild, a failing disk or the network may be behind it: iostats events")
     sure = _sure(first, like)
     if like.factor is not None:
-        evidence.append(
-            f"calls took {words.times(like.factor)} the time that they took in its other runs"
-            if like.factor >= AS_USUAL else
-            "calls took no longer than in its other runs: it may be as it always is")
+        evidence.append(beside(like.factor) + (
+            ": it may be as it always is" if like.factor < AS_USUAL else ""))
     about = {"sure": sure, "file_system": history.file_system, "target": names[0],
              "targets": names, "known": known, "factor": first.factor, "usual_us": usual_us,
              "began": began, "ended": ended, "job": first.jobs[0][0].job if first.jobs else "",
@@ -195,8 +193,8 @@ def _name(other: JobOnTarget) -> str:
     return f"job {other.job} ({other.user})" if other.user else f"job {other.job}"
 
 
-def _own(one: SlowTarget) -> str:
-    """The job's own load in the intervals beside the others, which is what does not explain it."""
+def _loads_then(one: SlowTarget) -> str:
+    """The others' load, and the job's own, in these intervals beside all others."""
     inside = set(one.places)
     rows = [(place in inside, own, others) for place, (own, others, timed) in enumerate(zip(
         one.loads.own, one.loads.others, one.loads.timed))
