@@ -43,6 +43,42 @@ def test_the_packages_of_a_role_are_those_of_pyproject_toml(role):
                      }.get(role, set())
 
 
+@pytest.mark.parametrize("role", ["collector", "ldms", "web"])
+def test_a_role_imports_nothing_that_its_packages_lack(role):
+    """On a host of its own: `make install-site` beside it would bring the rest."""
+    code = """if True:
+        import importlib, json, pkgutil, re, sys
+        sys.path[:0] = [sys.argv[2], sys.argv[2] + "/packaging"]
+        import install
+
+        def modules(*extras):
+            names = {re.match(r"[\\w-]+", text)[0] for text in install.requirements(extras)}
+            return {{"PyYAML": "yaml", "Jinja2": "jinja2"}.get(name, name.replace("-", "_"))
+                    for name in names}
+
+        class Lacking:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] in lacking:
+                    raise ModuleNotFoundError(f"no {name}", name=name)
+
+        role = sys.argv[1]
+        lacking = modules("server", "web", "ldms", "collector", "influxdb") - modules(
+            *install.ROLES[role].extras)
+        sys.meta_path.insert(0, Lacking())
+        imported = [f"iostats.cli.{role}"]
+        room = importlib.import_module(f"iostats.{role}")
+        imported += [one.name for one in pkgutil.walk_packages(room.__path__, room.__name__ + ".")]
+        for name in imported:
+            importlib.import_module(name)
+        print(json.dumps([sorted(lacking), len(imported)]))
+        """
+    done = subprocess.run([sys.executable, "-I", "-c", code, role, REPOSITORY],
+                          capture_output=True, text=True)
+    assert (0, "") == (done.returncode, done.stderr)
+    lacking, imported = json.loads(done.stdout)
+    assert {"numpy", "rich"} <= set(lacking) and imported > 10
+
+
 # -- tools/setup ---------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("status", [0, 7])

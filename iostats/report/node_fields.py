@@ -1,5 +1,6 @@
 """
-What can be asked of a node in a list: the fields of `iostats nodes`, their names and meanings.
+What can be asked of a node in a list: the fields of `iostats nodes`, their names and meanings, and
+how many at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from iostats.report.listing import Field, FieldTable
 REQUESTS = "requests"
 METRICS = (*CLIENT_METRICS, REQUESTS)
 SORTED_BY = ("node", "file_systems", *METRICS)
+MOST_ROWS = 5_000                   # in one answer
+MOST_NODES = 10_000                 # in one question
 
 
 def _counted(column: str, name: str, kind: str, help: str) -> Field:

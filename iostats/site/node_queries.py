@@ -22,12 +22,17 @@ from iostats.load.amounts import CLIENT_METRICS
 from iostats.load.ranking import natural
 from iostats.lustre.exports import is_server_itself
 from iostats.lustre.nids import lnet_of
-from iostats.report.node_fields import METRICS, NAMES, REQUESTS, SORTED_BY
+from iostats.report.node_fields import (
+    METRICS,
+    MOST_NODES,
+    MOST_ROWS,
+    NAMES,
+    REQUESTS,
+    SORTED_BY,
+)
 from iostats.site import client_load
 from iostats.wire import protocol
 
-MOST_ROWS = 5_000                   # in one answer
-MOST_NODES = 10_000                 # in one question
 _MOST_NAMED = 20                    # NIDs, and reasons, in a row
 _AT_THE_END = 2.0                   # sweeps before its end, up to which a question is answered
 

@@ -9,7 +9,6 @@ import time
 from iostats.base.errors import UsageError
 from iostats.report import node_fields, node_list, node_sets, nodes_down
 from iostats.report.listing import NUMBERS, NumberForm
-from iostats.site.node_queries import MOST_NODES, MOST_ROWS
 from iostats.web.asking import PageError, as_form
 from iostats.web.cells import Heading, cut_text, linked, named, rows
 from iostats.web.layout import heads, moment_text, span_text
@@ -94,7 +93,7 @@ def _question(q: PageQuery, now: float, limit: int) -> dict[str, Any]:
     since, until = q.moments(now, "today")
     return {"since": max(0.0, since or 0.0), "until": until, "nodes": node_names(q),
             "file_system": q.text("fs"), "apart": q.flag("each_fs"), "sort": sort,
-            "descending": descending, "count": min(limit, MOST_ROWS),
+            "descending": descending, "count": min(limit, node_fields.MOST_ROWS),
             "after": q.number("after", 0, 2**31, 0)}
 
 
@@ -110,8 +109,8 @@ def node_names(q: PageQuery, name: str = "nodes") -> list[str]:
             raise UsageError(f"{name}: expected a node list such as nid[001-004],login1, got "
                              f"{word[:40]!r}: {str(error)[:80]}") from None
         found.update(dict.fromkeys(some))
-        if len(found) > MOST_NODES:
-            raise UsageError(f"{name}: expected up to {MOST_NODES:,} nodes, got more")
+        if len(found) > node_fields.MOST_NODES:
+            raise UsageError(f"{name}: expected up to {node_fields.MOST_NODES:,} nodes, got more")
     for one in found:
         if len(one) > 256:
             raise UsageError(f"{name}: expected names of up to 256 characters, got {one[:40]!r}")
