@@ -30,7 +30,7 @@ from iostats.report.newer_release import as_known
 from iostats.report.screen import LOG, finished
 from iostats.report.shown import busy_and_idle, busy_by_node, notes_of
 from iostats.report.text_table import bytes_of_programs, file_systems_of, in_width, table
-from iostats.totals.bounds import mark, mark_of_source
+from iostats.totals.bounds import mark, mark_of_node_mean, mark_of_source
 from iostats.base.text import bars
 from iostats.totals.record import PhaseFileSystem, Record
 
@@ -248,16 +248,15 @@ def _metadata_tables(shown: list[FileSystemRecord], form: str) -> list[str]:
     """What each MDT was asked: the number by which administrators judge a job."""
     rows = []
     for fs in shown:
-        low, too_low = mark_of_source(fs, "md_stats"), ">= " if "md_stats" in fs.low else ""
+        low, of_mean = mark_of_source(fs, "md_stats"), mark_of_node_mean(fs, "md_stats")
         for target, metadata in fs.metadata.items():
             peak = metadata.peak
             rate = metadata.per_second_per_node
             asked = {name: count for name, count in metadata.operations.items()
                      if count and name not in LOCAL_MD_STATS}
             most = sorted(asked.items(), key=lambda item: (-item[1], item[0]))[:4]
-            # The average is that of the nodes that reported, whoever is missing.
             rows.append((fs.label, target, low + str(metadata.requests),
-                         "-" if rate is None else f"{too_low}{rate:.1f}",
+                         "-" if rate is None else f"{of_mean}{rate:.1f}",
                          f"{low}{peak.per_second:.1f}" if peak else "-",
                          peak.node if peak else "-",
                          ", ".join(f"{name} {low}{count}" for name, count in most)))

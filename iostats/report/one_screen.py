@@ -18,6 +18,7 @@ from iostats.report.screen import rule
 from iostats.totals.bounds import (
     mark,
     mark_of_layer,
+    mark_of_node_mean,
     mark_of_ratio,
     mark_of_source,
     marks_of_spread,
@@ -184,7 +185,7 @@ def _ost(name: str, read: int, written: int, whole: int, low: str,
 
 def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
     """What each MDT was asked: the number by which administrators judge a job."""
-    low, too_low = mark_of_source(fs, "md_stats"), ">= " if "md_stats" in fs.low else ""
+    low, of_mean = mark_of_source(fs, "md_stats"), mark_of_node_mean(fs, "md_stats")
     asked = sorted(((name, one) for name, one in fs.metadata.items() if one.requests or low),
                    key=lambda item: (-item[1].requests, item[0]))
     whole = sum(one.requests for _, one in asked)
@@ -197,7 +198,7 @@ def _mdts(fs: FileSystemRecord, several_nodes: bool) -> Block:
         rate, peak = one.per_second_per_node, one.peak
         rows.append((f"  {name}", *_share(one.requests, whole, low),
                      low + brief_count(one.requests),
-                     "-" if rate is None else too_low + brief_rate(rate),
+                     "-" if rate is None else of_mean + brief_rate(rate),
                      low + brief_rate(peak.per_second) if peak else "-",
                      (peak.node if peak else "-") or "-",
                      ", ".join(f"{operation} {low}{brief_count(count)}"

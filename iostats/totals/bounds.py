@@ -239,6 +239,11 @@ def marks_of_spread(fs: Mapping[str, Any], metric: str) -> tuple[str, str, str]:
     return ("~ ", "~ ", most) if "operations" in low else (most, most, most)
 
 
+def mark_of_node_mean(fs: Mapping[str, Any], source: str) -> str:
+    """Of a mean of all nodes: one that is missing may have had more than others, or less."""
+    return "~ " if fs["incomplete"] else mark_of_source(fs, source)
+
+
 def mark_of_layer(numbers: Mapping[str, Any] | None) -> str:
     """">= " or "": of the numbers of a layer (application, network) or of a storage server's."""
     return ">= " if (numbers or {}).get("lower_bound") else ""

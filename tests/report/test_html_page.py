@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import page_records
 import pytest
 from page_records import HOSTILE
+from trees import report as of_node
 
 from iostats.report.advice.finding import Finding
 from iostats.report.html.page import page, sections
@@ -75,6 +76,16 @@ def test_the_numbers_are_those_of_the_record():
     assert "~ 2.3 % of node time" in found
     assert "most: ≥ 41 open" in found and "open ≥ 41 ≥ 4.600 ~ 112.195 - ~ 100 %" in found
     assert "Read by the application ≥ 60.0 MiB ≥ 60 ~ 1.0 MiB" in found
+
+
+def test_requests_of_a_job_with_a_node_missing_are_marked():
+    """90 in 100 s of the one that reported; what the other one asked is not known."""
+    totals = Totals("4711", 2)
+    totals.add(of_node("nid00001", [
+        page_records.delta("llite", "scratch", open=1),
+        page_records.delta("md_stats", "scratch", "MDT0000", close=90)], elapsed_s=100.0))
+    record, config = page_records.labelled(totals)
+    assert "MDT0000 close ≥ 90 nid00001 ≥ 90 ~ 0.9 ≥ 0.9" in Document(page(record, config, [])).text
 
 
 def test_the_first_thing_said_is_whether_io_made_it_slow():

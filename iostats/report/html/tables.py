@@ -17,6 +17,7 @@ from iostats.report.text_table import moved
 from iostats.totals.bounds import (
     mark,
     mark_of_layer,
+    mark_of_node_mean,
     mark_of_ratio,
     mark_of_source,
     marks_of_spread,
@@ -142,17 +143,18 @@ def _rest(found: Sequence[Any], most: int) -> str:
 
 def metadata(fs: FileSystemRecord) -> PageTable | None:
     """What each MDT was asked; the busiest first."""
-    low, too_low = mark_of_source(fs, "md_stats"), ">= " if "md_stats" in fs.low else ""
+    low, of_mean = mark_of_source(fs, "md_stats"), mark_of_node_mean(fs, "md_stats")
     rows = []
     targets = sorted(fs.metadata.items(), key=lambda one: (-one[1].requests, one[0]))
     for target, found in targets[:_MOST_TARGETS]:
         asked = sorted(((-count, name) for name, count in found.operations.items()
                         if count and name not in LOCAL_MD_STATS))[:4]
         rate = found.per_second_per_node
-        rows.append([target, ", ".join(f"{name} {-count:,}" for count, name in asked) or "-",
+        rows.append([target, ", ".join(f"{name} {_marked(low, f'{-count:,}')}"
+                                       for count, name in asked) or "-",
                      found.peak.node if found.peak else "-",
                      _marked(low, f"{found.requests:,}"),
-                     "-" if rate is None else _marked(too_low, f"{rate:,.1f}"),
+                     "-" if rate is None else _marked(of_mean, f"{rate:,.1f}"),
                      _marked(low, f"{found.peak.per_second:,.1f}") if found.peak else "-"])
     return PageTable(
         "Metadata requests by MDT", "Rates are per second and node: the mean, and the peak of one "
