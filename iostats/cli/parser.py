@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, UsageError, one_line
-from iostats.base.sacct_time import moment
 from iostats.cli.entry_point import NO_MEMORY, unwritable
 
 TYPE_CHECKING = False
@@ -48,6 +46,7 @@ def moments_of(options: argparse.Namespace, now: float,
     """
     (since, until) in seconds since 1970, None for no limit; `default`: `since` where none is given.
     """
+    from iostats.base.sacct_time import moment
     since = None if default is None else moment(default, now)
     if options.since is not None:
         since = moment(options.since, now, "--since")
@@ -61,6 +60,7 @@ def moments_of(options: argparse.Namespace, now: float,
 def terminal_width() -> int | None:
     """Characters in a line of the terminal, or of COLUMNS; None in a pipe: as many as it takes."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        import shutil
         return max(1, shutil.get_terminal_size().columns)
     return None
 

@@ -7,9 +7,6 @@ import os
 import pwd
 
 from iostats.base.errors import NotDelivered
-from iostats.node import identity
-from iostats.wire import auth, protocol
-from iostats.wire.site_servers import ServerMoved, SiteServers, site_servers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.base.config import Config
+    from iostats.wire.site_servers import SiteServers
 
 _LONGEST = 1 << 28
 WITHIN_S = 30.0
@@ -31,6 +29,9 @@ def ask_site(config: Config, method: str, params: dict[str, Any],
     A command asks that one for all it wants, as what another one says is another account; one that
     runs for long returns to those before it.
     """
+    from iostats.node import identity              # a record in a file needs no network
+    from iostats.wire import auth, protocol
+    from iostats.wire.site_servers import ServerMoved, site_servers
     named = config["site.host"], config["site.port"]
     servers = _asked.get(named) or site_servers(config)
     _asked[named] = servers

@@ -103,68 +103,80 @@ _WORDS = (("NID", r"(?P<nid>[^\s()]{1,80})"), ("UUID", r"(?P<client>[^\s()]{1,60
           ("INT", r"-?\d{1,20}"), ("TIME", r"\d{1,20}:\d{1,20}"))
 
 
-def _form(pattern: str) -> re.Pattern[str]:
-    """A message's form, with short words for what stands in all of them."""
-    for word, meaning in _WORDS:
-        pattern = re.sub(rf"\b{word}\b", meaning.replace("\\", r"\\"), pattern)
-    return re.compile(pattern)
+class _Form:
+    """
+    A message's form, with short words for what stands in all of them.
+
+    It is compiled when it is first looked for: who needs the kinds' names alone reads no log.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self.fullmatch = self._first_match
+
+    def _first_match(self, text: str) -> re.Match[str] | None:
+        pattern = self._pattern
+        for word, meaning in _WORDS:
+            pattern = re.sub(rf"\b{word}\b", meaning.replace("\\", r"\\"), pattern)
+        self.fullmatch = re.compile(pattern).fullmatch  # type: ignore[assignment]
+        return self.fullmatch(text)
 
 
 # Behind "DEVICE: ", by the first letters: [(kind, cause, form)].
 _OF_DEVICE = {
     # ptlrpc_import_recovery_state_machine(), ptlrpc/import.c
-    "This c": [(EVICTED, "", _form(
+    "This c": [(EVICTED, "", _Form(
         r"This client was evicted by TARGET; in progress operations using this service will "
         r"fail\."))],
     # ping_evictor_main(), ptlrpc/pinger.c
-    "haven'": [(EVICTED, "silent", _form(
+    "haven'": [(EVICTED, "silent", _Form(
         r"haven't heard from client UUID \(at NID\) in INT seconds\. I think it's dead, and I am "
         r"evicting it\.(?: exp \S+, cur (?P<wall>\d{1,12}) (?:expire|deadline) INT last INT)?"))],
     # ldlm_failed_ast(), ldlm/ldlm_lockd.c
-    "A clie": [(EVICTED, "lock", _form(
+    "A clie": [(EVICTED, "lock", _Form(
         r"A client on nid NID was evicted due to a lock \w+ callback time out: rc INT"))],
     # obd_export_evict_by_nid(), obd_export_evict_by_uuid(), obdclass/genops.c
-    "evicti": [(EVICTED, "administrator", _form(
+    "evicti": [(EVICTED, "administrator", _Form(
         r"evicting UUID(?: \(at NID\))? (?:by administrative|at adminstrative) request"))],
     # class_disconnect_stale_exports(), obdclass/genops.c; each by name: 2.17
-    "discon": [(EVICTED, "recovery", _form(r"disconnect stale client (?P<client>[^\s@]{1,60})"
+    "discon": [(EVICTED, "recovery", _Form(r"disconnect stale client (?P<client>[^\s@]{1,60})"
                                              r"@NID")),
-                 (RECOVERY, "", _form(r"disconnecting (?P<count>\d{1,9}) stale clients"))],
+                 (RECOVERY, "", _Form(r"disconnecting (?P<count>\d{1,9}) stale clients"))],
     # ptlrpc_set_import_discon(), the state machine; ptlrpc/import.c
-    "Connec": [(CONNECTION_LOST, "", _form(
+    "Connec": [(CONNECTION_LOST, "", _Form(
         r"Connection to TARGET \(at NID\) was lost; in progress operations using this service will "
         r"(?:wait for recovery to complete|fail)")),
-                 (CONNECTION_RESTORED, "", _form(r"Connection restored to PEER \(at NID\)"))],
+                 (CONNECTION_RESTORED, "", _Form(r"Connection restored to PEER \(at NID\)"))],
     # target_handle_reconnect(), ldlm/ldlm_lib.c
-    "Client": [(CLIENT_RECONNECTING, "", _form(
+    "Client": [(CLIENT_RECONNECTING, "", _Form(
         r"Client UUID \(at NID\) (?:reconnecting|reconnect(?:ing|ed), waiting for .*)"))],
     # target_start_recovery_timer(), target_finish_recovery(), target_recovery_overseer(),
     # target_handle_connect(), target_handle_reconnect(), target_stop_recovery_thread(); mdt and
     # ofd_iocontrol()
-    "Will b": [(RECOVERY, "", _form(
+    "Will b": [(RECOVERY, "", _Form(
         r"Will be in recovery for at least TIME, or until INT clients? reconnects?"))],
-    "Recove": [(RECOVERY, "", _form(
+    "Recove": [(RECOVERY, "", _Form(
         r"Recovery over after TIME, of INT clients INT recovered and (?P<count>\d{1,9}) "
         r"(?:was|were) evicted\.")),
-                 (RECOVERY, "", _form(r"Recovery already passed deadline ?TIME.*"))],
-    "recove": [(RECOVERY, "", _form(r"recovery is timed out, evict stale exports"))],
-    "Denyin": [(RECOVERY, "", _form(
+                 (RECOVERY, "", _Form(r"Recovery already passed deadline ?TIME.*"))],
+    "recove": [(RECOVERY, "", _Form(r"recovery is timed out, evict stale exports"))],
+    "Denyin": [(RECOVERY, "", _Form(
         r"Denying connection for new client UUID ?\(at NID\), waiting for (?:all )?INT known "
         r"clients .*"))],
-    "Aborti": [(RECOVERY, "", _form(r"Aborting recovery(?: for device)?"))],
+    "Aborti": [(RECOVERY, "", _Form(r"Aborting recovery(?: for device)?"))],
     # health_check_show(), obdclass/obd_sysfs.c, from 2.16.59 on; ptlrpc_svcpt_health_check()
-    "device": [(NOT_HEALTHY, "", _form(r"device reported unhealthy"))],
+    "device": [(NOT_HEALTHY, "", _Form(r"device reported unhealthy"))],
     # target_handle_connect(), ldlm/ldlm_lib.c
-    "Receiv": [(REPLACED, "", _form(
+    "Receiv": [(REPLACED, "", _Form(
         r"Received (?:new )?(?:MDS|LWP) connection from NID, (?:removing former export from PEER|"
         r"remove former export from same [N]ID)"))],
-    "unheal": [(NOT_HEALTHY, "", _form(r"unhealthy - request has been waiting -?\d{1,20}s"))],
+    "unheal": [(NOT_HEALTHY, "", _Form(r"unhealthy - request has been waiting -?\d{1,20}s"))],
     # ll_dirty_page_discard_warn(), llite/llite_lib.c
-    "dirty ": [(DATA_LOST, "", _form(
+    "dirty ": [(DATA_LOST, "", _Form(
         r"dirty page discard: \S{1,300}/fid: \[[0-9a-fx:]{1,60}\]/.* may get corrupted "
         r"\(rc INT\)"))],
     # server_calc_timeout(), obdclass/obd_mount_server.c, target/tgt_mount.c: as a target starts
-    "Impera": [(TARGET_UP, "", _form(
+    "Impera": [(TARGET_UP, "", _Form(
         r"Imperative Recovery (?:not enabled, recovery window \d{1,9}-\d{1,9}|enabled, recovery "
         r"window shrunk from \d{1,9}-\d{1,9} down to \d{1,9}-\d{1,9})"))],
 }
@@ -172,28 +184,28 @@ _OF_DEVICE = {
 _OF_NOBODY = {
     # expired_lock_main(), waiting_locks_callback() in 2.5, ldlm/ldlm_lockd.c;
     # ldlm_expired_completion_wait(), ldlm/ldlm_request.c
-    "### lo": [(EVICTED, "lock", _form(
+    "### lo": [(EVICTED, "lock", _Form(
         r"### lock callback timer expired after \d{1,12}s: evicting client at NID +"
         r"ns: (?:filter-|mdt-)?(?P<space>\S{1,120}) lock: .*")),
-                 (LOCK_TIMEOUT, "", _form(
+                 (LOCK_TIMEOUT, "", _Form(
         r"### lock timed out \(enqueued at INT, -?\d{1,12}s ago\)(?:, entering recovery for "
         r"TARGET@\S{1,80}|; not entering recovery in server code, just going back to sleep)"
         r"(?: +ns: (?:filter-|mdt-)?(?P<space>\S{1,120}) lock: .*)?"))],
-    "lock t": [(LOCK_TIMEOUT, "", _form(r"lock timed out \(enqueued at INT, -?\d{1,12}s ago\)"))],
+    "lock t": [(LOCK_TIMEOUT, "", _Form(r"lock timed out \(enqueued at INT, -?\d{1,12}s ago\)"))],
     # ptlrpc_expire_one_request(), ptlrpc/client.c, as DEBUG_REQ() prints it
-    "@@@ Re": [(TIMEOUTS, "", _form(
+    "@@@ Re": [(TIMEOUTS, "", _Form(
         r"@@@ Request sent has (?:timed out for (?:slow reply|sent delay)|failed due to network "
         r"error): \[sent \d{1,12}/real \d{1,12}\] +req@\S+ \S+ o-?\d{1,6}->"
         r"(?P<device>MGC[^\s@]{1,60}@[a-z0-9]{1,10}|[^\s@]{1,80})@(?P<nid>\S{1,80}?)"
         r":\d{1,6}/\d{1,6} .*"))],
     # lbug_with_loc(), LASSERTF(), libcfs/libcfs/debug.c, libcfs_private.h
-    "LBUG": [(LBUG, "", _form(r"LBUG"))],
-    "ASSERT": [(LBUG, "", _form(r"ASSERTION\( .* \) failed:.*"))],
+    "LBUG": [(LBUG, "", _Form(r"LBUG"))],
+    "ASSERT": [(LBUG, "", _Form(r"ASSERTION\( .* \) failed:.*"))],
     # server_put_super(), obdclass/obd_mount_server.c, target/tgt_mount.c; class_cleanup()
-    "server": [(TARGET_DOWN, "", _form(r"server umount SERVED complete"))],
-    "Failin": [(TARGET_DOWN, "", _form(r"Failing over SERVED"))],
+    "server": [(TARGET_DOWN, "", _Form(r"server umount SERVED complete"))],
+    "Failin": [(TARGET_DOWN, "", _Form(r"Failing over SERVED"))],
     # ptlrpc_set_import_active(), ptlrpc/recover.c
-    "settin": [(DEACTIVATED, "", _form(
+    "settin": [(DEACTIVATED, "", _Form(
         r"setting import TARGET INACTIVE by administrator request"))],
 }
 

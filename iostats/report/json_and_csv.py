@@ -4,11 +4,7 @@ A job's record for programs: JSON, and csv with one line for each number.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-
-import msgspec
 
 from iostats.report.text_table import moved
 from iostats.totals.bounds import numbers_too_low
@@ -30,6 +26,7 @@ def as_json(record: Mapping[str, Any]) -> str:
     What does not print stands as \\uXXXX: JSON itself lets pass what some terminals take for
     commands (C1), and marks that turn the direction of writing.
     """
+    import msgspec                     # as dear as all else of a report as text
     try:
         text = msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
     except UnicodeEncodeError:              # halves of UTF-16's pairs, which JSON itself lets in
@@ -44,6 +41,8 @@ def as_csv(record: Record) -> str:
     One line for each number, and whether it is a lower or an upper bound.  What is not known has an
     empty value: an operation without a line has not happened.
     """
+    import csv
+    import io
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
 

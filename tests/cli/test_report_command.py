@@ -347,3 +347,15 @@ def test_without_server_and_without_accounting_the_server_is_what_is_missing(des
     done = desk.iostats("report", "--from", "comment", "4711")
     assert (1, "iostats: the accounting has no comment of iostats for job 4711") == (
         done.status, done.line)
+
+
+def test_a_report_as_text_imports_no_more_than_it_needs():
+    """What takes longer to import than a report to be made is left to who needs it."""
+    done = subprocess.run([
+        sys.executable, "-c", "import sys\nimport iostats.cli.report\n"
+        "from iostats.report.text_table import table\ntable(['a'], [['b']], 'grid')\n"
+        "print(*sorted(set(sys.modules) & {'tabulate', 'msgspec', 'rich', 'ClusterShell', 'jinja2',"
+        " 'numpy', 'asyncio', 'dataclasses', 'typing', 'inspect', 'logging', 'csv', 'email',"
+        " 'http.client', 'http.server', 'urllib.request', 'importlib.metadata', 'sqlite3'}))"],
+        cwd=REPOSITORY, capture_output=True, text=True)
+    assert ("\n", "", 0) == (done.stdout, done.stderr, done.returncode)
