@@ -16,7 +16,7 @@ from iostats.base.text import cut
 from iostats.base.units import duration_in_words
 from iostats.report.charts import style
 from iostats.report.charts.chart import NameAxis
-from iostats.report.charts.ticks import marked_text, ticks, time_ticks
+from iostats.report.charts.ticks import marked_text, ticks, time_ticks, value_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,8 +212,9 @@ def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
     axis = place._axis
     if isinstance(axis, NameAxis):
         text = f"most: {cut(one_line(axis.names[-number]), _LONGEST)}, {text}"
-        even = panel.even and marked_text(panel, panel.even, units)
-        return text, f"dashed: even, {even}" if even else ""
+        either = "~ " if panel.low else ""
+        even = panel.even and value_text(panel.even, panel.unit, units)
+        return text, f"dashed: even, {either}{even}" if even else ""
     others = [curve.name for curve in panel.curves[1:]]
     return f"peak {text}", f"dashed: {', '.join(others)}" if others else ""
 
