@@ -36,3 +36,15 @@ def test_a_cancellation_that_comes_with_an_event_is_not_lost(turns, tmp_path):
                 await running
             telling.end()
     asyncio.run(story())
+
+
+def test_what_happens_to_a_daemon_that_left_the_description_is_said_with_its_name(tmp_path):
+    (tmp_path / "none.cfg").write_text("")
+    said = []
+    telling = Telling(site.load(str(tmp_path / "none.cfg"), environ={}), "ldms-orion", said.append)
+    reporter = Reporter("ldms-orion", "one", telling, said.append)
+    reporter.happened(Happening(DOWN, "", "agg-2", "h:411: no connection", 23.0))
+    reporter.happened(Happening(DOWN, "", "agg-2", "agg-2 answers again", 37.0))
+    reporter.report(ServiceState(37), {})
+    telling.end()
+    assert ["agg-2: h:411: no connection", "agg-2 answers again"] == said

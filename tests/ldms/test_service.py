@@ -302,6 +302,28 @@ def test_one_that_is_woken_again_and_again_is_asked_all_the_same(tmp_path):
     run("4.5.3", tmp_path, story)
 
 
+def test_one_that_left_and_has_nothing_of_the_description_is_not_asked_any_more(tmp_path):
+    lost = []
+
+    async def story(desk):
+        async with cared_for(desk) as service:
+            service.lost = lambda name, *more, **others: lost.append(name)
+            service.describe(of(desk), None)
+
+            async def is_set_up():
+                return {"agg-1", "agg-2"} == {name for names in (
+                    await collected(desk, ("agg-1", "agg-2"))).values() for name in names}
+            await until(is_set_up, lambda: service.state())
+            service.describe(of(desk, aggregators=1), None)
+
+            async def is_gone():
+                return "agg-2" not in service.fleet.daemons
+            await until(is_gone, lambda: service.state())
+            await asyncio.sleep(2 * QUICK.poll_s)
+    run("4.5.3", tmp_path, story)
+    assert [] == lost
+
+
 def test_one_that_is_not_ours_is_told_nothing(tmp_path):
     async def story(desk):
         async with cared_for(desk, groups_owned=lambda: {"aggs"}) as service:

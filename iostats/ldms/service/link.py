@@ -65,9 +65,9 @@ class Link:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled, or the daemon has left the description and nothing of it."""
         settings, pause = self.service.settings, 0.0
-        while True:
+        while not self._is_forgotten():
             error: ControlError | ConfigError | None
             try:
                 async with self.service.connecting(self.name):
@@ -95,6 +95,9 @@ class Link:
                 await self._wait(settings.poll_s)
             else:
                 self._was_seen = False
+
+    def _is_forgotten(self) -> bool:
+        return self.name not in self.service.fleet.daemons
 
     async def _open(self) -> Connection:
         settings = self.service.settings
@@ -124,6 +127,8 @@ class Link:
         asks_at = await self._look(connection)
         is_new = True                           # there may be something to tell
         while not connection.lost.done():
+            if self._is_forgotten():
+                return None
             sent = await self._tell(connection, by_hand) if is_new or not self.is_settled else 0
             by_hand = is_new = False
             if sent:

@@ -277,8 +277,9 @@ class Reporter:
                 self._telling.tell([made(
                     "", self._who, ("ldms", one.kind, str(revision)), kinds.DESCRIPTION_VALID,
                     one.time, message=one.text)])
-            else:
-                self._say(one.text)
+            else:                                   # of a daemon that left the description
+                self._say(f"{one.daemon}: {one.text}" if one.daemon and one.daemon not in one.text
+                          else one.text)
 
     def _tell_of_etcd(self) -> None:
         away = self._membership.away if self._membership is not None else ""
