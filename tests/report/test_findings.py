@@ -462,8 +462,8 @@ def test_a_missing_node_leaves_no_mean_and_no_share():
     """Of what 2 of 3 nodes did a mean is no bound: the third may have written 100 GiB in one."""
     values = llite(write_bytes=5000 * 32768, write_calls=5000, write=5000, write_us=HALF_S)
     assert [] == ids(record([values], [values], expected=3))
-    assert "No findings: looked at writes, reads, opens, stat, removals, locks, nodes, time, " \
-           "page cache (some numbers are too low to tell)." == looked_at(
+    assert "No findings: looked at writes, reads, opens, stat, removals, locks, nodes, time " \
+           "(some numbers are too low to tell)." == looked_at(
                record([values, llite(flock=1, flock_us=1)], [values], expected=3), configured())
 
 
@@ -552,9 +552,12 @@ def test_a_sites_link():
     (record([llite(read_bytes=100 * MIB - 1, open=9999)]),
      "No findings: too little I/O to judge."),
     (record([llite(read_bytes=100 * MIB, open=1)]),
-     "No findings: looked at writes, reads, opens, stat, removals, page cache."),
+     "No findings: looked at writes, reads, opens, stat, removals."),
+    (record([llite(read_bytes=100 * MIB, open=1), osc()]),
+     "No findings: looked at writes, reads, requests, opens, stat, removals, read-ahead, page "
+     "cache."),
     (record([]), ""),
-], ids=["short", "small", "enough", "no Lustre"])
+], ids=["short", "small", "enough", "with the network", "no Lustre"])
 def test_what_was_looked_at(found, line):
     """Where there are none."""
     assert line == looked_at(found, configured())
@@ -671,6 +674,14 @@ def test_small_files_are_no_fault_of_what_gathers_requests_at_the_storage_server
         open=opens))) for opens in (50_000, 49_999)]
 
 
+def test_storage_servers_have_seen_no_calls_of_programs():
+    """Nor their page cache; and of stat() what came to them."""
+    assert "No findings: looked at requests, opens, MDTs, stat, removals." == looked_at(
+        at_servers(write_bytes=GIB, write_rpcs=1024), configured())
+    assert "200,000 requests for stat(), 200 a second" == only(at_servers(
+        operations=of_calls(getattr=200_000))).number
+
+
 def test_storage_servers_that_may_have_missed_something_tell_no_mean_and_no_share():
     """As long as the job is not settled, or where a sweep is missing; a count is a count."""
     small = {"write_bytes": 100_000 * 37, "write_rpcs": 100_000}
@@ -724,7 +735,7 @@ def test_a_record_from_the_accounting_has_fewer_rules():
     short = comment_reader.as_record(comment_reader.decode(accounting_comment.encode(
         both(llite(write_bytes=4_100_000, write_calls=100_000, open=37)))))
     assert ["small_writes"] == ids(short)
-    assert "No findings: looked at reads, opens, stat, removals, page cache." == looked_at(
+    assert "No findings: looked at reads, opens, stat, removals." == looked_at(
         short, configured(off="small_writes"))
 
 

@@ -164,7 +164,8 @@ def _are_the_storm(known: KnownIO, requests: float) -> tuple[str, ...]:
 
 def stat_storm(known: KnownIO, limits: Limits) -> Optional[Held]:
     """stat() calls that take their time."""
-    return _storm(known, limits, ("getattr",), "calls of stat()")
+    return _storm(known, limits, ("getattr",),
+                  f"{'calls of' if known.side == NODES else 'requests for'} stat()")
 
 
 def unlink_storm(known: KnownIO, limits: Limits) -> Optional[Held]:

@@ -9,6 +9,7 @@ from math import inf
 
 from iostats.base.errors import ConfigError
 from iostats.report.advice.finding import Finding
+from iostats.report.advice.interval import UNKNOWN
 from iostats.report.advice.known import is_shared, sides_of
 from iostats.report.advice.rule import Limits
 from iostats.report.advice.rules import OF_FILE_SYSTEMS, OF_JOBS, RULES
@@ -127,7 +128,9 @@ def _sees(rule_id: str, known: KnownIO) -> bool:
                  "read_rpcs", "write_rpcs"),
              "metadata_storm": bool(known.mdt_requests), "one_ost": len(known.ost_bytes) > 1,
              "one_node": bool(known.busiest) and (known.nodes or 0) > 1,
+             "small_writes": known.side == NODES, "small_reads": known.side == NODES,
              "random_reads": bool(known.ost_read_bytes) and known.side == NODES,
+             "cache_served": known.side == NODES and known.over_network("read_bytes") != UNKNOWN,
              "small_requests": bool(known.network)}
     return needs.get(rule_id, known.absent.high < inf or known.side == NODES)
 
