@@ -405,7 +405,8 @@ OPTIONS = {
         "Rules that are switched off, such as cache_served.")),
     "advice.link": Option("docs/advice.md", printable, "a link", (
         "Where a finding's rule is explained: #small-writes and the like are added.")),
-    "advice.from_seconds": duration(60, "Shorter jobs get no findings, but for lost data."),
+    "advice.from_seconds": duration(60, (
+        "Shorter jobs get no findings, but for lost data and faults.")),
     "advice.from_bytes": number(0, 1 << 60, 100 << 20, (
         "A file system has findings only if this was read and written on it, or from_operations "
         "were done.")),
