@@ -71,7 +71,8 @@ def test_a_share_of_a_lower_bound_is_never_less_than_something():
         found = record(0.041, 0.0, expected=2 + missing)
         tiles = {tile.title: tile for tile in tiles_of(found, found.file_systems, "binary", None)}
         assert text == tiles["Time in Lustre"].about
-    assert "0.02 % of the time of the 2 nodes that reported; 1" in answer_of(found, found.file_systems).text
+    said = answer_of(found, found.file_systems).text
+    assert "0.02 % of the time of the 2 nodes that reported; 1" in said
 
 
 def test_a_cause_answers_and_an_unknown_one_does_not():
