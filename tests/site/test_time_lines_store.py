@@ -105,6 +105,28 @@ def test_no_table_of_lines_is_read_through(desk):
             assert "USING" in plan or "_lines" not in plan, (sql, plan)
 
 
+def test_a_target_that_comes_again_at_an_unknown_time_is_not_known_before(desk):
+    """Its first hour was not kept, as eight others were loaded more: it is null, and not 0."""
+    targets = [f"OST{number:04x}" for number in range(9)]
+    desk.sweep(("oss1", [(target, {}) for target in targets]))
+    desk.sweep(("oss1", [(target, {"4711": 23 if target == "OST0008" else 37})
+                         for target in targets]))
+    desk.fold()
+    desk.done.clear()                                   # its storage server was started again
+    boot = {"run": "2" * 16, "boot_id": "c" * 32}
+    desk.sweep(("oss1", [(target, {"4711": 41_003} if target == "OST0008" else {})
+                         for target in targets]), **boot)
+    desk.fold()
+    desk.sweep(("oss1", [(target, {}) for target in targets]), **boot)      # an hour later
+    desk.sweep(("oss1", [(target, {"4711": 41} if target == "OST0008" else {})
+                         for target in targets]), **boot)
+    desk.fold()
+    [found] = [one.job for one in desk.history().targets if one.target == "OST0008"]
+    amounts = found.amounts["read_bytes"]
+    assert (41_003, [41]) == (found.unplaced["read_bytes"], [one for one in amounts if one])
+    assert {None} == set(amounts[:-1])
+
+
 def test_the_hours_of_a_day_become_one_row(desk):
     """With who loaded the target when: in other hours nothing is known of that job."""
     desk.send("oss1", desk.block("OST0000"))

@@ -97,8 +97,11 @@ class JobLines:
     def add(self, later: JobLines) -> None:
         """Add what it did later."""
         self.line.add_line(later.line)
+        until = later.times[-1] if later.times else 0.0
         for target, (part, since) in later.targets.items():
-            self._join(target, part, part.began if self.crowded else since)
+            if self.crowded:                # nothing is known of the time in which it had no line
+                since = part.began if part.length else until
+            self._join(target, part, since)
         self.crowded = self.crowded or later.crowded
         self.unplaced_at = _ends([*self.unplaced_at, *later.unplaced_at])
         self.keep_most()

@@ -243,14 +243,16 @@ class LineIntake:
         every_s = base_of(one for readings in targets.values() for one in readings)
         prepared: dict[str, TargetReadings] = {}
         lines: list[TargetLines] = []
+        spans: list[tuple[float, float]] = []
         of_job: dict[str, list[str]] = {}
         for target, readings in targets.items():
             prepared[target] = TargetReadings(readings)
             for job in prepared[target].jobs:
                 of_job.setdefault(job, []).append(target)
             lines.append(target_lines(readings, every_s, prepared[target]))
-            rows.append((file_system, target, readings[0].since, readings[-1].until,
-                         lines[-1].encoded()))
+            # A clock may have been set back between them.
+            spans.append((min(one.since for one in readings), max(one.until for one in readings)))
+            rows.append((file_system, target, *spans[-1], lines[-1].encoded()))
             yield
         whole = whole_of(lines, every_s, self.targets_of(file_system))
         most: dict[str, JobLines] = {}
@@ -275,8 +277,8 @@ class LineIntake:
         for job, one in most.items():
             whole.add_top(job, one.line, whole.known)
         whole.keep_most()
-        rows.append((file_system, "", min(one[0].since for one in targets.values()),
-                     max(one[-1].until for one in targets.values()), whole.encoded()))
+        rows.append((file_system, "", min(since for since, _ in spans),
+                     max(until for _, until in spans), whole.encoded()))
 
     def _row_of(self, job: str, file_system: str) -> tuple[JobLines | None, bool]:
         """(what is kept of a job, or None; whether it has this fold already)."""
