@@ -15,9 +15,9 @@ _LONGEST_NAME = 253                # a host name with its domain, RFC 1035
 _MOST_CHARACTERS = 1 << 26         # of all names
 
 
-def expanded(text: str) -> list[str]:
+def expanded(text: str, most: int = MOST_NODES) -> list[str]:
     """
-    The names in a list, in their order; ValueError, with the part that is off.
+    Up to `most` names in a list, in their order; ValueError, with the part that is off.
 
     >>> expanded("a[1-3,05],b")
     ['a1', 'a2', 'a3', 'a05', 'b']
@@ -34,12 +34,12 @@ def expanded(text: str) -> list[str]:
             length = len(found[0]) + len(head)
             if length > _LONGEST_NAME:
                 raise ValueError((found[0] + head)[:_LONGEST_NAME])
-            numbers = _numbers(inside) if bracket else [""]
+            numbers = _numbers(inside, most) if bracket else [""]
             length += len(numbers[-1])
             if length > _LONGEST_NAME or length * len(found) * len(numbers) > _MOST_CHARACTERS:
                 raise ValueError((found[0] + head + numbers[-1])[:_LONGEST_NAME])
-            if len(found) * len(numbers) + len(names) > MOST_NODES:
-                raise ValueError(f"more than {MOST_NODES} nodes")
+            if len(found) * len(numbers) + len(names) > most:
+                raise ValueError(f"more than {most} nodes")
             found = [name + head + number for name in found for number in numbers]
         names += found
     return names
@@ -58,15 +58,17 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def _numbers(ranges: str) -> list[str]:
+def _numbers(ranges: str, most: int) -> list[str]:
     found: list[str] = []
     for one in ranges.split(","):
         first, dash, last = one.partition("-")
         last = last if dash else first
         if not (first.isdigit() and last.isdigit()
-                and max(len(first), len(last)) <= _LONGEST_NAME and int(first) <= int(last)
-                and int(last) - int(first) + len(found) < MOST_NODES
-                and (int(last) - int(first)) * len(first) < _MOST_CHARACTERS):
+                and max(len(first), len(last)) <= _LONGEST_NAME and int(first) <= int(last)):
             raise ValueError(one or "[]")
+        if int(last) - int(first) + len(found) >= most:
+            raise ValueError(f"more than {most} nodes")
+        if (int(last) - int(first)) * len(first) >= _MOST_CHARACTERS:
+            raise ValueError(one)
         found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return found

@@ -39,7 +39,7 @@ _FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, Re
 
 def job(visit: Visit) -> PageAnswer:
     """The page of /job/ID, of one run of a job; of an array's number a list of its tasks."""
-    q, name = visit.query, checked_job_id(visit.rest) if visit.rest else ""
+    q, name = visit.query, checked_job_id(visit.rest, "job") if visit.rest else ""
     if not name:
         raise PageError(404, "expected a job's id behind /job/")
     cluster, run = q.text("cluster"), q.number("run", -1, 2**32, 0)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import time
 
 from iostats.base.errors import UsageError
-from iostats.report import node_fields, node_list, node_sets, nodes_down
+from iostats.base.node_list import expanded
+from iostats.report import node_fields, node_list, nodes_down
 from iostats.report.listing import NUMBERS, NumberForm
 from iostats.web.asking import PageError, as_form
 from iostats.web.cells import Heading, cut_text, linked, named, rows
@@ -102,9 +103,9 @@ def node_names(q: PageQuery, name: str = "nodes") -> list[str]:
     found: dict[str, None] = {}
     for word in q.text(name, longest=_LONGEST_LIST).split():
         try:
-            # ClusterShell takes an @ for a group of nodes; it is of a NID.
+            # Not by ClusterShell: it has no bound, and asks this machine's commands for "*".
             some = ([one for one in word.split(",") if one] if "@" in word
-                    else node_sets.unfolded(word))
+                    else expanded(word, MOST_NODES))
         except ValueError as error:
             raise UsageError(f"{name}: expected a node list such as nid[001-004],login1, got "
                              f"{word[:40]!r}: {str(error)[:80]}") from None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from iostats.base.config import Config
 
 _HEAD_WITHIN_S = 10.0               # from a connection's begin, or its last answer, to a whole head
+_LONGEST_HEAD = 1 << 16            # bytes of a request's line and headers
 _READ_WITHIN_S = 60.0               # 64 KiB of an answer
 _BACKLOG = 512
 _CREDENTIALS = struct.Struct("3i")  # of unix(7): pid, uid, gid
@@ -39,7 +40,8 @@ _CREDENTIALS = struct.Struct("3i")  # of unix(7): pid, uid, gid
 
 class PagesProtocol(HttpToolsProtocol):
     """
-    uvicorn's, with a time for each request's head, and for each reader of an answer.
+    uvicorn's, with a time and a size for each request's head, and a time for each reader of an
+    answer.
 
     Where there are as many connections as may be, one that waits for a head makes room for the
     next.  A limit for each peer would not do: behind a proxy all are one.
@@ -48,6 +50,7 @@ class PagesProtocol(HttpToolsProtocol):
     _silent: ClassVar[dict[PagesProtocol, None]] = {}   # the longest silent first
     _timer: asyncio.TimerHandle | None = None
     _slow: asyncio.TimerHandle | None = None
+    _head = 0                                           # bytes of the head that came so far
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -65,6 +68,7 @@ class PagesProtocol(HttpToolsProtocol):
 
     def _wait_for_head(self) -> None:
         self._no_more("_timer")
+        self._head = 0
         self._timer = self.loop.call_later(_HEAD_WITHIN_S, self.transport.abort)
         self._silent[self] = None
 
@@ -75,6 +79,15 @@ class PagesProtocol(HttpToolsProtocol):
         if timer is not None:
             timer.cancel()
             setattr(self, name, None)
+
+    def data_received(self, data: bytes) -> None:
+        if self in self._silent:
+            self._head += len(data)
+            if self._head > _LONGEST_HEAD:
+                self._no_more("_timer")
+                self.send_400_response(f"expected a head of up to {_LONGEST_HEAD} bytes")
+                return
+        super().data_received(data)
 
     def on_headers_complete(self) -> None:
         self._no_more("_timer")

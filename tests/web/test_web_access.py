@@ -268,6 +268,21 @@ def test_what_is_no_address_of_ours_is_refused(web, data, status):
     assert status == web.raw(data + end).status
 
 
+@pytest.mark.parametrize("path", ["/nodes?nodes=", "/events?node="])
+@pytest.mark.parametrize("nodes", ["nid[1-999999999]", "r[1-999]n[1-999]", "nid[00001-10001]"])
+def test_a_list_of_more_nodes_than_may_be_is_refused_at_once(web, path, nodes):
+    """It is one line of an address, and is not written out: that would take all memory."""
+    response = web.get(path + nodes, READER)
+    assert 400 == response.status and "more than 10000 nodes" in response.text
+
+
+def test_a_head_without_an_end_takes_no_memory(web):
+    """64 KiB are enough for any address; more is refused before it is all there."""
+    begin = f"GET /jobs HTTP/1.1\r\nHost: x\r\n{HEADER}: games\r\nA: ".encode()
+    assert 200 == web.raw(begin + 60_000 * b"a" + b"\r\nConnection: close\r\n\r\n").status
+    assert 400 == web.raw(begin + 70_000 * b"a").status
+
+
 # -- the site's server is gone --------------------------------------------------------------------
 
 def test_without_the_sites_server_a_page_says_so_and_recovers():
