@@ -108,16 +108,24 @@ def _comments(config: Config) -> list[Check]:
 
 def _secret(config: Config) -> list[Check]:
     """[Check] of a secret that others can read, of which munge says nothing, as it needs none."""
+    path, methods = config["site.secret"], config["server.auth"]
     try:
-        mode = stat.S_IMODE(os.stat(config["site.secret"]).st_mode)
+        found = os.stat(path)
     except OSError:
         return []
-    if not mode & 0o077 or {"munge", "secret"}.difference(config["server.auth"]):
+    if "secret" not in methods:
         return []
-    path = config["site.secret"]
-    return [Check(PROBLEM, "site secret", f"{path}: expected mode 0600, got {mode:04o}: whoever "
-                                          f"has read it can forge reports, until the site has a "
-                                          f"new one", f"chmod 600 {quoted(path)}")]
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077 and "munge" in methods:
+        return [Check(PROBLEM, "site secret", (
+            f"{path}: expected mode 0600, got {mode:04o}: whoever has read it can forge reports, "
+            f"until the site has a new one"), f"chmod 600 {quoted(path)}")]
+    if not os.geteuid() and found.st_uid:
+        return [Check(NOTE, "site secret", (
+            f"{path}: belongs to user {found.st_uid}, who can read all records and "
+            f"forge reports; expected root, or the user of the site's server"),
+            f"chown root {quoted(path)}")]
+    return []
 
 
 def _site(config: Config, node: str) -> list[Check]:

@@ -99,6 +99,22 @@ def test_a_secret_that_others_can_read_is_found_also_where_munge_does_without_it
                     checks["site secret"])
 
 
+@as_root
+@pytest.mark.parametrize("auth, owner, found", [
+    ("secret", 4711, True), ("munge secret", 4711, True), ("munge", 4711, False),
+    ("munge secret", 0, False)])
+def test_a_secret_that_belongs_to_another_user_is_found(desk, auth, owner, found):
+    """Whose mode is 0600, so that it is used."""
+    path = desk.directory / "site.secret"
+    path.write_text("0" * 64)
+    path.chmod(0o600)
+    os.chown(path, owner, owner)
+    assert found == (("note", f"{path}: belongs to user 4711, who can read all records and forge "
+                      f"reports; expected root, or the user of the site's server",
+                      f"chown root {path}")
+                     == checks_of(desk, server_auth=auth, site_secret=path).get("site secret"))
+
+
 @pytest.mark.parametrize("host, fix", [("mgmt1", "ssh mgmt1 'systemctl start iostats-site'"),
                                        ("nid00023", "systemctl start iostats-site")])
 def test_a_command_names_the_host_that_it_is_for(host, fix):
