@@ -174,9 +174,10 @@ def _site_at(config: Config, server: tuple[str, int], signs: list[auth.Credentia
     except client.SilentPort as error:
         return [Check(PROBLEM, "site", f"{where}: {error}",
                       at(host, node, f"ss -ltnp sport = :{port}"))]
-    except OSError as error:
-        return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}",
-                      at(host, node, "systemctl start iostats-site.service"))]
+    except OSError as error:                           # refused: its host is there
+        return [Check(PROBLEM, "site", f"{where}: {error.strerror or error}", (
+            at(host, node, "systemctl start iostats-site.service")
+            if isinstance(error, ConnectionError) else f"ping -c 3 {host}"))]
     except NotDelivered as error:                      # munge: it trusts root alone
         return [Check(NOTE if os.geteuid() else PROBLEM, "site", str(error),
                       "sudo iostats_client.py doctor" if os.geteuid() else
