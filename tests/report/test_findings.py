@@ -595,6 +595,20 @@ def test_findings_are_in_json():
     assert 37.0 == printed.findings[0].evidence["mean_bytes"]
 
 
+@pytest.mark.parametrize("link, shown", [
+    ("https://hpc.example.org/io", "[https://hpc.example.org/io#small-writes]"
+                                   "(https://hpc.example.org/io#small-writes)"),
+    ("/opt/io/advice.md", "/opt/io/advice.md#small-writes"),
+    ("docs/advice.md", "docs/advice.md#small-writes")])
+def test_only_an_address_of_the_web_is_a_link_in_markdown(link, shown):
+    """A ticket or a wiki would take a path for one of its own pages."""
+    config = configured(most=1, link=link)
+    printed = job_tables.text(job_tables.labelled(both(llite(
+        write_bytes=5000 * 37, write_calls=5000, write=5000, write_us=820_000_000)), config),
+        config, "markdown")
+    assert printed.rstrip().endswith(f"collective MPI-IO. {shown}")
+
+
 def test_names_in_findings_are_harmless():
     """A node's name moves no cursor, and is no HTML and no link in Markdown."""
     evil = "nid\x1b[2J<img src=x>[a](http://b)"

@@ -35,8 +35,10 @@ def lines(findings: Sequence[Finding], looked_at: str, labels: Mapping[str, str]
         name = _short(show(labels.get(one.file_system, one.file_system)))
         text = f"{_short(show(one.number))}.  {show(f'{one.meaning}  {one.advice}')}"
         if is_markdown:
-            link = f" [{show(one.link)}]({one.link})" if one.link else ""
-            found.append(f"{number}. {f'**{name}**: ' if name else ''}{text}{link}")
+            # A path of this host would be a link into the site that shows the Markdown.
+            link = f"[{show(one.link)}]({one.link})" if "://" in one.link else show(one.link)
+            found.append(f"{number}. {f'**{name}**: ' if name else ''}{text}"
+                         f"{link and ' '}{link}")
         else:
             found += _with_link(wrapped(f" {number}. {f'{name}: ' if name else ''}{text}", width,
                                         _INDENT[1:]), show(one.link), width)
