@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
     if os.path.exists(venv + "/bin/python") and sys.prefix != venv:
         os.execv(venv + "/bin/python", [venv + "/bin/python", "-I", __file__, *sys.argv[1:]])
     sys.exit(f"iostats: the server needs the Python package {error.name!r}: sudo make "
-             f"install-node, or in a virtual environment: python3 -m pip install 'iostats[server]'")
+             f"install-node, or from the checkout into a virtual environment: python3 -m pip "
+             f"install '.[server]'")
 
 sys.exit(status)

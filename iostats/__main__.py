@@ -61,11 +61,12 @@ def main(arguments: list[str] | None = None) -> int:
                 return UNREADABLE
             if (error.name or "").partition(".")[0] == "iostats":
                 raise
-            make, extra = (f"install-{role}", role) if role in ("ldms", "web") else (
-                "install-node (or install-login)", "server")
+            make, extra = "install-node (or install-login)", "server"
+            if role in ("collector", "ldms", "web"):
+                make, extra = f"install-{role}", role
             print(f"iostats: {role} needs the Python package {error.name!r}: sudo make {make}, or "
-                  f"in a virtual environment: python3 -m pip install 'iostats[{extra}]'",
-                  file=sys.stderr)
+                  f"from the checkout into a virtual environment: python3 -m pip install "
+                  f"'.[{extra}]'", file=sys.stderr)
             return UNREADABLE
         return status if role == "run" else entry_point.finished(status)
     if role in ("", "-h", "--help"):

@@ -62,7 +62,7 @@ def join(say: Callable[[str], None], environ: Mapping[str, str] = os.environ) ->
     except (ImportError, RuntimeError) as error:
         why = " ".join(str(error).split())
         raise _once(UsageError(f"--mpi: mpi4py cannot be used with {sys.executable}: {why}; "
-                               f"install it there with an MPI (pip install 'iostats[mpi]'), or go "
+                               f"install it there with an MPI (pip install mpi4py mpich), or go "
                                f"without --mpi"), environ) from None
     MPI.pickle.__init__(_encoded, _decoded)  # type: ignore[misc]     # as mpi4py wants it
     comm = MPI.COMM_WORLD
