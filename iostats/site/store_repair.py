@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import time
 from collections import namedtuple
 
@@ -136,7 +137,11 @@ def _tables(file: sqlite3.Connection) -> list[str]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    if not os.path.isfile(path):
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        is_file = False
+    if not is_file:
         raise StateError(f"{path}: there is no store; the site's server makes one when it starts "
                          f"(site.cfg: [site] store)")
     file = sqlite3.connect(path, timeout=0, isolation_level=None)
