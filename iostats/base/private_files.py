@@ -138,6 +138,8 @@ def check_private(directory: str, how: str) -> None:
         wrong = what_is_wrong(directory)
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise StateError(f"{directory}: cannot be read: {error.strerror}") from None
     if wrong:
         raise StateError(f"{directory}: expected a directory of user {os.geteuid()} with mode "
                          f"0700, got {wrong}; fix it, or name another {how}")

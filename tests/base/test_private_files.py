@@ -85,3 +85,12 @@ def test_a_directory_that_others_can_write_to_is_refused(tmp_path):
         private_files.make_private(str(open_to_all), "with a test")
     private_files.make_private(str(tmp_path / "above" / "mine"), "with a test")
     assert [0o700, 0o700] == [mode_of(tmp_path / name) for name in ("above", "above/mine")]
+
+
+def test_a_directory_that_cannot_be_seen_is_one_line(tmp_path):
+    """As root's, by an ordinary user who tries `deliver`; here by a way that ends at a file."""
+    (tmp_path / "file").touch()
+    path = f"{tmp_path}/file/node"
+    with pytest.raises(StateError) as caught:
+        private_files.check_private(path, "with a test")
+    assert f"{path}: cannot be read: Not a directory" == str(caught.value)
