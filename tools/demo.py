@@ -44,7 +44,7 @@ def has_fuse(say=print):
     """Whether nodes can be FUSE mounts here; says why they can't."""
     asked = simlustre("--check", check=False)
     if asked.returncode:
-        say(f"FUSE is not available here ({(asked.stderr or asked.stdout).strip()}).\n")
+        say(f"{(asked.stderr or asked.stdout).strip()}.\n")
     return asked.returncode == 0
 
 
