@@ -343,12 +343,13 @@ def uninstall(place, purge):
     if os.path.exists(theirs) and not site_cfg.is_edited(theirs, last):
         os.unlink(theirs)
     shutil.rmtree(place.staged(place.lib), ignore_errors=True)
-    for path in map(place.staged, (ETC, *STATES)):
+    ours = [place.staged(path) for path in (ETC, *STATES)]
+    for path in ours:
         if purge:
             if os.path.islink(path):                # of a unit with DynamicUser=
                 os.unlink(path)
             shutil.rmtree(path, ignore_errors=True)
-        elif os.path.isdir(path):
+        elif os.path.isdir(path) and os.path.realpath(path) not in {*ours} - {path}:
             kept += _files(path)
     if any("deliver" in unit for unit in units):
         print(f"left to do: take {place.lib}/hooks out of slurm.conf (or PBS, LSF, Grid Engine, "

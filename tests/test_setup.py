@@ -325,6 +325,20 @@ def test_who_removes_the_hooks_is_told_to_take_them_out_of_the_batch_system(tmp_
                     done.stdout)
 
 
+def test_what_stays_behind_a_link_is_named_once(tmp_path):
+    """A unit with DynamicUser= has its directory in /var/lib/private, and a link to it."""
+    (tmp_path / "var/lib/private/iostats-collector").mkdir(parents=True)
+    (tmp_path / "var/lib/private/iostats-collector/events.journal").touch()
+    (tmp_path / "var/lib/iostats-collector").symlink_to("private/iostats-collector")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/site.sqlite").touch()
+    (tmp_path / "var/lib/iostats").symlink_to(tmp_path / "disk")
+    done = make("uninstall", f"DESTDIR={tmp_path}")
+    assert (0, f"removed; kept, and removed by make uninstall PURGE=yes: {tmp_path}/var/lib/iostats"
+               f"/site.sqlite {tmp_path}/var/lib/private/iostats-collector/events.journal\n") == (
+                   done.returncode, done.stdout)
+
+
 @pytest.mark.parametrize("words, there, said", [
     (["SITE=mgmt1"], False, True), ([], False, False), (["SITE=mgmt1"], True, False)])
 def test_what_ldms_needs_to_tell_the_sites_server_of_events_is_left_to_do(
