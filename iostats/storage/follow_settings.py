@@ -142,6 +142,8 @@ class FollowedSettings:
                 if is_away:
                     self._say("settings: etcd answers again")
                 is_away = False
+                with self._changed:
+                    self._changed.notify_all()         # what could not be told is told now
             elif isinstance(news, Loaded):
                 self._take(news.values.get(key))
             elif isinstance(news, Changes):

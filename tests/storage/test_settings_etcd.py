@@ -8,13 +8,16 @@ import re
 import time
 
 import pytest
+from etcd_desk import EtcdCluster
 from harvest_desk import StorageDesk, a_job, shown
 from processes import free_port, until
 from trees import ROOT
 
-from iostats.etcd.client import Etcd
+from iostats.base import config as site
+from iostats.etcd.client import Etcd, EtcdAway
 from iostats.ldms.description import read
 from iostats.ldms.published import descriptions
+from iostats.storage import follow_settings, settings
 
 pytestmark = pytest.mark.etcd
 DESK = StorageDesk
@@ -39,7 +42,10 @@ class Description:
 
     def seen(self):
         """What the agent tells; None while it does not."""
-        found = self.etcd.get(self.etcd.key("agents_seen", "oss1"))
+        try:
+            found = self.etcd.get(self.etcd.key("agents_seen", "oss1"))
+        except EtcdAway:
+            return None
         return found and json.loads(found.value)
 
     def until_seen(self, **expected):
@@ -132,6 +138,32 @@ def test_while_etcd_is_away_it_goes_on_with_what_it_has(desk, description):
     assert {2} == {one.every for one in site.messages[count:]}
     other.says("what is in force stays")
     assert 1 == other.stop().err.count("what is in force stays")
+
+
+def test_what_could_not_be_told_while_etcd_was_away_is_told_when_it_is_back(
+        desk, tmp_path, monkeypatch):
+    """As by an agent that was started meanwhile; it does not wait for its next try."""
+    monkeypatch.setattr(follow_settings, "_AGAIN_S", 3600.0)
+    said = []
+    with EtcdCluster(tmp_path / "etcd") as cluster:
+        found = Description(cluster)
+        found.load(harvest_interval="2")
+        cluster.members[0].kill()
+        agent = follow_settings.FollowedSettings(
+            {**site.load("/dev/null", environ={}), "etcd.endpoints": cluster.endpoints,
+             "etcd.prefix": cluster.prefix}, "oss1", str(tmp_path), said.append)
+        agent.start()
+        try:
+            agent.in_force(settings.NOTHING, {"harvest.interval": 23}, 23)
+            until(lambda: said, what="that etcd is away")
+            time.sleep(1)                       # and that it could not be told
+            cluster.members[0].start()
+            until(lambda: agent.has_news)
+            seen = found.until_seen(revision=None, sweep_every_s=23)
+            assert {"harvest.interval": 23} == seen["settings"]
+        finally:
+            agent.end()
+            found.etcd.close()
 
 
 def test_a_wrong_password_is_one_line_and_sweeps_go_on(desk, description):
