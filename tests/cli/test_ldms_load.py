@@ -65,6 +65,26 @@ def test_load_shows_what_is_different_and_makes_it_valid(run):
             ) == run("load", text=OTHER + "# a remark\n")
 
 
+@pytest.mark.parametrize("by_hand", [None, b'{"revision": 1, "groups": []}', b"no JSON"],
+                         ids=["removed", "others", "nonsense"])
+def test_what_somebody_wrote_for_agents_by_hand_is_replaced_by_the_same_description(run, by_hand):
+    """Its text says the same already, and agents have something else."""
+    run("load", text=TEXT)
+    with Etcd(run.etcd.endpoints, prefix=run.etcd.prefix) as etcd:
+        key = etcd.key("agents")
+        if by_hand is None:
+            etcd.delete(key)
+        else:
+            etcd.put(key, by_hand)
+        shown = ("nothing but what storage servers' agents are told: /orion/agents is not of "
+                 "description 1\n")
+        assert (0, shown, "") == run("load", "--dry-run", text=TEXT)
+        assert (0, shown + "description 2 of orion is valid\n", "") == run("load", text=TEXT)
+        assert {"revision": 2, "groups": [{"name": "oss[1-2]", "hosts": ["oss1", "oss2"],
+                                           "settings": {"harvest.interval": "23"}}]
+                } == json.loads(etcd.get(key).value)
+
+
 @pytest.mark.parametrize("damage", ["removed", "another text"])
 @pytest.mark.parametrize("command", ["load", "rollback"])
 def test_a_description_whose_text_is_damaged_in_etcd_can_be_replaced(run, command, damage):

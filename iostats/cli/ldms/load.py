@@ -63,11 +63,15 @@ def show_and_load(etcd: Etcd, text: str, new: Description, note: str, only_shown
     """Print what is different, and make `text` valid; the exit status."""
     before, old_text = _valid_one(etcd)
     if before and old_text == text:
-        put_out([f"description {before.number} of {etcd.prefix} says the same already; nothing to "
-                 f"load\n"])
-        return DONE
-    old = None if before is None or old_text is None else _old(old_text, before.number)
-    lines = changes(old, new) or ["nothing but its text is different"]
+        if descriptions.agents_have(etcd, before, new.agents):
+            put_out([f"description {before.number} of {etcd.prefix} says the same already; nothing "
+                     f"to load\n"])
+            return DONE
+        lines = [f"nothing but what storage servers' agents are told: {etcd.key('agents')} is not "
+                 f"of description {before.number}"]
+    else:
+        old = None if before is None or old_text is None else _old(old_text, before.number)
+        lines = changes(old, new) or ["nothing but its text is different"]
     put_out(f"{line}\n" for line in lines)
     if only_shown:
         return DONE

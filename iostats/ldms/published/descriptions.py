@@ -190,6 +190,12 @@ def load(etcd: Etcd, text: str, agents: Sequence[AgentGroup], before: Optional[R
     return replace(new, mod_revision=at)
 
 
+def agents_have(etcd: Etcd, revision: Revision, agents: Sequence[AgentGroup]) -> bool:
+    """Whether our agents are told just that: somebody may have written there by hand."""
+    found = etcd.get(etcd.key("agents"))
+    return found is not None and found.value == _agents(revision.number, agents)
+
+
 def _loaded_meanwhile(found: Optional[Revision]) -> str:
     if found is None:
         return ("etcd: the description that was valid was removed meanwhile; nothing was loaded; "
