@@ -55,6 +55,8 @@ Attributes:
     share: to be shown as a bar, from 0 to 1; None for none.
 """
 
+_IN_WORDS = {">= ": "at least ", "<= ": "up to "}
+
 _BY_CAUSE = {
     NOT_IN_LUSTRE: ("good", "I/O did not make this job slow"),
     OWN_PATTERN: ("bad", "How this job does its I/O cost it time"),
@@ -63,8 +65,7 @@ _BY_CAUSE = {
     FAULT: ("bad", "A fault cost it time")}
 
 
-def answer_of(record: Record, shown: Sequence[FileSystemRecord],
-              causes: Sequence[Cause] | None = None) -> Verdict:
+def answer_of(record: Record, causes: Sequence[Cause] | None = None) -> Verdict:
     """The answer, by the first cause where one was found, or else by the record alone."""
     if causes and causes[0].kind != UNKNOWN:
         kind, head = _BY_CAUSE[causes[0].kind]
@@ -74,18 +75,19 @@ def answer_of(record: Record, shown: Sequence[FileSystemRecord],
         why = time.why_not or "the record has no times"
         return Verdict("unknown", "How long it waited for Lustre is not known",
                        f"{why[0].upper()}{why[1:]}.")
-    low = coverage.missing_count or any(mark(fs, "operations") for fs in shown)
-    took = f"{'at least ' if low else ''}{_seconds(time.seconds)}"
+    low, high = time.mark in (">= ", "~ "), time.mark in ("<= ", "~ ")
+    took = _IN_WORDS.get(time.mark, time.mark) + _seconds(time.seconds)
     nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
-    text = (f"Its programs spent {took} in Lustre, {_percent(time.share, bool(low))} of the time "
-            f"of {f'the {nodes} that reported' if coverage.missing_count else f'its {nodes}'}")
+    whose = f"the {nodes} that reported" if coverage.missing_count else f"its {nodes}"
+    text = (f"Its programs spent {took} in Lustre, {signs(time.mark)}"
+            f"{_percent(time.share, low)} of the time of {whose}")
     if time.serial_share <= LITTLE and not low:
         return Verdict("good", "I/O did not make this job slow",
                        f"All its calls to Lustre together took {took}, "
                        f"{_percent(time.serial_share)} of the {duration_text(elapsed_s)} that it "
                        f"ran.")
     most = max(time.share, time.busiest_share)
-    if most < LARGE and low:
+    if (low and most < LARGE) or (high and most > LITTLE):
         why = time.why_not or "some numbers are missing"
         return Verdict("unknown", "It cannot be told whether I/O made this job slow",
                        f"{text}; {why}." if time.seconds else f"{why[0].upper()}{why[1:]}.")
@@ -105,7 +107,8 @@ def _in_what(record: Record, time: TimeInLustre) -> str:
     """The call that took most of it, and where."""
     (name, call), (_, seconds) = max(time.by_operation.items(), key=lambda one: one[1][1])
     label = next(fs.label for fs in record.file_systems if fs.name == name)
-    return f": {_percent(seconds / time.seconds)} of that in {call} on {label}"
+    either = "~ " if time.mark else ""
+    return f": {either}{_percent(seconds / time.seconds)} of that in {call} on {label}"
 
 
 def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
@@ -120,9 +123,9 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
     time = time_in_lustre(record)
     if time.seconds is not None and time.share is not None:
         # The nodes that are missing may have spent less of theirs.
-        sign = "~ " if record.coverage.missing_count else low
+        sign = "~ " if record.coverage.missing_count else signs(time.mark)
         share = f"{sign}{_percent(time.share, bool(sign))} of node time"
-        found.append(Tile("Time in Lustre", f"{low}{_seconds(time.seconds)}",
+        found.append(Tile("Time in Lustre", f"{signs(time.mark)}{_seconds(time.seconds)}",
                           f"{time.seconds:.6f}", share, time.share))
     balance = _busiest_ost(shown)
     if balance:

@@ -130,21 +130,21 @@ def _where(answer: WhyAnswer, labels: dict[str, str]) -> str:
     time: TimeInLustre = answer.time
     if time.seconds is None:
         return f"How much of its time was in Lustre is not known: {time.why_not}."
-    low = "" if time.is_whole else ">= "
-    text = f"In Lustre: {low}{words.percent(time.share)} of its nodes' time"
+    either = "~ " if time.mark else ""
+    text = f"In Lustre: {time.mark}{words.percent(time.share)} of its nodes' time"
     if time.share > 1:
         text += ", since threads that wait at the same time count each, and a call in another too"
     whole = sum(seconds for _, seconds in time.by_operation.values())
     most = sorted(time.by_operation.items(), key=lambda one: (-one[1][1], one[0]))
     several = len({name for name, _ in time.by_operation}) > 1
-    parts = [f"{words.percent(seconds / whole)} of it in {operation}"
+    parts = [f"{either}{words.percent(seconds / whole)} of it in {operation}"
              + (f" on {labels.get(name, name)}" if several else "")
-             + f" ({words.each(seconds / calls)} each)"
+             + f" ({either}{words.each(seconds / calls)} each)"
              for (name, operation), (calls, seconds) in most[:2]
              if whole and seconds >= 0.1 * whole]
     if parts and time.share >= 0.001:
         text += f"; {words.listed(parts)}"
-    return text + (f" (a lower bound: {time.why_not})." if time.why_not else ".")
+    return text + (f" ({time.why_not})." if time.why_not else ".")
 
 
 def _cause(number: int, cause: Cause, answer: WhyAnswer, screen: Screen, width: int) -> list[str]:
