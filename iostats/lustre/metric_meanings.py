@@ -26,7 +26,8 @@ EXPLAIN_ALWAYS = (
     "counters were cleared since, leave no trace: what was done there is not in the numbers.",
     ">= marks a lower bound: a node is missing, or counters were cleared, remounted or not "
     "readable, or calls were not counted; <= an upper bound: an eviction threw away what was "
-    "written; ~ both; the notes say why.  - is not known, which is not 0.",
+    "written; ~ what may be either, as a mean or a share of lower bounds; the notes say why.  - is "
+    "not known, which is not 0.",
 )
 
 Metric = namedtuple("Metric", "name source counter takes unit since meaning caveat")
