@@ -98,13 +98,13 @@ def at_least(number: Interval) -> str:
 
 def percent(share: float) -> str:
     """
-    >>> percent(0.968), percent(0.0234), percent(0.9996)
-    ('97 %', '2.3 %', '99.9 %')
+    >>> percent(0.968), percent(0.0234), percent(0.9952), percent(0.99996)
+    ('97 %', '2.3 %', '99.5 %', '99.9 %')
     """
     number = 100 * share
     if number < 10:
         return f"{number:.1f} %"
-    return "99.9 %" if 99.5 <= number < 100 else f"{number:.0f} %"
+    return f"{int(10 * number) / 10} %" if 99.5 <= number < 100 else f"{number:.0f} %"
 
 
 def share_of_it(share: Interval) -> str:
