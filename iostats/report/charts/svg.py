@@ -205,8 +205,10 @@ def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
     """What stands beside a panel's title: the most and where that is; and where there is room."""
     values = panel.curves[0].values if panel.curves else []
     known = [(value, -number) for number, value in enumerate(values) if _is_known(value)]
+    others = ", ".join(curve.name for curve in panel.curves[1:])
+    dashed = f"dashed: {others}" if others else ""
     if not known:
-        return "not known", ""
+        return "not known", dashed
     most, number = max(known)
     text = marked_text(panel, most, units)
     axis = place._axis
@@ -215,8 +217,7 @@ def _about(panel: Panel, place: _Across, units: str) -> tuple[str, str]:
         either = "~ " if panel.low else ""
         even = panel.even and value_text(panel.even, panel.unit, units)
         return text, f"dashed: even, {either}{even}" if even else ""
-    others = [curve.name for curve in panel.curves[1:]]
-    return f"peak {text}", f"dashed: {', '.join(others)}" if others else ""
+    return f"peak {text}", dashed
 
 
 def _is_known(value: float | None) -> bool:

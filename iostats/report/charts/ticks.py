@@ -20,6 +20,7 @@ _LEAST, _MOST = 1e-9, 1e30          # amounts beyond these are no amounts
 _CLOCK = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
           86400, 172800, 604800)
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_MOST_CLOCKS = 4
 _MOST_IN_UNIT = 600                 # seconds or minutes beyond these are a clock's
 
 
@@ -98,7 +99,7 @@ def time_ticks(began: float, ended: float, most: int = 6) -> list[tuple[float, s
     >>> time_ticks(-60, 100)
     [(-60, '-60 s'), (-30, '-30 s'), (0, '0'), (30, '30 s'), (60, '60 s'), (90, '90 s')]
     >>> time_ticks(36_000, 36_050)[:2]
-    [(36000, '10:00:00'), (36010, '10:00:10')]
+    [(36000, '10:00:00'), (36015, '10:00:15')]
     """
     span = ended - began
     step = next((step for step in _CLOCK if span / step < most), None)
@@ -107,6 +108,8 @@ def time_ticks(began: float, ended: float, most: int = 6) -> list[tuple[float, s
     found = [number * step for number in range(ceil(began / step), floor(ended / step) + 1)]
     size, name = next((size, name) for size, name in _UNITS if step % size == 0)
     if size < 3600 and any(abs(seconds) >= _MOST_IN_UNIT * size for seconds in found):
+        if most > _MOST_CLOCKS:                         # these are long
+            return time_ticks(began, ended, _MOST_CLOCKS)
         return [(seconds, clock_text(seconds)) for seconds in found]
     return [(seconds, f"{seconds // size} {name}" if seconds else "0") for seconds in found]
 
