@@ -71,18 +71,18 @@ def test_time_in_lustre_of_two_nodes():
         time.by_operation)
 
 
-@pytest.mark.parametrize("change, why, mark", [
-    ({"reported": 0}, "no node has reported, so the time of its calls is not known", ""),
-    ({"missing_count": 1}, "1 of its nodes did not report", ">= "),
+@pytest.mark.parametrize("change, why, marks", [
+    ({"reported": 0}, "no node has reported, so the time of its calls is not known", ("", "")),
+    ({"missing_count": 1}, "1 of its nodes did not report", (">= ", "~ ")),
     ({"shared": {"node001": 2}},
-     "other jobs were on its nodes, and their calls are in the numbers", "<= "),
-    ({"node_seconds": None}, "", ""),
+     "other jobs were on its nodes, and their calls are in the numbers", ("<= ", "<= ")),
+    ({"node_seconds": None}, "", ("", "")),
 ])
-def test_why_time_in_lustre_is_not_known(change, why, mark):
+def test_why_time_in_lustre_is_not_known(change, why, marks):
     job = record()
     time = time_in_lustre(job.replaced(coverage=job.coverage.replaced(**change)))
     assert why == time.why_not and not (time.is_whole and time.seconds is not None)
-    assert mark == time.mark
+    assert marks == (time.mark, time.share_mark)
 
 
 def test_a_record_from_accounting_has_no_times():

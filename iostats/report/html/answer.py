@@ -79,8 +79,8 @@ def answer_of(record: Record, causes: Sequence[Cause] | None = None) -> Verdict:
     took = _IN_WORDS.get(time.mark, time.mark) + _seconds(time.seconds)
     nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
     whose = f"the {nodes} that reported" if coverage.missing_count else f"its {nodes}"
-    text = (f"Its programs spent {took} in Lustre, {signs(time.mark)}"
-            f"{_percent(time.share, low)} of the time of {whose}")
+    text = (f"Its programs spent {took} in Lustre, {signs(time.share_mark)}"
+            f"{_percent(time.share, bool(time.share_mark))} of the time of {whose}")
     if time.serial_share <= LITTLE and not low:
         return Verdict("good", "I/O did not make this job slow",
                        f"All its calls to Lustre together took {took}, "
@@ -122,11 +122,9 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
                       str(count) if counted else "", _most(counted, low)))
     time = time_in_lustre(record)
     if time.seconds is not None and time.share is not None:
-        # The nodes that are missing may have spent less of theirs.
-        sign = "~ " if record.coverage.missing_count else signs(time.mark)
-        share = f"{sign}{_percent(time.share, bool(sign))} of node time"
+        share = f"{_percent(time.share, bool(time.share_mark))} of node time"
         found.append(Tile("Time in Lustre", f"{signs(time.mark)}{_seconds(time.seconds)}",
-                          f"{time.seconds:.6f}", share, time.share))
+                          f"{time.seconds:.6f}", signs(time.share_mark) + share, time.share))
     balance = _busiest_ost(shown)
     if balance:
         found.append(balance)

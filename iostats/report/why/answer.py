@@ -131,7 +131,7 @@ def _where(answer: WhyAnswer, labels: dict[str, str]) -> str:
     if time.seconds is None:
         return f"How much of its time was in Lustre is not known: {time.why_not}."
     either = "~ " if time.mark else ""
-    text = f"In Lustre: {time.mark}{words.percent(time.share)} of its nodes' time"
+    text = f"In Lustre: {time.share_mark}{words.percent(time.share)} of its nodes' time"
     if time.share > 1:
         text += ", since threads that wait at the same time count each, and a call in another too"
     whole = sum(seconds for _, seconds in time.by_operation.values())

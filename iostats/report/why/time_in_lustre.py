@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.totals.bounds import mark_of
+from iostats.totals.bounds import mark_of, mark_of_ratio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from iostats.totals.record import FileSystemRecord, OperationRow, Record
 
 TimeInLustre = namedtuple("TimeInLustre", "seconds share busiest_share serial_share by_operation "
-                                          "is_whole why_not mark")
+                                          "is_whole why_not mark share_mark")
 TimeInLustre.__doc__ = """
 Time of all calls to Lustre.
 
@@ -31,7 +31,8 @@ Attributes:
     by_operation: {(file system, operation): (calls, seconds)}, without what took no time.
     is_whole: nothing is missing in `seconds` that could be large.
     why_not: why it is not known, or not whole: a text; "" where it is.
-    mark: ">= ", "<= ", "~ " or "": which way seconds and shares may be wrong as those of the job.
+    mark: ">= ", "<= ", "~ " or "": which way `seconds` may be wrong as those of the job.
+    share_mark: the same of `share`, of which a missing node's time is a part as well.
 """
 
 _WAYS = ("read", "write")
@@ -60,11 +61,12 @@ def time_in_lustre(record: Record) -> TimeInLustre:
     why_not = _why_not(record, missing, untimed, low)
     if (not coverage.reported or missing or untimed or not elapsed
             or not coverage.node_seconds):
-        return TimeInLustre(None, None, None, None, by_operation, False, why_not, "")
+        return TimeInLustre(None, None, None, None, by_operation, False, why_not, "", "")
     seconds = sum(spent for _, spent in by_operation.values())
+    mark = mark_of(coverage.missing_count or low, coverage.shared)
     return TimeInLustre(seconds, seconds / coverage.node_seconds, busiest / elapsed,
                         seconds / elapsed, by_operation, not why_not, why_not,
-                        mark_of(coverage.missing_count or low, coverage.shared))
+                        mark, mark_of_ratio(mark, ">= " if coverage.missing_count else ""))
 
 
 def _part_of_busiest(fs: FileSystemRecord, name: str, row: OperationRow) -> float:
