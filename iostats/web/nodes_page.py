@@ -105,7 +105,7 @@ def node_names(q: PageQuery, name: str = "nodes") -> list[str]:
         try:
             # Not by ClusterShell: it has no bound, and asks this machine's commands for "*".
             some = ([one for one in word.split(",") if one] if "@" in word
-                    else expanded(word, MOST_NODES))
+                    else expanded(word, node_fields.MOST_NODES))
         except ValueError as error:
             raise UsageError(f"{name}: expected a node list such as nid[001-004],login1, got "
                              f"{word[:40]!r}: {str(error)[:80]}") from None

@@ -123,7 +123,7 @@ def test_a_store_that_a_server_has_open_is_left_as_it_is(path, capsys):
 
 
 def test_a_store_that_cannot_be_seen_is_not_told_to_be_away(path, capsys):
-    """As by an ordinary user, to whom its directory is closed; here by a way that ends at a file."""
+    """As by an ordinary user whom its directory is closed to; here the way ends at a file."""
     for options in ((), ("--rebuild",)):
         assert 1 == run(path + "/site.sqlite", *options)
         assert f"iostats: {path}/site.sqlite: Not a directory\n" == capsys.readouterr().err
