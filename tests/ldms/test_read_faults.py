@@ -380,6 +380,10 @@ def bomb(levels, width):
     return text
 
 
+MANY = ("daemons:\n- {names: 'd[1-90000]', hosts: h, endpoints: [{names: 'e[1-90000]', ports: 1}]}"
+        "\n")
+
+
 @pytest.mark.parametrize("text", [
     bomb(30, 23),
     "a: &a {" + ", ".join(f"k{number}: 1" for number in range(3000)) + "}\n"
@@ -392,7 +396,20 @@ def bomb(levels, width):
     "aggregators:\n" + "- {daemons: d1, peers: [{endpoints: 'e[10001-90000]', reconnect: 1s, "
     "type: active}]}\n" * 900,
     "a: " + "x" * (33 << 20),
-], ids=["aliases", "merge keys", "depth", "depth in blocks", "names", "producers", "size"])
+    MANY + "plugins:\n" + "".join(f"  m{n}: {{name: m, interval: 1s, config: []}}\n"
+                                  for n in range(400))
+    + "samplers:\n- {daemons: 'd[1-90000]', plugins: ["
+    + ",".join(f"m{n}" for n in range(400)) + "]}\n",
+    MANY + "stores:\n" + "".join(f"  s{n}: {{daemons: 'd[1-90000]', plugin: m, schema: x}}\n"
+                                 for n in range(400)),
+    MANY + "aggregators:\n- daemons: d1\n  peers:\n  - {endpoints: 'e[2-80000]', reconnect: 1s, "
+    "type: active, updaters: [" + ",".join(f"{{interval: {n}s}}" for n in range(1, 900))
+    + "]}\n  - {endpoints: e90000, reconnect: 1s, type: active, updaters: [{interval: 1d}]}\n",
+    MANY + "aggregators:\n- daemons: d1\n  peers:\n  - {endpoints: e2, reconnect: 1s, "
+    "type: active, updaters: [" + ",".join(f"{{interval: {n}s, producers: 'd[1-90000]'}}"
+                                           for n in range(1, 900)) + "]}\n",
+], ids=["aliases", "merge keys", "depth", "depth in blocks", "names", "producers", "size",
+        "plugins of daemons", "stores", "updaters", "producers of updaters"])
 def test_a_bomb_is_one_line_and_costs_little(text):
     """TooSlow, where it takes a minute of CPU."""
     with within(60), pytest.raises(DescriptionError) as refused:

@@ -49,6 +49,7 @@ _LISTEN_KEYS = ("name", "names", "regex", "ip", "disable_start", "reconnect", "t
                 "advertiser_xprt", "advertiser_port", "advertiser_auth", "updaters", *LIMITS)
 _MESSAGE_KEYS = ("message_tag", "message_channel", "msg_tag")
 _MOST_CAPACITY = 1e6
+_A_REGEX = 5                       # names elsewhere cost as much as one in an expression
 
 
 @dataclass(eq=False)
@@ -100,7 +101,7 @@ def read_aggregators(section: Value, reading: Draft) -> tuple[AggregatorGroup, .
             group.value.problem(f"expected balance: producers, got sets: this group is of level "
                                 f"{level}, and sets are balanced on level 1")
         updaters = [replace(updater, name=f"updtr_{count + at}")
-                    for at, updater in enumerate(_updaters(group))]
+                    for at, updater in enumerate(_updaters(group, reading))]
         count += len(updaters)
         found.append(AggregatorGroup(
             name, group.members, level, tuple(group.producers.values()), tuple(updaters),
@@ -153,7 +154,7 @@ def _read_peers(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
     cache_ip = boolean(fields.get("cache_ip"))
     names = reading.lists.expanded(fields.get("endpoints"))
     daemons = reading.daemons_of(fields.get("daemons"))
-    updaters = _read_updaters(fields.get("updaters"))
+    updaters = _read_updaters(fields.get("updaters"), reading)
     group.sources.append(_ProducerSource(names, updaters))
     if not reading.take_objects(value, len(names)) or "endpoints" not in fields:
         return
@@ -198,7 +199,7 @@ def _own_endpoints(daemons: tuple[str, ...], reading: Draft) -> str:
 
 # -- updaters -----------------------------------------------------------------------------------
 
-def _read_updaters(value: Value | None) -> list[tuple[Value, Updater]]:
+def _read_updaters(value: Value | None, reading: Draft) -> list[tuple[Value, Updater]]:
     found: list[tuple[Value, Updater]] = []
     for item in value.items("updaters") if value is not None else []:
         fields = item.fields(("interval",), ("mode", "offset", "perm", "producers", "sets"))
@@ -209,7 +210,7 @@ def _read_updaters(value: Value | None) -> list[tuple[Value, Updater]]:
             "", interval_us(fields.get("interval")) or 1,
             interval_us(fields.get("offset"), low=-(1 << 62)),
             "auto_interval" if mode == "auto" else mode, perm(fields.get("perm")),
-            _read_producers(fields.get("producers")), sets)))
+            _read_producers(fields.get("producers"), reading), sets)))
     return found
 
 
@@ -219,7 +220,7 @@ def _read_match(value: Value) -> SetMatch:
                                                        "inst"))
 
 
-def _read_producers(value: Value | None) -> tuple[str, ...]:
+def _read_producers(value: Value | None, reading: Draft) -> tuple[str, ...]:
     """
     Regular expressions; a host list is one for each of its names, which match these alone.
     """
@@ -231,10 +232,10 @@ def _read_producers(value: Value | None) -> tuple[str, ...]:
             found.append(regex(item.fields(("regex",), ()).get("regex")))
             continue
         said = text(item)
-        names = _names_in(said)
-        if names:
+        names = _names_in(said) if reading.lists.take(item, 0) else []
+        if names and reading.lists.take(item, _A_REGEX * len(names)):
             found += [f"^{literal(name)}$" for name in names]
-        else:
+        elif not names:
             check_regex(item, said)
             found.append(said)
     return tuple(one for one in found if one)
@@ -251,30 +252,30 @@ def _names_in(said: str) -> list[str]:
     return []
 
 
-def _updaters(group: _AggregatorDraft) -> list[Updater]:
+def _updaters(group: _AggregatorDraft, reading: Draft) -> list[Updater]:
     """
     Those of the group's entries.  One that names no producers is for those of its entry; where
     that is all that there are, for all.  The same one in several entries is one.
     """
     with_updaters = [source for source in group.sources if source.updaters]
-    found: dict[Updater, list[_ProducerSource]] = {}
+    found: dict[Updater, dict[_ProducerSource, None]] = {}
     places: dict[Updater, Value] = {}
     for source in with_updaters:
         for value, updater in source.updaters:
-            if source not in found.setdefault(updater, []):
-                found[updater].append(source)
+            found.setdefault(updater, {})[source] = None
             places.setdefault(updater, value)
     updaters: list[Updater] = []
     for updater, sources in found.items():
         if updater.producers == (".*",):
             updater = replace(updater, producers=())
         elif not updater.producers and len(sources) < len(with_updaters):
-            names = [name for source in sources for name in source.producers or ()]
+            count = sum(len(source.producers or ()) for source in sources)
             if any(source.producers is None for source in sources):
                 places[updater].warning("is for all producers of the group: those that advertise "
                                         "cannot be told from others without `producers`")
-            else:
-                updater = replace(updater, producers=one_of(dict.fromkeys(names)))
+            elif reading.lists.take(places[updater], _A_REGEX * count):
+                updater = replace(updater, producers=one_of(dict.fromkeys(
+                    name for source in sources for name in source.producers or ())))
         updaters.append(updater)
     return updaters
 
@@ -314,7 +315,7 @@ def _read_listen(value: Value, group: _AggregatorDraft, reading: Draft) -> None:
         value.problem(f"{shown(name)} is the name of a listener of this group already")
     group.listens[name] = listen
     reading.listen_places.setdefault((group.name, name), value)
-    group.sources.append(_ProducerSource(None, _read_updaters(fields.get("updaters"))))
+    group.sources.append(_ProducerSource(None, _read_updaters(fields.get("updaters"), reading)))
 
 
 def _read_subscription(value: Value, group: _AggregatorDraft) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from iostats.ldms.description.values import Value
 
 MOST_NAMES = 1_000_000             # of all the lists of a file
+MOST_AGAIN = 5_000_000             # with each place where one stands, and what is made of each name
 LONGEST_NAME = 250                 # with ".conf" it is the name of a file
 _NUMBERS = re.compile(r"([0-9]+)")
 _BAD = re.compile(r"[\s\[\]'\"]")
@@ -30,6 +31,14 @@ class HostLists:
     def __init__(self) -> None:
         self._known: dict[str, list[str]] = {}
         self._left = MOST_NAMES
+        self._left_again = MOST_AGAIN
+
+    def take(self, value: Value, count: int) -> bool:
+        """Whether something more may be made of `count` names; a problem where it is too much."""
+        self._left_again -= count
+        if self._left_again < 0 <= self._left_again + count:
+            value.problem(f"expected at most {MOST_AGAIN} names in all places of a file together")
+        return self._left_again >= 0
 
     def expanded(self, value: Value | None) -> list[str]:
         """The names that `value`, a text or a list of them, stands for; [] where it is off."""
@@ -52,7 +61,7 @@ class HostLists:
         text = value.node.text or ""
         known = self._known.get(text)
         if known is not None or self._left < 0:
-            return known or []
+            return known if known and self.take(value, len(known)) else []
         found: list[str] = []
         try:
             found = [name.strip(" ") for name in node_list.expanded(text)] if "[" in text else [

@@ -46,18 +46,22 @@ def limits(fields: dict[str, Value]) -> tuple[int | None, int | None, int | None
 def read_samplers(section: Value, reading: Draft) -> tuple[SamplerGroup, ...]:
     """The groups of samplers, in written order."""
     found: list[SamplerGroup] = []
-    loaded: set[tuple[str, str]] = set()
+    loaded: dict[str, set[str]] = {}            # {plugin: daemons}
     for value in section.items("samplers"):
         fields = value.fields(("daemons", "plugins"), ("advertise",))
         if "daemons" not in fields:
             continue
         members = reading.daemons_of(fields["daemons"])
         plugins = plugin_instances(fields.get("plugins"), reading, is_started=True)
-        twice = next(((name, plugin) for name in members for plugin in plugins
-                      if (name, plugin) in loaded), None)
-        if twice:
-            fields["plugins"].problem(f"{twice[0]} has {shown(twice[1])} already")
-        loaded.update((name, plugin) for name in members for plugin in plugins)
+        if not reading.lists.take(value, len(members) * len(plugins)):
+            continue
+        for plugin in plugins:
+            having = loaded.setdefault(plugin, set())
+            twice = next((name for name in members if name in having), None)
+            if twice is not None:
+                fields["plugins"].problem(f"{twice} has {shown(plugin)} already")
+                break
+            having.update(members)
         found.append(SamplerGroup(group_name(fields["daemons"]), members, plugins,
                                   read_advertise(fields.get("advertise"), members, reading)))
     return tuple(found)
