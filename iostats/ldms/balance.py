@@ -57,7 +57,8 @@ def balanced(weights: Mapping[str, float], capacity: Mapping[str, float],
         other, other_loads = _placed(_with_room(kept, costs, fair), costs, fair, fits)
         _fill(other, other_loads, costs, fair, fits)
         if not fits or _unfairness(other_loads, fair) < _unfairness(loads, fair):
-            plan = other
+            plan, loads = other, other_loads
+    _fill_empty(plan, loads, costs, fair, fits)
     return plan
 
 
@@ -114,6 +115,31 @@ def _fill(plan: dict[str, str], loads: dict[str, float], costs: Mapping[str, flo
         loads[plan[item]] -= costs[item]
         loads[low] += costs[item]
         plan[item] = low
+
+
+def _fill_empty(plan: dict[str, str], loads: Mapping[str, float], costs: Mapping[str, float],
+                fair: Mapping[str, float], fits: Mapping[str, list[str]]) -> None:
+    """
+    Give each aggregator that has nothing a part of what the one has that can spare most.
+
+    By one item an aggregator may be below its share, and where items are few, or one is large, that
+    would be all of it: one that comes back would stay empty for good.
+    """
+    for name in sorted(name for name, load in loads.items() if not load):
+        of: dict[str, list[str]] = {}
+        for item, other in plan.items():
+            of.setdefault(other, []).append(item)
+        spare = {other: (fsum(map(costs.__getitem__, items)) - max(map(costs.__getitem__, items)))
+                 / fair[other] for other, items in of.items() if len(items) > 1}
+        if not spare or name in of:
+            continue
+        other = min(spare, key=lambda other: (-spare[other], other))
+        left, taken = fsum(costs[item] for item in of[other]), 0.0
+        for item in sorted(of[other], key=lambda item: (-costs[item], item)):
+            cost = costs[item]
+            if name in fits.get(item, fair) and \
+                    (left - cost) / fair[other] >= (taken + cost) / fair[name]:
+                plan[item], left, taken = name, left - cost, taken + cost
 
 
 def _placed(plan: Mapping[str, str], costs: Mapping[str, float], fair: Mapping[str, float],

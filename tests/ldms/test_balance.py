@@ -2,6 +2,7 @@
 Balance: each item has one aggregator, loads are fair, and nothing moves without need.
 """
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -92,6 +93,24 @@ def test_each_has_its_part_give_or_take_one_whoever_came_back(count, names, data
     assert all(abs(list(again.values()).count(name) - count / len(names)) <= max(
         1, SLACK * count / len(names)) for name in names)
     assert {gone} >= {again[item] for item in moved(without, again)}
+
+
+@pytest.mark.parametrize("items, names, expected", [
+    (dict.fromkeys(("e-1", "e-2"), 1.0), "ab", {"a": 1, "b": 1}),
+    (dict.fromkeys(("e-1", "e-2", "e-3", "e-4"), 1.0), "abc", {"a": 1, "b": 1, "c": 2}),
+    ({"large": 2300.0, **dict.fromkeys(map(str, range(74)), 1.0)}, "abc",
+     {"a": 1, "b": 37, "c": 37}),
+], ids=["one each", "four on three", "beside a large one"])
+def test_one_that_comes_back_does_not_stay_empty_where_items_are_few(items, names, expected):
+    """By one item an aggregator may be below its share; here that would be all of it."""
+    first = balanced(items, even(names), {})
+    gone = "b" if "large" in items else "a"
+    without = balanced(items, even(set(names) - {gone}), first)
+    again = balanced(items, even(names), without)
+
+    assert expected == counts(again)
+    assert {gone} == {again[item] for item in moved(without, again)}
+    assert again == balanced(items, even(names), again)
 
 
 WEIGHTS = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
