@@ -79,6 +79,9 @@ def write(directory: str, files: Mapping[str, str], daemons: Iterable[str],
         stale = _stale(directory, set(daemons))
     except OSError as error:
         raise StateError(f"{path}: {error.strerror}") from None
+    except UnicodeEncodeError:
+        raise StateError(f"{path}: this name cannot be written in this locale's encoding; expected "
+                         "a locale of UTF-8 (LC_ALL=C.UTF-8)") from None
     return Files(len(changed), len(files) - len(changed), tuple(stale))
 
 

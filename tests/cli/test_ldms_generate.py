@@ -1,9 +1,11 @@
 """iostats ldms generate: a configuration file for each daemon."""
 import io
 import os
+import subprocess
 import sys
 
 import pytest
+from trees import ROOT
 
 from iostats.cli import ldms
 
@@ -59,6 +61,27 @@ def test_a_bare_file_makes_a_daemon_that_only_listens(run, tmp_path):
         tmp_path / "conf/s-2.conf").read_text().splitlines()[1:]
     assert ["env A=23", "option --log_level INFO", "listen xprt=sock port=10002 host=head"] == (
         tmp_path / "conf/agg.conf").read_text().splitlines()[1:]
+
+
+def test_the_longest_name_is_a_files_name(run):
+    name = "s" * 229
+    text = "daemons: [{names: %s, hosts: h, endpoints: [{names: e, ports: 23}]}]\n" % name
+    assert 0 == run("orion.yaml", "-o", "conf", text=text)[0]
+    assert [f"{name}.conf"] == os.listdir("conf")
+
+
+def test_a_name_that_the_locale_has_no_letters_for_is_one_line(run, tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "daemons: [{names: n\u20ac, hosts: h, endpoints: [{names: e, ports: 23}]}]\n",
+        encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "iostats", "ldms", "generate", tmp_path / "a.yaml", "-o", "conf"],
+        cwd=tmp_path, capture_output=True, check=False, env={
+            **os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
+            "PYTHONPATH": str(ROOT)})
+    assert (1, b"iostats: conf/n\\u20ac.conf: this name cannot be written in this locale's "
+               b"encoding; expected a locale of UTF-8 (LC_ALL=C.UTF-8)\n") == (
+                   done.returncode, done.stderr)
 
 
 def test_what_is_the_same_is_left(run, tmp_path):

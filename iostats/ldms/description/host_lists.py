@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 1_000_000             # of all the lists of a file
 MOST_AGAIN = 5_000_000             # with each place where one stands, and what is made of each name
-LONGEST_NAME = 250                 # with ".conf" it is the name of a file
+LONGEST_NAME = 229                 # bytes; with ".conf", and what is written first, a file's name
 _NUMBERS = re.compile(r"([0-9]+)")
 _BAD = re.compile(r"[\s\[\]'\"]")
 
@@ -75,9 +75,9 @@ class HostLists:
             if self._left < 0:
                 value.problem(f"expected at most {MOST_NAMES} names in all lists of a file")
                 found = []
-            elif bad is not None and len(bad) > LONGEST_NAME:
-                value.problem(f"expected names of at most {LONGEST_NAME} characters, got one of "
-                              f"{len(bad)}")
+            elif bad is not None and len(bad.encode()) > LONGEST_NAME:
+                value.problem(f"expected names of at most {LONGEST_NAME} bytes, got one of "
+                              f"{len(bad.encode())}")
                 found = []
             elif bad is not None:
                 value.problem(f"expected a host list such as node-[1-10], got the name "
@@ -94,7 +94,7 @@ class HostLists:
         if part.startswith("more than"):
             value.problem(f"expected at most {MOST_NAMES} names")
         elif len(part) > 200:
-            value.problem(f"expected names of at most {LONGEST_NAME} characters, got "
+            value.problem(f"expected names of at most {LONGEST_NAME} bytes, got "
                           f"{shown(part)}")
         elif re.fullmatch(r"[0-9]+-[0-9]+", part):
             value.problem("expected a range such as [1-10], from the lower number to the higher, "
@@ -108,10 +108,10 @@ def _first_bad(names: list[str]) -> str | None:
     """A name that ldmsd, or a terminal, would take for something else."""
     together = "".join(names)
     if together.isprintable() and not _BAD.search(together) and max(
-            map(len, names), default=0) <= LONGEST_NAME:
+            map(len, map(str.encode, names)), default=0) <= LONGEST_NAME:
         return None
     return next(name for name in names if _BAD.search(name) or not name.isprintable()
-                or len(name) > LONGEST_NAME)
+                or len(name.encode()) > LONGEST_NAME)
 
 
 def _without_duplicates(names: list[str], value: Value) -> list[str]:
