@@ -164,6 +164,35 @@ def test_who_takes_over_stops_what_left_the_description_before_it_asked_anyone()
                 if producer.state != "STOPPED"]
 
 
+def test_a_plugin_that_was_loaded_by_one_that_ended_before_it_configured_it_has_its_set():
+    carer = Carer(described(samplers=2, aggregators=1))
+    carer.cluster.tell("node-1", "load name=meminfo plugin=meminfo")
+    settled(carer)
+    assert {"node-1/meminfo": ["agg-1"], "node-2/meminfo": ["agg-1"]} == collected(carer)
+    carer.verbs()
+    settled(Carer(carer.fleet.description, carer.cluster, start=False))
+    settled(carer)
+    assert {} == carer.verbs()
+
+
+def test_a_configuration_whose_answer_was_lost_is_told_again_where_there_is_no_set():
+    carer = Carer(described(samplers=1, aggregators=1))
+    carer.poll()
+    memory = carer.fleet.daemons["node-1"].memory
+    memory.configs.clear()
+    settled(carer)
+    assert {"node-1/meminfo": ["agg-1"]} == collected(carer)      # it has its set: it was done
+
+    carer.verbs()
+    carer.cluster.tell("node-1", "stop name=meminfo")
+    carer.cluster.tell("node-1", "term name=meminfo")
+    carer.cluster.tell("node-1", "load name=meminfo plugin=meminfo")
+    memory.configs.clear()
+    settled(carer)
+    assert "config" in carer.verbs()["node-1"]
+    assert {"node-1/meminfo": ["agg-1"]} == collected(carer)
+
+
 def streams(carer, name):
     """{producer: the streams that it was told to send to this aggregator}."""
     return {producer: [*one.streams]

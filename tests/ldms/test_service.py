@@ -373,6 +373,34 @@ def test_a_refused_command_is_told_once_and_the_rest_is_done(tmp_path):
     run("4.5.3", tmp_path, story)
 
 
+def test_a_configuration_that_was_refused_is_told_again_until_it_is_taken(tmp_path):
+    """Its set is another plugin's, for a while."""
+    async def story(desk):
+        async with cared_for(desk) as service:
+            assert [0, 0] == await desk.errnos(
+                "node-2", "load name=other plugin=meminfo",
+                "config name=other producer=node-2 instance=node-2/meminfo")
+            service.describe(of(desk), 1)
+
+            def of_node_2():
+                return next(one for one in service.state().daemons if one.name == "node-2")
+
+            async def is_refused():
+                return [one for one in service.heard_of if one.kind == told.REFUSED]
+            await until(is_refused, service.state)
+
+            async def is_shown():
+                return any("config name=meminfo" in line for line in of_node_2().wrong)
+            await until(is_shown, service.state)
+            await asyncio.sleep(3 * QUICK.poll_s)
+            assert not of_node_2().as_wanted and await is_shown()
+            assert [0] == await desk.errnos("node-2", "term name=other")
+            await desk.until("node-2", lambda seen: [1_000_000] == [
+                one.update_hint_us for one in seen.sets])
+            await until(lambda: _true(of_node_2().as_wanted), service.state)
+    run("4.5.3", tmp_path, story)
+
+
 def test_what_is_changed_by_hand_is_put_right_and_told(tmp_path):
     async def story(desk):
         async with cared_for(desk) as service:

@@ -22,7 +22,7 @@ from iostats.ldms.statements.statement import Statement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from iostats.ldms.control.observed import Observed, UpdaterSeen
     from iostats.ldms.reconcile.wanted import Wanted, WantedPlugin, WantedUpdater
@@ -55,13 +55,17 @@ class Memory:
 
     Attributes:
         once: statements that it accepted.
+        loaded: plugins that it was told to load.
         configs: {plugin: its config statements}.
+        unaccepted: {plugin: config statements that it refused since it was loaded}.
         started: {plugin: (interval, offset)}.
         subscribed: {prdcr_subscribe: the producers that there were}.
         kept: producers that it did not delete.
     """
     once: set[Statement] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
     configs: dict[str, tuple[Statement, ...]] = field(default_factory=dict)
+    unaccepted: dict[str, frozenset[Statement]] = field(default_factory=dict)
     started: dict[str, tuple[int, int]] = field(default_factory=dict)
     subscribed: dict[Statement, frozenset[str]] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
@@ -71,15 +75,21 @@ class Memory:
         statement: Statement = step.statement
         if statement.verb == "prdcr_del" and errno == EBUSY:
             self.kept.add(dict(statement.attributes)["name"] or "")
-        if errno and errno not in _ALREADY.get(statement.verb, ()):
-            return False
         attributes = dict(statement.attributes)
         name = attributes.get("name") or ""
+        if errno and errno not in _ALREADY.get(statement.verb, ()):
+            if statement.verb == "config":
+                self.unaccepted[name] = self.unaccepted.get(name, frozenset()) | {statement}
+            return False
         if statement.verb == "load":
             self.configs.pop(name, None)
             self.started.pop(name, None)
+            self.unaccepted.pop(name, None)
+            self.loaded.add(name)
         elif statement.verb == "config":
             self.configs[name] = (*self.configs.get(name, ()), statement)
+            self.unaccepted[name] = self.unaccepted.get(name, frozenset()) - {statement}
+            self.started.pop(name, None)        # what is made after a start has no hint
         elif statement.verb == "start":
             self.started[name] = (int(attributes.get("interval") or 0),
                                   int(attributes.get("offset") or 0))
@@ -239,9 +249,20 @@ def _plugins(wanted: Wanted, observed: Observed, memory: Memory) -> Iterator[Ste
         if plugin.name not in observed.plugins:
             for statement in plugin.statements():
                 yield Step(statement, "it is missing")
-        elif memory.configs.get(plugin.name, plugin.config) != plugin.config:
-            yield from _anew(plugin)
-        elif plugin.start is not None:
+            continue
+        lacks = _lacking(plugin, observed, memory)
+        if lacks is None:
+            yield from _anew(plugin, "its configuration is another now")
+            continue
+        if plugin.start is not None and plugin.name not in memory.loaded \
+                and not observed.plugins[plugin.name].sets:
+            # Whoever loaded it may have ended before it was configured.  There is no set to lose.
+            for step in _anew(plugin, "it has no set: whether it is configured cannot be asked"):
+                yield step._replace(is_question=True)
+            continue
+        for statement in lacks:
+            yield Step(statement, "it is not configured yet")
+        if plugin.start is not None:
             yield from _runs(plugin, plugin.start, observed, memory)
     for kind, name in sorted(wanted.former):
         if kind == "plugin" and name in observed.plugins:
@@ -250,9 +271,26 @@ def _plugins(wanted: Wanted, observed: Observed, memory: Memory) -> Iterator[Ste
                     yield _named(verb, name, "it is not in the description any more")
 
 
-def _anew(plugin: WantedPlugin) -> Iterator[Step]:
-    """Its configuration is another: ldmsd takes one only after it was loaded."""
-    why = "its configuration is another now"
+def _lacking(plugin: WantedPlugin, observed: Observed,
+             memory: Memory) -> Sequence[Statement] | None:
+    """
+    What of its configuration it has not, in its order; None: it has another one.
+
+    One that was there before us is taken for configured; so is one with sets, where no answer came.
+    """
+    refused = memory.unaccepted.get(plugin.name, frozenset())
+    known = memory.configs.get(plugin.name, ())
+    if not known and not refused:
+        is_ours = plugin.name in memory.loaded and not observed.plugins[plugin.name].sets
+        return plugin.config if is_ours else ()
+    if known != tuple(each for each in plugin.config if each not in refused) \
+            or not refused <= {*plugin.config}:
+        return None
+    return [each for each in plugin.config if each in refused]
+
+
+def _anew(plugin: WantedPlugin, why: str) -> Iterator[Step]:
+    """ldmsd takes a configuration only after the plugin was loaded."""
     if plugin.start is not None:
         yield _named("stop", plugin.name, why)
     yield _named("term", plugin.name, why)
