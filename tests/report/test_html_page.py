@@ -82,10 +82,12 @@ def test_requests_of_a_job_with_a_node_missing_are_marked():
     """90 in 100 s of the one that reported; what the other one asked is not known."""
     totals = Totals("4711", 2)
     totals.add(of_node("nid00001", [
-        page_records.delta("llite", "scratch", open=1),
+        page_records.delta("llite", "scratch", open=1, opencount=37),
         page_records.delta("md_stats", "scratch", "MDT0000", close=90)], elapsed_s=100.0))
     record, config = page_records.labelled(totals)
-    assert "MDT0000 close ≥ 90 nid00001 ≥ 90 ~ 0.9 ≥ 0.9" in Document(page(record, config, [])).text
+    found = Document(page(record, config, [])).text
+    assert "MDT0000 close ≥ 90 nid00001 ≥ 90 ~ 0.9 ≥ 0.9" in found
+    assert "llite opencount ≥ 37" in found
 
 
 def test_the_first_thing_said_is_whether_io_made_it_slow():

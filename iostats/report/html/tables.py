@@ -193,8 +193,10 @@ def spread(fs: FileSystemRecord, nodes: int, units: str) -> PageTable | None:
 
 def other_counters(fs: FileSystemRecord, units: str) -> PageTable | None:
     """What has no place in the other tables."""
-    rows = [["llite", name, amount_text(name, value, units) if name.endswith(("_bytes", "_us"))
-             else f"{value:,}"] for name, value in (fs.other or {}).items() if value]
+    low = mark_of_source(fs, "llite")
+    rows = [["llite", name, _marked(low, amount_text(name, value, units) if name.endswith((
+             "_bytes", "_us")) else f"{value:,}")]
+            for name, value in (fs.other or {}).items() if value]
     rows += [[sources.title_of(source), name,
               _marked(">= " if counted.lower_bound else "", amount_text(name, value, units))]
              for source, counted in fs.sources.items() for name, value in counted.totals.items()]
