@@ -433,6 +433,18 @@ def test_a_share_that_may_be_more_says_so():
                 only(nodes(came)).number for came in (41 * GIB, 451 * GIB // 10)]
 
 
+def test_of_one_node_no_more_may_be_than_what_was_not_counted():
+    """41 GiB of 43 GiB, all counted; and with 23 calls that are in no byte counter, on any node."""
+    def nodes(**more):
+        return record([llite(write_bytes=41 * GIB, write_calls=37, **more), osc()],
+                      [llite(write_bytes=2 * GIB, write_calls=37), osc()],
+                      *[[llite(open=1), osc()]] * 2)
+    assert ["nid00001 wrote 95 % of all that 4 nodes did, 41.0 GiB",
+            "nid00001 wrote >= 95 % of all that 4 nodes did, >= 41.0 GiB"] == [
+                only(found).number for found in (nodes(), nodes(
+                    uncounted_write_calls=23, uncounted_write_bytes=23 * 4095))]
+
+
 def test_what_the_nodes_do_by_themselves_may_be_of_any_ost():
     """10 GiB and 1 GiB written, of which up to 1 GiB was no job's."""
     found = record([llite(write_bytes=11 * GIB, write_calls=37),

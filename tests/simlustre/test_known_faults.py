@@ -36,9 +36,9 @@ MOUNTS = {**{name: ("--stripe-count", "4", "--slow", "1200") for name in NODES},
           "fast": ("--stripe-count", "4")}
 
 
-def configured():
+def configured(**choices):
     config = Config()
-    for name, value in SMALL.items():
+    for name, value in {**SMALL, **choices}.items():
         config.take(f"advice.{name}", str(value), "the test")
     return config
 
@@ -165,9 +165,13 @@ def test_the_fault_that_a_job_has_is_found_first(cluster, fault):
 
 
 def test_a_metadata_storm_is_found(cluster):
-    """Modes and times of a file, as fast as one program can: several thousands a second."""
+    """
+    Modes and times of a file, as fast as one program can: several thousands a second.  How much of
+    the time these calls took depends on this machine, and is not looked at.
+    """
     record = cluster.run({"fast": "for _ in range(2000): os.chmod('one', 0o644); os.utime('one')"})
-    assert ["metadata_storm"] == [one.id for one in findings_of(record, configured())]
+    assert ["metadata_storm"] == [one.id for one in findings_of(
+        record, configured(from_percent=10_000))]
 
 
 def test_one_ost_that_has_all_is_found(cluster):
@@ -188,7 +192,8 @@ def test_one_node_that_does_all_is_found(cluster):
     works = {node: code.replace("SIZE", "48" if node == "node3" else "1") for node in NODES}
     found = findings_of(cluster.run(works), configured())
     assert ["one_node"] == [one.id for one in found]
-    assert found[0].number.startswith("node3 wrote 94 % of all that 4 nodes did, ")
+    # Half of the calls are in no byte counter: tiny writes, of up to 4 KiB each.
+    assert "node3 wrote >= 94 % of all that 4 nodes did, >= 47.9 MiB" == found[0].number
 
 
 # -- jobs without a fault ------------------------------------------------------------------------

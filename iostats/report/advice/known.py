@@ -229,7 +229,8 @@ def _of_nodes(record: Record, fs: FileSystemRecord, noise_percent: float) -> Kno
         number = number or metric
         most: float = inf if number in low or fs.incomplete else value
         if metric == "write_bytes" and fs.write_bytes_max is not None and not fs.incomplete:
-            most = fs.write_bytes_max
+            # What is not counted may be of one node, too.
+            most = value + fs.write_bytes_max - (fs.application[metric] if fs.application else 0)
         return Interval(0 if number in high else max(
             0, value - others.amount(metric) - noise.amount(metric)), most)
 
