@@ -150,6 +150,28 @@ def test_the_hours_of_a_day_become_one_row(desk):
         (row["job"], total(line_of(row["line"]), "read_bytes")[0]) for row in after["jobs"]]
 
 
+def test_hour_by_hour_the_hours_of_a_day_become_one_row(desk):
+    """As at a server that runs all the time: in each hour one row comes, and one gets too old."""
+    desk.send("oss1", desk.block("OST0000"))
+    hour = BEGAN // 3600 * 3600
+    for _ in range(5 * 24):
+        desk.store.change("UPDATE target_lines SET made = made - 3600.0")
+        desk.now = hour
+        desk.harvest.lines.step()
+        sweeps(desk, 1)
+        hour += 3600
+        desk.now = hour
+        while desk.harvest.lines.step():
+            pass
+    for target in ("", "OST0000"):
+        rows = desk.store.rows("SELECT thinned, since, until FROM target_lines WHERE target = ? "
+                               "ORDER BY since", (target,))
+        days = [since // 86400 for thinned, since, _ in rows if thinned]
+        assert 2 == len(days) == len({*days})
+        assert 3 * 24 >= len(rows) - 2                  # and hours of three days at most
+    assert 120 * 23 == total(line_of(desk.file_system(until=hour + 7200)["all"]), "read_bytes")[0]
+
+
 # Seconds, targets, and how many of 100 jobs are such.
 _KINDS = [(600, 2, 50), (4 * 3600, 30, 35), (16 * 3600, 300, 12), (3 * 86400, 1000, 3)]
 _OF_A_ROW = 120                                         # bytes of SQLite's, and of the keys

@@ -141,8 +141,8 @@ class LineStore(SweepStore):
 
     def to_merge(self, before: float) -> list[tuple[Any, ...]]:
         """
-        [(id, since, until, body)] of a target on one day that were kept before this moment, by the
-        store's time, hour by hour; [] where there are none.
+        [(id, since, until, body)] of a target on one day, hour by hour, of which the first was kept
+        before this moment, by the store's time; [] where there are none.
         """
         for row, name, target, since, until in self._store.rows(
                 "SELECT id, file_system, target, since, until FROM target_lines WHERE thinned = 0 "
@@ -152,10 +152,10 @@ class LineStore(SweepStore):
                 return self.to_merge(before)
             day = since // _DAY_S * _DAY_S
             return self._store.rows(
-                "SELECT id, since, until, body FROM target_lines WHERE thinned = 0 AND made < ? "
-                "AND file_system = ? AND target = ? AND since >= ? AND since < ? AND "
+                "SELECT id, since, until, body FROM target_lines WHERE thinned = 0 AND "
+                "file_system = ? AND target = ? AND since >= ? AND since < ? AND "
                 "typeof(until) = 'real'",
-                (before, name, target, day, day + _DAY_S))
+                (name, target, day, day + _DAY_S))
         return []
 
     def replace_lines(self, rows: Sequence[int], since: float, until: float, body: bytes) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     _Lines = Union[JobLines, TargetLines]
 
 _DAY_S = 86400.0
-HOURS_FOR_S = 2 * _DAY_S        # after that the rows of a target's hours become one of the day
+HOURS_FOR_S = 2 * _DAY_S        # after that the rows of a target's day become one
 _COARSER = 4                    # times, at each age
 _AT_ONCE = 20                   # rows in one transaction
 
@@ -32,7 +32,7 @@ _AT_ONCE = 20                   # rows in one transaction
 def thin(store: LineStore, days: Sequence[int]) -> Iterator[None]:
     """Do what is due by the store's time, in steps; StateError.  `days`: [site] series_days."""
     now = store.now()
-    yield from _merge_days(store, now - HOURS_FOR_S)
+    yield from _merge_days(store, now - HOURS_FOR_S - _DAY_S)       # then the day's last is as old
     for level, age in enumerate(days[:-1], 1):
         before, bins = now - age * _DAY_S, _part(MOST_BINS, _COARSER, level)
         yield from _thin(store, "job_lines", level, before, JobLines.decoded, bins,
