@@ -3,8 +3,9 @@ Figure: time lines of jobs and targets at the site's server: bytes kept for a ye
 a sweep costs more.
 
 Sizes are of a store's file: rows of jobs as a year may bring them, from minutes to days and on one
-to a thousand targets, and of the lines of targets.  The CPU is that of harvest_server.py's sweeps,
-each in a process of its own, with lines and with `series_days = 0`.
+to a thousand targets, and of the lines of targets; those of a year of a store to which rows are
+added, and in which they are thinned and removed, in each hour of 400 days.  The CPU is that of
+harvest_server.py's sweeps, each in a process of its own, with lines and with `series_days = 0`.
 """
 
 import argparse
@@ -31,9 +32,7 @@ def run(quick):
     days = sizes["days"]
     rows = [(what, f"{one['full']:,.0f}", f"{one['thinned']:,.0f}")
             for what, one in sizes["of"].items()]
-    year = (_JOBS_A_YEAR / 365 * (days[0] * sizes["mean"]["full"]
-                                  + (days[-1] - days[0]) * sizes["mean"]["thinned"])
-            + _TARGETS * sizes["targets"])
+    jobs, targets = _JOBS_A_YEAR * sizes["job"], _TARGETS * sizes["target"]
     sweeps = 10 if quick else 60
     cpu = {name: child("sweeps", sweeps, days) for name, days in (("without", "0"),
                                                                   ("with", "30 365"))}
@@ -45,8 +44,8 @@ def run(quick):
                   *rows, ("all jobs, mean", f"{sizes['mean']['full']:,.0f}",
                           f"{sizes['mean']['thinned']:,.0f}")],
               [f"A year of {_JOBS_A_YEAR:,} jobs, and of {_TARGETS} targets with who loaded "
-               f"them: {year / 1e9:.1f} GB ({_TARGETS * sizes['targets'] / 1e9:.1f} GB of the "
-               f"targets)."]),
+               f"them: {(jobs + targets) / 1e9:.1f} GB ({targets / 1e9:.1f} GB of the targets), by "
+               f"stores played for 400 days, hour by hour."]),
         Table("Time lines: CPU at the site's server, 10,000 entries (100 jobs x 100 targets), all "
               "changed", ("", "a sweep, CPU ms", "to what is without"), [
                   ("without lines", f"{off['sweep_ms']:.1f}", "1"),
@@ -118,6 +117,7 @@ def _sizes(count):
     from iostats.site.lines.line_store import LineStore
     from iostats.site.store import Store
     chance, of, mean = random.Random(23), {}, {"full": 0.0, "thinned": 0.0}
+    kept = {}
     with tempfile.TemporaryDirectory(prefix="iostats-bench-") as directory:
         for what, (share, seconds, targets) in _KINDS.items():
             bodies = {"full": [], "thinned": []}
@@ -131,7 +131,7 @@ def _sizes(count):
                 lines = JobLines.decoded(bodies["full"][-1][-1])
                 lines.thin(MOST_BINS // 4, MOST_TARGETS // 2)
                 bodies["thinned"].append((str(4711 + number), "scratch", lines.encoded()))
-            of[what] = {}
+            of[what], kept[what] = {}, bodies["full"]
             for age, rows in bodies.items():
                 path = os.path.join(directory, f"{len(of)}-{age}.sqlite")
                 store = Store(path)
@@ -140,8 +140,13 @@ def _sizes(count):
                 of[what][age] = (_pages(store) - empty) / len(rows)
                 mean[age] += share * of[what][age]
                 store.close()
-        days = Config()["site.series_days"]
-        return {"of": of, "mean": mean, "days": days, "targets": _target_bytes(chance, days)}
+        bodies = [body for what, rows in kept.items()
+                  for _, _, body in rows[:max(1, int(100 * _KINDS[what][0]))]]
+        jobs, targets = 10 * count, 2
+        return {"of": of, "mean": mean, "days": Config()["site.series_days"],
+                "job": _played(f"{directory}/jobs", jobs, 0, bodies, ()) / jobs,
+                "target": _played(f"{directory}/targets", 0, targets, (),
+                                  _hours_of_a_day(chance)) / targets}
 
 
 def _pages(store):
@@ -150,19 +155,13 @@ def _pages(store):
     return count * size
 
 
-def _target_bytes(chance, days):
-    """Bytes of a year of one target: two days by hour, then days, which are thinned."""
+def _hours_of_a_day(chance):
+    """Rows of a target's hours, of one day: 20 jobs in each sweep, others every two hours."""
     import numpy
 
-    from iostats.site.lines.folding import (
-        MOST_BINS,
-        MOST_TOPS,
-        TargetLines,
-        TargetReadings,
-        target_lines,
-    )
+    from iostats.site.lines.folding import TargetReadings, target_lines
     from iostats.site.lines.readings import LineReading
-    day, hours = TargetLines(_EVERY_S), 0
+    rows = []
     for hour in range(24):
         readings = []
         for sweep in range(60):
@@ -176,13 +175,37 @@ def _target_bytes(chance, days):
             readings.append(LineReading(
                 since, since + _EVERY_S, float(_EVERY_S), True, jobs, columns,
                 {name: int(column.sum()) for name, column in columns.items()}))
-        lines = target_lines(readings, _EVERY_S, TargetReadings(readings))
-        hours += len(lines.encoded())
-        day.add(lines)
-    day.thin(MOST_BINS, MOST_TOPS)
-    full = len(day.encoded())
-    day.thin(MOST_BINS // 4, MOST_TOPS // 2)
-    return 2 * hours + (days[0] - 2) * full + (days[-1] - days[0]) * len(day.encoded())
+        rows.append(target_lines(readings, _EVERY_S, TargetReadings(readings)).encoded())
+    return rows
+
+
+def _played(path, jobs_a_year, targets, bodies, hours):
+    """
+    Bytes of a store's file after 400 days, in each hour of which rows are made, thinned and removed
+    as a server does it.
+    """
+    from iostats.base.config import Config
+    from iostats.site.lines.line_store import LineStore
+    from iostats.site.lines.thinning import thin
+    from iostats.site.store import Store
+    store, days, made = Store(path), Config()["site.series_days"], 0
+    began, empty, chance = _BEGAN // 86400 * 86400.0, _pages(store), random.Random(37)
+    lines, now = LineStore(store), began
+    lines.now = lambda: now
+    store.rows("PRAGMA synchronous = OFF")              # nobody pulls a plug here
+    for hour in range(400 * 24):
+        now = began + 3600 * hour
+        until = jobs_a_year * (hour + 1) // (365 * 24)
+        lines.keep_jobs(hour + 1, [(str(number), "scratch", chance.choice(bodies))
+                                   for number in range(made, until)])
+        made = until
+        lines.end_fold(hour + 1, [("scratch", f"OST{number:04x}", now, now + 3600, hours[hour % 24])
+                                  for number in range(targets)])
+        for _ in thin(lines, days):
+            pass
+    found = _pages(store) - empty
+    store.close()
+    return found
 
 
 # -- CPU -------------------------------------------------------------------------------------------
