@@ -367,3 +367,15 @@ def test_what_the_short_form_has_as_one_is_not_compared():
     found = diff(whole, short)
     assert ([], {"a": [], "b": []}) == (found.changes, found.only_in)
     assert "note: 4733: its record is the short form from the accounting" in text(found)
+
+
+@pytest.mark.parametrize("low, text", [
+    ([], "37 B"), (["read_bytes"], ">= 37 B"), (["read_calls"], "<= 37 B"),
+    (["read_bytes", "read_calls"], "-"),
+], ids=["exact", "bytes", "calls", "both"])
+def test_a_mean_is_as_certain_as_its_total_and_its_calls(low, text):
+    """23 reads of 851 bytes: as bounds.mark_of_mean has it, where ~ is not known at all."""
+    form = record(llite(read_bytes=851, read_calls=23))
+    form["file_systems"][0]["too_low"] = low
+    bounds = numbers_of(form, "A").numbers["scratch", "mean size, read"]
+    assert text == diff_text.bounds_text(bounds, "mean size, read", "binary")
