@@ -133,13 +133,12 @@ def _chart(title: str, line: Line | None, ident: str, until: float) -> dict[str,
     if line is None or not line.amounts:
         return None
     count = max(map(len, line.amounts.values()))
-    low = any(share < 1 for share in line.known or ())
+    low = any(0 < share < 1 for share in line.known or ())
     panels = []
-    for metric, words, kind, unit in _PANELS:
-        amounts = line.amounts.get(metric)
-        if amounts is not None:
-            panels.append(Panel(words, unit, [Curve(words.lower(), kind, _per_second(
-                amounts, line.every_s))], low))
+    there = [one for one in _PANELS if line.amounts.get(one[0]) is not None]
+    for metric, words, kind, unit in [one for one in there if any(line.amounts[one[0]])] or there:
+        panels.append(Panel(words, unit, [Curve(words.lower(), kind, _per_second(
+            line.amounts[metric], line.every_s))], low))
     busy = line.amounts.get("busy_us"), line.amounts.get("timed")
     if busy[0] is not None and busy[1] is not None and any(busy[1]):
         panels.append(Panel("Mean time of a request", "ms", [Curve(

@@ -121,7 +121,7 @@ def _headings(columns: list[TextColumn], q: PageQuery,
             link = q.link(sort=sort)
             order = "descending" if question["sort"] == sort else ""
         keep = 2 if not place or column.metric in ("write_bytes", "read_bytes") else (
-            1 if column.metric else 0)
+            1 if column.metric or column.title in ("USER", "NAME") else 0)
         found.append(Heading(title, "milliseconds that a storage server took for a request, on "
                              "average" if column.metric == LATENCY else "", link, order,
                              column.right, keep))

@@ -1,0 +1,33 @@
+"""
+The charts of a file system over time, from the lines that the site's server tells.
+"""
+from __future__ import annotations
+
+import re
+
+from iostats.load.time_lines import Line
+from iostats.web.file_system_page import _chart
+
+MIB = 1 << 20
+
+
+def titles(found):
+    return re.findall(r'class="c-title"[^>]*>([^<]*)<', found["svg"])
+
+
+def test_what_was_not_done_has_no_plot():
+    """Of one that only punches there are requests; of one that does nothing all plots say so."""
+    idle = [0, 0, None]
+    found = _chart("4711", Line(0.0, 23.0, {
+        "read_bytes": idle, "write_bytes": idle, "requests": [23, 37, None]}), "c1", 69.0)
+    assert ["Requests"] == titles(found) and ["from", "requests"] == found["headings"]
+    found = _chart("4711", Line(0.0, 23.0, {
+        "read_bytes": idle, "write_bytes": idle, "requests": idle}), "c1", 69.0)
+    assert ["Read", "Written", "Requests"] == titles(found)
+
+
+def test_a_gap_makes_no_other_rate_a_lower_bound():
+    """An interval that is known in part does: 23 MiB in 23 s of which half is known."""
+    for known, peak in (([0, 1], "peak 1.0 MiB/s"), ([0, 0.5], "peak ≥ 1.0 MiB/s")):
+        line = Line(0.0, 23.0, {"read_bytes": [None, 23 * MIB]}, known)
+        assert f">{peak}<" in _chart("4711", line, "c1", 46.0)["svg"]
