@@ -202,6 +202,7 @@ class Proxy:
 
     def __init__(self, port, user):
         self.user, self._to = user, port
+        self.refused = ""                      # a path of which it says 502
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -224,6 +225,10 @@ class Proxy:
                     return
                 data += part
             first, _, rest = data.partition(b"\r\n")
+            if self.refused and first.split(b" ")[1].startswith(self.refused.encode()):
+                one.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n"
+                            b"Connection: close\r\n\r\n")
+                return
             lines = [line for line in rest.partition(b"\r\n\r\n")[0].split(b"\r\n")
                      if not line.lower().startswith((b"connection:", HEADER.lower().encode()))]
             lines += [b"Connection: close", f"{HEADER}: {self.user}".encode()]

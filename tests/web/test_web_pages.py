@@ -150,6 +150,23 @@ def test_the_live_page_changes_by_itself_and_stops_where_it_is_told_to(
     assert [] == browser.complaints()
 
 
+def test_the_live_page_has_a_stream_again_after_its_proxy_had_none(site, browser):  # noqa: F811
+    """Meanwhile it asks again and again; its clock goes 50 times as fast here."""
+    faster = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {
+        "source": "const later = setTimeout; window.setTimeout = (f, ms) => later(f, ms / 50)"})
+    try:
+        site.proxy.refused = "/now/live"
+        browser.open(site.proxy.address + "/now?by=job")
+        until(lambda: any("/now/part" in url for url in browser.requests()), what="a poll")
+        assert browser.text("#state-text") in ("live", "connecting again")
+        site.proxy.refused = ""
+        until(lambda: any("/now/live" in url for url in browser.requests()), what="a stream")
+        until(lambda: browser.text("#state-text") == "live", what="live")
+    finally:
+        site.proxy.refused = ""
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", faster)
+
+
 def test_the_live_page_without_javascript_is_loaded_again_by_itself(site, browser):  # noqa: F811
     browser.javascript(False)
     browser.open(site.proxy.address + "/now?by=user")

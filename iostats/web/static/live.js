@@ -6,7 +6,7 @@
   if (!box) return;
   var line = document.getElementById("state"), words = document.getElementById("state-text");
   var button = document.getElementById("pause"), every = 1000 * Number(box.dataset.every || 5);
-  var stream = null, timer = null, paused = false, failed = 0;
+  var stream = null, timer = null, paused = false, failed = 0, polls = 0;
 
   function state(kind, text) {
     line.className = "live " + kind;
@@ -40,10 +40,13 @@
     fetch(box.dataset.part, {credentials: "same-origin", cache: "no-store"}).then(function (answer) {
       if (!answer.ok) throw new Error(String(answer.status));
       return answer.text();
-    }).then(show).catch(function () {
+    }).then(function (html) { polls += 1; show(html); }).catch(function () {
       state("off", "not updated: no answer");
     }).then(function () {
-      if (!paused && !document.hidden && !stream) timer = setTimeout(poll, Math.max(every, 5000));
+      if (paused || document.hidden || stream) return;
+      // What stands in front may have had none for a while: after a minute a stream is tried again.
+      if (failed && polls >= 12) { failed = polls = 0; start(); return; }
+      timer = setTimeout(poll, Math.max(every, 5000));
     });
   }
 
