@@ -17,8 +17,7 @@ _MOST_CHARACTERS = 1 << 26         # of all names
 
 def expanded(text: str, most: int | None = None) -> list[str]:
     """
-    Up to `most` (else MOST_NODES) names in a list, in their order; ValueError, with the part that is
-    off.
+    Up to `most` names in a list, in their order; ValueError, with the part that is off.
 
     >>> expanded("a[1-3,05],b")
     ['a1', 'a2', 'a3', 'a05', 'b']
