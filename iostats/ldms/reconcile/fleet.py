@@ -14,10 +14,11 @@ from math import fsum
 from iostats.ldms.balance import balanced, moved, set_weight
 from iostats.ldms.description.normal import SamplerGroup, SetMatch
 from iostats.ldms.description.regexes import matching
-from iostats.ldms.reconcile.commands import HOLDS, Memory, beyond_us, commands
+from iostats.ldms.reconcile.commands import HOLDS, beyond_us, commands
 from iostats.ldms.reconcile.earlier import Earlier
 from iostats.ldms.reconcile.heard import UNKNOWN, UP, Heard, advertised
 from iostats.ldms.reconcile.levels import Levels
+from iostats.ldms.reconcile.memory import Memory
 from iostats.ldms.reconcile.peers import Peers
 from iostats.ldms.reconcile.shares import Shares, shared_out
 from iostats.ldms.reconcile.wanted import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from iostats.ldms.control.observed import Observed
     from iostats.ldms.description.normal import AggregatorGroup, Description
-    from iostats.ldms.reconcile.commands import Step
+    from iostats.ldms.reconcile.memory import Step
     from iostats.ldms.reconcile.wanted import Shared
 
 

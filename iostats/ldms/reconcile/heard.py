@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from iostats.base.errors import UsageError
-from iostats.ldms.reconcile.commands import Memory
+from iostats.ldms.reconcile.memory import Memory
 from iostats.ldms.statements.dialect import DIALECTS, of_release
 
 TYPE_CHECKING = False

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from iostats.ldms.control.observed import Observed
-    from iostats.ldms.reconcile.commands import Step
+    from iostats.ldms.reconcile.memory import Step
     from iostats.ldms.service.service import Service
 
 # Nothing of these says that it does not run.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from iostats.ldms.control.observed import Observed
     from iostats.ldms.description.normal import Description
-    from iostats.ldms.reconcile.commands import Step
+    from iostats.ldms.reconcile.memory import Step
 
 _CONNECTING = 500                   # samplers that are connected to, and set up, at a time
 _QUESTIONS_A_SECOND = 500           # to samplers; those of large clusters are asked less often
