@@ -12,7 +12,7 @@ to the same plan.
 from __future__ import annotations
 
 import heapq
-from math import fsum
+from math import frexp, fsum, ldexp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ def balanced(weights: Mapping[str, float], capacity: Mapping[str, float],
     weights = {item: weight for item, weight in weights.items() if fits.get(item) != []}
     if not capacity or not weights:
         return {}
+    # In units of a power of two, in which shares of tiny weights are not 0.
+    exponent = -frexp(max(weights.values()))[1]
+    weights = {item: ldexp(weight, exponent) for item, weight in weights.items()}
     least = _LEAST * fsum(weights.values()) / len(weights)
     costs = {item: max(weight, least) or 1.0 for item, weight in weights.items()}
     total, whole = fsum(costs.values()), fsum(capacity.values())
@@ -131,15 +134,15 @@ def _fill_empty(plan: dict[str, str], loads: Mapping[str, float], costs: Mapping
             of.setdefault(other, []).append(item)
         spare = {other: (fsum(map(costs.__getitem__, items)) - max(map(costs.__getitem__, items)))
                  / fair[other] for other, items in of.items() if len(items) > 1}
-        if not spare or name in of:
-            continue
-        other = min(spare, key=lambda other: (-spare[other], other))
-        left, taken = fsum(costs[item] for item in of[other]), 0.0
-        for item in sorted(of[other], key=lambda item: (-costs[item], item)):
-            cost = costs[item]
-            if name in fits.get(item, fair) and \
-                    (left - cost) / fair[other] >= (taken + cost) / fair[name]:
-                plan[item], left, taken = name, left - cost, taken + cost
+        for other in sorted(spare, key=lambda other: (-spare[other], other)):
+            left, taken = fsum(costs[item] for item in of[other]), 0.0
+            for item in sorted(of[other], key=lambda item: (-costs[item], item)):
+                cost = costs[item]
+                if name in fits.get(item, fair) and \
+                        (left - cost) / fair[other] >= (taken + cost) / fair[name]:
+                    plan[item], left, taken = name, left - cost, taken + cost
+            if taken:
+                break
 
 
 def _placed(plan: Mapping[str, str], costs: Mapping[str, float], fair: Mapping[str, float],

@@ -30,9 +30,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Scr
     if not isinstance(form, str):
         return light_table(headers, list(rows), form, align)
     rows = list(rows)
-    if form == "grid" and rows:
-        return _grid(headers, rows, align)
-    import tabulate                    # dearer than all else of a report as text
+    import tabulate                    # 40 ms, of which a page has no use
     tabulate.WIDE_CHARS_MODE = False   # where wcwidth is there: a wide letter's filler is counted
     # Everything is text by now: tabulate must not read numbers into it (it would print
     # 16777216 as 1.67772e+07 in a column with a "-").
@@ -41,26 +39,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], form: str | Scr
     rows = [[_with_fillers(cell) for cell in row] for row in rows]
     return str(tabulate.tabulate(rows, headers, tablefmt=_TABLEFMT[form], disable_numparse=True,
                         colalign=align if rows else None)).replace(_FILLER, "")
-
-
-def _grid(headers: Sequence[str], rows: Sequence[Sequence[str]],
-          align: Sequence[str] | None) -> str:
-    """A table between lines, as tabulate's "grid", whose import takes longer than a report."""
-    texts = [[cell.strip() for cell in row] for row in (headers, *rows)]
-    widths = [max(width_of(name) + 2, *(width_of(row[at]) for row in texts))
-              for at, name in enumerate(texts[0])]
-    is_right = [one == "right" for one in align or [""] * len(headers)]
-
-    def line(row: Sequence[str]) -> str:
-        return "| " + " | ".join(
-            " " * (width - width_of(cell)) + cell if right else
-            cell + " " * (width - width_of(cell))
-            for cell, width, right in zip(row, widths, is_right)) + " |"
-    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
-    found = [rule, line(texts[0]), rule.replace("-", "=")]
-    for row in texts[1:]:
-        found += [line(row), rule]
-    return "\n".join(found)
 
 
 def _with_fillers(text: str) -> str:

@@ -3,7 +3,7 @@ Balance: each item has one aggregator, loads are fair, and nothing moves without
 """
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from iostats.ldms.balance import SLACK, balanced, moved, set_weight
@@ -133,6 +133,7 @@ def is_fair(plan, weights, capacity):
                for name, load in loads_of(plan, weights).items())
 
 
+@example({"a": 5e-324}, {"agg-1": 0.5}, {})         # half of the least float is 0
 @given(WEIGHTS, CAPACITY, st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
                                           st.sampled_from([*NAMES, "gone"])))
 def test_each_item_has_one_aggregator_that_is_up_and_none_has_too_much(weights, capacity, before):
@@ -190,6 +191,9 @@ ONLY = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
                        st.lists(st.sampled_from(NAMES), max_size=3))
 
 
+@example({"a": 1.0, "b": 0.0, "c": 1.0, "aa": 0.0, "aaa": 0.0, "aaaa": 1.0},
+         {"agg-1": 4.0, "agg-2": 2.0, "agg-3": 1.0, "agg-4": 1.0, "agg-5": 1.0, "agg-6": 2.0}, {},
+         {"b": "agg-1", "aa": "agg-2", "aaa": "agg-2"})     # the first has no item to spare
 @given(WEIGHTS, CAPACITY, ONLY, st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4),
                                                 st.sampled_from(NAMES)))
 def test_nothing_is_where_it_cannot_be_and_the_plan_stands(weights, capacity, only, before):
