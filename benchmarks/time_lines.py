@@ -192,7 +192,7 @@ def _played(path, jobs_a_year, targets, bodies, hours):
     began, empty, chance = _BEGAN // 86400 * 86400.0, _pages(store), random.Random(37)
     lines, now = LineStore(store), began
     lines.now = lambda: now
-    store.rows("PRAGMA synchronous = OFF")              # nobody pulls a plug here
+    store.rows("PRAGMA synchronous = OFF")              # no power fails here
     for hour in range(400 * 24):
         now = began + 3600 * hour
         until = jobs_a_year * (hour + 1) // (365 * 24)

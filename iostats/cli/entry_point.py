@@ -63,7 +63,7 @@ def finished(status: int, text: str = "") -> int:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:                            # nobody reads it any more
+    except BrokenPipeError:                            # the reader has gone
         _to_nowhere(1)
     except IostatsError as error:
         print(f"iostats: {error}", file=sys.stderr)
@@ -97,38 +97,8 @@ def with_streams() -> None:
         sys.stderr = _Told(sys.stderr)
 
 
-class _Printed:
-    """Standard output; that it cannot be written is a StateError, a line as others."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """As a stream's."""
-        try:
-            written: int = self._stream.write(text)
-        except OSError as error:
-            raise unwritable(error) from None
-        return written
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """As a stream's."""
-        for line in lines:
-            self.write(line)
-
-    def flush(self) -> None:
-        """As a stream's."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            raise unwritable(error) from None
-
-
-class _Told:
-    """Standard error; that it cannot be written is no reason to fail."""
+class _Guarded:
+    """A standard stream; `_failed` says what becomes of it when it cannot be written."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -140,16 +110,38 @@ class _Told:
         """Write `text` as far as that goes; a line is one write, so that ranks' do not mix."""
         try:
             self._stream.write(text)                   # by lines, see io.TextIOWrapper
-        except OSError:
-            _to_nowhere(2)
+        except OSError as error:
+            self._failed(error)
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As a stream's."""
+        for line in lines:
+            self.write(line)
 
     def flush(self) -> None:
         """As a stream's."""
         try:
             self._stream.flush()
-        except OSError:
-            _to_nowhere(2)
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        raise NotImplementedError
+
+
+class _Printed(_Guarded):
+    """Standard output; that it cannot be written is a StateError, a line as others."""
+
+    def _failed(self, error: OSError) -> None:
+        raise unwritable(error) from None
+
+
+class _Told(_Guarded):
+    """Standard error; that it cannot be written is no reason to fail."""
+
+    def _failed(self, error: OSError) -> None:
+        _to_nowhere(2)
 
 
 def _to_nowhere(number: int) -> None:

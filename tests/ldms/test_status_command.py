@@ -76,7 +76,7 @@ def test_a_described_group_that_no_instance_has_told_of_is_listed(etcd):
         own.put(own.key("status", "top"), encoded(GroupStatus(
             "top", AGGREGATOR, 2, 1, time.time(), "mgmt1.4711", (DaemonRow("top", "up", 1.0),))))
     assert [
-        "samplers node-[1-23]: 23 daemons, nobody runs them yet",
+        "samplers node-[1-23]: 23 daemons, no instance runs them yet",
         "level 1 aggregators agg-[1-3]: 3 daemons, by mgmt1.4711, which has told nothing of them "
         "yet",
     ] == [line for line in status(etcd).stdout.splitlines() if " daemons, " in line]

@@ -61,7 +61,7 @@ def shared(seconds):
      "No node has reported, so the time of its calls is not known."),
 ], ids=["a 27th", "little on each", "a part", "much", "threads", "a node is missing",
         "one did nothing", "much, though one is missing", "another job's, perhaps",
-        "little, whoever it was", "not timed", "none reported"])
+        "little, of all jobs together", "not timed", "none reported"])
 def test_the_answer_is_no_more_than_the_numbers_say(found, kind, head, text):
     assert (kind, head, text) == tuple(answer_of(found))
 

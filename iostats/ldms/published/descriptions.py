@@ -191,7 +191,7 @@ def load(etcd: Etcd, text: str, agents: Sequence[AgentGroup], before: Optional[R
 
 
 def agents_have(etcd: Etcd, revision: Revision, agents: Sequence[AgentGroup]) -> bool:
-    """Whether our agents are told just that: somebody may have written there by hand."""
+    """Whether our agents are told just that: it may have been written by hand."""
     found = etcd.get(etcd.key("agents"))
     return found is not None and found.value == _agents(revision.number, agents)
 

@@ -171,7 +171,7 @@ def _plugins(wanted: Wanted, observed: Observed, memory: Memory) -> Iterator[Ste
             continue
         if plugin.start is not None and plugin.name not in memory.loaded \
                 and not observed.plugins[plugin.name].sets:
-            # Whoever loaded it may have ended before it was configured.  There is no set to lose.
+            # Its loader may have ended before it was configured.  There is no set to lose.
             for step in _anew(plugin, "it has no set: whether it is configured cannot be asked"):
                 yield step._replace(is_question=True)
             continue

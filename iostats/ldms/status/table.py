@@ -89,7 +89,7 @@ def _group(seen: ClusterSeen, status: GroupStatus, now: float, every: bool) -> I
         yield (f"{what} {cut(status.group, _LONGEST_NAME)}: {status.daemons:,} daemon"
                f"{'s' * (status.daemons != 1)}, "
                + (f"by {owner}, which has told nothing of them yet" if owner else
-                  "nobody runs them yet"))
+                  "no instance runs them yet"))
         return
     told = [f"{status.count(UP):,} of {status.daemons:,} up"]
     if owner is None:
