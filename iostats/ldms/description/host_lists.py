@@ -92,7 +92,7 @@ class HostLists:
     @staticmethod
     def _say_why(value: Value, part: str) -> None:
         if part.startswith("more than"):
-            value.problem(f"expected at most {MOST_NAMES} names")
+            value.problem(f"expected at most {MOST_NAMES} names, got {value.got()}")
         elif len(part) > 200:
             value.problem(f"expected names of at most {LONGEST_NAME} bytes, got "
                           f"{shown(part)}")
