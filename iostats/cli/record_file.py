@@ -73,7 +73,7 @@ def form_checked(name: str) -> Iterator[None]:
     """In this block: StateError where a record of the file is not of a form that can be shown."""
     try:
         yield
-    except (IostatsError, OSError):
+    except (IostatsError, OSError, ImportError):
         raise
     except Exception as error:              # also those of the libraries that make pages of it
         raise StateError(f"{name}: a record in it cannot be shown by this release of iostats "

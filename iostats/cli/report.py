@@ -13,7 +13,7 @@ from iostats import schedulers
 from iostats.base import config as site
 from iostats.base.errors import DONE, UNREADABLE, IostatsError, NotYours, UsageError
 from iostats.base.job_id import checked_batch_job, tasks_of
-from iostats.cli import record_file, report_page, site_client, unfinished
+from iostats.cli import packages, record_file, report_page, site_client, unfinished
 from iostats.cli.parser import parser, put_out, status_of, whole_number
 from iostats.cli.terminal_form import screen_of
 from iostats.report import array_total, comment_reader, job_tables
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+packages.needed("msgspec", "tabulate", "ClusterShell")
 _MOST_LATEST = 1000
 
 HELP = """\

@@ -532,7 +532,8 @@ def test_without_its_packages_it_says_what_to_install():
 
 
 @pytest.mark.parametrize("role, make, extra", [
-    *((role, "install-node (or install-login)", "server") for role in ("run", "report", "jobs")),
+    *((role, "install-node (or install-login)", "server") for role in (
+        "run", "report", "why", "diff", "jobs")),
     *((role, f"install-{role}", role) for role in ("collector", "ldms", "web"))])
 def test_without_its_packages_the_command_says_what_to_install(role, make, extra):
     """

@@ -504,7 +504,7 @@ class Nobodys(Desk):
         out, err = self.directory / "server.out", self.directory / "server.err"
         begin = ("import os, sys; sys.path.insert(0, sys.argv.pop(1)); import asyncio, ctypes; "
                  "import msgspec.json, encodings.idna, importlib.util, iostats.cli.server, "
-                 "iostats.wire.client, iostats.wire.munge, pwd\n"
+                 "iostats.wire.client, iostats.wire.munge, pwd, shutil\n"
                  "try:\n    import uvloop\nexcept ImportError:\n    pass\n"
                  f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); "
                  "sys.exit(iostats.cli.server.main())")
