@@ -118,8 +118,8 @@ def _secret(config: Config) -> list[Check]:
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077 and "munge" in methods:
         return [Check(PROBLEM, "site secret", (
-            f"{path}: expected mode 0600, got {mode:04o}: whoever has read it can forge reports, "
-            f"until the site has a new one"), f"chmod 600 {quoted(path)}")]
+            f"{path}: expected mode 0600, got {mode:04o}: a user who has read it can forge "
+            f"reports, until the site has a new one"), f"chmod 600 {quoted(path)}")]
     if not os.geteuid() and found.st_uid:
         return [Check(NOTE, "site secret", (
             f"{path}: belongs to user {found.st_uid}, who can read all records and "

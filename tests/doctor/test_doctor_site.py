@@ -73,7 +73,7 @@ def test_without_a_batch_system_there_is_no_line(desk):
     ("no-host.invalid", "([site] host)", "iostats config --check"),
     ("255.255.255.255", "Network is unreachable", "ping -c 3 255.255.255.255")])
 def test_a_server_that_is_not_reached_is_started_where_it_runs(desk, host, said, fix):
-    """And one whose name nobody knows, or whose host the network does not reach, is not."""
+    """And one whose name is not known, or whose host the network does not reach, is not."""
     path = desk.directory / "site.secret"
     path.write_text("0" * 64)
     path.chmod(0o600)
@@ -95,8 +95,8 @@ def test_a_secret_that_others_can_read_is_found_also_where_munge_does_without_it
     checks = checks_of(desk, server_auth=auth, site_secret=path)
     assert found == ("site secret" in checks)
     if found:
-        assert ("problem", f"{path}: expected mode 0600, got {mode:04o}: whoever has read it can "
-                f"forge reports, until the site has a new one", f"chmod 600 {path}") == (
+        assert ("problem", f"{path}: expected mode 0600, got {mode:04o}: a user who has read it "
+                f"can forge reports, until the site has a new one", f"chmod 600 {path}") == (
                     checks["site secret"])
 
 

@@ -538,7 +538,7 @@ def test_without_its_packages_it_says_what_to_install():
 def test_without_its_packages_the_command_says_what_to_install(role, make, extra):
     """
     A node with `make install-node PACKAGES=no`, say.  By no name in the package index: there
-    whoever comes first has it.
+    the first who registers one has it.
     """
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "

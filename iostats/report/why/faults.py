@@ -168,7 +168,7 @@ def _fault(events: list[JobEvent], began: float, ended: float, history: JobHisto
 
 
 def _often(amounts: Sequence[float], count: int, least: float) -> float:
-    """Of so many intervals one after the other, the share with a mean of `least` or less."""
+    """Of `count` intervals in a row, the share with a mean of `least` or less."""
     runs = range(len(amounts) - count + 1)
     few = sum(sum(amounts[at:at + count]) <= least * count for at in runs)
     return few / len(runs) if runs else 0.0
