@@ -37,8 +37,8 @@ _FAMILIES = {"MIT": "MIT", "BSD": "BSD", "Apache": "Apache", "MPL": "MPL|Mozilla
              "ISC": "ISC", "MPICH": "MPICH", "Unlicense": "Unlicense"}
 _FOR = {"clustershell": "server", "httptools": "server", "msgspec": "server", "numpy": "server",
         "rich": "server", "tabulate": "server", "uvloop": "server", "mpi4py": "[mpi]",
-        "jinja2": "server", "starlette": "[web]", "uvicorn": "[web]", "cairosvg": "[charts]",
-        "mpich": "[mpi]", **{
+        "jinja2": "server", "markdown-it-py": "[web]", "starlette": "[web]", "uvicorn": "[web]",
+        "cairosvg": "[charts]", "mpich": "[mpi]", **{
             sinks.package_of(sinks.named(name)).lower().replace("_", "-"): f"[{name}]"
             for name in sinks.names()}, "mfusepy": "the demo and tests", "setuptools": "building"}
 

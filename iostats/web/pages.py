@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from iostats.base.errors import IostatsError, UsageError
 from iostats.base.logs import log_internal_error
 from iostats.web import (
+    docs_page,
     events_page,
     file_system_page,
     job_page,
@@ -88,11 +89,13 @@ class Pages:
         self.config = config
         prefix = config["web.prefix"] if base is None else base
         self.site, self.layout = Site(config), PageLayout(config, prefix.rstrip("/"))
+        if config["advice.link"].endswith(docs_page.ADVICE) and docs_page.names():
+            config.take("advice.link", f"{self.layout.base}/docs/advice", "iostats web")
         self.shared = SharedAnswers(self.site, 0.9 * config["web.every"])
         self._of: dict[str, Callable[[Visit], PageAnswer]] = {
             "": self._front, "jobs": jobs_page.jobs, "job": job_page.job,
             "nodes": nodes_page.nodes, "events": events_page.events, "now": now_page.now,
-            "fs": file_system_page.file_system, "static": self._static}
+            "fs": file_system_page.file_system, "docs": docs_page.docs, "static": self._static}
 
     def answer(self, method: str, path: str, query_string: str, asker: Asker) -> PageAnswer:
         """The answer to a request; whatever is wrong is one, too.  `path`: decoded, with base."""

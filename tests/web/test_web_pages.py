@@ -72,7 +72,8 @@ def site():
 
 PAGES = {"jobs": "/jobs?since=now-1day", "job": "/job/4711", "hostile job": "/job/4713",
          "now": "/now?by=job", "nodes": "/nodes", "not connected": "/nodes/down",
-         "events": "/events", "file systems": "/fs", "file system": "/fs/scratch?since=now-1hour"}
+         "events": "/events", "file systems": "/fs", "file system": "/fs/scratch?since=now-1hour",
+         "documents": "/docs", "a document": "/docs/advice", "a wide document": "/docs/ldms"}
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)

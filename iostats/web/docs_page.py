@@ -1,0 +1,126 @@
+"""
+The documents that came with this release as pages: what a finding links to, what a number means.
+
+They are the Markdown of docs/, which `make install-...` puts beside the program.  Where they are
+not (a wheel has none), there is no such page, and findings keep the link of [advice] link.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+import iostats
+from iostats.web.asking import PageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markdown_it.token import Token
+
+    from iostats.web.layout import PageAnswer
+    from iostats.web.pages import Visit
+
+_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(iostats.__file__))),
+                          "docs")
+ADVICE = "docs/advice.md"           # how [advice] link ends where it is a document of ours
+_FOR_USERS = ("reports", "advice", "why", "counters", "events", "commands", "usage")
+
+
+@lru_cache(maxsize=1)
+def names() -> tuple[str, ...]:
+    """Of the documents there are, without .md; what users want to read first."""
+    try:
+        found = {name[:-3] for name in os.listdir(_DIRECTORY) if name.endswith(".md")}
+    except OSError:
+        return ()
+    first = [name for name in _FOR_USERS if name in found]
+    return (*first, *sorted(found.difference(first)))
+
+
+def docs(visit: Visit) -> PageAnswer:
+    """The page of /docs/NAME, and of /docs a list; PageError."""
+    base, name = f"{visit.base}/docs", visit.rest
+    if not name:
+        return visit.page("docs.html", "Documents", "docs", documents=[
+            (f"{base}/{one}", _heading(_tokens(one))) for one in names()])
+    if name not in names():             # so no path is ever looked up
+        raise PageError(404, "there is no such document")
+    heading, text = _page_of(name, base)
+    return visit.page("document.html", heading, "docs", text=text)
+
+
+@lru_cache(maxsize=50)
+def _page_of(name: str, base: str) -> tuple[str, Markup]:
+    """(heading, all of it as HTML)"""
+    tokens = [*_with_links(_tokens(name), base)]
+    return _heading(tokens), Markup(_parser().renderer.render(tokens, _parser().options, {}))
+
+
+def _heading(tokens: list[Token]) -> str:
+    """Of a whole document."""
+    return "".join(part.content for part in tokens[1].children or ())
+
+
+def _tokens(name: str) -> list[Token]:
+    with open(os.path.join(_DIRECTORY, f"{name}.md"), encoding="utf-8") as file:
+        return _parser().parse(file.read())
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    """CommonMark with tables, which scroll by themselves; comments are left out."""
+    found = MarkdownIt("commonmark").enable("table").disable("html_inline")
+    found.add_render_rule("html_block", lambda *_: "")
+    found.add_render_rule("table_open", lambda _, tokens, at, *rest: Markup(
+        '<div class="scroll" role="region" aria-label="Table {}" tabindex="0"><table>').format(
+            1 + sum(one.type == "table_open" for one in tokens[:at])))
+    found.add_render_rule("table_close", lambda *_: "</table></div>")
+    return found
+
+
+def _with_links(tokens: list[Token], base: str) -> Iterator[Token]:
+    """
+    The tokens of a document whose headings can be linked, as on a forge, and whose links lead to
+    pages; those to files that are no document of ours are text.
+    """
+    for number, token in enumerate(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", _anchor(tokens[number + 1].content))
+        elif token.type in ("code_block", "fence"):     # can be scrolled by keyboard
+            token.type = "code_block"
+            token.attrSet("tabindex", "0")
+        elif token.type == "th_open" and not tokens[number + 1].content:
+            token.tag = tokens[number + 2].tag = "td"   # above the names of rows: heads nothing
+        href = ""
+        for part in token.children or ():
+            if part.type == "link_open":
+                href = _address(str(part.attrGet("href")), base)
+                part.attrs = {"href": href} if href else {}
+            if part.type in ("link_open", "link_close") and not href:
+                part.tag = "span"
+            elif part.type == "image":
+                part.type, part.content = "text", ""
+        yield token
+
+
+def _anchor(heading: str) -> str:
+    """
+    >>> _anchor("`iostats why`: where its time went")
+    'iostats-why-where-its-time-went'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _address(link: str, base: str) -> str:
+    """Where a link of a document leads on these pages; "" where that is nowhere."""
+    if link.startswith(("#", "https://", "http://")):
+        return link
+    path, mark, anchor = link.partition("#")
+    name, _, kind = path.rpartition(".")
+    return f"{base}/{name}{mark}{anchor}" if kind == "md" and name in names() else ""
