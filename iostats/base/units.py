@@ -100,6 +100,25 @@ def share_text(share: float) -> str:
     return "<0.1 %" if percent < 0.05 else f"{percent:.1f} %"
 
 
+def percent_text(share: float, is_low: bool = False) -> str:
+    """
+    A share of 1 in percent, in a sentence: fewer digits, and 100 % only where it is all.
+
+    `is_low`: of a lower bound it is not known that it is less than anything.
+
+    >>> [percent_text(share) for share in (0, 0.0004, 0.0234, 0.968, 0.9952, 0.99996, 1, 12.3)]
+    ['0 %', '< 0.1 %', '2.3 %', '97 %', '99.5 %', '99.9 %', '100 %', '1,230 %']
+    >>> percent_text(0.0004, True)
+    '0.04 %'
+    """
+    percent = 100 * share
+    if 0 < percent < 0.1:
+        return f"{percent:.1g} %" if is_low else "< 0.1 %"
+    if 99.5 <= percent < 100:
+        return f"{int(10 * percent) / 10} %"
+    return f"{percent:,.{0 if percent >= 9.95 or not percent else 1}f} %"
+
+
 def _brief(value: float) -> str:
     """Three digits, or the four before the point."""
     return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"

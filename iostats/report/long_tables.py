@@ -5,7 +5,7 @@ over the nodes; and the sentences on what these numbers mean, which one_screen h
 
 from __future__ import annotations
 
-from iostats.base.units import brief_seconds, bytes_text, share_text
+from iostats.base.units import brief_seconds, bytes_text, percent_text, share_text
 from iostats.report.network_bytes import why_network_differs
 from iostats.report.text_table import table
 from iostats.totals.bounds import (
@@ -104,7 +104,7 @@ def _sizes(fs: FileSystemRecord, _units: str) -> Iterator[tuple[str, ...]]:
         for count_of_pages, rpcs in pages.items():
             if rpcs:
                 yield (fs.label, way, count_of_pages, f"{low}{rpcs}",
-                       f"{mark_of_ratio(low, low)}{100 * rpcs / total:.0f} %")
+                       f"{mark_of_ratio(low, low)}{percent_text(rpcs / total)}")
 
 
 def _spreads(fs: FileSystemRecord, units: str) -> Iterator[tuple[str, ...]]:
@@ -140,4 +140,4 @@ def balance(fs: FileSystemRecord) -> list[str]:
         return []
     return [f"{low}{found.used} of {low}{found.osts} OSTs carried data; "
             f"{found.busiest} the most{' of what is known' if low else ''}, "
-            f"{100 * found.busiest_share:.0f} %"]
+            f"{percent_text(found.busiest_share)}"]

@@ -4,7 +4,7 @@ Why the bytes that programs read and wrote differ from those that went over the 
 
 from __future__ import annotations
 
-from iostats.base.units import bytes_text
+from iostats.base.units import bytes_text, percent_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ def why_network_differs(fs: FileSystemRecord, units: str) -> list[str]:
     libaio = ["libaio or io_uring with O_DIRECT"] if fs.calls else []
     asked, came = application.read_bytes, network.read_bytes
     if asked and came < asked:
-        percent = 100 * (asked - came) / asked
-        lines.append(f"{either}{'<1' if percent < 1 else f'{percent:.0f}'} % of what was read did "
-                     "not come over the network"
+        lines.append(f"{either}{percent_text((asked - came) / asked)} of what was read did not "
+                     "come over the network"
                      f"{_may_be(['from the page cache', 'holes in files'])}")
     elif came > asked:
         whys = (["whole pages", "read-ahead"] if asked else [])

@@ -191,7 +191,7 @@ def sentences(application, network, dirty=None, more=(), long=True):
                           "the page cache; or holes in files)"]),
     ((37, 0), (23, 0), 0, ["38 % of what was read did not come over the network (it may be from "
                            "the page cache; or holes in files)"]),
-    ((4100, 0), (4077, 0), 0, ["<1 % of what was read did not come over the network (it may be "
+    ((4100, 0), (4077, 0), 0, ["0.6 % of what was read did not come over the network (it may be "
                                "from the page cache; or holes in files)"]),
     ((23, 0), (37, 0), 0, ["14.0 MiB more came over the network than was read (it may be whole "
                            "pages; or read-ahead)"]),

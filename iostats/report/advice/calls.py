@@ -4,7 +4,7 @@ Rules about how programs call: the sizes of reads and writes, and the operations
 
 from __future__ import annotations
 
-from iostats.base.units import brief_seconds, bytes_text
+from iostats.base.units import brief_seconds, bytes_text, percent_text
 from iostats.report.advice.interval import (
     Interval,
     added_up,
@@ -19,7 +19,6 @@ from iostats.report.advice.rule import (
     at_least,
     count_text,
     of_time,
-    percent,
     rate_text,
     share_of_it,
     share_text,
@@ -227,8 +226,8 @@ def polling(known: KnownIO, limits: Limits) -> Optional[Held]:
         return None
     rate = sum(empty) / (len(empty) * series.every_s)
     return Held(min(1.0, share) * 0.5,
-                f"in {percent(min(1.0, share))} of the time no byte was read or written, and there "
-                f"were {rate_text(rate)} operations a second, opens and stat() mostly",
+                f"in {percent_text(min(1.0, share))} of the time no byte was read or written, and "
+                f"there were {rate_text(rate)} operations a second, opens and stat() mostly",
                 {"share": round(share, 3), "per_second": round(rate, 3)}, ("stat_storm",))
 
 
@@ -246,7 +245,7 @@ def time_in_lustre(known: KnownIO, limits: Limits) -> Optional[Held]:
     whole = sum(seconds for _, seconds in known.longest())
     first, *others = ((name, seconds / whole) for name, seconds in known.longest()[:2])
     either = "" if share.low == share.high else "~ "
-    most = " and ".join(f"{either}{percent(part)} of it in {name}" for name, part in (
+    most = " and ".join(f"{either}{percent_text(part)} of it in {name}" for name, part in (
         first, *(other for other in others if other[1] >= _WORTH_NAMING)))
     return Held(min(1.0, share.low) * 0.5,
                 f"{share_text(share)} was spent in Lustre, {most}",

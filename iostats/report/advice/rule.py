@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from iostats.base.units import percent_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -87,7 +89,7 @@ def of_time(known: KnownIO, *calls: str) -> str:
 
 def share_text(share: Interval) -> str:
     """A share of the nodes' time, which is above 1 where threads waited side by side."""
-    return at_least(share) + (f"{percent(share.low)} of the nodes' time" if share.low <= 1 else
+    return at_least(share) + (f"{percent_text(share.low)} of the nodes' time" if share.low <= 1 else
                               f"{share.low:,.1f} times the nodes' time")
 
 
@@ -96,20 +98,9 @@ def at_least(number: Interval) -> str:
     return "" if number.low == number.high else ">= "
 
 
-def percent(share: float) -> str:
-    """
-    >>> percent(0.968), percent(0.0234), percent(0.9952), percent(0.99996)
-    ('97 %', '2.3 %', '99.5 %', '99.9 %')
-    """
-    number = 100 * share
-    if number < 10:
-        return f"{number:.1f} %"
-    return f"{int(10 * number) / 10} %" if 99.5 <= number < 100 else f"{number:.0f} %"
-
-
 def share_of_it(share: Interval) -> str:
     """A share of something, from 0 to 1, marked where it may be more."""
-    return at_least(share) + percent(min(1.0, share.low))
+    return at_least(share) + percent_text(min(1.0, share.low))
 
 
 def count_text(number: Interval) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.base.units import bytes_text, duration_text
+from iostats.base.units import bytes_text, duration_text, percent_text
 from iostats.lustre.metrics import operations_in
 from iostats.report.why.cause import (
     BUSY_TARGET,
@@ -80,12 +80,12 @@ def answer_of(record: Record, causes: Sequence[Cause] | None = None) -> Verdict:
     nodes = f"{coverage.reported:,} {'node' if coverage.reported == 1 else 'nodes'}"
     whose = f"the {nodes} that reported" if coverage.missing_count else f"its {nodes}"
     text = (f"Its programs spent {took} in Lustre, {signs(time.share_mark)}"
-            f"{_percent(time.share, bool(time.share_mark))} of the time of {whose}")
+            f"{percent_text(time.share, bool(time.share_mark))} of the time of {whose}")
     if time.serial_share <= LITTLE and not low:
         return Verdict("good", "I/O did not make this job slow",
                        f"All its calls to Lustre together took {took}, "
-                       f"{_percent(time.serial_share)} of the {duration_text(elapsed_s)} that it "
-                       f"ran.")
+                       f"{percent_text(time.serial_share)} of the {duration_text(elapsed_s)} that "
+                       f"it ran.")
     most = max(time.share, time.busiest_share)
     if (low and most < LARGE) or (high and most > LITTLE):
         why = time.why_not or "some numbers are missing"
@@ -95,7 +95,7 @@ def answer_of(record: Record, causes: Sequence[Cause] | None = None) -> Verdict:
         return Verdict("good", "I/O hardly slowed this job",
                        f"{text}; unless most of it waited for the few that did it.")
     if coverage.reported > 1 and time.busiest_share > 2 * time.share and not low:
-        text += f", and up to {_percent(time.busiest_share)} on one node"
+        text += f", and up to {percent_text(time.busiest_share)} on one node"
     text += f"{_in_what(record, time)}." + (
         "  Threads that wait at the same time each count." if most > 1 else "")
     if most >= LARGE:
@@ -108,7 +108,7 @@ def _in_what(record: Record, time: TimeInLustre) -> str:
     (name, call), (_, seconds) = max(time.by_operation.items(), key=lambda one: one[1][1])
     label = next(fs.label for fs in record.file_systems if fs.name == name)
     either = "~ " if time.mark else ""
-    return f": {either}{_percent(seconds / time.seconds)} of that in {call} on {label}"
+    return f": {either}{percent_text(seconds / time.seconds)} of that in {call} on {label}"
 
 
 def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
@@ -122,7 +122,7 @@ def tiles_of(record: Record, shown: Sequence[FileSystemRecord], units: str,
                       str(count) if counted else "", _most(counted, low)))
     time = time_in_lustre(record)
     if time.seconds is not None and time.share is not None:
-        share = f"{_percent(time.share, bool(time.share_mark))} of node time"
+        share = f"{percent_text(time.share, bool(time.share_mark))} of node time"
         found.append(Tile("Time in Lustre", f"{signs(time.mark)}{_seconds(time.seconds)}",
                           f"{time.seconds:.6f}", signs(time.share_mark) + share, time.share))
     balance = _busiest_ost(shown)
@@ -179,7 +179,7 @@ def _busiest_ost(shown: Sequence[FileSystemRecord]) -> Tile | None:
     low = mark_of_source(fs, "osc")
     sign = signs(low)
     return Tile(f"Busiest OST of {fs.label}"[:60],
-                mark_of_ratio(low, low) + _percent(balance.busiest_share),
+                mark_of_ratio(low, low) + percent_text(balance.busiest_share),
                 str(balance.busiest_share),
                 f"{balance.busiest}; {sign}{balance.used:,} of {sign}{balance.osts:,} OSTs used",
                 balance.busiest_share)
@@ -203,17 +203,3 @@ def _of_sum(marks: Sequence[str]) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds < 600 else duration_text(seconds)
-
-
-def _percent(share: float, is_low: bool = False) -> str:
-    """
-    `is_low`: of a lower bound it is not known that it is less than anything.
-
-    >>> [_percent(share) for share in (0, 0.0004, 0.023, 0.37, 12.3)]
-    ['0 %', '< 0.1 %', '2.3 %', '37 %', '1,230 %']
-    >>> _percent(0.00041, True)
-    '0.04 %'
-    """
-    if 0 < share < 0.001:
-        return f"{100 * share:.1g} %" if is_low else "< 0.1 %"
-    return f"{100 * share:,.{0 if share >= 0.1 or not share else 1}f} %"

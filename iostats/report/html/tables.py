@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.base.units import amount_text, bytes_text, range_text
+from iostats.base.units import amount_text, bytes_text, percent_text, range_text
 from iostats.lustre.metric_meanings import METRICS
 from iostats.lustre.metrics import LOCAL_MD_STATS, operations_in
 from iostats.node import sources
@@ -131,10 +131,7 @@ def operations(fs: FileSystemRecord) -> PageTable | None:
 
 
 def _share(share: float, kind: str, sign: str) -> ShareCell:
-    text = f"{100 * share:.0f} %"
-    if 0 < share < 0.005:
-        text = f"{100 * share:.1g} %" if sign else "< 1 %"
-    return ShareCell(share, kind, _marked(sign, text))
+    return ShareCell(share, kind, _marked(sign, percent_text(share, bool(sign))))
 
 
 def _rest(found: Sequence[Any], most: int) -> str:

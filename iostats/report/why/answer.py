@@ -8,7 +8,7 @@ from collections import namedtuple
 
 from iostats.base.errors import one_line
 from iostats.base.text import bars, padded, width_of, wrapped
-from iostats.base.units import duration_text
+from iostats.base.units import duration_text, percent_text
 from iostats.report.newer_release import NOTE
 from iostats.report.screen import HEADING, MARK, painted
 from iostats.report.why import words
@@ -131,13 +131,13 @@ def _where(answer: WhyAnswer, labels: dict[str, str]) -> str:
     if time.seconds is None:
         return f"How much of its time was in Lustre is not known: {time.why_not}."
     either = "~ " if time.mark else ""
-    text = f"In Lustre: {time.share_mark}{words.percent(time.share)} of its nodes' time"
+    text = f"In Lustre: {time.share_mark}{percent_text(time.share)} of its nodes' time"
     if time.share > 1:
         text += ", since threads that wait at the same time count each, and a call in another too"
     whole = sum(seconds for _, seconds in time.by_operation.values())
     most = sorted(time.by_operation.items(), key=lambda one: (-one[1][1], one[0]))
     several = len({name for name, _ in time.by_operation}) > 1
-    parts = [f"{either}{words.percent(seconds / whole)} of it in {operation}"
+    parts = [f"{either}{percent_text(seconds / whole)} of it in {operation}"
              + (f" on {labels.get(name, name)}" if several else "")
              + f" ({either}{words.each(seconds / calls)} each)"
              for (name, operation), (calls, seconds) in most[:2]
@@ -165,11 +165,11 @@ def _cause(number: int, cause: Cause, answer: WhyAnswer, screen: Screen, width: 
 
 def _weight_text(cause: Cause) -> str:
     if cause.kind == NOT_IN_LUSTRE:
-        return f"at least {words.percent(cause.weight)} of its time was elsewhere"
+        return f"at least {percent_text(cause.weight)} of its time was elsewhere"
     most = "" if cause.kind == FAULT and cause.about.get("sure") == "likely" else "up to "
     known = cause.about.get("known", 1.0)
-    return f"it cost {most}{words.percent(cause.weight)} of its time" + (
-        f", of which {words.percent(known)} is known" if known < MOSTLY else "")
+    return f"it cost {most}{percent_text(cause.weight)} of its time" + (
+        f", of which {percent_text(known)} is known" if known < MOSTLY else "")
 
 
 def _drawn(series: dict[str, Any], period: tuple[float | None, float | None], screen: Screen,

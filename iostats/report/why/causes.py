@@ -7,6 +7,7 @@ known, that is said instead.
 
 from __future__ import annotations
 
+from iostats.base.units import percent_text
 from iostats.report.advice.findings import findings_of
 from iostats.report.why import words
 from iostats.report.why.busy_targets import slow_targets
@@ -91,9 +92,9 @@ def _not_in_lustre(time: TimeInLustre, record: Record) -> list[Cause]:
         sure = LIKELY
         evidence.append(
             f"if one node after the other waited, and the rest for it, it would be up to "
-            f"{words.percent(min(1.0, time.serial_share))} of the job's time")
+            f"{percent_text(min(1.0, time.serial_share))} of the job's time")
     return [Cause(NOT_IN_LUSTRE, 1 - min(1.0, time.busiest_share),
-                  f"Its time was mostly not in Lustre: {words.percent(time.share)} of its nodes' "
+                  f"Its time was mostly not in Lustre: {percent_text(time.share)} of its nodes' "
                   f"time at most", evidence,
                   {"sure": sure, "share": time.share, "seconds": time.seconds})]
 

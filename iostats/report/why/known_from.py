@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from iostats.report.why.words import percent
+from iostats.base.units import percent_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def why_unknown(record: Record, history: JobHistory | None, time: TimeInLustre,
     else:
         known = _known_part(history, elapsed_s)
         if known < MOSTLY:
-            found.append(f"whether a target was busy is known for {percent(known)} of its time "
-                         f"only")
+            found.append(f"whether a target was busy is known for {percent_text(known)} of its "
+                         f"time only")
         found += _without_lines(record, history, time)
     if record.events is None:
         found.append("whether something broke is not known: nothing has looked for events")
@@ -101,11 +101,11 @@ def _without_lines(record: Record, history: JobHistory, time: TimeInLustre) -> l
         if fs.name not in names:
             if spent_s > (1 - MOSTLY) * whole_s:
                 found.append(f"whether a target of {fs.label} was busy is not known: no storage "
-                             f"server tells of it; {percent(spent_s / whole_s)} of its time in "
-                             f"Lustre was there")
+                             f"server tells of it; {percent_text(spent_s / whole_s)} of its time "
+                             f"in Lustre was there")
         elif known < MOSTLY * sum(moved.values()):
             found.append(f"whether an OST of {fs.label} was busy is known of those with "
-                         f"{percent(known / sum(moved.values()))} of its bytes only")
+                         f"{percent_text(known / sum(moved.values()))} of its bytes only")
     return found
 
 

@@ -4,6 +4,7 @@ Targets that were slow for a job, as causes: what is the same of several of one 
 
 from __future__ import annotations
 
+from iostats.base.units import percent_text
 from iostats.load.amounts import is_mdt
 from iostats.report.why import words
 from iostats.report.why.axis import on_axis
@@ -111,7 +112,7 @@ def _cause(group: list[SlowTarget], weight: float, known: float, like: LikeRuns,
                 f"requests took {_seconds(group)} longer than usual, all together"]
     evidence.append(_loads_then(first))
     if first.is_others:
-        evidence += [f"{_name(other)} did {words.percent(part)} of the others' load there"
+        evidence += [f"{_name(other)} did {percent_text(part)} of the others' load there"
                      for other, part in first.jobs]
     else:
         evidence.append("a rebuild, a failing disk or the network may be behind it: iostats events")

@@ -76,17 +76,6 @@ def lasted(seconds: float) -> str:
     return duration_text(seconds)
 
 
-def percent(part: float) -> str:
-    """
-    A part of the job's time.
-
-    >>> percent(0.412), percent(0.004), percent(0)
-    ('41 %', '0.4 %', '0 %')
-    """
-    return f"{part:.0%}".replace("%", " %") if part >= 0.0995 or not part else (
-        "< 0.1 %" if part < 0.001 else f"{part:.1%}".replace("%", " %"))
-
-
 def rate(amounts: dict[str, float], seconds: float, units: str) -> str:
     """
     What a job did, a verb first: what weighs most of what it read, wrote and asked for.
