@@ -199,7 +199,7 @@ def test_what_an_epilog_could_not_deliver_the_timer_does(node):
     a_job(node, "4723")
     assert 1 == node("systemctl", "start", DELIVER).status
     assert ("failed", "3") == (node.is_active(DELIVER), node.property(DELIVER, "ExecMainStatus"))
-    assert re.search(f"iostats: .*; 1 reports wait in {WAITING}", node.journal(DELIVER))
+    assert re.search(f"iostats: .*; 1 report waits in {WAITING}", node.journal(DELIVER))
     node("systemctl", "start", SITE, status=0)
     node("systemctl", "start", DELIVER, status=0)
     assert AFTER["write_bytes"] - BEFORE["write_bytes"] == written(record(node, "4723"))

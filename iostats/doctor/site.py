@@ -24,7 +24,7 @@ from iostats.base.errors import (
 )
 from iostats.doctor.check import NOTE, OK, PROBLEM, Check, quoted
 from iostats.doctor.free_space import LEAST_BYTES, existing_part, free_bytes
-from iostats.node import start_files
+from iostats.node import delivery, start_files
 from iostats.schedulers import commands as scheduler_commands
 from iostats.wire import auth, client, protocol
 from iostats.wire.site_servers import name_of, site_servers
@@ -248,7 +248,8 @@ def _hooks(config: Config) -> list[Check]:
     names = os.listdir(directory)
     waiting = [one for one in names if one.endswith(".delta")]
     refused = sum(one.endswith(".refused") for one in names)
-    text = f"{directory}: {len(waiting) or 'no'} reports wait" + (
-        f", {refused} were refused and put aside (*.refused)" if refused else "")
+    text = f"{directory}: {delivery.wait(len(waiting))}" + (
+        f", {refused} {'was' if refused == 1 else 'were'} refused and put aside (*.refused)"
+        if refused else "")
     return [Check(NOTE if waiting or refused else OK, name, text,
                   "iostats_client.py deliver" if waiting else "")]

@@ -83,7 +83,8 @@ class Records:
     def __init__(self, store: Store, config: Config, jobs: OpenJobs, harvest: Harvest,
                  publisher: Publisher, now: Callable[[], float], events: RecordEvents) -> None:
         self._store, self._config, self._now, self._store_now = store, config, now, store.now
-        self._jobs, self._harvest, self._publisher = jobs.jobs, harvest, publisher
+        self._open_jobs, self._jobs = jobs, jobs.jobs
+        self._harvest, self._publisher = harvest, publisher
         self._runs, self._events = RunStore(store), events
         # Node -> starts that it still has of jobs that are over, to be told with its next report.
         self._over: OrderedDict[str, list[OtherJob]] = OrderedDict()
@@ -272,6 +273,15 @@ class Records:
         counted = self._harvest.lives.harvested(key.job, record.job.started, record.job.ended)
         if counted is None:
             return record.replaced(harvest=None)
+        namesakes = self._store.namesakes(key, counted.began, counted.ended)
+        if namesakes:
+            if not self._store.has_record(key):         # theirs have what this job did
+                self._open_jobs.expect_events(namesakes)
+            clusters = ", ".join(sorted({one.cluster for one in namesakes}))
+            note = (f"what the storage servers counted is left out: there was a job {key.job} of "
+                    f"cluster {clusters} at the same time, and Lustre counts both under one id")
+            return record.replaced(harvest=None, notes=[*record.notes, note] if note not in
+                                   record.notes else record.notes)
         found = harvested_job.as_record(counted, node_sets.folded)
         return record.replaced(
             harvest=client_vs_server.compared(record, found, self._harvest.targets))

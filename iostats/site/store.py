@@ -154,6 +154,19 @@ class Store(StoreDatabase):
         return [Key(*row) for row in self.rows("SELECT cluster, job, attempt FROM jobs "
                                                "WHERE job = ? ORDER BY first, attempt", (job,))]
 
+    def has_record(self, key: Key) -> bool:
+        """Whether a record of this run was made."""
+        return bool(self.rows(f"SELECT 1 FROM jobs WHERE {_THIS} AND made IS NOT NULL", key))
+
+    def namesakes(self, key: Key, since: float, until: float) -> list[Key]:
+        """[Key] of other clusters' jobs of the same id that ran at some time between."""
+        if not key.cluster:
+            return []
+        return [Key(*row) for row in self.rows(
+            "SELECT cluster, job, attempt FROM jobs JOIN summaries USING (cluster, job, attempt) "
+            "WHERE job = ? AND cluster NOT IN ('', ?) AND summaries.over >= ? "
+            "AND summaries.began <= ?", (key.job, key.cluster, since, until))]
+
     def reports(self, key: Key) -> Iterator[StoredReport]:
         """
         A job's reports, one after the other.

@@ -155,7 +155,7 @@ def test_reports_that_wait_are_told_and_those_that_were_refused(desk):
         desk, node_hook_dir=directory)["hook_dir"]
     for name in ("a.delta", "b.delta", "c.delta.refused"):
         (directory / name).write_text("{}")
-    assert ("note", f"{directory}: 2 reports wait, 1 were refused and put aside (*.refused)",
+    assert ("note", f"{directory}: 2 reports wait, 1 was refused and put aside (*.refused)",
             "iostats_client.py deliver") == checks_of(desk, node_hook_dir=directory)["hook_dir"]
 
 

@@ -506,13 +506,13 @@ def test_reports_wait_over_an_outage_and_come_with_the_next_epilog(desk):
     server = desk.site()
     server.stop()
     jobs = ["4711", "4713", "4717"]
-    for number, job in enumerate(jobs[:2], 1):
+    for waits, job in (("1 report waits", jobs[0]), ("2 reports wait", jobs[1])):
         root = desk.tree("nid00001", **BEFORE)
         assert NOTHING == said(desk.hook("prolog", "nid00001", root, job))
         write_tree(root, **AFTER)
         done = desk.hook("epilog", "nid00001", root, job)
         assert 0 == done.status
-        assert f"Connection refused; {number} reports wait in " in done.line
+        assert f"Connection refused; {waits} in " in done.line
     assert ["delta", "delta"] == desk.kept()
     assert all(is_private(path) for path in [desk.hooks / "nid00001",
                                              *(desk.hooks / "nid00001").iterdir()])
@@ -583,7 +583,7 @@ def test_deliver_that_delivers_nothing_though_it_should_says_so_by_its_status(
     write_tree(root, **AFTER)
     assert 0 == site.hook("epilog", node, root, job, config=offline(site, node)).status
     done = site.hook("deliver", node, config=offline(site, node), options=options)
-    assert status == done.status and "1 reports wait in " in done.line
+    assert status == done.status and "1 report waits in " in done.line
     assert ["delta"] == site.kept(node)
     assert 0 == site.hook("deliver", node).status and [] == site.kept(node)
     assert 0 == site.hook("deliver", node, config=offline(site, node)).status
@@ -938,7 +938,7 @@ def test_with_a_server_that_is_none_it_ends_in_time(desk, answer):
     with Listener(0, answer) as other:
         desk.configure(site_port=other.port, node_hook_timeout=3)
         done = in_time(desk)
-    assert "1 reports wait in" in done.line
+    assert "1 report waits in" in done.line
 
 
 @pytest.mark.parametrize("", [pytest.param(marks=as_root)])

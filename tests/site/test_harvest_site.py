@@ -7,7 +7,7 @@ import time
 
 import pytest
 from processes import until
-from site_desk import slurm_job, squeue
+from site_desk import a_report, slurm_job, squeue
 from storage import StorageServer, moved
 
 from iostats.load.time_lines import history_of, total
@@ -181,3 +181,39 @@ def test_the_site_server_is_away_and_nothing_is_lost(desk, servers):
             level="b", job="4711")], 150, "all that was done")
     agent.terminate()
     agent.communicate(timeout=100)
+
+
+def test_jobs_of_one_id_on_two_clusters_have_no_number_that_is_of_both(desk):
+    """Lustre counts by the id alone.  The first one's record is made again without it, too."""
+    desk.configure(harvest_interval=1, site_deadline=0.05)
+    desk.site()
+    oss = StorageServer(desk, "oss1")
+    oss.show("OST0000", {})
+    oss.sweep()
+    time.sleep(1.1)                                 # the next sweep is that of another second
+    oss.show("OST0000", {"4711": moved(41_003, 53_007)})
+    oss.sweep()
+
+    def ends(cluster, node):
+        now = time.time()
+        desk.send(a_report("4711", node, cluster, ended=now, elapsed_s=60.0,
+                           about={"cluster": cluster, "nodes": node}))
+
+    def by_cluster():
+        return {one["batch"]["cluster"]: one for one in desk.records("4711")}
+
+    ends("alpha", "nid1")
+    until(lambda: by_cluster().get("alpha"), what="a record")
+    assert 53_007 == by_cluster()["alpha"]["harvest"]["file_systems"][0]["write_bytes"]
+    ends("beta", "nid2")
+    until(lambda: len(found := by_cluster()) == 2 and not found["alpha"]["harvest"],
+          what="two records without what both did")
+    for other, cluster in (("beta", "alpha"), ("alpha", "beta")):
+        record = by_cluster()[cluster]
+        assert (None, [
+            f"what the storage servers counted is left out: there was a job 4711 of cluster "
+            f"{other} at the same time, and Lustre counts both under one id"]) == (
+                record["harvest"], record["notes"])
+        assert 41_003 == record["file_systems"][0]["application"]["read_bytes"]
+    shown = desk.iostats("report", "4711").out
+    assert shown.count("note: what the storage servers counted is left out") == 2

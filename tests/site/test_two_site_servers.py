@@ -83,7 +83,7 @@ def test_the_first_hangs_and_dies_and_comes_back(desk):
 
     standby.stop()
     done = epilog(desk, "4741")
-    assert 0 == done.status and "1 reports wait in" in done.err
+    assert 0 == done.status and "1 report waits in" in done.err
     assert all(f"127.0.0.1:{port}: Connection refused" in done.err
                for port in (desk.port, desk.other))
     desk.site()
