@@ -320,7 +320,7 @@ def test_events_and_how_storage_servers_stand(tmp_path):
                                              (["a", "b", "b"], {(): 1})],
                          ids=["all is well", "started again"])
 def test_jobs_whose_amounts_may_be_too_low_are_counted(tmp_path, boots, expected):
-    """Once each, on however many targets."""
+    """Once each, on however many targets; of those that are chosen."""
     victoria, site = Victoria(tmp_path / "data"), a_site()
     sink = influxdb.make(config_of(influxdb_url=victoria.url, influxdb_by_target="yes",
                                    influxdb_spool_dir=tmp_path / "spool"), Said(), time.time)
@@ -330,8 +330,9 @@ def test_jobs_whose_amounts_may_be_too_low_are_counted(tmp_path, boots, expected
     sent(sink)
     get(f"{victoria.url}/internal/force_flush")
     try:
-        assert expected == answer(("influxdb", victoria, site.slot),
-                                  "Jobs whose amounts may be too low")
+        filled, title = ("influxdb", victoria, site.slot), "Jobs whose amounts may be too low"
+        assert expected == answer(filled, title) == answer(filled, title, job="47.*")
+        assert {(): 0} == answer(filled, title, job="53") == answer(filled, title, user="bob")
     finally:
         sink.close()
         victoria.stop()
