@@ -64,7 +64,7 @@ class Earlier:
         last = self._known(heard)
         for key in last:
             found.setdefault(key, Wanted(name, heir))
-        if self._former.get(name, {}).keys() != found.keys():
+        if name not in self._former or self._former[name].keys() != found.keys():
             made = {key: after(wanted, last.get(key)) for key, wanted in found.items()}
             every: frozenset[tuple[str, str]] = frozenset().union(
                 *(wanted.names() for wanted in made.values()))
