@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fleet_desk import Carer, described
 
-from iostats.ldms.description.normal import Auth, Plugin, Subscription
+from iostats.ldms.description.normal import Auth, Plugin, StoragePolicy, Subscription
 
 VMSTAT = Plugin("vmstat", "vmstat", (), 1_000_000, 0)
 
@@ -149,6 +149,29 @@ def test_an_aggregator_that_left_the_description_stops_what_the_others_have_now(
     settled(carer, 2)
 
     assert {f"node-{n}/meminfo": ["agg-1"] for n in range(1, 5)} == collected(carer)
+
+
+def test_a_daemon_that_is_in_no_group_is_told_nothing():
+    made = described(samplers=2, aggregators=1, tops=1)
+    carer = Carer(replace(made, aggregators=made.aggregators[:1]))
+    settled(carer)
+
+    assert "top-1" not in carer.verbs()
+    assert [] == carer.fleet.steps("top-1")
+
+
+def test_a_store_that_left_the_description_is_let_go_before_its_plugin():
+    """The desk fails where a command is refused: ldmsd ends no plugin that a policy has."""
+    csv = Plugin("csv", "store_csv", ((("path", "/tmp"),),))
+    with_store = described(samplers=2, aggregators=1, stores=(
+        StoragePolicy("memory", ("agg-1",), "csv", "orion", "meminfo"),))
+    carer = Carer(replace(with_store, plugins={**with_store.plugins, "csv": csv}))
+    settled(carer)
+    carer.verbs()
+    carer.fleet.describe(described(samplers=2, aggregators=1))
+    settled(carer)
+
+    assert {"agg-1": ["strgp_stop", "strgp_del", "term"]} == carer.verbs()
 
 
 def test_who_takes_over_stops_what_left_the_description_before_it_asked_anyone():

@@ -41,6 +41,7 @@ def commands(wanted: Wanted, observed: Observed, memory: Memory) -> list[Step]:
             *additions,
             *_updaters(wanted, observed),
             *_policies(wanted, observed),
+            *_former_plugins(wanted, observed),     # no policy has them any more
             *_subscriptions(wanted, observed, memory),
             *starts]
 
@@ -179,11 +180,6 @@ def _plugins(wanted: Wanted, observed: Observed, memory: Memory) -> Iterator[Ste
             yield Step(statement, "it is not configured yet")
         if plugin.start is not None:
             yield from _runs(plugin, plugin.start, observed, memory)
-    for kind, name in sorted(wanted.former):
-        if kind == "plugin" and name in observed.plugins:
-            for verb in ("stop", "term"):
-                if verb == "term" or observed.plugins[name].kind == "sampler":
-                    yield _named(verb, name, "it is not in the description any more")
 
 
 def _lacking(plugin: WantedPlugin, observed: Observed,
@@ -234,6 +230,14 @@ def _runs(plugin: WantedPlugin, start: Statement, observed: Observed,
         if told is None or told[0] != wanted[0] else "its offset is another now"
     yield _named("stop", plugin.name, why)
     yield Step(start, why)
+
+
+def _former_plugins(wanted: Wanted, observed: Observed) -> Iterator[Step]:
+    for kind, name in sorted(wanted.former):
+        if kind == "plugin" and name in observed.plugins:
+            for verb in ("stop", "term"):
+                if verb == "term" or observed.plugins[name].kind == "sampler":
+                    yield _named(verb, name, "it is not in the description any more")
 
 
 def _advertisers(wanted: Wanted, observed: Observed) -> Iterator[Step]:
