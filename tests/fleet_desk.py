@@ -97,6 +97,7 @@ class Carer:
 
     Attributes:
         told: (daemon, verb, name) of each command, in order.
+        placed: what Fleet.place() said, in order.
     """
 
     def __init__(self, description, cluster=None, start=True, makes=None):
@@ -104,6 +105,7 @@ class Carer:
         self.fleet = Fleet()
         self.fleet.describe(description)
         self.told = []
+        self.placed = []
         self._known = {}
         self.makes = makes or {}                # {daemon: what simldms' plugins of it make}
         for one in description.daemons.values():
@@ -118,7 +120,7 @@ class Carer:
         """Ask all, place, and tell until there is nothing to tell."""
         for name in list(self.fleet.daemons):
             self._ask(name)
-        self.fleet.place(None)
+        self.placed += self.fleet.place(None)
         for _ in range(10):
             if not sum(self._tell(name) for name in list(self.fleet.daemons)):
                 return

@@ -4,6 +4,7 @@ A fleet of simulated daemons: set up, failures, returns, changes; and the fewest
 
 from dataclasses import replace
 
+import pytest
 from fleet_desk import Carer, described
 
 from iostats.ldms.description.normal import Auth, Plugin, StoragePolicy, Subscription
@@ -172,6 +173,23 @@ def test_a_store_that_left_the_description_is_let_go_before_its_plugin():
     settled(carer)
 
     assert {"agg-1": ["strgp_stop", "strgp_del", "term"]} == carer.verbs()
+
+
+@pytest.mark.parametrize("fails, is_hung, moved", [
+    ("agg-2", False, ["node-2", "node-5"]), ("agg-2", True, ["node-2", "node-5"]),
+    (None, False, []),
+], ids=["dead", "hung", "none"])
+def test_who_takes_over_tells_what_moves_from_an_aggregator_that_it_never_saw(fails, is_hung,
+                                                                              moved):
+    first = Carer(described(samplers=6, aggregators=3))
+    settled(first)
+    assert [("aggs", [], [])] == first.placed           # nothing ran before
+    if fails:
+        (first.cluster.hang if is_hung else first.cluster.kill)(fails)
+    other = Carer(described(samplers=6, aggregators=3), first.cluster, start=False)
+    settled(other)
+
+    assert [("aggs", moved, [])] == other.placed
 
 
 def test_who_takes_over_stops_what_left_the_description_before_it_asked_anyone():

@@ -190,6 +190,7 @@ class Fleet:
             if not up:
                 continue                        # all stays as it is until one is back
             before = self.placement.get(group.name)
+            is_first = before is None
             if before is None:
                 before = self._running(group)
             # One that hung goes on with what it had: it keeps that before all else.
@@ -214,8 +215,11 @@ class Fleet:
             self._returned = {each for each in self._returned if each[0] != group.name}
             if is_other or plan != self.placement.get(group.name):
                 self.placement[group.name] = plan
-                told.append((group.name, moved(before, plan),
-                             sorted(weights.keys() - plan.keys())))
+                moves = moved(before, plan)
+                if is_first and not before.keys().isdisjoint(plan) and up.keys() < {*group.members}:
+                    # Who takes over finds what a dead or hung one had with none.
+                    moves += sorted(plan.keys() - before.keys())
+                told.append((group.name, moves, sorted(weights.keys() - plan.keys())))
         return told
 
     def wanted(self, name: str) -> list[Wanted]:
