@@ -203,6 +203,8 @@ def test_a_port_where_nobody_listens():
 @pytest.mark.parametrize("error, is_silent", [
     (OSError(errno.EHOSTUNREACH, "No route to host"), True),
     (OSError(errno.ECONNREFUSED, "Connection refused"), False),
+    (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+    (OSError(errno.EMFILE, "Too many open files"), True),
     (OSError("Multiple exceptions: [Errno 101] a, [Errno 113] b"), True),
     (OSError("Multiple exceptions: [Errno 101] a, [Errno 111] b"), False)])
 def test_whether_a_host_is_silent_or_its_process_dead(error, is_silent, monkeypatch):

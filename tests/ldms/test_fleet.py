@@ -363,6 +363,23 @@ def test_a_sampler_that_is_another_process_is_set_up_anew():
     assert {"node-1/meminfo": ["agg-1"], "node-2/meminfo": ["agg-1"]} == collected(carer)
 
 
+@pytest.mark.parametrize("is_silent, changes, verbs", [
+    (True, True, {"agg-1": ["prdcr_subscribe"]}), (True, False, {}), (False, True, {}),
+], ids=["silent, another counter", "silent", "another counter"])
+def test_one_whose_host_was_silent_is_told_again_what_it_does_not_say(is_silent, changes, verbs):
+    """Its host may have been started again, with more in ldmsd's file than we told it."""
+    carer = Carer(described(samplers=1, aggregators=1, subscriptions=(Subscription("jobs", ".*"),)))
+    settled(carer)
+    carer.verbs()
+    carer.fleet.lost("agg-1", "down", "no route to host", 1.0, is_silent=is_silent)
+    if changes:
+        carer.cluster.tell("agg-1", "prdcr_add name=by-hand host=127.0.0.1 port=10003 xprt=sock "
+                                    "type=active reconnect=1s")
+    carer.poll()
+
+    assert verbs == carer.verbs()
+
+
 def test_one_that_does_not_let_us_in_keeps_what_it_has():
     """A wrong secret, nonsense: it runs, so that its producers would be collected twice."""
     carer = Carer(described(samplers=6, aggregators=3))

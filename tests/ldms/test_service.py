@@ -281,6 +281,36 @@ def test_a_hung_one_whose_host_goes_is_left_above_until_its_process_is_known_to_
             assert is_stopped()
             fails[0] = NotConnected
             await until_state("down", False)
+            fails.clear()
+            desk.go_on("agg-2")
+            await once(desk, service, ["agg-1", "agg-2"])
+            assert 1 == kinds(service).count(told.RESTARTED)
+
+
+@pytest.mark.parametrize("error, restarts", [(Unreachable, 0), (NotConnected, 1)],
+                         ids=["no route", "refused"])
+def test_a_host_that_was_away_is_no_restart_of_its_daemon(error, restarts, tmp_path):
+    async def story(desk):
+        fails = []
+
+        async def connect(host, port, *others, **options):
+            if fails and port == desk.ports["agg-2"]:
+                raise fails[0](f"{host}:{port}", "no connection")
+            return await Connection.open(host, port, *others, **options)
+
+        async with cared_for(desk, connect=connect) as service:
+            service.describe(of(desk), 1)
+            await once(desk, service, ["agg-1", "agg-2"])
+            fails.append(error)
+            desk.hang("agg-2")
+            await until(lambda: _true("down" == service.fleet.daemons["agg-2"].state),
+                        service.state)
+            desk.go_on("agg-2")
+            fails.clear()
+            await once(desk, service, ["agg-1", "agg-2"])
+            assert restarts == service.fleet.daemons["agg-2"].restarts
+            assert restarts == kinds(service).count(told.RESTARTED)
+    run("4.5.3", tmp_path, story)
     run("4.5.3", tmp_path, story)
 
 

@@ -68,6 +68,38 @@ def test_restarts_are_counted_once_by_who_has_the_group_again():
         37, [daemon("agg-2", since=71.0, restarts=3)], (), 72.0).rows]
 
 
+@pytest.mark.parametrize("kept_as, seen, restarts", [
+    (daemon("agg-2", restarts=3, config_counter=23),
+     [daemon("agg-2", config_counter=19)], 4),
+    (daemon("agg-2", restarts=3, config_counter=23),
+     [daemon("agg-2", config_counter=23)], 3),
+    (daemon("agg-2", "down", 23.0, restarts=3, config_counter=23, has_ended=True),
+     [daemon("agg-2", config_counter=41)], 4),
+    (daemon("agg-2", "down", 23.0, restarts=3, config_counter=23),
+     [daemon("agg-2", config_counter=23)], 3),
+    (daemon("agg-2", restarts=3, config_counter=23),
+     [daemon("agg-2", "unknown"), daemon("agg-2", "down", 60.0, has_ended=True),
+      daemon("agg-2", config_counter=41), daemon("agg-2", config_counter=7)], 4),
+    (daemon("agg-2", restarts=3, config_counter=23),
+     [daemon("agg-2", "unknown"), daemon("agg-2", restarts=1, config_counter=19)], 4),
+    (daemon("agg-2", "down", 23.0, has_ended=True),
+     [daemon("agg-2", config_counter=19)], 0),
+], ids=["a smaller counter", "the same process", "it was seen to end", "its host was silent",
+        "it ended before we heard of it", "the service counted it", "it never ran before"])
+def test_a_restart_while_a_group_changes_its_owner_is_counted_once(kept_as, seen, restarts):
+    before = history().status(37, [kept_as], (), 24.0)
+    other = history(kept(before), instance="mgmt2.37")
+    other.status(37, [daemon("agg-2", "unknown")], (), 60.0)
+    now = before
+    for state in seen:
+        now = other.status(37, [state], (), 61.0)
+    assert [restarts] == [row.restarts for row in now.rows]
+    is_told = [event.message for event in now.events if event.kind == "ldmsd_restarted"]
+    by_service = any(state.restarts for state in seen)
+    assert is_told == ["agg-2 is another process than before"] * (
+        restarts - kept_as.restarts - by_service)
+
+
 def test_what_came_back_while_no_instance_looked_is_over():
     before = history().status(37, [daemon("agg-2", "down", 23.0)], (), 24.0)
     [event] = history(kept(before)).status(37, [daemon("agg-2", "up", 60.0)], (), 61.0).events

@@ -64,9 +64,8 @@ Attributes:
 # As LDMS sets them: a host that is gone without a word is noticed after 10 + 3 * 2 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 
+_ENDED = (errno.ECONNREFUSED, errno.ECONNRESET)
 _MOST_SETS = 1_000_000                          # of a directory, a real one of 250 MB
-
-_NO_WORD = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT)
 
 
 class Connection(asyncio.Protocol):
@@ -327,11 +326,12 @@ def _closed(connecting: asyncio.Task[tuple[asyncio.Transport, Connection]]) -> N
 
 
 def _is_no_word(error: Exception) -> bool:
-    """Several addresses that failed each in its way are one OSError without a number."""
-    if not isinstance(error, OSError) or isinstance(error, socket.gaierror):
-        return False
-    return error.errno in _NO_WORD or (
-        error.errno is None and f"[Errno {errno.ECONNREFUSED}]" not in str(error))
+    """
+    Whether nothing says that no process listens there: no route, no such name, no file left here.
+    Several addresses that failed each in its way are one OSError without a number.
+    """
+    return isinstance(error, OSError) and error.errno not in _ENDED and (
+        error.errno is not None or f"[Errno {errno.ECONNREFUSED}]" not in str(error))
 
 
 def _why(error: BaseException) -> str:

@@ -3,7 +3,7 @@ Why a daemon could not be asked: one class each, one line each, with its host an
 
     ControlError
       NotConnected     no connection: refused, or lost
-        Unreachable    nothing comes from its host: no route, or nothing within the time
+        Unreachable    nothing comes from its host: no route, no such name, or nothing in time
       NoAnswer         it does not answer in time: hung, or a network that drops
       RefusedVersion   it speaks another version of the protocol
       RefusedAuth      it does not believe us, or we do not believe it

@@ -104,6 +104,8 @@ class Fleet:
         if restarted:
             heard.memory = Memory()
             heard.restarts += 1
+        elif heard.may_be_another(observed):
+            heard.memory = Memory()
         if heard.state != UP:
             heard.state, heard.since, heard.why = UP, now, ""
             heard.is_alone = heard.is_silent = False

@@ -58,6 +58,16 @@ class Heard:
         self.why, self.started, self.is_silent = why, frozenset(), is_silent or state == HUNG
         return was != (state, is_alone)
 
+    @property
+    def has_ended(self) -> bool:
+        """Its process is known to have ended: its host answers, and nothing listens there."""
+        return self.state == DOWN and not self.is_alone and not self.is_silent
+
+    def may_be_another(self, observed: Observed) -> bool:
+        """Its host was away, which may have been started again with a longer file."""
+        return (self.state == DOWN and self.is_silent and self.observed is not None
+                and observed.config_counter != self.observed.config_counter)
+
     def forget(self) -> None:
         """It is not asked any more."""
         self.state, self.observed, self.started = UNKNOWN, None, frozenset()

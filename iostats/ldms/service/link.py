@@ -114,11 +114,11 @@ class Link:
     def _lost(self, error: IostatsError | None) -> None:
         self.is_settled = False
         state = HUNG if isinstance(error, NoAnswer) else DOWN
-        if state == DOWN:
+        is_alone, is_silent = isinstance(error, _RUNS), isinstance(error, Unreachable)
+        if state == DOWN and not is_alone and not is_silent:
             self._is_another = True
         why = one_line(str(error)) if error else "the connection was lost"
-        self.service.lost(self.name, state, why, isinstance(error, _RUNS),
-                          isinstance(error, Unreachable))
+        self.service.lost(self.name, state, why, is_alone, is_silent)
 
     async def _care(self, connection: Connection) -> ControlError | None:
         """As long as it answers; why it does not any more."""

@@ -321,7 +321,8 @@ class Service:
             bool(link and link.is_settled and heard.is_up
                  and not any(line.endswith(told.STAND_STILL) for line in silent)),
             tuple([*silent, *(link.wrong if link and heard.is_up else [])][:5]),
-            producers, connected, sets, load)
+            producers, connected, sets, load,
+            heard.observed.config_counter if heard.observed else None, heard.has_ended)
 
 
 def _moves_text(moves: list[str], plan: dict[str, str]) -> str:

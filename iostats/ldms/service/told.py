@@ -65,6 +65,8 @@ class DaemonState:
         sets: how many metric sets it has, without those that stand still because the aggregator
             below does not answer; None where it is not known.
         load: its part of the fair share by weight (1.0 is fair); None where it has none.
+        config_counter: as it was last heard; None where it never was.
+        has_ended: its process is known to have ended.
     """
     name: str
     group: str
@@ -79,6 +81,8 @@ class DaemonState:
     connected: int | None = None
     sets: int | None = None
     load: float | None = None
+    config_counter: int | None = None
+    has_ended: bool = False
 
 
 @dataclass(frozen=True)

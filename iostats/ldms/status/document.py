@@ -43,6 +43,7 @@ class DaemonRow(msgspec.Struct, frozen=True, omit_defaults=True):
         since: s since 1970, by the clock of the instance that saw it first.
         restarts: since it is in the description, whichever instance saw them.
         event: the id of the event that says it is down; "" for none, or one of many.
+        counter, has_ended: of its process, so that the next owner of the group knows another one.
     """
 
     name: _Text
@@ -57,6 +58,8 @@ class DaemonRow(msgspec.Struct, frozen=True, omit_defaults=True):
     sets: Optional[_Count] = None
     load: Optional[float] = None
     event: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    counter: Optional[_Count] = None
+    has_ended: bool = False
 
 
 class GroupStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,12 +103,14 @@ _decode = msgspec.json.Decoder(GroupStatus).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def row_of(state: DaemonState, since: float, restarts: int, event: str) -> DaemonRow:
+def row_of(state: DaemonState, since: float, restarts: int, event: str,
+           counter: int | None = None, has_ended: bool = False) -> DaemonRow:
     """The row of a daemon, its texts bounded and fit for a terminal."""
     return DaemonRow(_cut(state.name), state.state if state.state in (UP, DOWN, HUNG) else UNKNOWN,
                      max(0.0, since), _cut(state.why), restarts, state.as_wanted,
                      tuple(_cut(text) for text in state.wrong[:_MOST_WRONG]), state.producers,
-                     state.connected, state.sets, state.load, event)
+                     state.connected, state.sets, state.load, event,
+                     counter if counter is not None and 0 <= counter <= 2**53 else None, has_ended)
 
 
 def listed(rows: Iterable[DaemonRow], role: str) -> tuple[tuple[DaemonRow, ...], int, int]:

@@ -58,6 +58,10 @@ class GroupHistory:
         # What was so before us goes on: {daemon: (since as the service says, since as it is)}.
         self._since: dict[str, tuple[float, float]] = {}
         self._restarts = {row.name: row.restarts for row in self._rows.values() if row.restarts}
+        # Processes that the last owner knew, until we hear of them: {daemon: (counter, has ended)}.
+        self._processes: dict[str, tuple[int, bool]] = {
+            row.name: (row.counter, row.has_ended) for row in self._rows.values()
+            if row.counter is not None}
         # What the service had counted before, when the group was ours or another's, is in these.
         self._counted: dict[str, int] | None = None if before else {}
 
@@ -87,6 +91,7 @@ class GroupHistory:
             elif one.kind in KIND_OF:
                 self._add(KIND_OF[one.kind], one.daemon, one.time, one.text, one.count)
         for state in daemons:
+            self._compare(state)
             if state.state in (DOWN, HUNG) and state.name not in self._open:
                 self._open[state.name] = None
                 if not self._is_partly_known:
@@ -110,6 +115,22 @@ class GroupHistory:
         return (self._role != AGGREGATOR and state.state == UP and state.as_wanted
                 and state.name not in self._rows and state.name not in self._since)
 
+    def _compare(self, state: DaemonState) -> None:
+        """A process that ended before our service heard of it, which counts those after it."""
+        known = self._processes.get(state.name)
+        if known is None:
+            return
+        counter, has_ended = known
+        if state.state != UP or state.config_counter is None:
+            self._processes[state.name] = counter, has_ended or state.has_ended
+            return
+        del self._processes[state.name]
+        is_counted = state.restarts > (self._counted or {}).get(state.name, 0)
+        if (has_ended or state.config_counter < counter) and not is_counted:
+            self._restarts[state.name] = self._restarts.get(state.name, 0) + 1
+            self._add(kinds.LDMSD_RESTARTED, state.name, state.since,
+                      f"{state.name} is another process than before")
+
     def _row(self, state: DaemonState) -> DaemonRow:
         before = self._rows.pop(state.name, None) if state.state != UNKNOWN else None
         if before is not None and before.state == state.state:
@@ -121,7 +142,10 @@ class GroupHistory:
         event, counted = self._open.get(state.name), self._counted or {}
         restarts = (self._restarts.get(state.name, 0)
                     + max(0, state.restarts - counted.get(state.name, 0)))
-        return row_of(state, round(real, 3), restarts, event.id if event else "")
+        counter, has_ended = self._processes.get(
+            state.name, (state.config_counter, state.has_ended))
+        return row_of(state, round(real, 3), restarts, event.id if event else "", counter,
+                      has_ended)
 
     def _forget(self) -> None:
         """The oldest events that are over."""
